@@ -1,6 +1,9 @@
-//! The pure half of Spur: what a cluster is, what may happen to it, and who runs next.
+//! The pure half of Spur: what is true of a cluster, what may change, and what should happen next.
 //!
-//! No clock, no disk, no network, no randomness, no async: whatever comes from outside is a value
-//! in an argument, and the same values give the same answer every time.
+//! No clock, no disk, no network, no randomness, no async: everything here is a function of its arguments, so the
+//! same journal gives the same state and the same state and request give the same placement.
+//!
+//! Rooms depend on each other in one direction only: `text` ← `model` ← `cluster` ← `sched` ← `controller`.
 
+pub mod id;
 pub mod text;

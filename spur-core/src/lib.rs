@@ -6,4 +6,6 @@
 //! Rooms depend on each other in one direction only: `text` ← `model` ← `cluster` ← `sched` ← `controller`.
 
 pub mod id;
+pub mod model;
+pub mod sched;
 pub mod text;

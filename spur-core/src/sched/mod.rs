@@ -1,0 +1,3 @@
+//! The planner: reads a cluster, returns a plan.
+
+pub mod place;

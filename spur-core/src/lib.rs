@@ -5,6 +5,7 @@
 //!
 //! Rooms depend on each other in one direction only: `text` ← `model` ← `cluster` ← `sched` ← `controller`.
 
+pub mod cluster;
 pub mod id;
 pub mod model;
 pub mod sched;

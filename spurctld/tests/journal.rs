@@ -6,15 +6,17 @@ use std::fs;
 
 use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Retention, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Executor};
+use sqlx::{ConnectOptions, Connection, Executor};
 use store::{batch, body, directory, drain, request_id, script};
 
 const DAY: Retention = Retention { entries_through: u64::MAX, requests_before: i64::MIN };
 
 /// Runs SQL on a journal that is closed, behind the store's back.
 async fn tamper(path: &std::path::Path, sql: &'static str) {
-    let mut conn = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
-    conn.execute(sql).await.unwrap();
+    let mut conn =
+        SqliteConnectOptions::new().filename(path).connect().await.expect("the journal is a database");
+    conn.execute(sql).await.expect("the statement fits the schema");
+    conn.close().await.expect("a database that was opened can be closed");
 }
 
 #[tokio::test]

@@ -50,6 +50,7 @@ fn read_by_all(text: &str) -> usize {
         canonical::<gres::GresSpec>(text),
         canonical::<hostlist::HostExpr>(text),
         canonical::<hostlist::HostList>(text),
+        canonical::<license::LicenseList>(text),
         canonical::<memory::MemoryMb>(text),
         canonical::<nodes::NodeCount>(text),
         canonical::<pattern::FilePattern>(text),

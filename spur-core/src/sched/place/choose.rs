@@ -12,11 +12,19 @@ use super::{Mode, Placement};
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// A candidate with its rank and the way to use it.
+#[derive(Clone)]
 pub(super) struct Candidate<C> {
     pub(super) holder: Holder,
     pub(super) rank: Rank,
     best: Item<C>,
     bounds: Vec<(u32, u32)>,
+}
+
+impl<C: Cost> Candidate<C> {
+    /// Works out how even the shares of a balanced placement can be.
+    pub(super) fn even_out(&mut self, problem: &Problem<'_>) {
+        even_out(&mut Solver::new(problem), self);
+    }
 }
 
 /// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.

@@ -144,12 +144,13 @@ impl<'a> Problem<'a> {
             required: ask.required.clone(),
             forced_leaves: Vec::new(),
         };
-        problem.refresh();
+        problem.find_forced();
+        problem.measure();
         Some(problem)
     }
 
-    /// Works out again what follows from the required positions and the barred domains.
-    pub(super) fn refresh(&mut self) {
+    /// Finds the domains that have to be used.
+    fn find_forced(&mut self) {
         let above = |start: DomainId| {
             let fabric = self.fabric;
             std::iter::successors(Some(start), move |&id| fabric.domain(id).parent())
@@ -160,29 +161,35 @@ impl<'a> Problem<'a> {
         forced.sort_unstable();
         forced.dedup();
         self.forced = forced;
+    }
+
+    /// Counts what is not in the slots as they are: rounding, caps and barred domains.
+    fn measure(&mut self) {
         if self.barred.is_some() || !self.ask.multiples.is_empty() {
             self.rounded = Some(self.round_slots());
         }
-        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && self.only.is_none();
+        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX;
         let same = self.per_node.is_none_or(|each| each == 1) && self.ask.max_tasks_per_node.is_none();
         if !plain || !same {
             self.capacity = Some(self.count_capacity());
         }
     }
 
+    /// The most of the amount that one node can take.
+    pub(super) fn most_on(&self, pos: Pos) -> u32 {
+        let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
+        self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
+    }
+
     fn count_capacity(&self) -> Vec<u32> {
         let mut capacity: Vec<u32> = Vec::new();
-        let most = |pos: Pos| {
-            let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
-            self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
-        };
         for (id, domain) in self.fabric.domains() {
             let unit = self.unit(domain.cover());
             let sum = if self.is_barred(id) {
                 0
             } else if domain.children().is_empty() {
                 let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
-                usable.fold(0, |sum: u32, pos| sum.saturating_add(most(pos))).min(self.leaf_cap)
+                usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos))).min(self.leaf_cap)
             } else {
                 domain.children().iter().fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
             };
@@ -269,7 +276,16 @@ impl<'a> Problem<'a> {
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
         required.iter().for_each(|pos| only.insert(pos.index()));
         let mut problem = Self { only: Some(only), required, ..self.clone() };
-        problem.refresh();
+        problem.find_forced();
+        problem
+    }
+
+    /// The same question for these leaves, each of which has to be used.
+    pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));
+        let mut problem = Self { only: Some(only), forced_leaves: leaves.to_vec(), ..self.clone() };
+        problem.find_forced();
         problem
     }
 

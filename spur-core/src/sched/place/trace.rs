@@ -81,41 +81,44 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
             if parts.is_empty() {
                 continue;
             }
-            let mut taken = match *member {
-                Member::Node(pos) => {
-                    let lo = front.iter().map(|item| item.lo).min().unwrap_or(0);
-                    let hi = front.iter().map(|item| item.hi).max().unwrap_or(0);
-                    self.nodes.push((pos, lo, hi));
-                    front.to_vec()
-                }
+            let taken = match *member {
+                Member::Node(_) => front.to_vec(),
                 Member::Domain(id) => self.descend(id, &parts),
             };
-            taken.sort_by_key(|item| std::cmp::Reverse(item.hi));
-            used = self.combine(&used, &taken, &parts);
+            let (sums, lo, hi) = self.combine(&used, taken, &parts);
+            if let Member::Node(pos) = *member {
+                self.nodes.push((pos, lo, hi));
+            }
+            used = sums;
         }
         used
     }
 
-    /// The ways to use a member together with what was used before it that meet a goal; only the one that takes most
-    /// where shares are being settled.
-    fn combine(&mut self, used: &[Item<C>], taken: &[Item<C>], parts: &[(usize, Goal<'_, C>)]) -> Vec<Item<C>> {
+    /// The ways to use a member together with what was used before it that meet a goal, and the least and the most
+    /// it takes in them; only the way that takes most where shares are being settled.
+    fn combine(
+        &mut self,
+        used: &[Item<C>],
+        mut taken: Vec<Item<C>>,
+        parts: &[(usize, Goal<'_, C>)],
+    ) -> (Vec<Item<C>>, u32, u32) {
+        taken.sort_by_key(|item| std::cmp::Reverse(item.hi));
         let mut ways: Vec<Item<C>> = Vec::new();
-        for item in taken {
+        let (mut lo, mut hi) = (u32::MAX, 0);
+        for item in &taken {
             let accepted = parts.iter().filter(|(_, part)| part.accepts(self.solver, self.cost, item));
             for way in accepted.map(|(way, _)| *way) {
                 let sum = self.solver.plus(&used[way], item).expect("an accepted part is not too much");
+                (lo, hi) = (lo.min(item.lo), hi.max(item.hi));
                 if self.shares {
-                    if let Some(last) = self.nodes.last_mut() {
-                        (last.1, last.2) = (item.lo.max(last.1), item.hi.min(last.2));
-                    }
-                    return vec![sum];
+                    return (vec![sum], lo, hi);
                 }
                 if !ways.contains(&sum) {
                     ways.push(sum);
                 }
             }
         }
-        ways
+        (ways, lo, hi)
     }
 
     /// Uses a domain below so that one of the goals is met; the ways that meet one.

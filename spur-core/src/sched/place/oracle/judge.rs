@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::case::Case;
 use super::Mode;
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::Plugin;
 use crate::sched::place::Strategy;
 
 pub(super) struct Judge<'c> {
@@ -112,6 +113,27 @@ impl<'c> Judge<'c> {
             && counts
             && self.leaves_allowed(amounts, &used[1])
             && self.block_rule(nodes, used)
+            && self.outline(amounts, &used[1])
+    }
+
+    fn outline(&self, amounts: &[u32], leaves: &Used) -> bool {
+        let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
+        let in_a_row = positions.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let fabric = &self.case.fabric;
+        let side_by_side = |count: u32| -> bool {
+            let ids: Vec<DomainId> = leaves.keys().map(|&id| DomainId(id)).collect();
+            let parent = fabric.domain(ids[0]).parent();
+            let siblings: Vec<DomainId> = match (fabric.plugin(), parent) {
+                (Plugin::Block, _) => fabric.domains_of(Layer(1)).collect(),
+                (_, Some(parent)) => fabric.domain(parent).children().to_vec(),
+                (_, None) => vec![ids[0]],
+            };
+            let place = |id: &DomainId| siblings.iter().position(|sibling| sibling == id);
+            let places: Option<Vec<usize>> = ids.iter().map(place).collect();
+            ids.len() as u32 == count
+                && places.is_some_and(|places| places.windows(2).all(|pair| pair[0] + 1 == pair[1]))
+        };
+        (in_a_row || !self.case.ask.contiguous) && self.case.ask.adjacent.is_none_or(side_by_side)
     }
 
     fn leaves_allowed(&self, amounts: &[u32], leaves: &Used) -> bool {

@@ -148,3 +148,30 @@ fn every_mode() {
         case
     });
 }
+
+#[test]
+fn outlines() {
+    search("contiguous and adjacent", 4000, |random| {
+        let fabric = random.fabric();
+        let whole = random.one_in(2);
+        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let amount = random.between(1, 6);
+        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+        match random.between(0, 2) {
+            0 => ask.contiguous = true,
+            1 => ask.adjacent = Some(random.between(1, 3)),
+            _ => {
+                ask.contiguous = true;
+                ask.adjacent = Some(random.between(1, 2));
+            }
+        }
+        if random.one_in(3) {
+            ask.mode = Mode::Balanced;
+        }
+        let mut case = Case::new(random, fabric, slots, ask);
+        if random.one_in(2) {
+            case.constrain(random);
+        }
+        case
+    });
+}

@@ -47,8 +47,8 @@ impl NodeCount {
     pub fn sizes_up_to(&self, limit: u32) -> impl Iterator<Item = u32> + '_ {
         let top = self.max.map_or(limit, |max| max.min(limit));
         let listed = self.sizes.iter().flatten().rev().copied().filter(move |&size| size <= top);
-        let range = if self.sizes.is_some() { 1..=0 } else { self.min..=top };
-        listed.chain(range.rev())
+        let range = self.sizes.is_none().then_some(self.min..=top);
+        listed.chain(range.into_iter().flat_map(Iterator::rev))
     }
 
     /// From an ascending list of sizes without duplicates; `None` if it is empty.

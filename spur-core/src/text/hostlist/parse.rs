@@ -66,11 +66,8 @@ pub(super) fn items(text: &str) -> Result<Vec<&str>, String> {
     for (at, c) in text.char_indices() {
         match c {
             '[' | '{' => open.push(c),
-            ']' | '}' => {
-                if open.pop() != Some(if c == ']' { '[' } else { '{' }) {
-                    return Err(format!("a `{c}` closes nothing"));
-                }
-            }
+            ']' if open.pop() != Some('[') => return Err("a `]` closes nothing".to_owned()),
+            '}' if open.pop() != Some('{') => return Err("a `}` closes nothing".to_owned()),
             _ if open.is_empty() && (c == ',' || c.is_whitespace()) => {
                 items.push(&text[start..at]);
                 start = at + c.len_utf8();

@@ -1,0 +1,5 @@
+//! The commands, one room each. A command is a function of a [`crate::session::Session`] and its words that
+//! gives the exit code.
+
+pub mod links;
+pub mod sbatch;

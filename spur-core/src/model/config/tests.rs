@@ -174,7 +174,7 @@ fn numbers_have_tomls_spellings() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// However the reference is damaged, it is read or refused with lines that exist.
     #[test]

@@ -252,8 +252,12 @@ impl Query {
         show: &Show,
     ) -> anyhow::Result<String> {
         let names = wanted.map(|list| list.iter().collect::<std::collections::BTreeSet<_>>());
-        let admitted =
-            |node: &Node| names.as_ref().is_none_or(|names| names.contains(&node.name)) && self.admits(node);
+        let chosen = |partition: &String| self.partitions.is_empty() || self.partitions.contains(partition);
+        let admitted = |node: &Node| {
+            names.as_ref().is_none_or(|names| names.contains(&node.name))
+                && node.partitions.iter().any(chosen)
+                && self.admits(node)
+        };
         let nodes: Vec<Rc<Node>> = nodes.into_iter().filter(admitted).map(Rc::new).collect();
         let partitions: Vec<Rc<Partition>> =
             partitions.into_iter().filter(|p| chosen(&p.name)).map(Rc::new).collect();

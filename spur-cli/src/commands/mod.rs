@@ -4,4 +4,5 @@
 pub mod links;
 pub mod query;
 pub mod sbatch;
+pub mod sinfo;
 pub mod squeue;

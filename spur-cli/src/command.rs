@@ -12,6 +12,8 @@ use crate::session::Session;
 pub enum Command {
     /// `sbatch`
     Sbatch,
+    /// `squeue`
+    Squeue,
     /// `spur links`
     Links,
 }
@@ -27,6 +29,7 @@ struct Entry {
 
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
+    Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry {
         command: Command::Links,
         name: "links",
@@ -53,6 +56,7 @@ impl Command {
     async fn run(self, session: &mut Session, args: Vec<String>) -> anyhow::Result<u8> {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
+            Command::Squeue => commands::squeue::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
         }
     }

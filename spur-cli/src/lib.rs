@@ -7,6 +7,7 @@
 pub mod command;
 pub mod commands;
 pub mod error;
+pub mod format;
 pub mod options;
 pub mod out;
 pub mod session;

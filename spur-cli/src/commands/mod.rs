@@ -2,4 +2,6 @@
 //! gives the exit code.
 
 pub mod links;
+pub mod query;
 pub mod sbatch;
+pub mod squeue;

@@ -533,7 +533,7 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
         "export-file",
         None,
         "FILE|FD",
-        "variables from a file, each followed by a zero byte",
+        "only the variables in a file, each followed by a zero byte",
         |s, v| {
             s.export_file = Some(text(v)?);
             Ok(())

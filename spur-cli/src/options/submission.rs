@@ -80,6 +80,22 @@ pub enum Export {
     },
 }
 
+impl Export {
+    /// As `SLURM_EXPORT_ENV` tells steps of it; nothing where nothing was said. Values stay behind: a step finds the
+    /// variables set already.
+    pub fn spelled(&self) -> Option<String> {
+        match self {
+            Export::All => None,
+            Export::None => Some("NONE".to_owned()),
+            Export::Some { all, variables } => {
+                let all = all.then_some("ALL");
+                let names = variables.iter().map(|(name, _)| name.as_str());
+                Some(all.into_iter().chain(names).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
 /// `--propagate`: which of the caller's resource limits a job gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Propagate {

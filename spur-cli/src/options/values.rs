@@ -22,19 +22,9 @@ const MAIL_TYPES: &[&str] = &[
     "ARRAY_TASKS",
 ];
 
-/// The limits of `--propagate`, without `RLIMIT_`, as the kernel names them in `/proc/self/limits`.
-pub const RESOURCE_LIMITS: &[(&str, &str)] = &[
-    ("AS", "Max address space"),
-    ("CORE", "Max core file size"),
-    ("CPU", "Max cpu time"),
-    ("DATA", "Max data size"),
-    ("FSIZE", "Max file size"),
-    ("MEMLOCK", "Max locked memory"),
-    ("NOFILE", "Max open files"),
-    ("NPROC", "Max processes"),
-    ("RSS", "Max resident set"),
-    ("STACK", "Max stack size"),
-];
+/// The limits of `--propagate`, without `RLIMIT_`.
+pub const RESOURCE_LIMITS: &[&str] =
+    &["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
 
 /// A text of a language that has a parser.
 pub(super) fn parsed<T: FromStr<Err: Display>>(value: &str) -> Result<T, String> {
@@ -97,11 +87,10 @@ pub(super) fn resource_limits(value: &str) -> Result<Propagate, String> {
     let known = |word: &str| {
         let word = word.to_ascii_uppercase();
         let word = word.strip_prefix("RLIMIT_").unwrap_or(&word).to_owned();
-        let names = || RESOURCE_LIMITS.iter().map(|&(name, _)| name);
-        if names().any(|name| name == word) {
+        if RESOURCE_LIMITS.contains(&word.as_str()) {
             return Ok(word);
         }
-        Err(format!("`{word}` is none of ALL, NONE, {}", names().collect::<Vec<_>>().join(", ")))
+        Err(format!("`{word}` is none of ALL, NONE, {}", RESOURCE_LIMITS.join(", ")))
     };
     value.split(',').map(known).collect::<Result<_, _>>().map(Propagate::Some)
 }

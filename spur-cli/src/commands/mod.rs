@@ -6,3 +6,4 @@ pub mod query;
 pub mod sbatch;
 pub mod sinfo;
 pub mod squeue;
+pub mod watch;

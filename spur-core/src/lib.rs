@@ -6,6 +6,7 @@
 //! Rooms depend on each other in one direction only: `text` ← `model` ← `cluster` ← `sched` ← `controller`.
 
 pub mod cluster;
+pub mod controller;
 pub mod id;
 pub mod model;
 pub mod sched;

@@ -34,6 +34,11 @@ impl Cluster {
                 self.jobs.change(*job, |job| job.promised = Some(*start));
             }
             Event::JobStarted { job, alloc } => self.start(*job, alloc, at),
+            Event::JobWarned { job } => self.jobs.change(*job, |job| {
+                if let Phase::Running { warned, .. } = &mut job.phase {
+                    *warned = true;
+                }
+            }),
             Event::JobEnding { job, outcome, then, kill_at } => {
                 self.jobs.change(*job, |job| begin_end(job, outcome, *then, *kill_at, at));
             }
@@ -232,7 +237,7 @@ impl Cluster {
             }
         }
         self.jobs.change(id, |job| {
-            job.phase = Phase::Running { alloc: Arc::clone(alloc), started: at };
+            job.phase = Phase::Running { alloc: Arc::clone(alloc), started: at, warned: false };
         });
         self.settle_waiting_for(id, at);
     }
@@ -301,17 +306,26 @@ fn note_eligible(job: &mut Job, at: Time) {
     }
 }
 
+/// An end that is decided again while the job is ending replaces what was decided, not what has been done of it.
 fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>, at: Time) {
-    if let Phase::Running { alloc, started } = &job.phase {
-        job.phase = Phase::Completing(Completing {
-            alloc: Arc::clone(alloc),
-            started: *started,
-            ended: at,
-            waiting: alloc.nodes.iter().map(|part| part.node).collect(),
-            outcome: outcome.clone(),
-            then,
-            kill_at,
-        });
+    match &mut job.phase {
+        Phase::Running { alloc, started, .. } => {
+            job.phase = Phase::Completing(Completing {
+                alloc: Arc::clone(alloc),
+                started: *started,
+                ended: at,
+                waiting: alloc.nodes.iter().map(|part| part.node).collect(),
+                outcome: outcome.clone(),
+                then,
+                kill_at,
+            })
+        }
+        Phase::Completing(completing) => {
+            completing.outcome.clone_from(outcome);
+            completing.then = then;
+            completing.kill_at = kill_at;
+        }
+        Phase::Pending(_) | Phase::Ended(_) => {}
     }
 }
 

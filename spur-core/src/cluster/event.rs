@@ -83,6 +83,11 @@ pub enum Event {
         /// What it holds.
         alloc: Arc<Alloc>,
     },
+    /// A running job was sent the signal it asked for ahead of its time limit.
+    JobWarned {
+        /// Which.
+        job: JobId,
+    },
     /// The end of a job's attempt was decided; its processes may still be there.
     JobEnding {
         /// Which.

@@ -15,6 +15,8 @@ pub struct Jobs {
     active: BTreeSet<JobId>,
     /// Finished jobs by the time they ended.
     ended: BTreeSet<(Time, JobId)>,
+    /// Jobs to which something happens at a time: see [`due`].
+    due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
     dependents: BTreeMap<JobId, BTreeSet<JobId>>,
 }
@@ -85,8 +87,14 @@ impl Jobs {
         self.ended.iter().copied()
     }
 
+    /// Jobs to which something happens because of the time alone, the next one first: a warning, a time limit, the
+    /// kill that follows it, a deadline.
+    pub fn due(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
+        self.due.iter().copied()
+    }
+
     /// Jobs that wait for `id`.
-    pub(super) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
+    pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
         self.dependents.get(&id).map_or_else(Vec::new, |waiting| waiting.iter().copied().collect())
     }
 
@@ -107,9 +115,13 @@ impl Jobs {
     /// Changes a job in place and keeps the indices right; nothing happens if there is no such job.
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
-        let (before, waited_for) = (shelf(job), awaited(job));
+        let (before, waited_for, was_due) = (shelf(job), awaited(job), due(job));
         change(job);
-        let (after, waits_for) = (shelf(job), awaited(job));
+        let (after, waits_for, is_due) = (shelf(job), awaited(job), due(job));
+        if was_due != is_due {
+            self.schedule(id, was_due, false);
+            self.schedule(id, is_due, true);
+        }
         if before != after {
             self.shelve(id, before, false);
             self.shelve(id, after, true);
@@ -122,7 +134,17 @@ impl Jobs {
 
     fn index(&mut self, job: &Job, present: bool) {
         self.shelve(job.id, shelf(job), present);
+        self.schedule(job.id, due(job), present);
         self.link(job.id, &awaited(job), present);
+    }
+
+    fn schedule(&mut self, id: JobId, due: Option<Time>, present: bool) {
+        let Some(at) = due else { return };
+        if present {
+            self.due.insert((at, id));
+        } else {
+            self.due.remove(&(at, id));
+        }
     }
 
     fn shelve(&mut self, id: JobId, shelf: Shelf, present: bool) {
@@ -163,4 +185,18 @@ impl Jobs {
 /// The jobs that this one still waits for.
 fn awaited(job: &Job) -> Vec<JobId> {
     job.waits_for.as_deref().map_or_else(Vec::new, |waits| waits.jobs().collect())
+}
+
+/// When something happens to a job because of the time alone.
+fn due(job: &Job) -> Option<Time> {
+    let at = match &job.phase {
+        Phase::Pending(_) => job.latest_start()?,
+        Phase::Running { started, warned, .. } => match job.warn_at(*started) {
+            Some(warn) if !warned => warn,
+            _ => job.spec.time_limit.end(*started),
+        },
+        Phase::Completing(completing) => completing.kill_at?,
+        Phase::Ended(_) => return None,
+    };
+    (!at.is_never()).then_some(at)
 }

@@ -271,6 +271,22 @@ impl Job {
         Attempt { job: self.id, restart: self.restarts }
     }
 
+    /// The time after which it can no longer end before its `--deadline`.
+    #[must_use]
+    pub fn latest_start(&self) -> Option<Time> {
+        let shortest = self.spec.time_min.unwrap_or(self.spec.time_limit).seconds().unwrap_or(0);
+        let deadline = self.spec.deadline?;
+        Some(Time(deadline.0.saturating_sub(i64::try_from(shortest).unwrap_or(i64::MAX))))
+    }
+
+    /// When the signal of `--signal` is due, had it started at `started`.
+    #[must_use]
+    pub fn warn_at(&self, started: Time) -> Option<Time> {
+        let warn = self.spec.extra.as_ref()?.signal.as_ref()?;
+        let end = self.spec.time_limit.end(started);
+        (!end.is_never()).then(|| started.max(Time(end.0 - i64::from(warn.seconds))))
+    }
+
     /// Whether it may be considered by the planner at `now`: pending, not held, nothing to wait for.
     #[must_use]
     pub fn eligible_at(&self, now: Time) -> bool {

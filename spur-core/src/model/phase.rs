@@ -21,6 +21,9 @@ pub enum Phase {
         alloc: Arc<Alloc>,
         /// Since when.
         started: Time,
+        /// Whether the signal of `--signal` has been sent.
+        #[serde(default)]
+        warned: bool,
     },
     /// Has ended or is being ended, and some node still has something of it.
     Completing(Completing),

@@ -29,6 +29,7 @@
 //! entries of those starts, or their refusals, have been applied.
 
 mod explain;
+pub mod feasible;
 pub mod forecast;
 mod holes;
 mod lens;

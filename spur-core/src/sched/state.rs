@@ -352,7 +352,7 @@ fn asks(request: &Request, ask: &Ask) -> Vec<Ask> {
 /// What a job holds and until when it is planned to; a job that is past its time may end any moment.
 fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
-        Phase::Running { alloc, started } => Some((alloc, forecast.end(job, *started, now).max(now))),
+        Phase::Running { alloc, started, .. } => Some((alloc, forecast.end(job, *started, now).max(now))),
         Phase::Completing(completing) => {
             Some((&completing.alloc, completing.kill_at.unwrap_or(now).max(now)))
         }

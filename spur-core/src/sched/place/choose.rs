@@ -7,16 +7,24 @@ use super::problem::Problem;
 use super::rank::{Holder, Rank, rank, rank_node};
 use super::share::share;
 use super::solve::Solver;
-use super::trace::trace;
+use super::trace::{Chosen, trace};
 use super::{Mode, Placement};
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// A candidate with its rank and the way to use it.
+#[derive(Clone)]
 pub(super) struct Candidate<C> {
     pub(super) holder: Holder,
     pub(super) rank: Rank,
     best: Item<C>,
     bounds: Vec<(u32, u32)>,
+}
+
+impl<C: Cost> Candidate<C> {
+    /// Works out how even the shares of a balanced placement can be.
+    pub(super) fn even_out(&mut self, problem: &Problem<'_>) {
+        even_out(&mut Solver::new(problem), self);
+    }
 }
 
 /// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
@@ -137,7 +145,7 @@ fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
         (Some(_), None) => false,
     };
     !problem.is_barred(id)
-        && (problem.ask.mode != Mode::Distributed || widest)
+        && (problem.ask.mode != Mode::Distributed || widest || problem.ask.prefer_domain == Some(id))
         && problem.required.iter().all(|pos| range.contains(&pos.index()))
         && problem.forced_leaves.iter().all(|&leaf| fabric.within(leaf, id))
 }
@@ -149,7 +157,8 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
         || problem.per_node.is_some_and(|_| problem.amount > 1)
         || problem.required.len() > 1
         || problem.forced_leaves.len() > 1;
-    if whole || too_many || problem.ask.mode == Mode::Distributed {
+    let spread = problem.ask.mode == Mode::Distributed && problem.within != Some(Layer::NODE);
+    if whole || too_many || spread {
         return Vec::new();
     }
     let fabric = problem.fabric;
@@ -192,11 +201,26 @@ pub(super) fn realise<C: Cost>(problem: &Problem<'_>, mut candidate: Candidate<C
         Holder::Node(pos) => (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos)),
         Holder::Domain(id) => {
             let mut bounded = solver.bounded(candidate.bounds.clone());
-            let traced = trace(&mut bounded, id, &candidate.best);
-            (share(problem, id, &traced.nodes, &candidate.bounds), Some(id))
+            let nodes = trace(&mut bounded, id, &candidate.best, false);
+            (share_out(problem, id, &nodes, &candidate), Some(id))
         }
     };
     placement(problem, shares, common, exact && solver.exact)
+}
+
+/// Gives the chosen nodes their shares.
+fn share_out<C: Cost>(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    nodes: &[Chosen],
+    candidate: &Candidate<C>,
+) -> Vec<(Pos, u32)> {
+    if problem.ask.mode != Mode::Distributed || problem.per_node.is_some() {
+        return share(problem, holder, nodes, &candidate.bounds);
+    }
+    let chosen = problem.only_these(nodes.iter().map(|&(pos, _, _)| pos));
+    let mut solver = Solver::<C>::new(&chosen);
+    trace(&mut solver, holder, &candidate.best, true).into_iter().map(|(pos, _, most)| (pos, most)).collect()
 }
 
 /// A placement from its shares.

@@ -11,6 +11,7 @@ mod choose;
 mod cost;
 mod even;
 mod explain;
+mod flat;
 mod front;
 mod problem;
 mod rank;
@@ -19,6 +20,7 @@ mod share;
 mod slots;
 mod solve;
 mod trace;
+mod window;
 
 #[cfg(test)]
 mod oracle;
@@ -55,6 +57,9 @@ fn sizes(view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
 
 /// Places a job on a given number of nodes (None: on as many as its tasks need).
 fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Option<Placement> {
+    if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
+        return flat::place_flat(fabric, view, ask, nodes);
+    }
     let (within, touch) = containment(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, within, touch)?;
     if problem.layout.width() <= cost::NARROW {
@@ -84,6 +89,12 @@ fn containment(
 }
 
 fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Option<Placement> {
+    if problem.ask.contiguous {
+        return window::contiguous::<C>(problem);
+    }
+    if let Some(leaves) = problem.ask.adjacent {
+        return window::adjacent::<C>(problem, leaves);
+    }
     let (winner, exact) = choose::choose::<C>(problem);
     winner.map(|winner| choose::realise(problem, winner, exact))
 }

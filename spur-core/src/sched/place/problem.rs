@@ -43,6 +43,7 @@ impl Layout {
 }
 
 /// One question; see the module.
+#[derive(Clone)]
 pub(super) struct Problem<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) view: &'a View<'a>,
@@ -73,7 +74,7 @@ pub(super) struct Problem<'a> {
     /// Node weights that count, heaviest first.
     weights: Vec<u32>,
     /// Positions that may be used, where only some may.
-    pub(super) only: Option<std::ops::Range<usize>>,
+    pub(super) only: Option<FixedBitSet>,
     /// Positions that must be used.
     pub(super) required: Vec<Pos>,
     /// Leaves that must be used.
@@ -143,12 +144,13 @@ impl<'a> Problem<'a> {
             required: ask.required.clone(),
             forced_leaves: Vec::new(),
         };
-        problem.refresh();
+        problem.find_forced();
+        problem.measure();
         Some(problem)
     }
 
-    /// Works out again what follows from the required positions and the barred domains.
-    pub(super) fn refresh(&mut self) {
+    /// Finds the domains that have to be used.
+    fn find_forced(&mut self) {
         let above = |start: DomainId| {
             let fabric = self.fabric;
             std::iter::successors(Some(start), move |&id| fabric.domain(id).parent())
@@ -159,30 +161,35 @@ impl<'a> Problem<'a> {
         forced.sort_unstable();
         forced.dedup();
         self.forced = forced;
+    }
+
+    /// Counts what is not in the slots as they are: rounding, caps and barred domains.
+    fn measure(&mut self) {
         if self.barred.is_some() || !self.ask.multiples.is_empty() {
             self.rounded = Some(self.round_slots());
         }
-        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && self.only.is_none();
+        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX;
         let same = self.per_node.is_none_or(|each| each == 1) && self.ask.max_tasks_per_node.is_none();
         if !plain || !same {
             self.capacity = Some(self.count_capacity());
         }
     }
 
+    /// The most of the amount that one node can take.
+    pub(super) fn most_on(&self, pos: Pos) -> u32 {
+        let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
+        self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
+    }
+
     fn count_capacity(&self) -> Vec<u32> {
         let mut capacity: Vec<u32> = Vec::new();
-        let most = |pos: Pos| {
-            let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
-            self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
-        };
         for (id, domain) in self.fabric.domains() {
             let unit = self.unit(domain.cover());
             let sum = if self.is_barred(id) {
                 0
             } else if domain.children().is_empty() {
-                let only = self.only.clone().unwrap_or(0..usize::MAX);
-                let range = domain.range().start.max(only.start)..domain.range().end.min(only.end);
-                positions(range).fold(0, |sum: u32, pos| sum.saturating_add(most(pos))).min(self.leaf_cap)
+                let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
+                usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos))).min(self.leaf_cap)
             } else {
                 domain.children().iter().fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
             };
@@ -203,7 +210,8 @@ impl<'a> Problem<'a> {
     fn round_slots(&self) -> Vec<u64> {
         let mut multiple = vec![1_u64; self.layout.layers];
         for &(layer, by) in &self.ask.multiples {
-            multiple[layer.index()] = multiple[layer.index()].max(1) * u64::from(by);
+            let known = multiple[layer.index()];
+            multiple[layer.index()] = known / gcd(known, u64::from(by)) * u64::from(by);
         }
         let down = |sum: u64, by: u64| sum - sum % by.max(1);
         let mut rounded: Vec<u64> = Vec::new();
@@ -258,6 +266,29 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
+    fn may_use(&self, pos: Pos) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
+    }
+
+    /// The same question for exactly these nodes.
+    pub(super) fn only_these(&self, nodes: impl Iterator<Item = Pos>) -> Self {
+        let required: Vec<Pos> = nodes.collect();
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        required.iter().for_each(|pos| only.insert(pos.index()));
+        let mut problem = Self { only: Some(only), required, ..self.clone() };
+        problem.find_forced();
+        problem
+    }
+
+    /// The same question for these leaves, each of which has to be used.
+    pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));
+        let mut problem = Self { only: Some(only), forced_leaves: leaves.to_vec(), ..self.clone() };
+        problem.find_forced();
+        problem
+    }
+
     /// Slots that the job takes in all.
     pub(super) fn wanted_slots(&self) -> u64 {
         u64::from(self.amount) * u64::from(self.per_node.unwrap_or(1))
@@ -286,12 +317,12 @@ impl<'a> Problem<'a> {
     /// The way to use one node, if it can be used at all; `bounds` are the least and the most of the amount on it.
     pub(super) fn node<C: Cost>(&self, pos: Pos, bounds: (u32, u32)) -> Option<Item<C>> {
         let slots = self.view.slots.at(pos);
-        if self.only.as_ref().is_some_and(|only| !only.contains(&pos.index())) {
+        if !self.may_use(pos) {
             return None;
         }
         let unit = self.units[0];
         let (lo, hi) = match self.per_node {
-            Some(each) if slots >= each => (1, 1),
+            Some(each) if slots >= each && unit == 1 => (1, 1),
             Some(_) => return None,
             None => {
                 let most = slots.min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX)).min(bounds.1);
@@ -358,18 +389,24 @@ fn units(ask: &Ask, per_node: Option<u32>, layers: usize) -> Option<Vec<u32>> {
     for &(layer, by) in &ask.multiples {
         // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
         let by = match (per_node, ask.tasks) {
-            (Some(each), Some(_)) => by / gcd(by, each),
+            (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),
             _ => by,
         };
         for unit in &mut units[layer.index()..] {
-            *unit = (*unit / gcd(*unit, by)).checked_mul(by)?;
+            *unit = (*unit / narrow(gcd((*unit).into(), by.into()))).checked_mul(by)?;
         }
     }
     Some(units)
 }
 
-fn gcd(a: u32, b: u32) -> u32 {
+/// The greatest common divisor; of nothing but zeros, 1.
+fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
+/// A divisor of a `u32`.
+fn narrow(divisor: u64) -> u32 {
+    u32::try_from(divisor).expect("a divisor is no larger than what it divides")
 }
 
 /// The weights that cost something, heaviest first: all but the lightest there is among the open nodes.

@@ -16,19 +16,24 @@ struct Goal<'g, C> {
     outer: Option<&'g Goal<'g, C>>,
 }
 
-/// The placement itself.
-pub(super) struct Traced {
-    /// Positions in fabric order, each with the least and the most it may take.
-    pub(super) nodes: Vec<(Pos, u32, u32)>,
-}
+/// A chosen node with the least and the most it may take.
+pub(super) type Chosen = (Pos, u32, u32);
 
 /// The list of nodes in `domain` that costs what `best` does and sorts first.
-pub(super) fn trace<C: Cost>(solver: &mut Solver<'_, '_, C>, domain: DomainId, best: &Item<C>) -> Traced {
-    let mut nodes = Vec::new();
+///
+/// Where shares are exact, the first list may leave open which node takes which; `shares` settles that, for a solver
+/// of a problem in which only these nodes may be used, by giving earlier nodes as much as possible.
+pub(super) fn trace<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    domain: DomainId,
+    best: &Item<C>,
+    shares: bool,
+) -> Vec<Chosen> {
     let nothing = Item::nothing(solver.problem.layout.width());
     let goal = Goal { domain, rest: nothing, outer: None };
-    walk(solver, &best.cost, domain, &[&goal], &mut nodes);
-    Traced { nodes }
+    let mut walk = Walk { solver, cost: &best.cost, shares, nodes: Vec::new() };
+    walk.members(domain, &[&goal]);
+    walk.nodes
 }
 
 impl<C: Cost> Goal<'_, C> {
@@ -44,65 +49,88 @@ impl<C: Cost> Goal<'_, C> {
     }
 }
 
-/// Goes through the members of a domain; any of `goals` will do, and all of them are about this domain's inside, with
-/// nothing of it used yet. Returns what was used.
-fn walk<C: Cost>(
-    solver: &mut Solver<'_, '_, C>,
-    cost: &C,
-    domain: DomainId,
-    goals: &[&Goal<'_, C>],
-    nodes: &mut Vec<(Pos, u32, u32)>,
-) -> Item<C> {
-    let members = solver.members(domain);
-    let suffixes = suffixes(solver, &members, domain);
-    let mut used = Item::nothing(solver.problem.layout.width());
-    for (index, (member, front)) in members.iter().enumerate() {
-        let mut parts: Vec<Goal<'_, C>> = Vec::new();
-        for goal in goals {
-            for suffix in &suffixes[index + 1] {
-                let rest = solver.plus(&used, suffix).and_then(|sum| solver.plus(&sum, &goal.rest));
-                let Some(rest) = rest else { continue };
-                let part = Goal { domain, rest, outer: goal.outer };
-                if front.iter().any(|item| part.accepts(solver, cost, item)) {
-                    parts.push(part);
+/// A walk over the fabric that collects the nodes to use.
+struct Walk<'w, 'p, 'a, C> {
+    solver: &'w mut Solver<'p, 'a, C>,
+    cost: &'w C,
+    shares: bool,
+    nodes: Vec<Chosen>,
+}
+
+impl<C: Cost> Walk<'_, '_, '_, C> {
+    /// Goes through the members of a domain; any of `goals` will do, and all of them are about this domain's inside,
+    /// with nothing of it used yet. Returns what was used: several ways where the nodes leave that open.
+    fn members(&mut self, domain: DomainId, goals: &[&Goal<'_, C>]) -> Vec<Item<C>> {
+        let members = self.solver.members(domain);
+        let suffixes = suffixes(self.solver, &members, domain);
+        let mut used = vec![Item::nothing(self.solver.problem.layout.width())];
+        for (index, (member, front)) in members.iter().enumerate() {
+            let mut parts: Vec<(usize, Goal<'_, C>)> = Vec::new();
+            for (way, used) in used.iter().enumerate() {
+                for goal in goals {
+                    for suffix in &suffixes[index + 1] {
+                        let rest = self.solver.plus(used, suffix);
+                        let Some(rest) = rest.and_then(|sum| self.solver.plus(&sum, &goal.rest)) else { continue };
+                        let part = Goal { domain, rest, outer: goal.outer };
+                        if front.iter().any(|item| part.accepts(self.solver, self.cost, item)) {
+                            parts.push((way, part));
+                        }
+                    }
+                }
+            }
+            if parts.is_empty() {
+                continue;
+            }
+            let taken = match *member {
+                Member::Node(_) => front.to_vec(),
+                Member::Domain(id) => self.descend(id, &parts),
+            };
+            let (sums, lo, hi) = self.combine(&used, taken, &parts);
+            if let Member::Node(pos) = *member {
+                self.nodes.push((pos, lo, hi));
+            }
+            used = sums;
+        }
+        used
+    }
+
+    /// The ways to use a member together with what was used before it that meet a goal, and the least and the most
+    /// it takes in them; only the way that takes most where shares are being settled.
+    fn combine(
+        &mut self,
+        used: &[Item<C>],
+        mut taken: Vec<Item<C>>,
+        parts: &[(usize, Goal<'_, C>)],
+    ) -> (Vec<Item<C>>, u32, u32) {
+        taken.sort_by_key(|item| std::cmp::Reverse(item.hi));
+        let mut ways: Vec<Item<C>> = Vec::new();
+        let (mut lo, mut hi) = (u32::MAX, 0);
+        for item in &taken {
+            let accepted = parts.iter().filter(|(_, part)| part.accepts(self.solver, self.cost, item));
+            for way in accepted.map(|(way, _)| *way) {
+                let sum = self.solver.plus(&used[way], item).expect("an accepted part is not too much");
+                (lo, hi) = (lo.min(item.lo), hi.max(item.hi));
+                if self.shares {
+                    return (vec![sum], lo, hi);
+                }
+                if !ways.contains(&sum) {
+                    ways.push(sum);
                 }
             }
         }
-        if parts.is_empty() {
-            continue;
-        }
-        let taken = match *member {
-            Member::Node(pos) => {
-                let accepted = |item: &&Item<C>| parts.iter().any(|part| part.accepts(solver, cost, item));
-                let item = front.iter().filter(accepted).max_by_key(|item| item.hi);
-                let item = item.expect("a goal accepts some way to use the node").clone();
-                nodes.push((pos, item.lo, item.hi));
-                item
-            }
-            Member::Domain(id) => descend(solver, cost, id, &parts, nodes),
-        };
-        used = solver.plus(&used, &taken).expect("an accepted part is not too much");
+        (ways, lo, hi)
     }
-    used
-}
 
-/// Uses a domain below so that any of the goals is met.
-fn descend<C: Cost>(
-    solver: &mut Solver<'_, '_, C>,
-    cost: &C,
-    id: DomainId,
-    parts: &[Goal<'_, C>],
-    nodes: &mut Vec<(Pos, u32, u32)>,
-) -> Item<C> {
-    let width = solver.problem.layout.width();
-    let inner: Vec<Goal<'_, C>> =
-        parts.iter().map(|part| Goal { domain: id, rest: Item::nothing(width), outer: Some(part) }).collect();
-    let inside = walk(solver, cost, id, &inner.iter().collect::<Vec<_>>(), nodes);
-    let mut closed = Vec::new();
-    solver.close(id, &inside, &mut closed);
-    (closed.into_iter())
-        .find(|item| parts.iter().any(|part| part.accepts(solver, cost, item)))
-        .expect("what was used meets a goal")
+    /// Uses a domain below so that one of the goals is met; the ways that meet one.
+    fn descend(&mut self, id: DomainId, parts: &[(usize, Goal<'_, C>)]) -> Vec<Item<C>> {
+        let nothing = Item::nothing(self.solver.problem.layout.width());
+        let inner: Vec<Goal<'_, C>> =
+            parts.iter().map(|(_, part)| Goal { domain: id, rest: nothing.clone(), outer: Some(part) }).collect();
+        let inside = self.members(id, &inner.iter().collect::<Vec<_>>());
+        let mut closed = Vec::new();
+        inside.iter().for_each(|way| self.solver.close(id, way, &mut closed));
+        closed
+    }
 }
 
 /// For every member, the ways to use those from it on; the last entry is using nothing.

@@ -5,29 +5,37 @@
 mod case;
 mod judge;
 
-use super::{Ask, Misfit, Mode, Placement, Slots, View, place};
+use super::{Ask, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place};
 use case::{Case, Random};
 use judge::Judge;
+
+use crate::text::nodes::NodeCount;
 
 /// How many random cases each kind gets; more by the environment, for a long search.
 fn cases(default: u64) -> u64 {
     std::env::var("SPUR_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// From the fewest to the most nodes.
+fn range(min: u32, max: u32) -> NodeCount {
+    NodeCount { min, max: Some(max), sizes: None }
+}
+
 /// Runs random cases and reports the first that is wrong, by its seed.
 fn search(kind: &str, count: u64, build: impl Fn(&mut Random) -> Case) {
     let only: Option<u64> = std::env::var("SPUR_ORACLE_SEED").ok().and_then(|text| text.parse().ok());
-    let (mut placed, mut refused) = (0_u64, 0_u64);
+    let (mut placed, mut refused, mut inexact) = (0_u64, 0_u64, 0_u64);
     for seed in only.map_or(0..cases(count), |seed| seed..seed + 1) {
         let case = build(&mut Random::new(seed));
         let answer = ask(&case);
+        inexact += u64::from(answer.as_ref().is_ok_and(|placement| !placement.exact));
         match check(&case, &answer) {
             Ok(true) => placed += 1,
             Ok(false) => refused += 1,
             Err(wrong) => panic!("{kind}, SPUR_ORACLE_SEED={seed}: {wrong}\n{}", case.describe()),
         }
     }
-    println!("{kind}: {placed} placed, {refused} refused");
+    println!("{kind}: {placed} placed ({inexact} inexact), {refused} refused");
     assert!(only.is_some() || placed > 0 && refused > 0, "{kind}: {placed} placed, {refused} refused");
 }
 
@@ -56,8 +64,11 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
             let Some(own) = judge.rank(&had) else {
                 return Err(format!("{had:?} is not allowed; {amounts:?} would be"));
             };
-            if own != rank {
+            if own != rank && placement.exact {
                 return Err(format!("{had:?} ranks {own:?}, but {amounts:?} ranks {rank:?}"));
+            }
+            if !placement.exact {
+                return Ok(true);
             }
             let positions = |amounts: &[u32]| amounts.iter().map(|&amount| amount > 0).collect::<Vec<_>>();
             if positions(&had) != positions(&amounts) {
@@ -86,7 +97,7 @@ fn whole_nodes_constrained() {
         let least = random.between(1, 5);
         let mut ask = Ask::nodes(least);
         if random.one_in(3) {
-            ask.nodes = Some((least, least + random.between(0, 3)));
+            ask.nodes = Some(range(least, least + random.between(0, 3)));
         }
         let mut case = Case::new(random, fabric, slots, ask);
         case.constrain(random);
@@ -102,7 +113,7 @@ fn tasks_plain() {
         let mut ask = Ask::tasks(random.between(1, 9));
         if random.one_in(2) {
             let nodes = random.between(1, 4);
-            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
+            ask.nodes = Some(range(nodes, nodes + random.between(0, 1)));
         }
         Case::new(random, fabric, slots, ask)
     });
@@ -116,7 +127,7 @@ fn tasks_constrained() {
         let mut ask = Ask::tasks(random.between(1, 9));
         if random.one_in(2) {
             let nodes = random.between(1, 4);
-            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
+            ask.nodes = Some(range(nodes, nodes + random.between(0, 1)));
         } else if random.one_in(4) {
             let each = random.between(1, 2);
             ask.tasks_per_node = Some(each);
@@ -138,7 +149,7 @@ fn every_mode() {
         let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
         if !whole && random.one_in(3) {
             let nodes = random.between(1, 4);
-            ask.nodes = Some((nodes, nodes));
+            ask.nodes = Some(range(nodes, nodes));
         }
         ask.mode = if random.one_in(2) { Mode::Balanced } else { Mode::Distributed };
         let mut case = Case::new(random, fabric, slots, ask);
@@ -170,6 +181,23 @@ fn outlines() {
         }
         let mut case = Case::new(random, fabric, slots, ask);
         if random.one_in(2) {
+            case.constrain(random);
+        }
+        case
+    });
+}
+
+#[test]
+fn segments() {
+    search("segments", 4000, |random| {
+        let fabric = random.fabric();
+        let slots = random.whole(&fabric);
+        let (size, count) = (random.between(1, 3), random.between(1, 3));
+        let mut ask = Ask::nodes(size * count);
+        ask.strategy = Strategy::Block;
+        ask.segment = Some(Segment { size, spread: random.one_in(2), consolidate: random.one_in(2) });
+        let mut case = Case::new(random, fabric, slots, ask);
+        if random.one_in(4) {
             case.constrain(random);
         }
         case

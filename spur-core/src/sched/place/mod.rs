@@ -15,6 +15,7 @@ mod flat;
 mod front;
 mod problem;
 mod rank;
+mod resolve;
 mod score;
 mod segment;
 mod share;
@@ -22,6 +23,7 @@ mod slots;
 mod solve;
 mod trace;
 mod window;
+mod words;
 
 #[cfg(test)]
 mod oracle;
@@ -29,7 +31,9 @@ mod oracle;
 pub use ask::{Ask, Mode, Score, Segment, Strategy};
 pub use block::{BlockRule, Containment};
 pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
+pub use resolve::{AskError, Resolved, Wish, resolve, strategy};
 pub use slots::{Slots, View};
+pub use words::refusal;
 
 use crate::model::fabric::{Fabric, Layer};
 use cost::Narrow;
@@ -46,6 +50,21 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
         }
     }
     Err(explain::misfit(fabric, view, ask))
+}
+
+/// The best few of the domains that could have held a job that was placed, and at which step each lost.
+///
+/// `ask` and `view` are those of the placement; `nodes` is the number of nodes it got, where the ask left that open.
+#[must_use]
+pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement, most: usize) -> Vec<Lost> {
+    let outlined = ask.contiguous || ask.adjacent.is_some() || ask.segment.is_some();
+    if ask.strategy == Strategy::Flat || fabric.roots().is_empty() || outlined {
+        return Vec::new();
+    }
+    let nodes = ask.nodes.as_ref().map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
+    let frame = frame(fabric, view, ask, nodes);
+    let problem = Problem::new(fabric, view, ask, nodes, frame);
+    problem.map_or_else(Vec::new, |problem| choose::losers::<Vec<i64>>(&problem, most))
 }
 
 /// The numbers of nodes to try, the largest first.

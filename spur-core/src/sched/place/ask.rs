@@ -4,14 +4,13 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::{ScoreBefore, WeightsConfig};
-use crate::text::nodes::NodeCount;
 
 /// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// How many nodes; the largest number that every constraint allows is taken. None: as many as the order of
-    /// preference chooses for the tasks.
-    pub nodes: Option<NodeCount>,
+    /// Fewest and most nodes; the largest number that every constraint allows is taken. None: as many as the order
+    /// of preference chooses for the tasks.
+    pub nodes: Option<(u32, u32)>,
     /// Tasks. None: nodes are counted, one slot on each.
     pub tasks: Option<u32>,
     /// Exactly this many tasks on each node (`--ntasks-per-node` together with `-N`).
@@ -65,7 +64,7 @@ impl Ask {
     /// An ask for a number of nodes, one slot on each.
     #[must_use]
     pub fn nodes(count: u32) -> Self {
-        Self { nodes: Some(NodeCount::exactly(count)), tasks: None, ..Self::tasks(0) }
+        Self { nodes: Some((count, count)), tasks: None, ..Self::tasks(0) }
     }
 
     /// An ask for a number of tasks on as many nodes as they need.

@@ -122,7 +122,7 @@ const NAMED: usize = 3;
 
 /// What is missing for a job that could not be placed.
 pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
-    let nodes = ask.nodes.as_ref().map(|count| count.min);
+    let nodes = ask.nodes.map(|(least, _)| least);
     let frame = super::frame(fabric, view, ask, nodes);
     let within = frame.within;
     let unit = if ask.tasks.is_some() && ask.tasks_per_node.is_none() { Unit::Tasks } else { Unit::Nodes };
@@ -130,7 +130,8 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
         Unit::Tasks => ask.tasks.unwrap_or(0),
         Unit::Nodes => nodes.or(ask.tasks).unwrap_or(0),
     };
-    let mut misfit = Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
+    let mut misfit =
+        Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
     let Some(problem) = Problem::new(fabric, view, ask, nodes, frame) else { return misfit };
     let holders = match within {
         Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),

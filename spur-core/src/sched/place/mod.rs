@@ -61,7 +61,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() || outlined {
         return Vec::new();
     }
-    let nodes = ask.nodes.as_ref().map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
+    let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame);
     problem.map_or_else(Vec::new, |problem| choose::losers::<Vec<i64>>(&problem, most))
@@ -69,7 +69,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
 
 /// The numbers of nodes to try, the largest first.
 fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
-    let Some(count) = &ask.nodes else { return vec![None] };
+    let Some((least, largest)) = ask.nodes else { return vec![None] };
     let open = u32::try_from(view.slots.nodes()).unwrap_or(u32::MAX);
     let most = match ask.must {
         Some(layer) if layer > Layer::NODE && ask.strategy != Strategy::Flat => {
@@ -78,7 +78,8 @@ fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
         }
         _ => open,
     };
-    count.sizes_up_to(most.min(ask.tasks.unwrap_or(u32::MAX))).filter(|&size| size > 0).map(Some).collect()
+    let most = most.min(largest).min(ask.tasks.unwrap_or(u32::MAX));
+    (least.max(1)..=most).rev().map(Some).collect()
 }
 
 /// Places a job on a given number of nodes (None: on as many as its tasks need).

@@ -204,7 +204,9 @@ impl<'a> Problem<'a> {
 
     /// The most that a domain may take, whatever it could.
     pub(super) fn limit(&self, id: DomainId) -> u32 {
-        self.limits.binary_search_by_key(&id, |(limited, _)| *limited).map_or(u32::MAX, |at| self.limits[at].1)
+        self.limits
+            .binary_search_by_key(&id, |(limited, _)| *limited)
+            .map_or(u32::MAX, |at| self.limits[at].1)
     }
 
     /// Limits what some domains may take; `limits` is sorted.
@@ -229,7 +231,10 @@ impl<'a> Problem<'a> {
                 let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
                 usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos))).min(self.leaf_cap)
             } else {
-                domain.children().iter().fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
+                domain
+                    .children()
+                    .iter()
+                    .fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
             };
             let sum = sum.min(self.limit(id));
             capacity.push(sum - sum % unit);

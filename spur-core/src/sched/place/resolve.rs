@@ -44,7 +44,9 @@ pub struct Resolved {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// A topology rule where there is no topology.
-    #[error("{option} needs a topology, but {topology} has none: leave it out, or name another with --topology=NAME")]
+    #[error(
+        "{option} needs a topology, but {topology} has none: leave it out, or name another with --topology=NAME"
+    )]
     NoTopology {
         /// The option as written.
         option: String,
@@ -131,7 +133,12 @@ pub fn strategy(fabric: &Fabric, asked: &FabricAsk) -> Result<Strategy, AskError
 ///
 /// # Errors
 /// [`AskError`]: what can never be, with what would work.
-pub fn resolve(fabric: &Fabric, config: &TopologyConfig, wish: Wish<'_>, base: Ask) -> Result<Resolved, AskError> {
+pub fn resolve(
+    fabric: &Fabric,
+    config: &TopologyConfig,
+    wish: Wish<'_>,
+    base: Ask,
+) -> Result<Resolved, AskError> {
     let strategy = strategy(fabric, wish.asked)?;
     let mut resolver = Resolver {
         fabric,
@@ -310,11 +317,11 @@ impl Resolver<'_> {
                 _ => Ok(()),
             };
         };
-        let Some(nodes) = &self.done.ask.nodes else { return Err(AskError::SegmentWithoutNodes(size)) };
+        let Some(nodes) = self.done.ask.nodes else { return Err(AskError::SegmentWithoutNodes(size)) };
         if size == 0 {
             return Err(AskError::EmptySegment);
         }
-        let most = nodes.max.unwrap_or(u32::MAX);
+        let (least, most) = nodes;
         if size > most {
             let warning = format!("--segment={size} has no effect: the job has at most {most} nodes");
             self.done.warnings.push(warning);
@@ -322,7 +329,7 @@ impl Resolver<'_> {
         }
         // The size must divide some number of nodes that would do.
         if !any_multiple(nodes, size) {
-            let (option, wanted) = (format!("--segment={size}"), nodes.min);
+            let (option, wanted) = (format!("--segment={size}"), least);
             return Err(AskError::NoMultiple { option, wanted, unit: "nodes", by: size });
         }
         let (spread, consolidate) = (asked.spread_segments, asked.consolidate_segments);
@@ -387,12 +394,12 @@ impl Resolver<'_> {
         let ask = &self.done.ask;
         for &(layer, by) in &ask.multiples {
             let option = || format!("--gather={}*{by}", self.fabric.layer_name(layer));
-            match (ask.tasks, &ask.nodes) {
+            match (ask.tasks, ask.nodes) {
                 (Some(tasks), _) if tasks % by != 0 => {
                     return Err(AskError::NoMultiple { option: option(), wanted: tasks, unit: "tasks", by });
                 }
                 (None, Some(nodes)) if !any_multiple(nodes, by) => {
-                    let wanted = nodes.min;
+                    let wanted = nodes.0;
                     return Err(AskError::NoMultiple { option: option(), wanted, unit: "nodes", by });
                 }
                 _ => {}
@@ -403,12 +410,8 @@ impl Resolver<'_> {
 }
 
 /// Whether some number of nodes that would do is a multiple.
-fn any_multiple(nodes: &crate::text::nodes::NodeCount, by: u32) -> bool {
-    match (&nodes.sizes, nodes.max) {
-        (Some(sizes), _) => sizes.iter().any(|size| size % by == 0),
-        (None, Some(most)) => most / by * by >= nodes.min.max(1),
-        (None, None) => true,
-    }
+fn any_multiple((least, most): (u32, u32), by: u32) -> bool {
+    most / by * by >= least.max(1)
 }
 
 fn mode(placement: Placement) -> Mode {

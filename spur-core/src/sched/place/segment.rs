@@ -139,7 +139,8 @@ impl Search {
 
     /// How much of each block so many segments take, if they fit.
     fn pack(&mut self, rooms: &[u32], segments: u32) -> Option<Vec<u32>> {
-        let mut left: Vec<(u32, usize)> = rooms.iter().copied().zip(0..).filter(|(room, _)| *room > 0).collect();
+        let mut left: Vec<(u32, usize)> =
+            rooms.iter().copied().zip(0..).filter(|(room, _)| *room > 0).collect();
         let mut taken = vec![0; rooms.len()];
         let mut dead = BTreeSet::new();
         self.place(&mut left, segments, &mut taken, &mut dead).then_some(taken)
@@ -221,7 +222,8 @@ impl Search {
     /// Whether what was chosen in an aggregate falls into segments.
     fn falls_apart(&mut self, problem: &Problem<'_>, placement: &Placement, home: DomainId) -> bool {
         let blocks = blocks_below(problem.fabric, home, self.packing.spread);
-        let used: Vec<u32> = blocks.iter().map(|&id| nodes_in(problem.fabric, id, &placement.shares)).collect();
+        let used: Vec<u32> =
+            blocks.iter().map(|&id| nodes_in(problem.fabric, id, &placement.shares)).collect();
         let touched = used.iter().filter(|&&used| used > 0).count() as u64;
         let segments = used.iter().sum::<u32>() / self.packing.size;
         segments == 0

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::{Ask, Lost, LostWhy, Misfit, MisfitKind, Placement, Slots, Unit, View, place};
 use crate::model::fabric::{Fabric, Layer};
-use crate::text::nodes::NodeCount;
 
 impl Unit {
     fn name(self, count: u32) -> &'static str {
@@ -135,7 +134,9 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
         (_, None) if misfit.kind == MisfitKind::TooFew => {
             format!("{} {unit}: there are {}", misfit.wanted, idle.total())
         }
-        _ => format!("{} {unit}: no part of the fabric has the shape asked for, even when idle", misfit.wanted),
+        _ => {
+            format!("{} {unit}: no part of the fabric has the shape asked for, even when idle", misfit.wanted)
+        }
     };
     let nearest: Vec<String> =
         [fewer(fabric, &view, ask, misfit.wanted), wider(fabric, &view, ask)].into_iter().flatten().collect();
@@ -164,7 +165,7 @@ fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Str
         if ask.tasks.is_some() {
             smaller.tasks = Some(size);
         } else {
-            smaller.nodes = Some(NodeCount::exactly(size));
+            smaller.nodes = Some((size, size));
         }
         place(fabric, view, &smaller).ok().map(|_| format!("ask <= {size}"))
     })

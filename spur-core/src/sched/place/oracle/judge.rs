@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::case::Case;
 use super::Mode;
+use super::case::Case;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::{Segment, Strategy};
@@ -93,13 +93,14 @@ impl<'c> Judge<'c> {
     fn allowed(&self, amounts: &[u32], nodes: u32, used: &[Used]) -> bool {
         let ask = &self.case.ask;
         let sum: u32 = amounts.iter().sum();
-        let size = ask.nodes.as_ref().is_none_or(|count| count.admits(nodes))
+        let size = ask.nodes.is_none_or(|(least, most)| (least..=most).contains(&nodes))
             && ask.tasks.is_none_or(|tasks| tasks == sum)
             && (ask.tasks_per_node).is_none_or(|each| amounts.iter().all(|&a| a == 0 || a == each));
         let one = |layer: usize| used[layer].len() == 1;
-        let multiples = ask.multiples.iter().all(|&(layer, by)| {
-            used[layer.index()].values().all(|amount| amount % u64::from(by) == 0)
-        });
+        let multiples = ask
+            .multiples
+            .iter()
+            .all(|&(layer, by)| used[layer.index()].values().all(|amount| amount % u64::from(by) == 0));
         let spans = ask.max_spans.iter().all(|&(layer, cap)| used[layer.index()].len() as u32 <= cap);
         let required = ask.required.iter().all(|pos| amounts[pos.index()] > 0);
         let counts = ask.counts.iter().all(|(set, need)| {
@@ -179,7 +180,10 @@ impl<'c> Judge<'c> {
         let nodes: Vec<usize> = nodes.keys().map(|&pos| pos as usize).collect();
         let size = |layer: usize, id: DomainId| -> usize {
             let inside = |pos: &usize| self.domain(*pos, layer) == Some(id);
-            (0..self.case.fabric.wired()).filter(inside).filter(|&pos| self.case.idle.at(Pos(pos as u32)) > 0).count()
+            (0..self.case.fabric.wired())
+                .filter(inside)
+                .filter(|&pos| self.case.idle.at(Pos(pos as u32)) > 0)
+                .count()
         };
         let ids = |layer: usize| -> BTreeSet<DomainId> {
             (0..self.case.fabric.wired()).map(|pos| self.domain(pos, layer).unwrap()).collect()
@@ -196,7 +200,8 @@ impl<'c> Judge<'c> {
             some.iter().map(|&pos| self.domain(pos, layer)).collect::<BTreeSet<_>>().len()
         };
         let one_is_right = |some: &[usize]| {
-            within.is_none_or(|layer| touched(some, layer) == 1) && (below == 0 || touched(some, below) <= touch)
+            within.is_none_or(|layer| touched(some, layer) == 1)
+                && (below == 0 || touched(some, below) <= touch)
         };
         if segment.consolidate {
             // Sizes are counted in whole segments, at the layer where a segment lies in one domain.
@@ -216,8 +221,11 @@ impl<'c> Judge<'c> {
             let largest = |layer: usize| ids(layer).iter().map(|&id| holds(layer, id)).max().unwrap_or(0);
             let within = (1..self.layers).find(|&layer| largest(layer) >= nodes.len());
             let below = within.unwrap_or(self.layers) - 1;
-            let touch = if below == 0 { usize::MAX } else { nodes.len().div_ceil(largest(below).max(1)).max(1) };
-            if within.is_some_and(|layer| touched(&nodes, layer) > 1) || below > 0 && touched(&nodes, below) > touch {
+            let touch =
+                if below == 0 { usize::MAX } else { nodes.len().div_ceil(largest(below).max(1)).max(1) };
+            if within.is_some_and(|layer| touched(&nodes, layer) > 1)
+                || below > 0 && touched(&nodes, below) > touch
+            {
                 return false;
             }
         }

@@ -9,16 +9,9 @@ use super::{Ask, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place}
 use case::{Case, Random};
 use judge::Judge;
 
-use crate::text::nodes::NodeCount;
-
 /// How many random cases each kind gets; more by the environment, for a long search.
 fn cases(default: u64) -> u64 {
     std::env::var("SPUR_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// From the fewest to the most nodes.
-fn range(min: u32, max: u32) -> NodeCount {
-    NodeCount { min, max: Some(max), sizes: None }
 }
 
 /// Runs random cases and reports the first that is wrong, by its seed.
@@ -97,7 +90,7 @@ fn whole_nodes_constrained() {
         let least = random.between(1, 5);
         let mut ask = Ask::nodes(least);
         if random.one_in(3) {
-            ask.nodes = Some(range(least, least + random.between(0, 3)));
+            ask.nodes = Some((least, least + random.between(0, 3)));
         }
         let mut case = Case::new(random, fabric, slots, ask);
         case.constrain(random);
@@ -113,7 +106,7 @@ fn tasks_plain() {
         let mut ask = Ask::tasks(random.between(1, 9));
         if random.one_in(2) {
             let nodes = random.between(1, 4);
-            ask.nodes = Some(range(nodes, nodes + random.between(0, 1)));
+            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
         }
         Case::new(random, fabric, slots, ask)
     });
@@ -127,7 +120,7 @@ fn tasks_constrained() {
         let mut ask = Ask::tasks(random.between(1, 9));
         if random.one_in(2) {
             let nodes = random.between(1, 4);
-            ask.nodes = Some(range(nodes, nodes + random.between(0, 1)));
+            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
         } else if random.one_in(4) {
             let each = random.between(1, 2);
             ask.tasks_per_node = Some(each);
@@ -149,7 +142,7 @@ fn every_mode() {
         let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
         if !whole && random.one_in(3) {
             let nodes = random.between(1, 4);
-            ask.nodes = Some(range(nodes, nodes));
+            ask.nodes = Some((nodes, nodes));
         }
         ask.mode = if random.one_in(2) { Mode::Balanced } else { Mode::Distributed };
         let mut case = Case::new(random, fabric, slots, ask);

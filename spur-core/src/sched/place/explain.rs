@@ -143,6 +143,12 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
     if takes.first().is_none_or(|&(_, most)| most < problem.amount) {
         misfit.kind = MisfitKind::TooFew;
     }
+    if ask.min_speed.is_some() && misfit.kind == MisfitKind::TooFew {
+        let any = Ask { min_speed: None, ..ask.clone() };
+        if super::place(fabric, view, &any).is_ok() {
+            misfit.kind = MisfitKind::Link;
+        }
+    }
     if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
         misfit.kind = MisfitKind::Required;
     }

@@ -494,7 +494,8 @@ fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
         && let Some(occupied) = view.occupied
     {
         for id in fabric.domains_of(Layer::LEAF) {
-            barred.set(id.index(), occupied.count_ones(fabric.domain(id).range()) > 0);
+            let taken = fabric.domain(id).range().any(|index| occupied.contains(index));
+            barred.set(id.index(), taken);
         }
     }
     if let Some(need) = ask.min_speed {

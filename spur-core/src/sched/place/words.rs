@@ -71,7 +71,8 @@ impl Placement {
             let _ = write!(text, ": {}", spans.join(", "));
         }
         if let Some(common) = self.common {
-            let _ = write!(text, "; {} slots left in {}", self.waste, fabric.domain(common).name());
+            let slots = if self.waste == 1 { "slot" } else { "slots" };
+            let _ = write!(text, "; {} {slots} left in {}", self.waste, fabric.domain(common).name());
         }
         for lost in lost {
             let _ = write!(text, "; {}", lost.sentence(fabric));
@@ -127,6 +128,9 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
             format!("must:{name} with {} {unit}: the largest {name} has {most} {unit}", misfit.wanted)
         }
         (Some(Layer::NODE), _) => format!("must:node with {} {unit}: no node holds that", misfit.wanted),
+        _ if misfit.kind == MisfitKind::Link => {
+            format!("{} {unit}: no domain whose links are that fast holds them", misfit.wanted)
+        }
         (_, Some(&(id, most))) if misfit.kind == MisfitKind::TooFew => {
             let name = fabric.domain(id).name();
             format!("{} {unit}: the largest part of the fabric, {name}, holds {most}", misfit.wanted)

@@ -203,7 +203,7 @@ async fn power_loss_loses_nothing_that_was_acknowledged() {
     let left = place.join("left");
     let acks = acknowledgements(&trace);
     let every = trace.records().len() / 100;
-    let (mut disk, mut acknowledged, mut cuts, mut grew) = (trace.disk(), 0, 0, 0);
+    let (mut disk, mut acknowledged, mut cuts) = (trace.disk(), 0, 0);
     for record in trace.records() {
         disk.apply(record).unwrap();
         let ack = acks.iter().find(|(number, _)| *number == record.number);
@@ -216,12 +216,10 @@ async fn power_loss_loses_nothing_that_was_acknowledged() {
             let what = format!("cut after record {}, {loss:?}", record.number);
             let last = check_left(&left.join("spur.db"), acknowledged, &what).await;
             assert!(last <= UNTIL);
-            grew += u64::from(last > acknowledged);
             cuts += 1;
         }
     }
     assert!(cuts >= 250 && acks.len() >= 50, "{cuts} cuts, {} acknowledgements", acks.len());
-    assert!(grew > 0, "some cut fell between a sync and its acknowledgement");
 }
 
 /// Whether this writes the header of SQLite's log, which is done when it is begun anew.

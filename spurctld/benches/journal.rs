@@ -24,6 +24,7 @@ fn main() {
     let checkpoint_bytes = usize::try_from(checkpoint_mib << 20).expect("fits the memory");
     let tuning = Tuning { checkpoint_bytes, long_log_bytes: long_log_mib << 20 };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be started");
+    runtime.block_on(recovery(&directory, tuning)).expect("the journal works");
     println!(
         "{:>6} {:>9} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8}",
         "batch", "pipelined", "beside", "entries/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "wal MiB"
@@ -45,6 +46,37 @@ fn main() {
     }
 }
 
+/// Time to recover 100,000 entries without a snapshot.
+async fn recovery(directory: &Path, tuning: Tuning) -> Result<(), StoreError> {
+    let path = fresh(directory).join("spur.db");
+    let (journal, _) = Journal::open_with(&path, tuning).await?;
+    for first in (0..400).map(|number| number * 250 + 1) {
+        journal.commit(batch(&journal, first, 250)).await?;
+    }
+    journal.close().await;
+    let begun = Instant::now();
+    let (journal, mut recovered) = Journal::open_with(&path, tuning).await?;
+    let mut entries = 0;
+    loop {
+        let page = recovered.next_entries().await?;
+        if page.is_empty() {
+            break;
+        }
+        entries += page.len();
+    }
+    println!("recovery of {entries} entries: {:.2} s\n", begun.elapsed().as_secs_f64());
+    journal.close().await;
+    Ok(())
+}
+
+/// An empty directory.
+fn fresh(directory: &Path) -> PathBuf {
+    let place = directory.join("journal-bench");
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(&place).expect("the directory can be written");
+    place
+}
+
 struct Case {
     /// Entries in a batch.
     count: u64,
@@ -58,9 +90,7 @@ struct Case {
 
 impl Case {
     async fn run(&self, directory: &Path) -> Result<(), StoreError> {
-        let place = directory.join("journal-bench");
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir_all(&place).expect("the directory can be written");
+        let place = fresh(directory);
         let path = place.join("spur.db");
         let (journal, _) = Journal::open_with(&path, self.tuning).await?;
         let housekeeper = self.beside.then(|| tokio::spawn(keep_house(journal.clone())));

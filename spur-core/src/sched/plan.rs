@@ -1,0 +1,115 @@
+//! What the planner proposes: starts for now, and for every job it looked at, when and why not yet.
+
+use std::sync::Arc;
+
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::alloc::Why;
+use crate::model::job::JobSpec;
+use crate::model::reason::Reason;
+use crate::text::time::Time;
+
+/// The outcome of one pass over the queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Jobs to start now, in this order.
+    pub starts: Vec<Start>,
+    /// Jobs that were looked at and do not start now, in queue order.
+    pub waiting: Vec<Waiting>,
+    /// The job that a start was promised to for the first time in this pass, and when.
+    pub promise: Option<(JobId, Time)>,
+    /// What the pass did, in counts.
+    pub report: Report,
+}
+
+/// A start that is proposed; `controller/handle/start` checks it again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// The job and which attempt.
+    pub attempt: Attempt,
+    /// The request it was planned for; a job that was changed since is planned again.
+    pub spec: Arc<JobSpec>,
+    /// The partition it runs in.
+    pub partition: Arc<str>,
+    /// Nodes in rank order.
+    pub parts: Vec<StartPart>,
+    /// Whether it gets its nodes for itself.
+    pub exclusive: bool,
+    /// Why these.
+    pub why: Why,
+}
+
+/// What is proposed on one node: counts. Which CPUs and devices is decided when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartPart {
+    /// The node.
+    pub node: NodeId,
+    /// Tasks of the default step.
+    pub tasks: u32,
+    /// CPUs, whole cores.
+    pub cpus: u32,
+    /// Memory, MiB; 0 when it is not counted for the job.
+    pub memory_mb: u64,
+    /// Devices: index into the node's `gres`, and how many.
+    pub gres: Vec<(u16, u32)>,
+}
+
+/// A job that does not start now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    /// Which.
+    pub job: JobId,
+    /// Its priority in this pass, as `squeue %Q` prints it.
+    pub priority: u32,
+    /// Slurm's word for why.
+    pub reason: Reason,
+    /// The sentence behind it, without the planned start; empty where the word says all. [`Waiting::sentence`] has
+    /// both.
+    pub detail: String,
+    /// When it is planned to start, if that is known.
+    pub start: Option<Time>,
+    /// Where, if that is known; in rank order.
+    pub nodes: Vec<NodeId>,
+    /// The domain it is planned in, where one holds all of it.
+    pub place: Option<Box<str>>,
+    /// The job whose end makes the planned start possible, if one does.
+    pub after: Option<JobId>,
+}
+
+impl Waiting {
+    /// A job of which nothing more is known.
+    #[must_use]
+    pub fn of(job: JobId) -> Self {
+        Self {
+            job,
+            priority: 0,
+            reason: Reason::None,
+            detail: String::new(),
+            start: None,
+            nodes: Vec::new(),
+            place: None,
+            after: None,
+        }
+    }
+
+    /// The whole sentence: what is missing, and when and where the job is planned to start. `render` writes a time as
+    /// its reader knows it: a date, or seconds from the start of a simulation.
+    #[must_use]
+    pub fn sentence(&self, render: impl Fn(Time) -> String) -> String {
+        let Some(start) = self.start else { return self.detail.clone() };
+        let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
+        let after = self.after.map_or_else(String::new, |job| format!(" when job {job} ends"));
+        let gap = if self.detail.is_empty() { "" } else { "; " };
+        format!("{}{gap}earliest {}{place}{after}", self.detail, render(start))
+    }
+}
+
+/// What a pass did. Counts, never times: those belong to the shell that has a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Pending jobs looked at.
+    pub considered: u32,
+    /// Reservations made.
+    pub reserved: u32,
+    /// Whether jobs were left out because a depth was reached.
+    pub truncated: bool,
+}

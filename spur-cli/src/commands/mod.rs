@@ -5,4 +5,5 @@ pub mod links;
 pub mod query;
 pub mod sbatch;
 pub mod squeue;
+pub mod srun;
 pub mod watch;

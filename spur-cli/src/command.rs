@@ -16,6 +16,8 @@ pub enum Command {
     Srun,
     /// `squeue`
     Squeue,
+    /// `sinfo`
+    Sinfo,
     /// `spur links`
     Links,
 }
@@ -33,6 +35,7 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
     Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
+    Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
     Entry {
         command: Command::Links,
         name: "links",
@@ -61,6 +64,7 @@ impl Command {
             Command::Sbatch => commands::sbatch::run(session, args).await,
             Command::Srun => commands::srun::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
+            Command::Sinfo => commands::sinfo::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
         }
     }

@@ -4,6 +4,7 @@
 pub mod links;
 pub mod query;
 pub mod sbatch;
+pub mod sinfo;
 pub mod squeue;
 pub mod srun;
 pub mod watch;

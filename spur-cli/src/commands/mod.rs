@@ -6,4 +6,5 @@ pub mod query;
 pub mod sbatch;
 pub mod sinfo;
 pub mod squeue;
+pub mod srun;
 pub mod watch;

@@ -16,6 +16,12 @@ pub enum Command {
     Squeue,
     /// `sinfo`
     Sinfo,
+    /// `scontrol`
+    Scontrol,
+    /// `scancel`
+    Scancel,
+    /// `sacct`
+    Sacct,
     /// `spur links`
     Links,
 }
@@ -33,6 +39,9 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
+    Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
+    Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
+    Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry {
         command: Command::Links,
         name: "links",
@@ -61,6 +70,9 @@ impl Command {
             Command::Sbatch => commands::sbatch::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,
+            Command::Scontrol => commands::scontrol::run(session, args).await,
+            Command::Scancel => commands::scancel::run(session, args).await,
+            Command::Sacct => commands::sacct::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
         }
     }

@@ -239,7 +239,7 @@ impl Query {
             Some(step) => step.to_string() == row.step_id,
         };
         (self.jobs.is_empty() || of_job.iter().any(named))
-            && !(self.request.allocations_only && !row.step_id.is_empty())
+            && (row.step_id.is_empty() || !self.request.allocations_only)
     }
 }
 

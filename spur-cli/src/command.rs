@@ -18,6 +18,12 @@ pub enum Command {
     Squeue,
     /// `sinfo`
     Sinfo,
+    /// `scontrol`
+    Scontrol,
+    /// `scancel`
+    Scancel,
+    /// `sacct`
+    Sacct,
     /// `spur links`
     Links,
 }
@@ -36,6 +42,9 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
+    Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
+    Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
+    Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry {
         command: Command::Links,
         name: "links",
@@ -65,6 +74,9 @@ impl Command {
             Command::Srun => commands::srun::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,
+            Command::Scontrol => commands::scontrol::run(session, args).await,
+            Command::Scancel => commands::scancel::run(session, args).await,
+            Command::Sacct => commands::sacct::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
         }
     }

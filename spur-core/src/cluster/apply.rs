@@ -1,0 +1,347 @@
+//! The only mutation: one entry after another.
+//!
+//! Total and blind. An entry that does not fit the state (there is none in a journal that this code wrote) changes
+//! only the mark; `invariant` and the replay tests notice.
+
+use std::sync::Arc;
+
+use super::dependency;
+use super::event::{Entry, Event};
+use super::{Cluster, Node, Partition, Topology};
+use crate::id::{JobId, NodeId};
+use crate::model::config::Policy;
+use crate::model::fabric::Fabric;
+use crate::model::job::{Job, JobSpec};
+use crate::model::node::Health;
+use crate::model::phase::{Completing, Ended, Hold, Outcome, Pending, Phase, Then};
+use crate::text::exit::ExitCode;
+use crate::text::time::Time;
+
+impl Cluster {
+    /// Makes the cluster what it is after `entry`.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.mark.seq = entry.seq;
+        self.mark.epoch = entry.epoch;
+        self.mark.at = entry.at;
+        let at = entry.at;
+        match &entry.event {
+            Event::PolicyChanged { policy } => self.set_policy(policy),
+            Event::JobSubmitted { job, spec } => self.submit(*job, spec, at),
+            Event::JobUpdated { job, spec } => self.update_job(*job, spec, at),
+            Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
+            Event::JobReleased { job } => self.hold(*job, None, at),
+            Event::StartPromised { job, start } => {
+                self.jobs.change(*job, |job| job.promised = Some(*start));
+            }
+            Event::JobStarted { job, alloc } => self.start(*job, alloc, at),
+            Event::JobWarned { job } => self.jobs.change(*job, |job| {
+                if let Phase::Running { warned, .. } = &mut job.phase {
+                    *warned = true;
+                }
+            }),
+            Event::JobEnding { job, outcome, then, kill_at } => {
+                self.jobs.change(*job, |job| begin_end(job, outcome, *then, *kill_at, at));
+            }
+            Event::JobKilled { job } => self.jobs.change(*job, |job| {
+                if let Phase::Completing(completing) = &mut job.phase {
+                    completing.kill_at = None;
+                }
+            }),
+            Event::NodeReleased { job, node, lost: _ } => self.release(*job, *node, at),
+            Event::JobEnded { job, outcome } => self.end(*job, outcome, at),
+            Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
+            Event::JobsForgotten { jobs } => {
+                for job in jobs {
+                    self.jobs.remove(*job);
+                }
+            }
+            Event::StepStarted { job, step } => self.jobs.change(*job, |job| {
+                job.next_step.0 = step.id.0 + 1;
+                job.steps.push(Arc::clone(step));
+            }),
+            Event::StepNodeEnded { job, step, node, exit } => {
+                self.jobs.change(*job, |job| end_step_node(job, *step, *node, *exit));
+            }
+            Event::NodeRegistered { .. }
+            | Event::NodeCleaned { .. }
+            | Event::NodeDowned { .. }
+            | Event::NodeReturned { .. }
+            | Event::NodeDrained { .. }
+            | Event::NodeResumed { .. }
+            | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
+            Event::PartitionSet { partition, state } => {
+                if let Some(found) = self.partitions.iter_mut().find(|found| found.name() == partition) {
+                    found.config.state = *state;
+                }
+            }
+        }
+    }
+
+    fn apply_to_node(&mut self, event: &Event, at: Time) {
+        let id = match event {
+            Event::NodeRegistered { node, .. }
+            | Event::NodeCleaned { node, .. }
+            | Event::NodeDowned { node, .. }
+            | Event::NodeReturned { node }
+            | Event::NodeDrained { node, .. }
+            | Event::NodeResumed { node }
+            | Event::NodeUpdated { node, .. } => *node,
+            _ => return,
+        };
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        match event {
+            Event::NodeRegistered { registration, stale, .. } => {
+                node.registration = Some(Arc::clone(registration));
+                node.stale.clone_from(stale);
+                node.health = Health::Up;
+                node.reshape();
+            }
+            Event::NodeCleaned { attempt, .. } => node.stale.retain(|stale| stale != attempt),
+            Event::NodeDowned { reason, silent, .. } => {
+                node.health = Health::Down { reason: Arc::clone(reason), at, silent: *silent };
+            }
+            Event::NodeReturned { .. } => node.health = Health::Up,
+            Event::NodeDrained { drain, .. } => node.drain = Some(drain.clone()),
+            Event::NodeResumed { .. } => {
+                node.drain = None;
+                if matches!(node.health, Health::Down { .. }) && node.registration.is_some() {
+                    node.health = Health::Up;
+                }
+            }
+            Event::NodeUpdated { weight, features, .. } => {
+                if let Some(weight) = weight {
+                    node.config.weight = *weight;
+                }
+                if let Some(features) = features {
+                    node.config.shape.features.clone_from(features);
+                }
+                node.reshape();
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn set_policy(&mut self, policy: &Arc<Policy>) {
+        self.policy = Arc::clone(policy);
+        for node in &mut self.nodes {
+            node.configured = false;
+        }
+        for config in &policy.nodes {
+            match self.names.get(&config.name) {
+                Some(id) => {
+                    let node = &mut self.nodes[id.index()];
+                    node.config = config.clone();
+                    node.configured = true;
+                    node.reshape();
+                }
+                None => {
+                    let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+                    self.names.insert(Arc::clone(&config.name), id);
+                    self.nodes.push(Node::new(id, config.clone()));
+                }
+            }
+        }
+        self.derive();
+    }
+
+    /// Builds again what follows from the policy and the nodes: fabrics and partitions.
+    pub(super) fn derive(&mut self) {
+        self.derive_topologies();
+        self.derive_partitions();
+    }
+
+    /// Fabrics follow from the policy. One that cannot be built was refused before it became an event; should a
+    /// later release judge more strictly, that topology is absent and its partitions are flat.
+    fn derive_topologies(&mut self) {
+        let nodes: Vec<(NodeId, &str)> =
+            self.nodes.iter().filter(|node| node.configured).map(|node| (node.id, &**node.name())).collect();
+        self.topologies = self
+            .policy
+            .topologies
+            .iter()
+            .filter_map(|config| {
+                let fabric = Arc::new(Fabric::build(config, &nodes, &[]).ok()?);
+                Some(Topology { name: config.name.as_str().into(), fabric })
+            })
+            .collect();
+    }
+
+    fn derive_partitions(&mut self) {
+        let partition = |config: &crate::model::config::PartitionConfig| {
+            let nodes: Vec<NodeId> =
+                config.nodes.iter().filter_map(|name| self.names.get(name).copied()).collect();
+            let mut members = fixedbitset::FixedBitSet::with_capacity(self.nodes.len());
+            members.extend(nodes.iter().map(|id| id.index()));
+            let wanted = config.topology.as_deref().unwrap_or("default");
+            let topology = self.topologies.iter().position(|topology| &*topology.name == wanted);
+            Partition { config: config.clone(), nodes, members, topology }
+        };
+        self.partitions = self.policy.partitions.iter().map(partition).collect();
+    }
+
+    fn submit(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time) {
+        let waits_for = dependency::of(id, spec, &self.jobs);
+        let pending =
+            Pending { hold: spec.hold.then_some(Hold::User), not_before: spec.begin, eligible: None };
+        let mut job = Job {
+            id,
+            spec: Arc::clone(spec),
+            submitted: at,
+            restarts: 0,
+            waits_for,
+            never: false,
+            phase: Phase::Pending(pending),
+            promised: None,
+            steps: Vec::new(),
+            next_step: crate::id::StepId(0),
+            derived_exit: ExitCode::default(),
+        };
+        dependency::settle(&mut job, &self.jobs);
+        note_eligible(&mut job, at);
+        self.mark.last_job = self.mark.last_job.max(id);
+        self.jobs.insert(job);
+    }
+
+    fn update_job(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time) {
+        let Some(mut job) = self.jobs.remove(id) else { return };
+        if job.spec.dependency != spec.dependency {
+            job.waits_for = dependency::of(id, spec, &self.jobs);
+            job.never = false;
+            dependency::settle(&mut job, &self.jobs);
+        }
+        if let Phase::Pending(pending) = &mut job.phase
+            && job.spec.begin != spec.begin
+        {
+            pending.not_before = spec.begin;
+            pending.eligible = None;
+        }
+        job.spec = Arc::clone(spec);
+        note_eligible(&mut job, at);
+        self.jobs.insert(job);
+    }
+
+    fn hold(&mut self, id: JobId, by: Option<Hold>, at: Time) {
+        self.jobs.change(id, |job| {
+            if let Phase::Pending(pending) = &mut job.phase {
+                pending.hold = by;
+                pending.eligible = None;
+                note_eligible(job, at);
+            }
+        });
+    }
+
+    fn start(&mut self, id: JobId, alloc: &Arc<crate::model::alloc::Alloc>, at: Time) {
+        for part in &alloc.nodes {
+            if let Some(node) = self.nodes.get_mut(part.node.index()) {
+                node.take(id, part, alloc.exclusive);
+            }
+        }
+        self.jobs.change(id, |job| {
+            job.phase = Phase::Running { alloc: Arc::clone(alloc), started: at, warned: false };
+        });
+        self.settle_waiting_for(id, at);
+    }
+
+    fn release(&mut self, id: JobId, node: NodeId, at: Time) {
+        let Some(alloc) = self.jobs.get(id).and_then(|job| job.phase.alloc()).cloned() else { return };
+        if let (Some(part), Some(node)) = (alloc.on(node), self.nodes.get_mut(node.index())) {
+            node.give_back(id, part, at);
+        }
+        self.jobs.change(id, |job| {
+            if let Phase::Completing(completing) = &mut job.phase {
+                completing.waiting.retain(|waiting| *waiting != node);
+            }
+        });
+    }
+
+    fn end(&mut self, id: JobId, outcome: &Outcome, at: Time) {
+        self.jobs.change(id, |job| {
+            let ended = match &job.phase {
+                Phase::Completing(completing) => completing.ended,
+                Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => at,
+            };
+            job.phase = Phase::Ended(Ended {
+                alloc: job.phase.alloc().cloned(),
+                started: job.phase.started(),
+                ended,
+                outcome: outcome.clone(),
+            });
+            job.waits_for = None;
+            job.steps.clear();
+        });
+        self.settle_waiting_for(id, at);
+    }
+
+    fn requeue(&mut self, id: JobId, not_before: Option<Time>, hold: Option<Hold>, at: Time) {
+        self.jobs.change(id, |job| {
+            job.restarts += 1;
+            job.promised = None;
+            job.steps.clear();
+            job.next_step = crate::id::StepId(0);
+            job.phase = Phase::Pending(Pending { hold, not_before, eligible: None });
+            note_eligible(job, at);
+        });
+    }
+
+    /// Looks again at the jobs that wait for `id`.
+    fn settle_waiting_for(&mut self, id: JobId, at: Time) {
+        for waiting in self.jobs.waiting_for(id) {
+            let Some(mut job) = self.jobs.remove(waiting) else { continue };
+            dependency::settle(&mut job, &self.jobs);
+            note_eligible(&mut job, at);
+            self.jobs.insert(job);
+        }
+    }
+}
+
+/// Records when nothing but resources kept a job waiting any more: now, or when its begin time comes.
+fn note_eligible(job: &mut Job, at: Time) {
+    let waits = job.waits_for.is_some();
+    if let Phase::Pending(pending) = &mut job.phase
+        && pending.hold.is_none()
+        && !waits
+        && pending.eligible.is_none()
+    {
+        pending.eligible = Some(pending.not_before.unwrap_or(at).max(at));
+    }
+}
+
+/// An end that is decided again while the job is ending replaces what was decided, not what has been done of it.
+fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>, at: Time) {
+    match &mut job.phase {
+        Phase::Running { alloc, started, .. } => {
+            job.phase = Phase::Completing(Completing {
+                alloc: Arc::clone(alloc),
+                started: *started,
+                ended: at,
+                waiting: alloc.nodes.iter().map(|part| part.node).collect(),
+                outcome: outcome.clone(),
+                then,
+                kill_at,
+            })
+        }
+        Phase::Completing(completing) => {
+            completing.outcome.clone_from(outcome);
+            completing.then = then;
+            completing.kill_at = kill_at;
+        }
+        Phase::Pending(_) | Phase::Ended(_) => {}
+    }
+}
+
+fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, exit: ExitCode) {
+    let Some(at) = job.steps.iter().position(|running| running.id == step) else { return };
+    let running = Arc::make_mut(&mut job.steps[at]);
+    if let Some(part) = running.nodes.iter_mut().find(|part| part.node == node) {
+        part.exit = Some(exit);
+    }
+    if let Some(exit) = running.exit() {
+        job.derived_exit = worse(job.derived_exit, exit);
+        job.steps.remove(at);
+    }
+}
+
+/// The exit that Slurm would keep as the derived one: the higher code, and of equal codes the one with a signal.
+fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
+    if (other.code, other.signal) > (one.code, one.signal) { other } else { one }
+}

@@ -1,0 +1,222 @@
+//! What happened: the only things that change a cluster, and the only things the journal holds.
+//!
+//! An event carries results (the very cores, the resolved limits), never the inputs of a decision, so replay decides
+//! nothing. **Variants and fields are added, never renamed or reused**; a new field has a default; a variant this
+//! release does not know stops the start, because ignoring it would lose something.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Attempt, JobId, NodeId, RequestId, StepId};
+use crate::model::alloc::Alloc;
+use crate::model::config::Policy;
+use crate::model::job::JobSpec;
+use crate::model::node::{Drain, Registration};
+use crate::model::phase::{Hold, Outcome, Then};
+use crate::model::step::Step;
+use crate::text::exit::ExitCode;
+use crate::text::time::Time;
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Position: 1 for the first, no gaps.
+    pub seq: u64,
+    /// The reign of the controller that wrote it; rises with every start.
+    pub epoch: u64,
+    /// When: never earlier than the entry before.
+    pub at: Time,
+    /// The request that caused it, if a client made one; asking again gets the first answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The policy half of the configuration is now this one. Nodes with new names are allotted numbers in order.
+    PolicyChanged {
+        /// Partitions, nodes, scheduler, topologies.
+        policy: Arc<Policy>,
+    },
+
+    /// A job was accepted.
+    JobSubmitted {
+        /// Its number.
+        job: JobId,
+        /// The request, resolved.
+        spec: Arc<JobSpec>,
+    },
+    /// A pending or running job's request was changed.
+    JobUpdated {
+        /// Which.
+        job: JobId,
+        /// The request as it is now.
+        spec: Arc<JobSpec>,
+    },
+    /// A pending job is held back.
+    JobHeld {
+        /// Which.
+        job: JobId,
+        /// By whom.
+        by: Hold,
+    },
+    /// A held job may run.
+    JobReleased {
+        /// Which.
+        job: JobId,
+    },
+    /// The start first promised to a job that reached the head of the queue.
+    StartPromised {
+        /// Which.
+        job: JobId,
+        /// No later than.
+        start: Time,
+    },
+    /// A pending job got its resources.
+    JobStarted {
+        /// Which.
+        job: JobId,
+        /// What it holds.
+        alloc: Arc<Alloc>,
+    },
+    /// A running job was sent the signal it asked for ahead of its time limit.
+    JobWarned {
+        /// Which.
+        job: JobId,
+    },
+    /// The end of a job's attempt was decided; its processes may still be there.
+    JobEnding {
+        /// Which.
+        job: JobId,
+        /// How it ends.
+        outcome: Outcome,
+        /// Whether it is over or waits again.
+        then: Then,
+        /// When what is left of it is killed; `None`: at once.
+        #[serde(default)]
+        kill_at: Option<Time>,
+    },
+    /// What is left of an ending job was ordered to be killed.
+    JobKilled {
+        /// Which.
+        job: JobId,
+    },
+    /// A node has nothing of an ending job any more.
+    NodeReleased {
+        /// Which job.
+        job: JobId,
+        /// Which node.
+        node: NodeId,
+        /// Whether the node went silent, so that this is an assumption (`[recovery] overlap`).
+        #[serde(default)]
+        lost: bool,
+    },
+    /// A job is over: cancelled while pending, or released by all its nodes.
+    JobEnded {
+        /// Which.
+        job: JobId,
+        /// How; the outcome decided before, for a job that ran.
+        outcome: Outcome,
+    },
+    /// A job waits again after an attempt ended.
+    JobRequeued {
+        /// Which.
+        job: JobId,
+        /// Not to be started before.
+        #[serde(default)]
+        not_before: Option<Time>,
+        /// Held back by, if anyone.
+        #[serde(default)]
+        hold: Option<Hold>,
+    },
+    /// Finished jobs left memory; accounting still has them.
+    JobsForgotten {
+        /// Which.
+        jobs: Vec<JobId>,
+    },
+
+    /// A step was laid out inside a running job.
+    StepStarted {
+        /// Which job.
+        job: JobId,
+        /// The step.
+        step: Arc<Step>,
+    },
+    /// A step's tasks on one node have ended; the step ends with its last node.
+    StepNodeEnded {
+        /// Which job.
+        job: JobId,
+        /// Which step.
+        step: StepId,
+        /// Which node.
+        node: NodeId,
+        /// The highest exit of the tasks there.
+        exit: ExitCode,
+    },
+
+    /// A node registered and can be given work.
+    NodeRegistered {
+        /// Which.
+        node: NodeId,
+        /// What it said.
+        registration: Arc<Registration>,
+        /// Attempts it still has processes of and that nobody wants.
+        #[serde(default)]
+        stale: Vec<Attempt>,
+    },
+    /// A node got rid of an attempt that nobody wanted.
+    NodeCleaned {
+        /// Which.
+        node: NodeId,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// A node is out of service.
+    NodeDowned {
+        /// Which.
+        node: NodeId,
+        /// Why, for people.
+        reason: Arc<str>,
+        /// Whether because nothing is heard of it.
+        silent: bool,
+    },
+    /// A node that was out of service is back without having registered anew.
+    NodeReturned {
+        /// Which.
+        node: NodeId,
+    },
+    /// A node gets no new work.
+    NodeDrained {
+        /// Which.
+        node: NodeId,
+        /// Who and why.
+        drain: Drain,
+    },
+    /// A drained or downed node may get work again.
+    NodeResumed {
+        /// Which.
+        node: NodeId,
+    },
+    /// An operator changed what a node counts as.
+    NodeUpdated {
+        /// Which.
+        node: NodeId,
+        /// The new weight, if it changed.
+        #[serde(default)]
+        weight: Option<u32>,
+        /// The new features, if they changed.
+        #[serde(default)]
+        features: Option<Vec<Arc<str>>>,
+    },
+    /// An operator opened or closed a partition.
+    PartitionSet {
+        /// Its name.
+        partition: Arc<str>,
+        /// What it is now.
+        state: crate::model::config::PartitionState,
+    },
+}

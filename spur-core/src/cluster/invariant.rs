@@ -1,0 +1,74 @@
+//! What must hold of a cluster after every entry. Tests and the simulation check it; a daemon never has to.
+
+use super::Cluster;
+use crate::id::NodeId;
+use crate::model::idset::IdSet;
+use crate::model::phase::Phase;
+
+/// Everything that is wrong, one sentence each; empty when the cluster is sound.
+#[must_use]
+pub fn violations(cluster: &Cluster) -> Vec<String> {
+    let mut found = Vec::new();
+    for node in cluster.nodes() {
+        holdings(cluster, node.id, &mut found);
+    }
+    for job in cluster.jobs().iter() {
+        phase(cluster, job, &mut found);
+    }
+    found
+}
+
+/// What a node says is taken is just what its jobs hold, and nothing is held twice.
+fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
+    let Some(node) = cluster.node(id) else { return };
+    let name = node.name();
+    let (mut cpus, mut memory_mb) = (IdSet::EMPTY, 0);
+    let mut gres = vec![IdSet::EMPTY; node.used.gres.len()];
+    for job in &node.jobs {
+        let part =
+            cluster.job(*job).and_then(|job| job.phase.alloc()).and_then(|alloc| alloc.on(id).cloned());
+        let Some(part) = part else {
+            found.push(format!("{name} is held by job {job}, which has nothing on it"));
+            continue;
+        };
+        if !cpus.is_disjoint(&part.cpus) {
+            found.push(format!("{name}: a CPU of job {job} is held twice"));
+        }
+        cpus = cpus.union(&part.cpus);
+        memory_mb += part.memory_mb;
+        for held in &part.gres {
+            match gres.get_mut(usize::from(held.entry)) {
+                Some(taken) if taken.is_disjoint(&held.ids) => *taken = taken.union(&held.ids),
+                _ => found.push(format!("{name}: a device of job {job} is held twice")),
+            }
+        }
+    }
+    if cpus != node.used.cpus || memory_mb != node.used.memory_mb || gres != node.used.gres {
+        found.push(format!("{name}: what is taken is not what its jobs hold"));
+    }
+    if node.exclusive.is_some() && node.jobs.len() > 1 {
+        found.push(format!("{name} is held for one job alone and has {} jobs", node.jobs.len()));
+    }
+}
+
+/// A job that holds nodes is known to them; one that does not, is not.
+fn phase(cluster: &Cluster, job: &crate::model::job::Job, found: &mut Vec<String>) {
+    let held: Vec<NodeId> = match &job.phase {
+        Phase::Running { alloc, .. } => alloc.nodes.iter().map(|part| part.node).collect(),
+        Phase::Completing(completing) => completing.waiting.clone(),
+        Phase::Pending(_) | Phase::Ended(_) => Vec::new(),
+    };
+    for node in &held {
+        if !cluster.node(*node).is_some_and(|node| node.jobs.contains(&job.id)) {
+            found.push(format!("job {} holds node {node}, which does not know it", job.id));
+        }
+    }
+    let known = cluster.nodes().iter().filter(|node| node.jobs.contains(&job.id)).count();
+    if known != held.len() {
+        found.push(format!("job {} holds {} nodes and is known to {known}", job.id, held.len()));
+    }
+    let over = !matches!(job.phase, Phase::Running { .. } | Phase::Completing(_));
+    if over && !job.steps.is_empty() {
+        found.push(format!("job {} is not running and has steps", job.id));
+    }
+}

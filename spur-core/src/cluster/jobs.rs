@@ -1,0 +1,202 @@
+//! The table of jobs and what is looked up in it: who waits, who is active, who waits for whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::JobId;
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+
+/// All jobs in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Jobs {
+    all: BTreeMap<JobId, Job>,
+    pending: BTreeSet<JobId>,
+    active: BTreeSet<JobId>,
+    /// Finished jobs by the time they ended.
+    ended: BTreeSet<(Time, JobId)>,
+    /// Jobs to which something happens at a time: see [`due`].
+    due: BTreeSet<(Time, JobId)>,
+    /// Jobs that a pending job waits for → those that wait.
+    dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+}
+
+/// Which index a job belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shelf {
+    Pending,
+    Active,
+    Ended(Time),
+}
+
+fn shelf(job: &Job) -> Shelf {
+    match &job.phase {
+        Phase::Pending(_) => Shelf::Pending,
+        Phase::Running { .. } | Phase::Completing(_) => Shelf::Active,
+        Phase::Ended(ended) => Shelf::Ended(ended.ended),
+    }
+}
+
+impl Jobs {
+    /// One job.
+    #[must_use]
+    pub fn get(&self, id: JobId) -> Option<&Job> {
+        self.all.get(&id)
+    }
+
+    /// All jobs by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.all.values()
+    }
+
+    /// Jobs from `first` on, by number: for reading a long table in pages.
+    pub fn range(&self, first: JobId) -> impl Iterator<Item = &Job> {
+        self.all.range(first..).map(|(_, job)| job)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Pending jobs by number.
+    pub fn pending(&self) -> impl Iterator<Item = &Job> {
+        self.pending.iter().filter_map(|id| self.all.get(id))
+    }
+
+    /// How many are pending.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Running and completing jobs by number.
+    pub fn active(&self) -> impl Iterator<Item = &Job> {
+        self.active.iter().filter_map(|id| self.all.get(id))
+    }
+
+    /// Finished jobs, the longest finished first, with the time they ended.
+    pub fn ended(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
+        self.ended.iter().copied()
+    }
+
+    /// Jobs to which something happens because of the time alone, the next one first: a warning, a time limit, the
+    /// kill that follows it, a deadline.
+    pub fn due(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
+        self.due.iter().copied()
+    }
+
+    /// Jobs that wait for `id`.
+    pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
+        self.dependents.get(&id).map_or_else(Vec::new, |waiting| waiting.iter().copied().collect())
+    }
+
+    /// Puts a job in or replaces it.
+    pub(super) fn insert(&mut self, job: Job) {
+        self.remove(job.id);
+        self.index(&job, true);
+        self.all.insert(job.id, job);
+    }
+
+    /// Takes a job out.
+    pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
+        let job = self.all.remove(&id)?;
+        self.index(&job, false);
+        Some(job)
+    }
+
+    /// Changes a job in place and keeps the indices right; nothing happens if there is no such job.
+    pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
+        let Some(job) = self.all.get_mut(&id) else { return };
+        let (before, waited_for, was_due) = (shelf(job), awaited(job), due(job));
+        change(job);
+        let (after, waits_for, is_due) = (shelf(job), awaited(job), due(job));
+        if was_due != is_due {
+            self.schedule(id, was_due, false);
+            self.schedule(id, is_due, true);
+        }
+        if before != after {
+            self.shelve(id, before, false);
+            self.shelve(id, after, true);
+        }
+        if waited_for != waits_for {
+            self.link(id, &waited_for, false);
+            self.link(id, &waits_for, true);
+        }
+    }
+
+    fn index(&mut self, job: &Job, present: bool) {
+        self.shelve(job.id, shelf(job), present);
+        self.schedule(job.id, due(job), present);
+        self.link(job.id, &awaited(job), present);
+    }
+
+    fn schedule(&mut self, id: JobId, due: Option<Time>, present: bool) {
+        let Some(at) = due else { return };
+        if present {
+            self.due.insert((at, id));
+        } else {
+            self.due.remove(&(at, id));
+        }
+    }
+
+    fn shelve(&mut self, id: JobId, shelf: Shelf, present: bool) {
+        let set = match shelf {
+            Shelf::Pending => &mut self.pending,
+            Shelf::Active => &mut self.active,
+            Shelf::Ended(at) => {
+                if present {
+                    self.ended.insert((at, id));
+                } else {
+                    self.ended.remove(&(at, id));
+                }
+                return;
+            }
+        };
+        if present {
+            set.insert(id);
+        } else {
+            set.remove(&id);
+        }
+    }
+
+    fn link(&mut self, id: JobId, awaited: &[JobId], present: bool) {
+        for other in awaited {
+            let waiting = self.dependents.entry(*other).or_default();
+            if present {
+                waiting.insert(id);
+            } else {
+                waiting.remove(&id);
+            }
+            if waiting.is_empty() {
+                self.dependents.remove(other);
+            }
+        }
+    }
+}
+
+/// The jobs that this one still waits for.
+fn awaited(job: &Job) -> Vec<JobId> {
+    job.waits_for.as_deref().map_or_else(Vec::new, |waits| waits.jobs().collect())
+}
+
+/// When something happens to a job because of the time alone.
+fn due(job: &Job) -> Option<Time> {
+    let at = match &job.phase {
+        Phase::Pending(_) => job.latest_start()?,
+        Phase::Running { started, warned, .. } => match job.warn_at(*started) {
+            Some(warn) if !warned => warn,
+            _ => job.spec.time_limit.end(*started),
+        },
+        Phase::Completing(completing) => completing.kill_at?,
+        Phase::Ended(_) => return None,
+    };
+    (!at.is_never()).then_some(at)
+}

@@ -1,0 +1,170 @@
+//! What is true: every job, node and partition, and how they hang together.
+//!
+//! A [`Cluster`] changes only by [`apply`](Cluster::apply) of an [`Entry`], which is total and blind: no clock, no
+//! configuration file, no chance. So the owner, the planner and the readers, each with a cluster of its own, agree
+//! whenever they have applied the same entries; and a journal read again gives the same cluster.
+
+mod apply;
+mod dependency;
+pub mod event;
+pub mod invariant;
+mod jobs;
+mod node;
+mod partition;
+pub mod snapshot;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use event::{Entry, Event};
+pub use jobs::Jobs;
+pub use node::{Node, Used};
+pub use partition::Partition;
+
+use crate::id::{JobId, NodeId};
+use crate::model::config::Policy;
+use crate::model::fabric::Fabric;
+use crate::model::job::Job;
+use crate::text::time::Time;
+
+/// The state of a cluster after some entry of its journal.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    mark: Mark,
+    policy: Arc<Policy>,
+    nodes: Vec<Node>,
+    names: BTreeMap<Arc<str>, NodeId>,
+    partitions: Vec<Partition>,
+    topologies: Vec<Topology>,
+    jobs: Jobs,
+}
+
+/// Where in the journal a cluster is, and the numbers it hands out next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The last entry applied; 0 for none.
+    pub seq: u64,
+    /// The reign it belongs to.
+    pub epoch: u64,
+    /// Its time.
+    pub at: Time,
+    /// The largest job number ever used.
+    pub last_job: JobId,
+}
+
+/// A named topology and its fabric.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// Its name; `default` for `[topology]`.
+    pub name: Arc<str>,
+    /// Its nodes and domains.
+    pub fabric: Arc<Fabric>,
+}
+
+impl Cluster {
+    /// The last entry applied; 0 for none.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.mark.seq
+    }
+
+    /// The reign of the last entry.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.mark.epoch
+    }
+
+    /// The time of the last entry.
+    #[must_use]
+    pub fn at(&self) -> Time {
+        self.mark.at
+    }
+
+    /// The number the next job gets.
+    #[must_use]
+    pub fn next_job(&self) -> JobId {
+        JobId(self.mark.last_job.0 + 1)
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// All nodes ever configured, by number.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// One node.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    /// A node by its name, if the configuration names it or ever named it.
+    #[must_use]
+    pub fn node_named(&self, name: &str) -> Option<&Node> {
+        self.names.get(name).and_then(|id| self.node(*id))
+    }
+
+    /// All partitions, in file order.
+    #[must_use]
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// A partition by its name.
+    #[must_use]
+    pub fn partition(&self, name: &str) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| &**partition.name() == name)
+    }
+
+    /// The partition of jobs that name none.
+    #[must_use]
+    pub fn default_partition(&self) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.config.default)
+    }
+
+    /// All topologies, in file order.
+    #[must_use]
+    pub fn topologies(&self) -> &[Topology] {
+        &self.topologies
+    }
+
+    /// A topology by its name.
+    #[must_use]
+    pub fn topology(&self, name: &str) -> Option<&Topology> {
+        self.topologies.iter().find(|topology| &*topology.name == name)
+    }
+
+    /// The fabric that jobs of a partition are placed on unless they say otherwise.
+    #[must_use]
+    pub fn fabric_of(&self, partition: &Partition) -> Option<&Arc<Fabric>> {
+        partition.topology.and_then(|at| self.topologies.get(at)).map(|topology| &topology.fabric)
+    }
+
+    /// The table of jobs.
+    #[must_use]
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// One job.
+    #[must_use]
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(id)
+    }
+
+    /// The names of nodes, in the order given.
+    pub fn names_of<'a>(
+        &'a self,
+        nodes: impl IntoIterator<Item = NodeId> + 'a,
+    ) -> impl Iterator<Item = &'a str> {
+        nodes.into_iter().filter_map(|id| self.node(id)).map(|node| &**node.name())
+    }
+}

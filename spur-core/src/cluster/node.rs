@@ -1,0 +1,190 @@
+//! A node's record: what it has, how it is, and what is taken of it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::alloc::NodeAlloc;
+use crate::model::config::NodeConfig;
+use crate::model::idset::IdSet;
+use crate::model::node::{Drain, Health, NodeShape, Registration};
+use crate::text::time::Time;
+
+/// A node as the controller knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// What the configuration says.
+    pub config: NodeConfig,
+    /// Whether the configuration still names it; one that it does not gets no work.
+    pub configured: bool,
+    /// What it has: the configuration's word, and the node's own where that is silent.
+    pub shape: Arc<NodeShape>,
+    /// What it said when it last registered.
+    #[serde(default)]
+    pub registration: Option<Arc<Registration>>,
+    /// Whether it works.
+    pub health: Health,
+    /// Whether it is to get no more work.
+    #[serde(default)]
+    pub drain: Option<Drain>,
+    /// What jobs hold of it.
+    #[serde(skip)]
+    pub used: Used,
+    /// Jobs that hold something of it, by number.
+    #[serde(skip)]
+    pub jobs: Vec<JobId>,
+    /// The job that has it for itself.
+    #[serde(skip)]
+    pub exclusive: Option<JobId>,
+    /// Attempts it still has processes of and that nobody wants; it gets no work until they are gone.
+    #[serde(default)]
+    pub stale: Vec<Attempt>,
+    /// When it last became free of jobs.
+    #[serde(default)]
+    pub last_busy: Option<Time>,
+}
+
+/// What is taken of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// CPUs.
+    pub cpus: IdSet,
+    /// Memory, MiB.
+    pub memory_mb: u64,
+    /// Devices, for each entry of the shape's `gres`; shorter while nothing was ever taken.
+    pub gres: Vec<IdSet>,
+}
+
+impl Node {
+    /// A node that has never been heard of.
+    #[must_use]
+    pub fn new(id: NodeId, config: NodeConfig) -> Self {
+        Self {
+            id,
+            shape: Arc::new(effective(&config, None)),
+            config,
+            configured: true,
+            registration: None,
+            health: Health::Unknown,
+            drain: None,
+            used: Used::default(),
+            jobs: Vec::new(),
+            exclusive: None,
+            stale: Vec::new(),
+            last_busy: None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.config.name
+    }
+
+    /// Whether new work may be put on it, if there is room.
+    #[must_use]
+    pub fn available(&self) -> bool {
+        self.configured && self.health == Health::Up && self.drain.is_none() && self.stale.is_empty()
+    }
+
+    /// Whether nothing of it is taken.
+    #[must_use]
+    pub fn idle(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// CPUs nobody holds.
+    #[must_use]
+    pub fn free_cpus(&self) -> IdSet {
+        match self.exclusive {
+            Some(_) => IdSet::EMPTY,
+            None => IdSet::first(self.shape.cpus).difference(&self.used.cpus),
+        }
+    }
+
+    /// Memory nobody holds, MiB.
+    #[must_use]
+    pub fn free_memory_mb(&self) -> u64 {
+        self.shape.memory_mb.saturating_sub(self.used.memory_mb)
+    }
+
+    /// Devices of one entry of the shape's `gres` that nobody holds.
+    #[must_use]
+    pub fn free_gres(&self, entry: usize) -> IdSet {
+        let all = self.shape.gres.get(entry).map_or(IdSet::EMPTY, |gres| IdSet::first(gres.count));
+        self.used.gres.get(entry).map_or(all.clone(), |used| all.difference(used))
+    }
+
+    /// Recomputes the shape after its configuration or its registration changed.
+    pub(super) fn reshape(&mut self) {
+        self.shape = Arc::new(effective(&self.config, self.registration.as_deref()));
+    }
+
+    /// Takes a job's part.
+    pub(super) fn take(&mut self, job: JobId, part: &NodeAlloc, exclusive: bool) {
+        self.used.cpus = self.used.cpus.union(&part.cpus);
+        self.used.memory_mb += part.memory_mb;
+        for gres in &part.gres {
+            let entry = usize::from(gres.entry);
+            if self.used.gres.len() <= entry {
+                self.used.gres.resize(entry + 1, IdSet::EMPTY);
+            }
+            self.used.gres[entry] = self.used.gres[entry].union(&gres.ids);
+        }
+        if let Err(at) = self.jobs.binary_search(&job) {
+            self.jobs.insert(at, job);
+        }
+        if exclusive {
+            self.exclusive = Some(job);
+        }
+    }
+
+    /// Gives a job's part back.
+    pub(super) fn give_back(&mut self, job: JobId, part: &NodeAlloc, at: Time) {
+        if !self.jobs.contains(&job) {
+            return;
+        }
+        self.used.cpus = self.used.cpus.difference(&part.cpus);
+        self.used.memory_mb = self.used.memory_mb.saturating_sub(part.memory_mb);
+        for gres in &part.gres {
+            if let Some(used) = self.used.gres.get_mut(usize::from(gres.entry)) {
+                *used = used.difference(&gres.ids);
+            }
+        }
+        self.jobs.retain(|held| *held != job);
+        if self.exclusive == Some(job) {
+            self.exclusive = None;
+        }
+        if self.jobs.is_empty() {
+            self.last_busy = Some(at);
+        }
+    }
+}
+
+/// The configuration's word on each number, and the registration's where the configuration says 0 or nothing.
+fn effective(config: &NodeConfig, registration: Option<&Registration>) -> NodeShape {
+    let said = &config.shape;
+    let nothing = NodeShape::default();
+    let found = registration.map_or(&nothing, |registration| &registration.shape);
+    let cpus_said = said.cpus > 0;
+    let layout = if cpus_said { said } else { found };
+    let mut features = said.features.clone();
+    for feature in &found.features {
+        if !features.contains(feature) {
+            features.push(Arc::clone(feature));
+        }
+    }
+    NodeShape {
+        sockets: layout.sockets.max(1),
+        cores_per_socket: layout.cores_per_socket.max(1),
+        threads_per_core: layout.threads_per_core.max(1),
+        cpus: layout.cpus,
+        memory_mb: if said.memory_mb > 0 { said.memory_mb } else { found.memory_mb },
+        tmp_disk_mb: if said.tmp_disk_mb > 0 { said.tmp_disk_mb } else { found.tmp_disk_mb },
+        gres: if said.gres.is_empty() { found.gres.clone() } else { said.gres.clone() },
+        features,
+    }
+}

@@ -1,0 +1,107 @@
+//! A cluster in records that a later release can read: what recovery starts from instead of the whole journal.
+//!
+//! A snapshot holds what was decided, not how it is looked up: indices, free counts and fabrics are derived again.
+//! Its records are versioned by their variant names and follow the rules of events: fields are added with defaults,
+//! never renamed.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cluster, Mark, Node};
+use crate::model::config::{PartitionState, Policy};
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+
+/// One record of a snapshot. The order is: the mark, the policy, then the rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    /// Where in the journal the snapshot stands.
+    Mark(Mark),
+    /// The policy in force.
+    Policy(Arc<Policy>),
+    /// A node.
+    Node(Box<Node>),
+    /// A partition whose state is not what the policy says.
+    Partition {
+        /// Its name.
+        name: Arc<str>,
+        /// What it is.
+        state: PartitionState,
+    },
+    /// A job.
+    Job(Box<Job>),
+}
+
+/// All records of a cluster, made one at a time.
+pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
+    let head = [Record::Mark(cluster.mark), Record::Policy(Arc::clone(&cluster.policy))];
+    let nodes = cluster.nodes.iter().map(|node| Record::Node(Box::new(node.clone())));
+    let partitions = cluster.partitions.iter().map(|partition| Record::Partition {
+        name: Arc::clone(partition.name()),
+        state: partition.config.state,
+    });
+    let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
+    head.into_iter().chain(nodes).chain(partitions).chain(jobs)
+}
+
+/// Builds a cluster from the records of a snapshot.
+#[derive(Debug, Default)]
+pub struct Restore {
+    cluster: Cluster,
+    derived: bool,
+}
+
+impl Restore {
+    /// Takes the next record, in the order of [`records`].
+    pub fn push(&mut self, record: Record) {
+        match record {
+            Record::Mark(mark) => self.cluster.mark = mark,
+            Record::Policy(policy) => self.cluster.policy = policy,
+            Record::Node(node) => {
+                self.cluster.names.insert(Arc::clone(node.name()), node.id);
+                self.cluster.nodes.push(*node);
+            }
+            Record::Partition { name, state } => {
+                self.derive();
+                let found = self.cluster.partitions.iter_mut().find(|found| *found.name() == name);
+                if let Some(found) = found {
+                    found.config.state = state;
+                }
+            }
+            Record::Job(job) => self.cluster.restore_job(*job),
+        }
+    }
+
+    /// The cluster as it was.
+    #[must_use]
+    pub fn finish(mut self) -> Cluster {
+        self.derive();
+        self.cluster
+    }
+
+    fn derive(&mut self) {
+        if !std::mem::replace(&mut self.derived, true) {
+            self.cluster.derive();
+        }
+    }
+}
+
+impl Cluster {
+    fn restore_job(&mut self, job: Job) {
+        let alloc = job.phase.alloc().cloned();
+        let waiting = match &job.phase {
+            Phase::Completing(completing) => Some(&completing.waiting),
+            Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => None,
+        };
+        let holds = matches!(job.phase, Phase::Running { .. } | Phase::Completing(_));
+        for part in alloc.iter().filter(|_| holds).flat_map(|alloc| alloc.nodes.iter()) {
+            let still = waiting.is_none_or(|waiting| waiting.contains(&part.node));
+            if let Some(node) = self.nodes.get_mut(part.node.index()).filter(|_| still) {
+                let exclusive = alloc.as_ref().is_some_and(|alloc| alloc.exclusive);
+                node.take(job.id, part, exclusive);
+            }
+        }
+        self.jobs.insert(job);
+    }
+}

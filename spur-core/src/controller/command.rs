@@ -1,0 +1,271 @@
+//! Everything the controller can be told, in one closed list.
+
+use std::sync::Arc;
+
+use crate::id::{Attempt, JobId, NodeId, RequestId, StepId};
+use crate::model::caller::Caller;
+use crate::model::change::JobChange;
+use crate::model::config::{PartitionState, Policy};
+use crate::model::job::JobSpec;
+use crate::model::node::Registration;
+use crate::model::step::{Step, StepSpec};
+use crate::sched::plan::Start;
+use crate::text::exit::ExitCode;
+use crate::text::signal::Signal;
+use crate::text::time::{Time, TimeLimit};
+
+use super::Reject;
+
+/// What reaches the owner of the cluster.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client asks.
+    Command {
+        /// Who.
+        caller: Caller,
+        /// What the client calls this request, if it changes anything.
+        request: Option<RequestId>,
+        /// What.
+        command: Command,
+    },
+    /// The planner proposes to start a job.
+    Start(Box<Start>),
+    /// The planner found a job at the head of the queue and when it can start at the latest.
+    Promise {
+        /// Which.
+        job: JobId,
+        /// No later than.
+        start: Time,
+    },
+    /// A node has opened its stream.
+    Registered {
+        /// The name it goes by.
+        name: Arc<str>,
+        /// What it said of itself.
+        registration: Arc<Registration>,
+        /// Attempts in its spool.
+        held: Vec<Held>,
+    },
+    /// A node reports.
+    Report {
+        /// Which.
+        node: NodeId,
+        /// The number to acknowledge.
+        id: u64,
+        /// About what.
+        attempt: Attempt,
+        /// What.
+        report: Report,
+    },
+    /// Nothing was heard of a node for `[recovery] node_timeout`.
+    Silent {
+        /// Which.
+        node: NodeId,
+    },
+    /// The time that `timers::next_wakeup` named has come.
+    Wakeup,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Accept a job.
+    Submit(Box<Submission>),
+    /// Cancel jobs.
+    Cancel {
+        /// Which.
+        jobs: Vec<JobId>,
+    },
+    /// Send a signal to jobs or a step.
+    Signal {
+        /// Which jobs.
+        jobs: Vec<JobId>,
+        /// Only this step of them.
+        step: Option<StepId>,
+        /// What to send.
+        signal: Signal,
+        /// To the batch script.
+        batch: bool,
+        /// To the steps.
+        steps: bool,
+    },
+    /// Cancel one step.
+    CancelStep {
+        /// The job.
+        job: JobId,
+        /// The step.
+        step: StepId,
+    },
+    /// Hold pending jobs back.
+    Hold {
+        /// Which.
+        jobs: Vec<JobId>,
+        /// Whether the user may release them, even if an operator asks.
+        by_user: bool,
+    },
+    /// Let held jobs go.
+    Release {
+        /// Which.
+        jobs: Vec<JobId>,
+    },
+    /// End jobs and let them wait again.
+    Requeue {
+        /// Which.
+        jobs: Vec<JobId>,
+        /// And hold them.
+        hold: bool,
+    },
+    /// Change what a job asks for.
+    UpdateJob {
+        /// Which.
+        job: JobId,
+        /// How, in this order.
+        changes: Vec<JobChange>,
+    },
+    /// Lay out a step.
+    CreateStep {
+        /// In which job.
+        job: JobId,
+        /// What is asked.
+        step: StepSpec,
+    },
+    /// A step's client could not launch it on some nodes.
+    AbandonStep {
+        /// The job.
+        job: JobId,
+        /// The step.
+        step: StepId,
+        /// Where it was never launched.
+        nodes: Vec<Arc<str>>,
+        /// What its tasks count as.
+        exit: ExitCode,
+    },
+    /// Change nodes.
+    UpdateNodes {
+        /// Which.
+        nodes: Vec<Arc<str>>,
+        /// How.
+        change: NodeChange,
+    },
+    /// Open or close a partition.
+    SetPartition {
+        /// Which.
+        name: Arc<str>,
+        /// To what.
+        state: PartitionState,
+    },
+    /// Take a new policy.
+    Reconfigure(Arc<Policy>),
+}
+
+/// A job as it was submitted, before defaults are filled in.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The request; partitions may be empty, and `time_limit` and `requeue` are those below once resolved.
+    pub spec: JobSpec,
+    /// `--time`.
+    pub time_limit: Option<TimeLimit>,
+    /// `--requeue`, `--no-requeue`.
+    pub requeue: Option<bool>,
+}
+
+/// How an operator changes nodes.
+#[derive(Clone, Debug, Default)]
+pub struct NodeChange {
+    /// The state to go to.
+    pub state: Option<NodeStateChange>,
+    /// Why.
+    pub reason: Option<Arc<str>>,
+    /// The new weight.
+    pub weight: Option<u32>,
+    /// The new features.
+    pub features: Option<Vec<Arc<str>>>,
+}
+
+/// What `scontrol update NodeName=… State=` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeStateChange {
+    /// Out of service at once; its jobs end.
+    Down,
+    /// No new work.
+    Drain,
+    /// Back in service.
+    Resume,
+    /// No longer drained, otherwise as it is.
+    Undrain,
+}
+
+/// An attempt in a node's spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub attempt: Attempt,
+    /// Whether something of it lives, or may still be launched.
+    pub live: bool,
+}
+
+/// What a node reports of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The batch script has ended.
+    BatchEnded {
+        /// How.
+        exit: ExitCode,
+        /// Whether memory ran out.
+        out_of_memory: bool,
+        /// Whether there is no record of how: node or shim died with it.
+        lost: bool,
+    },
+    /// The batch script could not be started.
+    LaunchFailed {
+        /// Why, for people.
+        message: String,
+        /// Whether the node is at fault rather than the job.
+        node_fault: bool,
+    },
+    /// The tasks of a step on this node have ended.
+    StepEnded {
+        /// Which step.
+        step: StepId,
+        /// The highest exit.
+        exit: ExitCode,
+    },
+    /// Nothing of the attempt is left on this node.
+    NodeDone {
+        /// What the epilog complained of, if it failed.
+        epilog_error: Option<String>,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Done, nothing to say.
+    Done,
+    /// A job was accepted.
+    Submitted {
+        /// Its number.
+        job: JobId,
+        /// What its user should know.
+        warnings: Vec<String>,
+    },
+    /// What was asked was done to some jobs and not to others.
+    Jobs {
+        /// To these it was not done, and why.
+        problems: Vec<(JobId, Reject)>,
+        /// What the caller should know.
+        warnings: Vec<String>,
+    },
+    /// A step was laid out.
+    Step {
+        /// The job's attempt.
+        attempt: Attempt,
+        /// The step.
+        step: Arc<Step>,
+    },
+    /// The policy is in force; what has changed, for people.
+    Reconfigured {
+        /// One sentence each.
+        changes: Vec<String>,
+    },
+}

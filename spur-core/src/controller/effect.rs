@@ -1,0 +1,60 @@
+//! What the shell must do once the entries that caused it are durable. Doing one twice is the same as once, and one
+//! that is lost is said again when the node registers.
+
+use crate::id::{Attempt, JobId, NodeId, StepId};
+use crate::text::signal::Signal;
+
+/// Something to be done outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Run the job's batch script on its first node.
+    Launch {
+        /// Where.
+        node: NodeId,
+        /// Which attempt.
+        attempt: Attempt,
+    },
+    /// End everything of an attempt on a node.
+    Terminate {
+        /// Where.
+        node: NodeId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// With KILL rather than TERM.
+        kill: bool,
+    },
+    /// Send a signal.
+    Signal {
+        /// Where.
+        node: NodeId,
+        /// To which attempt.
+        attempt: Attempt,
+        /// To this step only.
+        step: Option<StepId>,
+        /// What.
+        signal: Signal,
+        /// To the batch script.
+        batch: bool,
+        /// To the steps.
+        steps: bool,
+    },
+    /// Tell a node that its report is durable.
+    Acknowledge {
+        /// Which node.
+        node: NodeId,
+        /// The report's number.
+        report: u64,
+    },
+    /// Tell a node that it may drop its records of an attempt.
+    Forget {
+        /// Which node.
+        node: NodeId,
+        /// The attempt.
+        attempt: Attempt,
+    },
+    /// CPUs of a job's steps became free, or the job is ending: step requests that wait should be tried again.
+    StepsChanged {
+        /// Which job.
+        job: JobId,
+    },
+}

@@ -1,0 +1,118 @@
+//! How attempts end: the one way through, whatever the cause.
+//!
+//! `begin` decides the end and has every node clear up; `release` counts the nodes that have; when the last one has,
+//! the job is over or waits again. A node that is silent counts as cleared up where the site accepts that
+//! (`[recovery] overlap`); otherwise the job waits for it.
+
+use super::Ctx;
+use super::effect::Effect;
+use crate::cluster::Event;
+use crate::id::{JobId, NodeId};
+use crate::model::node::Health;
+use crate::model::phase::{EndState, Hold, Outcome, Phase, Then};
+use crate::model::reason::Reason;
+use crate::text::exit::ExitCode;
+use crate::text::time::Time;
+
+/// An outcome without an exit code of its own.
+pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
+    Outcome { state, exit: ExitCode::default(), reason }
+}
+
+/// Ends a running job's attempt: TERM now, KILL after KillWait. A job that does not run is left alone.
+pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
+    let Some(job) = ctx.cluster().job(id) else { return };
+    let Phase::Running { alloc, .. } = &job.phase else { return };
+    let alloc = alloc.clone();
+    let kill_at = ctx.now() + ctx.cluster().policy().jobs.kill_wait.0;
+    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: Some(kill_at) });
+    for part in &alloc.nodes {
+        if assumed_gone(ctx, part.node) {
+            release(ctx, id, part.node, true);
+        }
+    }
+}
+
+/// Ends a pending job.
+pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
+    let pending = ctx.cluster().job(id).is_some_and(|job| matches!(job.phase, Phase::Pending(_)));
+    if pending {
+        end(ctx, id, outcome);
+    }
+}
+
+/// Counts a node as having nothing of an ending job any more; the last one finishes the attempt.
+pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
+    let Some(Phase::Completing(completing)) = ctx.cluster().job(id).map(|job| &job.phase) else { return };
+    if !completing.waiting.contains(&node) {
+        return;
+    }
+    ctx.emit(Event::NodeReleased { job: id, node, lost });
+    let Some(job) = ctx.cluster().job(id) else { return };
+    let Phase::Completing(completing) = &job.phase else { return };
+    if !completing.waiting.is_empty() {
+        return;
+    }
+    match completing.then {
+        Then::End => {
+            let outcome = completing.outcome.clone();
+            end(ctx, id, outcome);
+        }
+        Then::Requeue { hold } => requeue(ctx, id, hold),
+    }
+}
+
+/// Ends whatever a node runs because the node is gone: its jobs fail or wait again.
+pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
+    let jobs = ctx.cluster().node(node).map_or_else(Vec::new, |node| node.jobs.clone());
+    for job in jobs {
+        begin(ctx, job, outcome(EndState::NodeFail, Reason::NodeDown), after_failure(ctx, job));
+        if assumed_gone(ctx, node) {
+            release(ctx, job, node, true);
+        }
+    }
+}
+
+/// What comes after an attempt that failed through no fault of the job's.
+pub(super) fn after_failure(ctx: &Ctx<'_>, id: JobId) -> Then {
+    let Some(job) = ctx.cluster().job(id) else { return Then::End };
+    let most = ctx.cluster().policy().jobs.max_batch_requeue;
+    match job.spec.requeue && job.spec.batch.is_some() {
+        true => Then::Requeue { hold: (job.restarts >= most).then_some(Hold::Requeues) },
+        false => Then::End,
+    }
+}
+
+/// Whether a node is silent and the site takes silence for death.
+fn assumed_gone(ctx: &Ctx<'_>, node: NodeId) -> bool {
+    let silent =
+        ctx.cluster().node(node).is_some_and(|node| matches!(node.health, Health::Down { silent: true, .. }));
+    silent && ctx.cluster().policy().recovery.overlap
+}
+
+fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
+    let Some(job) = ctx.cluster().job(id) else { return };
+    let attempt = job.attempt();
+    let alloc = job.phase.alloc().cloned();
+    for part in alloc.iter().flat_map(|alloc| alloc.nodes.iter()) {
+        ctx.effect(Effect::Forget { node: part.node, attempt });
+    }
+    let delay = ctx.cluster().policy().recovery.requeue_delay.0;
+    let not_before: Option<Time> = (delay > 0).then(|| ctx.now() + delay);
+    ctx.emit(Event::JobRequeued { job: id, not_before, hold });
+}
+
+/// Ends a job, and with it those that waited for something it will now never do and asked to be ended then.
+fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
+    let waiting = ctx.cluster().jobs().waiting_for(id);
+    ctx.emit(Event::JobEnded { job: id, outcome: how });
+    for other in waiting {
+        let hopeless = ctx.cluster().job(other).is_some_and(|job| {
+            let wish = job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
+            job.never && wish == Some(true)
+        });
+        if hopeless {
+            end_pending(ctx, other, outcome(EndState::Cancelled, Reason::DependencyNeverSatisfied));
+        }
+    }
+}

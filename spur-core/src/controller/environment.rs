@@ -1,0 +1,154 @@
+//! The `SLURM_*` variables that every process of a job gets from the controller. What differs from node to node or
+//! task to task is added there.
+
+use std::fmt::Display;
+
+use crate::cluster::Cluster;
+use crate::id::NodeId;
+use crate::model::alloc::Alloc;
+use crate::model::job::{Job, MemoryNeed};
+use crate::model::step::Step;
+use crate::text::hostlist::HostList;
+
+/// Names and values, in no particular order.
+pub type Variables = Vec<(String, String)>;
+
+/// Variables of a started job; none before it starts.
+#[must_use]
+pub fn of_job(cluster: &Cluster, job: &Job) -> Variables {
+    let (Some(alloc), Some(started)) = (job.phase.alloc(), job.phase.started()) else { return Vec::new() };
+    let spec = &job.spec;
+    let mut env = Env::default();
+    let nodes = node_list(cluster, alloc);
+    let tasks = alloc.tasks();
+    for name in ["SLURM_JOB_ID", "SLURM_JOBID"] {
+        env.set(name, job.id);
+    }
+    env.set("SLURM_JOB_NAME", &spec.name);
+    for name in ["SLURM_JOB_NODELIST", "SLURM_NODELIST"] {
+        env.set(name, &nodes);
+    }
+    for name in ["SLURM_JOB_NUM_NODES", "SLURM_NNODES"] {
+        env.set(name, alloc.nodes.len());
+    }
+    env.set("SLURM_JOB_PARTITION", &alloc.partition);
+    env.set("SLURM_CLUSTER_NAME", &cluster.policy().cluster_name);
+    env.set("SLURM_JOB_CPUS_PER_NODE", repeated(alloc.nodes.iter().map(|part| part.cpus.len())));
+    env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(|part| part.tasks)));
+    env.set("SLURM_JOB_START_TIME", started.0);
+    env.set("SLURM_JOB_UID", spec.owner.uid);
+    env.set("SLURM_JOB_GID", spec.owner.gid);
+    env.set("SLURM_JOB_USER", &spec.owner.user);
+    env.set("SLURM_RESTART_COUNT", job.restarts);
+    env.option("SLURM_JOB_ACCOUNT", spec.account.as_ref());
+    env.option("SLURM_JOB_QOS", spec.qos.as_ref());
+    let end = spec.time_limit.end(started);
+    env.option("SLURM_JOB_END_TIME", (!end.is_never()).then_some(end.0));
+    let shape = &spec.shape;
+    if shape.tasks.is_some() || shape.tasks_per_node.is_some() {
+        for name in ["SLURM_NTASKS", "SLURM_NPROCS"] {
+            env.set(name, tasks);
+        }
+    }
+    env.option("SLURM_NTASKS_PER_NODE", shape.tasks_per_node);
+    env.option("SLURM_CPUS_PER_TASK", shape.cpus_per_task);
+    match shape.memory {
+        Some(MemoryNeed::PerNode(mb)) => env.set("SLURM_MEM_PER_NODE", mb),
+        Some(MemoryNeed::PerCpu(mb)) => env.set("SLURM_MEM_PER_CPU", mb),
+        None => {}
+    }
+    if let Some(batch) = &spec.batch {
+        env.set("SLURM_SUBMIT_DIR", &batch.work_dir);
+    }
+    if let Some(extra) = &spec.extra {
+        env.set("SLURM_SUBMIT_HOST", &extra.submit_host);
+    }
+    if let Some(dependency) = &spec.dependency {
+        env.set("SLURM_JOB_DEPENDENCY", dependency);
+    }
+    env.option("SLURM_JOB_SEGMENT_SIZE", spec.fabric.as_ref().and_then(|fabric| fabric.segment));
+    env.0
+}
+
+/// Variables of a step, to be added to its job's.
+#[must_use]
+pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
+    let mut env = Env::default();
+    let names = cluster.names_of(step.nodes.iter().map(|part| part.node));
+    for name in ["SLURM_STEP_ID", "SLURM_STEPID"] {
+        env.set(name, step.id);
+    }
+    env.set("SLURM_STEP_NODELIST", HostList::from_names(names));
+    env.set("SLURM_STEP_NUM_NODES", step.nodes.len());
+    for name in ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"] {
+        env.set(name, step.tasks());
+    }
+    let tasks = repeated(step.nodes.iter().map(|part| part.tasks));
+    env.set("SLURM_STEP_TASKS_PER_NODE", &tasks);
+    env.set("SLURM_CPUS_PER_TASK", step.cpus_per_task);
+    env.0
+}
+
+/// Where a node is in the topology that its job was placed on: `SLURM_TOPOLOGY_ADDR` and its pattern; nothing where
+/// there is no topology.
+#[must_use]
+pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
+    let mut env = Env::default();
+    let partition = job.phase.alloc().and_then(|alloc| cluster.partition(&alloc.partition));
+    let fabric = partition.and_then(|partition| cluster.fabric_of(partition));
+    if let Some((fabric, pos)) = fabric.and_then(|fabric| Some((fabric, fabric.pos(node)?))) {
+        let (address, pattern) = fabric.address(pos);
+        env.set("SLURM_TOPOLOGY_ADDR", address);
+        env.set("SLURM_TOPOLOGY_ADDR_PATTERN", pattern);
+    }
+    env.0
+}
+
+/// The nodes in rank order, compressed.
+fn node_list(cluster: &Cluster, alloc: &Alloc) -> HostList {
+    HostList::from_names(cluster.names_of(alloc.nodes.iter().map(|part| part.node)))
+}
+
+/// Counts as Slurm writes them: `4(x2),2`.
+#[must_use]
+pub fn repeated(counts: impl IntoIterator<Item = u32>) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for count in counts {
+        match runs.last_mut() {
+            Some((last, times)) if *last == count => *times += 1,
+            _ => runs.push((count, 1)),
+        }
+    }
+    let run = |(count, times): &(u32, u32)| match times {
+        1 => count.to_string(),
+        _ => format!("{count}(x{times})"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+#[derive(Default)]
+struct Env(Variables);
+
+impl Env {
+    fn set(&mut self, name: &str, value: impl Display) {
+        self.0.push((name.to_owned(), value.to_string()));
+    }
+
+    fn option(&mut self, name: &str, value: Option<impl Display>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_run_length_encoded() {
+        assert_eq!(repeated([4, 4, 2]), "4(x2),2");
+        assert_eq!(repeated([]), "");
+        assert_eq!(repeated([1, 2, 1]), "1,2,1");
+    }
+}

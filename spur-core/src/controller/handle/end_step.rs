@@ -1,0 +1,75 @@
+//! Cancel a step, or take note that it was never launched on some of its nodes.
+
+use std::sync::Arc;
+
+use super::super::{Ctx, Effect, Reject, Reply};
+use super::owned;
+use crate::cluster::{Cluster, Event};
+use crate::id::{JobId, NodeId, StepId};
+use crate::model::caller::Caller;
+use crate::model::job::Job;
+use crate::model::step::Step;
+use crate::text::exit::ExitCode;
+use crate::text::signal::Signal;
+
+pub(super) struct Decision {
+    orders: Vec<Effect>,
+}
+
+/// A step is cancelled by killing its tasks; their ends are reported like any other.
+pub(super) fn check(cluster: &Cluster, caller: &Caller, id: JobId, step: StepId) -> Result<Decision, Reject> {
+    let job = owned(cluster, caller, id)?;
+    let found = find(job, step)?;
+    let order = |node| Effect::Signal {
+        node,
+        attempt: job.attempt(),
+        step: Some(step),
+        signal: Signal::KILL,
+        batch: false,
+        steps: true,
+    };
+    let open = found.nodes.iter().filter(|part| part.exit.is_none());
+    Ok(Decision { orders: open.map(|part| order(part.node)).collect() })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    for order in decision.orders {
+        ctx.effect(order);
+    }
+    Reply::Done
+}
+
+pub(super) struct Abandoned {
+    job: JobId,
+    step: StepId,
+    nodes: Vec<NodeId>,
+    exit: ExitCode,
+}
+
+pub(super) fn check_abandoned(
+    cluster: &Cluster,
+    caller: &Caller,
+    id: JobId,
+    step: StepId,
+    names: &[Arc<str>],
+    exit: ExitCode,
+) -> Result<Abandoned, Reject> {
+    let job = owned(cluster, caller, id)?;
+    let found = find(job, step)?;
+    let named = |node: NodeId| cluster.node(node).is_some_and(|node| names.contains(node.name()));
+    let open = found.nodes.iter().filter(|part| part.exit.is_none() && named(part.node));
+    Ok(Abandoned { job: id, step, nodes: open.map(|part| part.node).collect(), exit })
+}
+
+pub(super) fn enact_abandoned(ctx: &mut Ctx<'_>, decision: Abandoned) -> Reply {
+    let Abandoned { job, step, nodes, exit } = decision;
+    for node in nodes {
+        ctx.emit(Event::StepNodeEnded { job, step, node, exit });
+    }
+    Reply::Done
+}
+
+fn find(job: &Job, step: StepId) -> Result<&Arc<Step>, Reject> {
+    let found = job.steps.iter().find(|running| running.id == step);
+    found.ok_or(Reject::InvalidStep { job: job.id, step })
+}

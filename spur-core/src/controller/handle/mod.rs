@@ -1,0 +1,149 @@
+//! One file for each verb: `check` decides or refuses, `enact` emits.
+
+mod cancel;
+mod create_step;
+mod end_step;
+mod hold;
+mod promise;
+mod reconfigure;
+mod register;
+mod release;
+mod report;
+mod requeue;
+mod set_partition;
+mod signal;
+mod silent;
+mod start;
+mod submit;
+mod update_job;
+mod update_nodes;
+
+use super::command::{Command, Input, Reply};
+use super::reject::Reject;
+use super::{Ctx, timers};
+use crate::cluster::Cluster;
+use crate::id::{JobId, RequestId};
+use crate::model::caller::Caller;
+use crate::model::job::Job;
+
+/// Sends an input to its verb.
+pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject> {
+    match input {
+        Input::Command { caller, request, command } => command_of(ctx, &caller, request, command),
+        Input::Start(start) => {
+            let decision = start::check(ctx.cluster(), ctx.now(), &start)?;
+            Ok(start::enact(ctx, decision))
+        }
+        Input::Promise { job, start } => {
+            let decision = promise::check(ctx.cluster(), job, start)?;
+            Ok(promise::enact(ctx, &decision))
+        }
+        Input::Registered { name, registration, held } => {
+            let decision = register::check(ctx.cluster(), &name, registration, &held)?;
+            Ok(register::enact(ctx, decision))
+        }
+        Input::Report { node, id, attempt, report } => {
+            let decision = report::check(ctx.cluster(), node, attempt, report);
+            Ok(report::enact(ctx, node, id, attempt, decision))
+        }
+        Input::Silent { node } => {
+            silent::check(ctx.cluster(), node)?;
+            Ok(silent::enact(ctx, node))
+        }
+        Input::Wakeup => Ok(timers::fire(ctx)),
+    }
+}
+
+fn command_of(
+    ctx: &mut Ctx<'_>,
+    caller: &Caller,
+    _request: Option<RequestId>,
+    command: Command,
+) -> Result<Reply, Reject> {
+    match command {
+        Command::Submit(submission) => {
+            let decision = submit::check(ctx.cluster(), ctx.now(), caller, *submission)?;
+            Ok(submit::enact(ctx, decision))
+        }
+        Command::Cancel { jobs } => {
+            let decision = cancel::check(ctx.cluster(), caller, &jobs);
+            Ok(cancel::enact(ctx, decision))
+        }
+        Command::Signal { jobs, step, signal, batch, steps } => {
+            let wish = signal::Wish { step, signal, batch, steps };
+            let decision = signal::check(ctx.cluster(), caller, &jobs, wish);
+            Ok(signal::enact(ctx, decision))
+        }
+        Command::CancelStep { job, step } => {
+            let decision = end_step::check(ctx.cluster(), caller, job, step)?;
+            Ok(end_step::enact(ctx, decision))
+        }
+        Command::Hold { jobs, by_user } => {
+            let decision = hold::check(ctx.cluster(), caller, &jobs, by_user);
+            Ok(hold::enact(ctx, decision))
+        }
+        Command::Release { jobs } => {
+            let decision = release::check(ctx.cluster(), caller, &jobs);
+            Ok(release::enact(ctx, decision))
+        }
+        Command::Requeue { jobs, hold } => {
+            let decision = requeue::check(ctx.cluster(), caller, &jobs, hold);
+            Ok(requeue::enact(ctx, decision))
+        }
+        Command::UpdateJob { job, changes } => {
+            let decision = update_job::check(ctx.cluster(), ctx.now(), caller, job, &changes)?;
+            Ok(update_job::enact(ctx, decision))
+        }
+        Command::CreateStep { job, step } => {
+            let decision = create_step::check(ctx.cluster(), ctx.now(), caller, job, &step)?;
+            Ok(create_step::enact(ctx, decision))
+        }
+        Command::AbandonStep { job, step, nodes, exit } => {
+            let decision = end_step::check_abandoned(ctx.cluster(), caller, job, step, &nodes, exit)?;
+            Ok(end_step::enact_abandoned(ctx, decision))
+        }
+        Command::UpdateNodes { nodes, change } => {
+            let decision = update_nodes::check(ctx.cluster(), ctx.now(), caller, &nodes, change)?;
+            Ok(update_nodes::enact(ctx, decision))
+        }
+        Command::SetPartition { name, state } => {
+            let decision = set_partition::check(ctx.cluster(), caller, &name, state)?;
+            Ok(set_partition::enact(ctx, decision))
+        }
+        Command::Reconfigure(policy) => {
+            let decision = reconfigure::check(ctx.cluster(), caller, policy)?;
+            Ok(reconfigure::enact(ctx, decision))
+        }
+    }
+}
+
+/// A job that the caller may change.
+fn owned<'a>(cluster: &'a Cluster, caller: &Caller, id: JobId) -> Result<&'a Job, Reject> {
+    let job = cluster.job(id).ok_or(Reject::InvalidJobId)?;
+    if caller.may_change(&job.spec.owner) { Ok(job) } else { Err(Reject::AccessDenied) }
+}
+
+/// What can be done to each of several jobs, and what cannot.
+struct Sorted<T> {
+    /// To be done.
+    doable: Vec<T>,
+    /// Not to be done, and why.
+    problems: Vec<(JobId, Reject)>,
+}
+
+/// Asks about each job by itself: a request about many jobs does what it can.
+fn sort<T>(jobs: &[JobId], ask: impl Fn(JobId) -> Result<T, Reject>) -> Sorted<T> {
+    let mut sorted = Sorted { doable: Vec::new(), problems: Vec::new() };
+    for id in jobs {
+        match ask(*id) {
+            Ok(decision) => sorted.doable.push(decision),
+            Err(reject) => sorted.problems.push((*id, reject)),
+        }
+    }
+    sorted
+}
+
+/// The answer to a request about several jobs.
+fn jobs_reply(problems: Vec<(JobId, Reject)>) -> Reply {
+    Reply::Jobs { problems, warnings: Vec::new() }
+}

@@ -1,0 +1,70 @@
+//! Put a new policy in force.
+
+use std::sync::Arc;
+
+use super::super::{Ctx, Reject, Reply};
+use crate::cluster::{Cluster, Event};
+use crate::id::NodeId;
+use crate::model::caller::Caller;
+use crate::model::config::Policy;
+use crate::model::fabric::Fabric;
+
+pub(super) struct Decision {
+    /// `None` when nothing has changed.
+    policy: Option<Arc<Policy>>,
+    changes: Vec<String>,
+}
+
+/// A policy whose topologies cannot be built is refused whole, and the one in force stays.
+pub(super) fn check(cluster: &Cluster, caller: &Caller, policy: Arc<Policy>) -> Result<Decision, Reject> {
+    if !caller.operator {
+        return Err(Reject::AccessDenied);
+    }
+    if policy == *cluster.policy() {
+        return Ok(Decision { policy: None, changes: Vec::new() });
+    }
+    // Only names matter for judging a topology; the numbers that count are allotted when the policy is applied.
+    let nodes: Vec<(NodeId, &str)> =
+        (0u32..).map(NodeId).zip(policy.nodes.iter().map(|node| &*node.name)).collect();
+    let mut faults = Vec::new();
+    for topology in &policy.topologies {
+        if let Err(errors) = Fabric::build(topology, &nodes, &[]) {
+            faults.extend(errors.iter().map(ToString::to_string));
+        }
+    }
+    if !faults.is_empty() {
+        return Err(Reject::InvalidPolicy(faults.join("\n")));
+    }
+    let changes = changes(cluster.policy(), &policy);
+    Ok(Decision { policy: Some(policy), changes })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    if let Some(policy) = decision.policy {
+        ctx.emit(Event::PolicyChanged { policy });
+    }
+    Reply::Reconfigured { changes: decision.changes }
+}
+
+fn changes(old: &Policy, new: &Policy) -> Vec<String> {
+    let names = |policy: &Policy| policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect::<Vec<_>>();
+    let (before, after) = (names(old), names(new));
+    let added = after.iter().filter(|name| !before.contains(name)).count();
+    let removed = before.iter().filter(|name| !after.contains(name)).count();
+    let mut changes = Vec::new();
+    if added + removed > 0 {
+        changes.push(format!("nodes: {added} added, {removed} removed"));
+    }
+    let sections = [
+        ("partitions", old.partitions != new.partitions),
+        ("topology", old.topologies != new.topologies),
+        ("scheduler", old.scheduler != new.scheduler),
+        ("preempt", old.preempt != new.preempt),
+        ("recovery", old.recovery != new.recovery),
+        ("licenses", old.licenses != new.licenses),
+        ("controller", old.jobs != new.jobs),
+    ];
+    changes
+        .extend(sections.iter().filter(|(_, differs)| *differs).map(|(name, _)| format!("{name}: changed")));
+    changes
+}

@@ -1,0 +1,127 @@
+//! A node has opened its stream: it is up, and both sides compare what they know of its attempts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::super::command::Held;
+use super::super::{Ctx, Effect, Reject, Reply, ending, resume};
+use crate::cluster::{Cluster, Event, Node};
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::job::Job;
+use crate::model::node::{Drain, Registration};
+use crate::model::phase::{EndState, Phase};
+use crate::model::reason::Reason;
+
+pub(super) struct Decision {
+    node: NodeId,
+    registration: Arc<Registration>,
+    held: BTreeSet<Attempt>,
+    /// Live on the node, unwanted here.
+    stale: Vec<Attempt>,
+    /// Over on the node, unknown here.
+    over: Vec<Attempt>,
+    /// Jobs whose processes here are gone without a record: the node was booted or its spool is new.
+    lost: Vec<JobId>,
+    /// Jobs that are ending and of which the node has nothing.
+    gone: Vec<JobId>,
+    /// What the node has less of than it is configured with.
+    lacking: Option<String>,
+}
+
+pub(super) fn check(
+    cluster: &Cluster,
+    name: &str,
+    registration: Arc<Registration>,
+    held: &[Held],
+) -> Result<Decision, Reject> {
+    let node = cluster.node_named(name).filter(|node| node.configured);
+    let node = node.ok_or_else(|| Reject::UnknownNode(name.to_owned()))?;
+    let wanted = |attempt: Attempt| {
+        cluster.job(attempt.job).is_some_and(|job| job.attempt() == attempt && holds(job, node.id))
+    };
+    let unwanted = |live: bool| {
+        held.iter()
+            .filter(|held| held.live == live && !wanted(held.attempt))
+            .map(|held| held.attempt)
+            .collect()
+    };
+    let (stale, over) = (unwanted(true), unwanted(false));
+    let held: BTreeSet<Attempt> = held.iter().map(|held| held.attempt).collect();
+    let fresh = node.registration.as_ref().is_some_and(|before| {
+        before.boot_id != registration.boot_id || before.spool_id != registration.spool_id
+    });
+    let (mut lost, mut gone) = (Vec::new(), Vec::new());
+    for job in node.jobs.iter().filter_map(|id| cluster.job(*id)) {
+        let absent = !held.contains(&job.attempt());
+        match &job.phase {
+            Phase::Running { .. } if fresh && absent && !launchable(job, node, &registration) => {
+                lost.push(job.id)
+            }
+            Phase::Completing(_) if absent => gone.push(job.id),
+            Phase::Running { .. } | Phase::Completing(_) | Phase::Pending(_) | Phase::Ended(_) => {}
+        }
+    }
+    let lacking = lacking(node, &registration);
+    Ok(Decision { node: node.id, registration, held, stale, over, lost, gone, lacking })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    let Decision { node, registration, held, stale, over, lost, gone, lacking } = decision;
+    ctx.emit(Event::NodeRegistered { node, registration, stale });
+    if let Some(reason) = lacking {
+        let drain = Drain { reason: reason.into(), by: "spur".into(), at: ctx.now() };
+        ctx.emit(Event::NodeDrained { node, drain });
+    }
+    for attempt in over {
+        ctx.effect(Effect::Forget { node, attempt });
+    }
+    for job in lost {
+        let then = ending::after_failure(ctx, job);
+        ending::begin(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown), then);
+        ending::release(ctx, job, node, false);
+    }
+    for job in gone {
+        ending::release(ctx, job, node, false);
+    }
+    for order in resume::orders(ctx.cluster(), node, &held) {
+        ctx.effect(order);
+    }
+    Reply::Done
+}
+
+/// Whether the job still has something to do with the node.
+fn holds(job: &Job, node: NodeId) -> bool {
+    match &job.phase {
+        Phase::Running { alloc, .. } => alloc.on(node).is_some(),
+        Phase::Completing(completing) => completing.waiting.contains(&node),
+        Phase::Pending(_) | Phase::Ended(_) => false,
+    }
+}
+
+/// Whether a job that the node has no record of can be launched there after a boot: its order never arrived, which
+/// the spool, being the same, proves for the node that runs the batch script.
+fn launchable(job: &Job, node: &Node, registration: &Registration) -> bool {
+    let same_spool =
+        node.registration.as_ref().is_some_and(|before| before.spool_id == registration.spool_id);
+    let batch_here = job.phase.alloc().and_then(|alloc| alloc.batch_node()) == Some(node.id);
+    same_spool && batch_here && job.spec.batch.is_some()
+}
+
+/// What the node has less of than it is configured with; Slurm drains such a node, too.
+fn lacking(node: &Node, registration: &Registration) -> Option<String> {
+    if node.drain.is_some() {
+        return None;
+    }
+    let (want, have) = (&node.config.shape, &registration.shape);
+    if have.cpus < want.cpus {
+        return Some(format!("Low CPUs: {} found, {} configured", have.cpus, want.cpus));
+    }
+    if have.memory_mb < want.memory_mb {
+        return Some(format!("Low RealMemory: {} MiB found, {} configured", have.memory_mb, want.memory_mb));
+    }
+    let short = want.gres.iter().find(|gres| {
+        let found = have.gres.iter().filter(|other| other.name == gres.name && other.kind == gres.kind);
+        found.map(|other| other.count).sum::<u32>() < gres.count
+    })?;
+    Some(format!("gres/{} count reported lower than configured ({})", short.name, short.count))
+}

@@ -1,0 +1,116 @@
+//! What a node reports of an attempt. Every report is acknowledged, also one that changes nothing: it was said before,
+//! or it is about something that is over.
+
+use std::sync::Arc;
+
+use super::super::command::Report;
+use super::super::{Ctx, Effect, Reply, ending};
+use crate::cluster::{Cluster, Event};
+use crate::id::{Attempt, NodeId, StepId};
+use crate::model::node::Drain;
+use crate::model::phase::{EndState, Outcome, Phase, Then};
+use crate::model::reason::Reason;
+use crate::text::exit::ExitCode;
+
+/// What a report comes to.
+pub(super) enum Decision {
+    /// The attempt runs, and its batch script has ended so.
+    End(Outcome, Then),
+    /// The attempt runs, and the node could not launch it: the node is drained.
+    NodeFault(String),
+    /// A step's tasks here have ended.
+    Step(StepId, ExitCode),
+    /// Nothing of the attempt is left here.
+    Done { epilog_error: Option<String> },
+    /// Nothing is left here of an attempt nobody wanted.
+    Cleaned,
+    /// Known already, or of no interest any more.
+    Nothing,
+}
+
+pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: Report) -> Decision {
+    let stale = cluster.node(node).is_some_and(|node| node.stale.contains(&attempt));
+    if stale {
+        return if matches!(report, Report::NodeDone { .. }) { Decision::Cleaned } else { Decision::Nothing };
+    }
+    let Some(job) = cluster.job(attempt.job).filter(|job| job.attempt() == attempt) else {
+        return Decision::Nothing;
+    };
+    let running = matches!(job.phase, Phase::Running { .. });
+    match report {
+        Report::BatchEnded { lost: true, .. } if running => lost(job.spec.requeue),
+        Report::BatchEnded { exit, out_of_memory, .. } if running => {
+            Decision::End(ended(exit, out_of_memory), Then::End)
+        }
+        Report::LaunchFailed { message, node_fault: true } if running => Decision::NodeFault(message),
+        Report::LaunchFailed { .. } if running => {
+            let exit = ExitCode::exited(1);
+            let outcome = Outcome { state: EndState::Failed, exit, reason: Reason::JobLaunchFailure };
+            Decision::End(outcome, Then::End)
+        }
+        Report::StepEnded { step, exit } => {
+            let open =
+                job.steps.iter().filter(|running| running.id == step).flat_map(|step| step.nodes.iter());
+            match open.into_iter().any(|part| part.node == node && part.exit.is_none()) {
+                true => Decision::Step(step, exit),
+                false => Decision::Nothing,
+            }
+        }
+        Report::NodeDone { epilog_error } => Decision::Done { epilog_error },
+        Report::BatchEnded { .. } | Report::LaunchFailed { .. } => Decision::Nothing,
+    }
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, decision: Decision) -> Reply {
+    let job = attempt.job;
+    match decision {
+        Decision::End(outcome, then) => ending::begin(ctx, job, outcome, then),
+        Decision::NodeFault(message) => {
+            drain(ctx, node, format!("launch failed: {message}"));
+            let outcome = ending::outcome(EndState::NodeFail, Reason::JobLaunchFailure);
+            ending::begin(ctx, job, outcome, ending::after_failure(ctx, job));
+        }
+        Decision::Step(step, exit) => ctx.emit(Event::StepNodeEnded { job, step, node, exit }),
+        Decision::Done { epilog_error } => {
+            if let Some(error) = epilog_error {
+                drain(ctx, node, format!("Epilog error: {error}"));
+            }
+            // A node that is done with a job that has not ended lost it before it could say how it ended.
+            let outcome = ending::outcome(EndState::NodeFail, Reason::NodeDown);
+            ending::begin(ctx, job, outcome, ending::after_failure(ctx, job));
+            ending::release(ctx, job, node, false);
+        }
+        Decision::Cleaned => ctx.emit(Event::NodeCleaned { node, attempt }),
+        Decision::Nothing => {}
+    }
+    ctx.effect(Effect::Acknowledge { node, report: id });
+    if ctx.cluster().job(job).is_none() {
+        ctx.effect(Effect::Forget { node, attempt });
+    }
+    Reply::Done
+}
+
+/// How a batch script's exit reads as the end of its job.
+fn ended(exit: ExitCode, out_of_memory: bool) -> Outcome {
+    let (state, reason) = if out_of_memory {
+        (EndState::OutOfMemory, Reason::OutOfMemory)
+    } else if exit.signal > 0 {
+        (EndState::Failed, Reason::RaisedSignal)
+    } else if exit.code > 0 {
+        (EndState::Failed, Reason::NonZeroExitCode)
+    } else {
+        (EndState::Completed, Reason::None)
+    };
+    Outcome { state, exit, reason }
+}
+
+/// Nobody knows how the script ended: the node died with it.
+fn lost(requeue: bool) -> Decision {
+    let then = if requeue { Then::Requeue { hold: None } } else { Then::End };
+    Decision::End(ending::outcome(EndState::NodeFail, Reason::NodeDown), then)
+}
+
+fn drain(ctx: &mut Ctx<'_>, node: NodeId, reason: String) {
+    let drain = Drain { reason: reason.into(), by: Arc::from("spur"), at: ctx.now() };
+    ctx.emit(Event::NodeDrained { node, drain });
+}

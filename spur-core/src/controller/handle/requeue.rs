@@ -1,0 +1,46 @@
+//! End jobs and let them wait again.
+
+use super::super::{Ctx, Reject, Reply, ending};
+use super::{Sorted, jobs_reply, owned, sort};
+use crate::cluster::{Cluster, Event};
+use crate::id::JobId;
+use crate::model::caller::Caller;
+use crate::model::phase::{EndState, Hold, Phase, Then};
+use crate::model::reason::Reason;
+
+/// What requeueing means for one job.
+pub(super) enum Decision {
+    Running(JobId, Option<Hold>),
+    /// It waits already and is only to be held.
+    Pending(JobId, Hold),
+}
+
+/// A job that has ended keeps its record: it is submitted anew, not started again.
+pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], hold: bool) -> Sorted<Decision> {
+    let by = if caller.operator { Hold::Admin } else { Hold::User };
+    sort(jobs, |id| {
+        let job = owned(cluster, caller, id)?;
+        match &job.phase {
+            Phase::Pending(_) if hold => Ok(Decision::Pending(id, by)),
+            Phase::Pending(_) => Err(Reject::Pending),
+            Phase::Running { .. } if !job.spec.requeue || job.spec.batch.is_none() => {
+                Err(Reject::NotRequeueable)
+            }
+            Phase::Running { .. } => Ok(Decision::Running(id, hold.then_some(by))),
+            Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
+        }
+    })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Decision>) -> Reply {
+    for job in decision.doable {
+        match job {
+            Decision::Running(id, hold) => {
+                let outcome = ending::outcome(EndState::Cancelled, Reason::None);
+                ending::begin(ctx, id, outcome, Then::Requeue { hold });
+            }
+            Decision::Pending(job, by) => ctx.emit(Event::JobHeld { job, by }),
+        }
+    }
+    jobs_reply(decision.problems)
+}

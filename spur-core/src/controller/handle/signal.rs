@@ -1,0 +1,56 @@
+//! Send a signal to jobs or to one step of them.
+
+use super::super::{Ctx, Effect, Reject, Reply};
+use super::{Sorted, jobs_reply, owned, sort};
+use crate::cluster::Cluster;
+use crate::id::{JobId, StepId};
+use crate::model::caller::Caller;
+use crate::model::phase::Phase;
+use crate::text::signal::Signal;
+
+/// What to send, and to what.
+#[derive(Clone, Copy)]
+pub(super) struct Wish {
+    /// Only this step.
+    pub(super) step: Option<StepId>,
+    pub(super) signal: Signal,
+    pub(super) batch: bool,
+    pub(super) steps: bool,
+}
+
+/// Signals are not events: one that is lost with a connection is lost, as it would be between processes.
+pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], wish: Wish) -> Sorted<Vec<Effect>> {
+    sort(jobs, |id| {
+        let job = owned(cluster, caller, id)?;
+        let alloc = match &job.phase {
+            Phase::Running { alloc, .. } => alloc,
+            Phase::Completing(completing) => &completing.alloc,
+            Phase::Pending(_) => return Err(Reject::Pending),
+            Phase::Ended(_) => return Err(Reject::AlreadyDone),
+        };
+        if let Some(step) = wish.step
+            && step != StepId::BATCH
+            && !job.steps.iter().any(|running| running.id == step)
+        {
+            return Err(Reject::InvalidStep { job: id, step });
+        }
+        let Wish { step, signal, batch, steps } = wish;
+        let attempt = job.attempt();
+        let send = |part: &crate::model::alloc::NodeAlloc| Effect::Signal {
+            node: part.node,
+            attempt,
+            step,
+            signal,
+            batch,
+            steps,
+        };
+        Ok(alloc.nodes.iter().map(send).collect())
+    })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Vec<Effect>>) -> Reply {
+    for effect in decision.doable.into_iter().flatten() {
+        ctx.effect(effect);
+    }
+    jobs_reply(decision.problems)
+}

@@ -1,0 +1,107 @@
+//! Start a job that the planner proposes, if what it planned with still holds; choose its very CPUs and devices.
+
+use std::sync::Arc;
+
+use super::super::{Ctx, Reject, Reply};
+use crate::cluster::{Cluster, Event, Node};
+use crate::id::JobId;
+use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
+use crate::model::idset::IdSet;
+use crate::sched::plan::{Start, StartPart};
+use crate::text::time::Time;
+
+pub(super) struct Decision {
+    job: JobId,
+    alloc: Arc<Alloc>,
+}
+
+/// Plans are made on a cluster that may be older than this one: a job may have been cancelled or changed, a node may
+/// have gone. Then the proposal is dropped and the next pass plans again.
+pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decision, Reject> {
+    let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
+    let Some(job) = cluster.job(start.attempt.job).filter(|job| job.attempt() == start.attempt) else {
+        return stale("there is no such attempt");
+    };
+    if !job.eligible_at(now) {
+        return stale("it is not waiting for resources");
+    }
+    if !Arc::ptr_eq(&job.spec, &start.spec) && job.spec != start.spec {
+        return stale("its request was changed");
+    }
+    let Some(partition) = cluster.partition(&start.partition).filter(|partition| partition.starts()) else {
+        return stale("its partition starts nothing");
+    };
+    if start.parts.is_empty() {
+        return stale("no nodes were proposed");
+    }
+    let mut nodes = Vec::with_capacity(start.parts.len());
+    for part in &start.parts {
+        let node = cluster.node(part.node).filter(|node| node.available());
+        let Some(node) = node.filter(|node| partition.members.contains(node.id.index())) else {
+            return stale("a node is not available");
+        };
+        let Some(held) = take(node, part, start.exclusive) else { return stale("a node is not free") };
+        nodes.push(held);
+    }
+    let alloc = Alloc {
+        partition: Arc::clone(partition.name()),
+        nodes: nodes.into_boxed_slice(),
+        exclusive: start.exclusive,
+        why: start.why.clone(),
+    };
+    Ok(Decision { job: job.id, alloc: Arc::new(alloc) })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    ctx.emit(Event::JobStarted { job: decision.job, alloc: decision.alloc });
+    Reply::Done
+}
+
+/// The lowest free CPUs and devices, so that what stays free stays in one piece; `None` if there is not enough.
+fn take(node: &Node, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
+    if exclusive && !node.idle() {
+        return None;
+    }
+    let free = node.free_cpus();
+    let cpus = if exclusive { free } else { cores(&free, part.cpus, node.shape.threads_per_core)? };
+    let memory_mb = if part.memory_mb <= node.free_memory_mb() { part.memory_mb } else { return None };
+    let mut gres = Vec::with_capacity(part.gres.len());
+    for (entry, count) in &part.gres {
+        let ids = node.free_gres(usize::from(*entry)).lowest(*count);
+        if ids.len() < *count {
+            return None;
+        }
+        gres.push(GresAlloc { entry: *entry, ids });
+    }
+    if cpus.len() < part.cpus || cpus.is_empty() {
+        return None;
+    }
+    Some(NodeAlloc { node: node.id, tasks: part.tasks, cpus, memory_mb, gres: gres.into_boxed_slice() })
+}
+
+/// So many CPUs of cores that are free as a whole: a core's threads are never split between jobs.
+fn cores(free: &IdSet, count: u32, threads: u32) -> Option<IdSet> {
+    let threads = threads.max(1);
+    if threads == 1 {
+        return Some(free.lowest(count)).filter(|cpus| cpus.len() == count);
+    }
+    let whole = |first: &u32| (*first..first + threads).all(|cpu| free.contains(cpu));
+    let firsts = free.iter().filter(|cpu| cpu % threads == 0).filter(whole);
+    let cpus: IdSet =
+        firsts.take(count.div_ceil(threads) as usize).flat_map(|first| first..first + threads).collect();
+    (cpus.len() >= count).then_some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_never_split() {
+        let free: IdSet = "0,2-3,6-7".parse().expect("a list");
+        assert_eq!(cores(&free, 3, 2).map(|cpus| cpus.to_string()).as_deref(), Some("2-3,6-7"));
+        assert_eq!(cores(&free, 5, 2), None);
+        assert_eq!(cores(&free, 3, 1).map(|cpus| cpus.to_string()).as_deref(), Some("0,2-3"));
+        assert_eq!(cores(&free, 6, 1), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! Accept a job: everything that could never be honoured is refused here, with what would work.
+
+use std::sync::Arc;
+
+use super::super::command::Submission;
+use super::super::{Ctx, Reject, Reply};
+use super::set_partition;
+use crate::cluster::{Cluster, Event, Partition};
+use crate::model::caller::{Caller, Owner};
+use crate::model::job::{JobSpec, MemoryNeed, Sharing};
+use crate::sched::feasible;
+use crate::text::dependency::DependencyKind;
+use crate::text::time::Time;
+
+pub(super) struct Decision {
+    spec: Arc<JobSpec>,
+    warnings: Vec<String>,
+}
+
+pub(super) fn check(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    submission: Submission,
+) -> Result<Decision, Reject> {
+    let most = cluster.policy().jobs.max_job_count;
+    if cluster.jobs().len() >= most as usize {
+        return Err(Reject::TooManyJobs(most));
+    }
+    let spec = resolve(cluster, caller, submission)?;
+    let warnings = judge(cluster, now, &spec)?;
+    Ok(Decision { spec: Arc::new(spec), warnings })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    let job = ctx.cluster().next_job();
+    ctx.emit(Event::JobSubmitted { job, spec: decision.spec });
+    Reply::Submitted { job, warnings: decision.warnings }
+}
+
+/// Fills in what the request leaves open.
+fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result<JobSpec, Reject> {
+    let Submission { mut spec, time_limit, requeue } = submission;
+    spec.owner = Arc::clone(&caller.owner);
+    if spec.priority.is_some() && !caller.operator {
+        return Err(Reject::Invalid(
+            "only operators may set --priority; use --nice to lower your own job's".to_owned(),
+        ));
+    }
+    if spec.nice < 0 && !caller.operator {
+        return Err(Reject::Invalid("only operators may raise a priority with a negative --nice".to_owned()));
+    }
+    if spec.partitions.is_empty() {
+        let partition = cluster.default_partition().ok_or(Reject::NoDefaultPartition)?;
+        spec.partitions = [Arc::clone(partition.name())].into();
+    }
+    let partitions = partitions(cluster, &spec)?;
+    spec.time_limit = time_limit.unwrap_or_else(|| default_time(&partitions));
+    spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
+    if spec.shape.memory.is_none() {
+        let default = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
+        spec.shape.memory = default.map(MemoryNeed::PerCpu);
+    }
+    Ok(spec)
+}
+
+/// Whether the request, new or changed, can be honoured; what its user should know if it can.
+pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<String>, Reject> {
+    for partition in partitions(cluster, spec)? {
+        admit(partition, &spec.owner, spec)?;
+    }
+    dependency(cluster, spec)?;
+    if spec.array.is_some() {
+        return Err(Reject::Invalid(
+            "job arrays are not supported by this release; submit the tasks one by one".to_owned(),
+        ));
+    }
+    if let Some(deadline) = spec.deadline {
+        let shortest = spec.time_min.unwrap_or(spec.time_limit);
+        if shortest.end(now) > deadline {
+            return Err(Reject::InvalidTimeLimit(format!(
+                "a job of {shortest} that starts now ends after its deadline; ask for less time"
+            )));
+        }
+    }
+    feasible::check(cluster, spec).map_err(refusal)
+}
+
+fn refusal(refusal: feasible::Refusal) -> Reject {
+    let feasible::Refusal { kind, message } = refusal;
+    match kind {
+        feasible::RefusalKind::NodeCount => Reject::InvalidNodeCount(message),
+        feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),
+        feasible::RefusalKind::NodeConfig => Reject::NodeConfigUnavailable(message),
+        feasible::RefusalKind::Topology => Reject::TopologyUnavailable(message),
+        feasible::RefusalKind::NodeName => Reject::InvalidNodeName(message),
+    }
+}
+
+/// The partitions the request names.
+fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partition>, Reject> {
+    let find = |name: &Arc<str>| cluster.partition(name).ok_or_else(|| set_partition::unknown(cluster, name));
+    spec.partitions.iter().map(find).collect()
+}
+
+/// The limit of a job that asks for none: the shortest default of its partitions, so that it fits all of them.
+fn default_time(partitions: &[&Partition]) -> crate::text::time::TimeLimit {
+    let default = |partition: &&Partition| partition.config.default_time.unwrap_or(partition.config.max_time);
+    partitions.iter().map(default).min().unwrap_or(crate::text::time::TimeLimit::Unlimited)
+}
+
+fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Reject> {
+    let config = &partition.config;
+    if !partition.queues() {
+        return Err(Reject::PartitionUnavailable(Arc::clone(&config.name)));
+    }
+    if !config.allow_groups.is_empty() && owner.uid != 0 && !config.allow_groups.contains(&owner.group) {
+        return Err(Reject::PartitionForbidden(Arc::clone(&config.name)));
+    }
+    let account = spec.account.as_ref();
+    if !config.allow_accounts.is_empty()
+        && !account.is_some_and(|account| config.allow_accounts.contains(account))
+    {
+        return Err(Reject::Invalid(format!(
+            "Invalid account or account/partition combination specified: partition {} takes accounts {}",
+            config.name,
+            config.allow_accounts.join(", ")
+        )));
+    }
+    if spec.shape.sharing == Sharing::Shared
+        && config.oversubscribe == crate::model::config::Oversubscribe::Exclusive
+    {
+        return Err(Reject::Invalid(format!(
+            "--oversubscribe: partition {} gives whole nodes to each job; leave the option out",
+            config.name
+        )));
+    }
+    Ok(())
+}
+
+fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+    let Some(dependency) = spec.dependency.as_deref() else { return Ok(()) };
+    for term in dependency.terms.iter().filter(|term| term.kind != DependencyKind::Singleton) {
+        for on in &term.jobs {
+            if on.task.is_some() {
+                return Err(Reject::Dependency(format!(
+                    "{}_…: job arrays are not supported by this release",
+                    on.job
+                )));
+            }
+            if cluster.job(on.job).is_none() {
+                return Err(Reject::Dependency(format!("there is no job {}", on.job)));
+            }
+        }
+    }
+    Ok(())
+}

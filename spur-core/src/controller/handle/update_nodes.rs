@@ -1,0 +1,63 @@
+//! Drain, resume, down nodes; change weight and features.
+
+use std::sync::Arc;
+
+use super::super::command::{NodeChange, NodeStateChange};
+use super::super::{Ctx, Reject, Reply, ending};
+use crate::cluster::{Cluster, Event};
+use crate::id::NodeId;
+use crate::model::caller::Caller;
+use crate::model::node::Drain;
+use crate::text::time::Time;
+
+pub(super) struct Decision {
+    nodes: Vec<NodeId>,
+    change: NodeChange,
+    drain: Drain,
+}
+
+pub(super) fn check(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    names: &[Arc<str>],
+    change: NodeChange,
+) -> Result<Decision, Reject> {
+    if !caller.operator {
+        return Err(Reject::AccessDenied);
+    }
+    let needs_reason = matches!(change.state, Some(NodeStateChange::Down | NodeStateChange::Drain));
+    if needs_reason && change.reason.is_none() {
+        return Err(Reject::Invalid(
+            "You must specify a reason when DOWNING or DRAINING a node: add Reason=…".to_owned(),
+        ));
+    }
+    let find = |name: &Arc<str>| {
+        cluster.node_named(name).map(|node| node.id).ok_or_else(|| Reject::InvalidNodeName(name.to_string()))
+    };
+    let nodes = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let reason = change.reason.clone().unwrap_or_else(|| "".into());
+    Ok(Decision { nodes, change, drain: Drain { reason, by: Arc::clone(&caller.owner.user), at: now } })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    let Decision { nodes, change, drain } = decision;
+    for node in nodes {
+        if change.weight.is_some() || change.features.is_some() {
+            let (weight, features) = (change.weight, change.features.clone());
+            ctx.emit(Event::NodeUpdated { node, weight, features });
+        }
+        match change.state {
+            Some(NodeStateChange::Down) => {
+                ctx.emit(Event::NodeDowned { node, reason: Arc::clone(&drain.reason), silent: false });
+                ending::lose_node(ctx, node);
+            }
+            Some(NodeStateChange::Drain) => ctx.emit(Event::NodeDrained { node, drain: drain.clone() }),
+            Some(NodeStateChange::Resume | NodeStateChange::Undrain) => {
+                ctx.emit(Event::NodeResumed { node });
+            }
+            None => {}
+        }
+    }
+    Reply::Done
+}

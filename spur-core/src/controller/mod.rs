@@ -1,0 +1,92 @@
+//! The pure half of `spurctld`: every input it can get, what it does about it, and what the shell must do next.
+//!
+//! A verb is a file in `handle/` with two functions: `check` reads, refuses, and owns what it decided; `enact` emits
+//! events and cannot fail, so nothing is ever half-applied. Emitting applies the event at once and lets `react` say
+//! what the shell must do when the entry is durable. Nothing here waits, and nothing here remembers anything outside
+//! the cluster.
+
+pub mod command;
+pub mod effect;
+mod ending;
+pub mod environment;
+mod handle;
+mod react;
+pub mod reject;
+pub mod resume;
+pub mod timers;
+
+use std::sync::Arc;
+
+pub use command::{Command, Input, Reply};
+pub use effect::Effect;
+pub use reject::Reject;
+
+use crate::cluster::{Cluster, Entry, Event};
+use crate::id::RequestId;
+use crate::text::time::Time;
+
+/// What came of one input.
+#[derive(Debug)]
+pub struct Outcome {
+    /// To be made durable before anything else leaves the controller.
+    pub entries: Vec<Arc<Entry>>,
+    /// To be done once the entries are durable.
+    pub effects: Vec<Effect>,
+    /// To be sent once the entries are durable.
+    pub answer: Result<Reply, Reject>,
+}
+
+/// Does what one input asks for. `now` is the wall clock; entries never go back in time even where it does.
+///
+/// A refused input changes nothing: no entries, no effects.
+pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Outcome {
+    let now = now.max(cluster.at());
+    let request = match &input {
+        Input::Command { request, .. } => *request,
+        _ => None,
+    };
+    let mut ctx = Ctx { cluster, now, epoch, request, entries: Vec::new(), effects: Vec::new() };
+    let answer = handle::dispatch(&mut ctx, input);
+    Outcome { entries: ctx.entries, effects: ctx.effects, answer }
+}
+
+/// All that `enact` functions can reach.
+pub(crate) struct Ctx<'a> {
+    cluster: &'a mut Cluster,
+    now: Time,
+    epoch: u64,
+    request: Option<RequestId>,
+    entries: Vec<Arc<Entry>>,
+    effects: Vec<Effect>,
+}
+
+impl Ctx<'_> {
+    /// The cluster as it is after everything emitted so far.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// The time that the next entry will carry.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Makes something happen.
+    pub(crate) fn emit(&mut self, event: Event) {
+        let entry = Arc::new(Entry {
+            seq: self.cluster.seq() + 1,
+            epoch: self.epoch,
+            at: self.now,
+            request: self.request.take(),
+            event,
+        });
+        self.cluster.apply(&entry);
+        react::react(self.cluster, &entry.event, &mut self.effects);
+        self.entries.push(entry);
+    }
+
+    /// Answers a node's report once everything emitted so far is durable.
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+}

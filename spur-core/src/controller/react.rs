@@ -1,0 +1,96 @@
+//! What follows from an event outside the cluster.
+
+use super::effect::Effect;
+use crate::cluster::{Cluster, Event};
+use crate::id::JobId;
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+
+/// Adds what the shell must do when `event`, already applied, is durable.
+pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
+    match event {
+        Event::JobStarted { job, .. } => {
+            if let Some(job) = cluster.job(*job) {
+                effects.extend(launch(job));
+            }
+        }
+        Event::JobEnding { job, kill_at, .. } => {
+            terminate(cluster, *job, kill_at.is_none(), effects);
+            effects.push(Effect::StepsChanged { job: *job });
+        }
+        Event::JobKilled { job } => terminate(cluster, *job, true, effects),
+        Event::JobEnded { job, .. } => forget(cluster, *job, effects),
+        Event::JobWarned { job } => warn(cluster, *job, effects),
+        Event::StepNodeEnded { job, .. } => effects.push(Effect::StepsChanged { job: *job }),
+        Event::NodeRegistered { node, stale, .. } => {
+            let kill = |attempt| Effect::Terminate { node: *node, attempt, kill: true };
+            effects.extend(stale.iter().copied().map(kill));
+        }
+        Event::NodeCleaned { node, attempt } => {
+            effects.push(Effect::Forget { node: *node, attempt: *attempt });
+        }
+        Event::PolicyChanged { .. }
+        | Event::JobSubmitted { .. }
+        | Event::JobUpdated { .. }
+        | Event::JobHeld { .. }
+        | Event::JobReleased { .. }
+        // What nodes may forget of a requeued attempt is said by `ending`, which still knows its nodes.
+        | Event::JobRequeued { .. }
+        | Event::StartPromised { .. }
+        | Event::NodeReleased { .. }
+        | Event::JobsForgotten { .. }
+        | Event::StepStarted { .. }
+        | Event::NodeDowned { .. }
+        | Event::NodeReturned { .. }
+        | Event::NodeDrained { .. }
+        | Event::NodeResumed { .. }
+        | Event::NodeUpdated { .. }
+        | Event::PartitionSet { .. } => {}
+    }
+}
+
+/// The order that starts a job's batch script, if it has one and runs.
+pub(super) fn launch(job: &Job) -> Option<Effect> {
+    let Phase::Running { alloc, .. } = &job.phase else { return None };
+    job.spec.batch.as_ref()?;
+    alloc.batch_node().map(|node| Effect::Launch { node, attempt: job.attempt() })
+}
+
+fn terminate(cluster: &Cluster, job: JobId, kill: bool, effects: &mut Vec<Effect>) {
+    let Some(job) = cluster.job(job) else { return };
+    if let Phase::Completing(completing) = &job.phase {
+        let attempt = job.attempt();
+        effects.extend(completing.waiting.iter().map(|node| Effect::Terminate {
+            node: *node,
+            attempt,
+            kill,
+        }));
+    }
+}
+
+/// The signal of `--signal`: to the batch script alone with `B:`, otherwise to the steps alone.
+fn warn(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
+    let Some(job) = cluster.job(job) else { return };
+    let wish = job.spec.extra.as_ref().and_then(|extra| extra.signal.as_ref());
+    let (Some(wish), Some(alloc)) = (wish, job.phase.alloc()) else { return };
+    effects.extend(alloc.nodes.iter().map(|part| Effect::Signal {
+        node: part.node,
+        attempt: job.attempt(),
+        step: None,
+        signal: wish.signal,
+        batch: wish.batch_only,
+        steps: !wish.batch_only,
+    }));
+}
+
+fn forget(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
+    let Some(job) = cluster.job(job) else { return };
+    let attempt = job.attempt();
+    let nodes = match &job.phase {
+        Phase::Ended(ended) => ended.alloc.as_ref(),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) => None,
+    };
+    for part in nodes.iter().flat_map(|alloc| alloc.nodes.iter()) {
+        effects.push(Effect::Forget { node: part.node, attempt });
+    }
+}

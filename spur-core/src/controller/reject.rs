@@ -1,0 +1,129 @@
+//! Refusals: nothing was changed, and the caller is told why and what would work.
+
+use std::sync::Arc;
+
+use crate::id::{JobId, StepId};
+
+/// Why something was not done. Texts are Slurm's where Slurm has one; programs match [`Reject::code`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// No such job.
+    #[error("Invalid job id specified")]
+    InvalidJobId,
+    /// No such partition.
+    #[error("Invalid partition name specified: '{name}'; partitions here: {known}")]
+    InvalidPartition {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// None was named and there is no default.
+    #[error("No partition specified or system default partition")]
+    NoDefaultPartition,
+    /// The partition takes nothing now.
+    #[error("Required partition not available (inactive or drain): {0}")]
+    PartitionUnavailable(Arc<str>),
+    /// The caller may not use it.
+    #[error("User's group not permitted to use this partition: {0}")]
+    PartitionForbidden(Arc<str>),
+    /// More or fewer nodes than the partition allows, or than there are.
+    #[error("Node count specification invalid: {0}")]
+    InvalidNodeCount(String),
+    /// More time than the partition allows.
+    #[error("Requested time limit is invalid (missing or exceeds some limit): {0}")]
+    InvalidTimeLimit(String),
+    /// No node could ever hold it.
+    #[error("Requested node configuration is not available: {0}")]
+    NodeConfigUnavailable(String),
+    /// The topology can never hold it.
+    #[error("Requested topology configuration is not available: {0}")]
+    TopologyUnavailable(String),
+    /// Unknown node names.
+    #[error("Invalid node name specified: {0}")]
+    InvalidNodeName(String),
+    /// A dependency that names no job.
+    #[error("Job dependency problem: {0}")]
+    Dependency(String),
+    /// Something in the request contradicts itself.
+    #[error("{0}")]
+    Invalid(String),
+    /// Neither owner nor operator.
+    #[error("Access/permission denied")]
+    AccessDenied,
+    /// The job is over.
+    #[error("Job/step already completing or completed")]
+    AlreadyDone,
+    /// Only pending jobs can be changed so.
+    #[error("Job is no longer pending execution")]
+    NotPending,
+    /// Only running jobs can be changed so.
+    #[error("Job is pending execution")]
+    Pending,
+    /// It may not be requeued.
+    #[error("Requested operation is presently disabled: the job was submitted with --no-requeue")]
+    NotRequeueable,
+    /// No such step.
+    #[error("Invalid job step specified: {job}.{}", step.label())]
+    InvalidStep {
+        /// The job.
+        job: JobId,
+        /// The step.
+        step: StepId,
+    },
+    /// The step's CPUs are taken by other steps; asking again after one ends may work.
+    #[error("Requested nodes are busy")]
+    StepBusy,
+    /// The step can never run in this job.
+    #[error("Requested node configuration is not available: {0}")]
+    StepTooLarge(String),
+    /// Too many jobs.
+    #[error(
+        "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits): the controller holds {0} jobs, its max_job_count"
+    )]
+    TooManyJobs(u32),
+    /// A node that the configuration does not name.
+    #[error("node '{0}' is not in the configuration; add it to [[nodes]] and run scontrol reconfigure")]
+    UnknownNode(String),
+    /// A proposal that no longer fits.
+    #[error("the cluster has changed since this was planned: {0}")]
+    Stale(String),
+    /// A report from a node about an attempt that is not there.
+    #[error("nothing is known of that")]
+    Unknown,
+    /// A policy that cannot be put in force.
+    #[error("{0}")]
+    InvalidPolicy(String),
+}
+
+impl Reject {
+    /// Slurm's name for it, for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reject::InvalidJobId => "ESLURM_INVALID_JOB_ID",
+            Reject::InvalidPartition { .. } => "ESLURM_INVALID_PARTITION_NAME",
+            Reject::NoDefaultPartition => "ESLURM_DEFAULT_PARTITION_NOT_SET",
+            Reject::PartitionUnavailable(_) => "ESLURM_PARTITION_NOT_AVAIL",
+            Reject::PartitionForbidden(_) => "ESLURM_USER_GROUP_ID_MISSING",
+            Reject::InvalidNodeCount(_) => "ESLURM_INVALID_NODE_COUNT",
+            Reject::InvalidTimeLimit(_) => "ESLURM_INVALID_TIME_LIMIT",
+            Reject::NodeConfigUnavailable(_) | Reject::StepTooLarge(_) => {
+                "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE"
+            }
+            Reject::TopologyUnavailable(_) => "ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE",
+            Reject::InvalidNodeName(_) | Reject::UnknownNode(_) => "ESLURM_INVALID_NODE_NAME",
+            Reject::Dependency(_) => "ESLURM_DEPENDENCY",
+            Reject::Invalid(_) | Reject::InvalidPolicy(_) => "ESLURM_INVALID_REQUEST",
+            Reject::AccessDenied => "ESLURM_ACCESS_DENIED",
+            Reject::AlreadyDone => "ESLURM_ALREADY_DONE",
+            Reject::NotPending => "ESLURM_JOB_NOT_PENDING",
+            Reject::Pending => "ESLURM_JOB_PENDING",
+            Reject::NotRequeueable => "ESLURM_DISABLED",
+            Reject::InvalidStep { .. } => "ESLURM_INVALID_JOB_STEP",
+            Reject::StepBusy => "ESLURM_NODES_BUSY",
+            Reject::TooManyJobs(_) => "ESLURM_ACCOUNTING_POLICY",
+            Reject::Stale(_) | Reject::Unknown => "ESLURM_STALE",
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What to say again to a node that has just registered: orders that a lost connection or a restart of either side may
+//! have swallowed. All of them are harmless to a node that has them already.
+
+use std::collections::BTreeSet;
+
+use super::effect::Effect;
+use super::react;
+use crate::cluster::Cluster;
+use crate::id::{Attempt, NodeId};
+use crate::model::phase::Phase;
+
+/// Orders for `node`, which holds records of the attempts in `held`.
+#[must_use]
+pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<Effect> {
+    let jobs = cluster.node(node).map_or(&[][..], |node| &node.jobs);
+    let mut orders = Vec::new();
+    for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
+        let attempt = job.attempt();
+        match &job.phase {
+            Phase::Running { .. } if !held.contains(&attempt) => {
+                let launch = react::launch(job);
+                let mine = |order: &Effect| matches!(order, Effect::Launch { node: on, .. } if *on == node);
+                orders.extend(launch.filter(mine));
+            }
+            Phase::Completing(completing) if held.contains(&attempt) => {
+                orders.push(Effect::Terminate { node, attempt, kill: completing.kill_at.is_none() });
+            }
+            Phase::Running { .. } | Phase::Completing(_) | Phase::Pending(_) | Phase::Ended(_) => {}
+        }
+    }
+    orders
+}

@@ -1,0 +1,75 @@
+//! What happens because of the time alone: warnings, time limits, kills, deadlines, and forgetting.
+
+use super::{Ctx, Reply, ending};
+use crate::cluster::{Cluster, Event};
+use crate::id::JobId;
+use crate::model::phase::{EndState, Phase, Then};
+use crate::model::reason::Reason;
+use crate::text::time::Time;
+
+/// How many finished jobs one entry makes the controller forget, so that no entry grows without bound.
+const FORGET_AT_ONCE: usize = 1000;
+
+/// When something happens because of the time alone. The shell keeps one timer and says [`Wakeup`] then.
+///
+/// [`Wakeup`]: super::Input::Wakeup
+#[must_use]
+pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
+    let due = cluster.jobs().due().next().map(|(at, _)| at);
+    let age = cluster.policy().jobs.min_job_age.0;
+    let forget = cluster.jobs().ended().next().map(|(ended, _)| ended + age);
+    match (due, forget) {
+        (Some(due), Some(forget)) => Some(due.min(forget)),
+        (due, forget) => due.or(forget),
+    }
+}
+
+/// Does what is due.
+pub(super) fn fire(ctx: &mut Ctx<'_>) -> Reply {
+    let now = ctx.now();
+    let due: Vec<JobId> =
+        ctx.cluster().jobs().due().take_while(|(at, _)| *at <= now).map(|(_, job)| job).collect();
+    for job in due {
+        fire_job(ctx, job);
+    }
+    forget(ctx);
+    Reply::Done
+}
+
+fn fire_job(ctx: &mut Ctx<'_>, id: JobId) {
+    let now = ctx.now();
+    let Some(job) = ctx.cluster().job(id) else { return };
+    match &job.phase {
+        Phase::Pending(_) => {
+            ending::end_pending(ctx, id, ending::outcome(EndState::Deadline, Reason::DeadLine));
+        }
+        Phase::Running { started, warned, .. } => {
+            let (warn, over) = (job.warn_at(*started), job.spec.time_limit.end(*started) <= now);
+            if !warned && warn.is_some_and(|warn| warn <= now) {
+                ctx.emit(Event::JobWarned { job: id });
+            }
+            if over {
+                ending::begin(ctx, id, ending::outcome(EndState::Timeout, Reason::TimeLimit), Then::End);
+            }
+        }
+        Phase::Completing(_) => ctx.emit(Event::JobKilled { job: id }),
+        Phase::Ended(_) => {}
+    }
+}
+
+/// Drops finished jobs that are old enough; accounting has them.
+fn forget(ctx: &mut Ctx<'_>) {
+    let now = ctx.now();
+    let age = ctx.cluster().policy().jobs.min_job_age.0;
+    let old: Vec<JobId> = ctx
+        .cluster()
+        .jobs()
+        .ended()
+        .take_while(|(ended, _)| *ended + age <= now)
+        .map(|(_, job)| job)
+        .take(FORGET_AT_ONCE)
+        .collect();
+    if !old.is_empty() {
+        ctx.emit(Event::JobsForgotten { jobs: old });
+    }
+}

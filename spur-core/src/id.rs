@@ -1,0 +1,106 @@
+//! The numbers things are known by.
+//!
+//! All of them are allotted by the controller, journalled, and never used twice.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Declares a number that names one kind of thing.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = std::num::ParseIntError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+number! {
+    /// A job's number. The first is 1; an array task draws one of its own when it starts.
+    JobId
+}
+number! {
+    /// A node's number: allotted when its name first appears in a configuration, never reused.
+    NodeId
+}
+number! {
+    /// An index inside a job array, as the user wrote it (`--array=0-15`).
+    ArrayTaskId
+}
+number! {
+    /// A step's number inside its job; the batch script is [`StepId::BATCH`].
+    StepId
+}
+
+impl StepId {
+    /// The batch script, which Slurm counts as a step of its own. `u32::MAX - 5` as in Slurm's wire.
+    pub const BATCH: StepId = StepId(0xffff_fffb);
+
+    /// How `squeue -s` and `sacct` print it: the number, or `batch`.
+    #[must_use]
+    pub fn label(self) -> String {
+        if self == Self::BATCH { "batch".to_owned() } else { self.0.to_string() }
+    }
+}
+
+impl NodeId {
+    /// The position in tables indexed by node.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One execution of a job: launched at most once on each of its nodes, ended once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The job.
+    pub job: JobId,
+    /// How often the job had been requeued before this attempt: 0 for the first.
+    pub restart: u32,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.r{}", self.job, self.restart)
+    }
+}
+
+/// What a client calls one mutating request, so that asking again cannot do it again: a UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RequestId(pub [u8; 16]);
+
+/// The number of a script or environment kept outside memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BlobId(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_attempts_read_as_users_know_them() {
+        assert_eq!(StepId(3).label(), "3");
+        assert_eq!(StepId::BATCH.label(), "batch");
+        assert_eq!(Attempt { job: JobId(7), restart: 2 }.to_string(), "7.r2");
+        assert_eq!("42".parse::<JobId>(), Ok(JobId(42)));
+    }
+}

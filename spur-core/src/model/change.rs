@@ -1,0 +1,291 @@
+//! What `scontrol update JobId=…` may change, key by key.
+
+use std::sync::Arc;
+
+use super::job::{FabricAsk, JobSpec, MemoryNeed};
+use crate::id::JobId;
+use crate::text::dependency::Dependency;
+use crate::text::features::FeatureExpr;
+use crate::text::gather::{Gather, Switches};
+use crate::text::hostlist::HostExpr;
+use crate::text::nearest;
+use crate::text::nodes::NodeCount;
+use crate::text::time::{Time, TimeLimit};
+
+/// One changed key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobChange {
+    /// `TimeLimit=`
+    TimeLimit(TimeLimit),
+    /// `TimeLimit=+MINUTES`, `TimeLimit=-MINUTES`, in seconds.
+    TimeLimitBy(i64),
+    /// `TimeMin=`
+    TimeMin(Option<TimeLimit>),
+    /// `Partition=`
+    Partition(Box<[Arc<str>]>),
+    /// `NumNodes=`
+    Nodes(NodeCount),
+    /// `NumTasks=`
+    Tasks(u32),
+    /// `CPUs/Task=`
+    CpusPerTask(u32),
+    /// `MinMemoryNode=`, `MinMemoryCPU=`
+    Memory(MemoryNeed),
+    /// `Priority=`
+    Priority(u32),
+    /// `Nice=`
+    Nice(i32),
+    /// `JobName=`
+    Name(Arc<str>),
+    /// `Comment=`
+    Comment(Option<Box<str>>),
+    /// `Account=`
+    Account(Option<Arc<str>>),
+    /// `QOS=`
+    Qos(Option<Arc<str>>),
+    /// `Requeue=`
+    Requeue(bool),
+    /// `Dependency=`
+    Dependency(Option<Box<Dependency<JobId>>>),
+    /// `StartTime=`
+    Begin(Option<Time>),
+    /// `Deadline=`
+    Deadline(Option<Time>),
+    /// `Features=`
+    Features(Option<Box<FeatureExpr>>),
+    /// `ReqNodeList=`
+    Nodelist(Option<Box<HostExpr>>),
+    /// `ExcNodeList=`
+    Exclude(Option<Box<HostExpr>>),
+    /// `Switches=`
+    Switches(Option<Switches>),
+    /// `SegmentSize=`
+    Segment(Option<u32>),
+    /// `Gather=`
+    Gather(Option<Gather>),
+}
+
+/// Why a key and value are no change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// Nothing of this name can be changed.
+    #[error("Update of this parameter is not supported: {key}{}", suggestion(key))]
+    UnknownKey {
+        /// What was written.
+        key: String,
+    },
+    /// The value makes no sense for the key.
+    #[error("{key}={value}: {problem}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Keys that can be changed, with Slurm's spelling; read without regard to case.
+const KEYS: [&str; 26] = [
+    "TimeLimit",
+    "TimeMin",
+    "Partition",
+    "NumNodes",
+    "NumTasks",
+    "CPUs/Task",
+    "MinMemoryNode",
+    "MinMemoryCPU",
+    "Priority",
+    "Nice",
+    "JobName",
+    "Name",
+    "Comment",
+    "Account",
+    "QOS",
+    "Requeue",
+    "Dependency",
+    "StartTime",
+    "Deadline",
+    "Features",
+    "ReqNodeList",
+    "ExcNodeList",
+    "Switches",
+    "SegmentSize",
+    "Gather",
+    "EligibleTime",
+];
+
+fn suggestion(key: &str) -> String {
+    nearest::nearest(key, KEYS).map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
+impl JobChange {
+    /// Reads one `Key=Value` of `scontrol update`. Times are seconds since the epoch; an empty value clears.
+    ///
+    /// # Errors
+    /// An unknown key, with the nearest known one, or a value that does not fit it.
+    pub fn parse(key: &str, value: &str) -> Result<Self, ChangeError> {
+        let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
+        let Some(known) = known else { return Err(ChangeError::UnknownKey { key: key.to_owned() }) };
+        let parsed = parse(known, value);
+        parsed.map_err(|problem| ChangeError::BadValue {
+            key: (*known).to_owned(),
+            value: value.to_owned(),
+            problem,
+        })
+    }
+
+    /// Whether a running job can still be changed so.
+    #[must_use]
+    pub fn fits_running(&self) -> bool {
+        matches!(
+            self,
+            JobChange::TimeLimit(_)
+                | JobChange::TimeLimitBy(_)
+                | JobChange::Name(_)
+                | JobChange::Comment(_)
+                | JobChange::Requeue(_)
+                | JobChange::Account(_)
+                | JobChange::Qos(_)
+                | JobChange::Priority(_)
+                | JobChange::Nice(_)
+        )
+    }
+
+    /// Makes the change.
+    pub fn make(&self, spec: &mut JobSpec) {
+        match self.clone() {
+            JobChange::TimeLimit(limit) => spec.time_limit = limit,
+            JobChange::TimeLimitBy(seconds) => {
+                if let TimeLimit::Seconds(limit) = spec.time_limit {
+                    spec.time_limit = TimeLimit::Seconds(limit.saturating_add_signed(seconds).max(60));
+                }
+            }
+            JobChange::TimeMin(limit) => spec.time_min = limit,
+            JobChange::Partition(partitions) => spec.partitions = partitions,
+            JobChange::Nodes(nodes) => spec.shape.nodes = Some(nodes),
+            JobChange::Tasks(tasks) => spec.shape.tasks = Some(tasks),
+            JobChange::CpusPerTask(cpus) => spec.shape.cpus_per_task = Some(cpus),
+            JobChange::Memory(memory) => spec.shape.memory = Some(memory),
+            JobChange::Priority(priority) => spec.priority = Some(priority),
+            JobChange::Nice(nice) => spec.nice = nice,
+            JobChange::Name(name) => spec.name = name,
+            JobChange::Comment(comment) => spec.extra.get_or_insert_default().comment = comment,
+            JobChange::Account(account) => spec.account = account,
+            JobChange::Qos(qos) => spec.qos = qos,
+            JobChange::Requeue(requeue) => spec.requeue = requeue,
+            JobChange::Dependency(dependency) => spec.dependency = dependency,
+            JobChange::Begin(begin) => spec.begin = begin,
+            JobChange::Deadline(deadline) => spec.deadline = deadline,
+            JobChange::Features(features) => spec.shape.features = features,
+            JobChange::Nodelist(nodelist) => spec.shape.nodelist = nodelist,
+            JobChange::Exclude(exclude) => spec.shape.exclude = exclude,
+            JobChange::Switches(switches) => fabric(spec).switches = switches,
+            JobChange::Segment(segment) => fabric(spec).segment = segment,
+            JobChange::Gather(gather) => fabric(spec).gather = gather,
+        }
+    }
+}
+
+fn fabric(spec: &mut JobSpec) -> &mut FabricAsk {
+    spec.fabric.get_or_insert_default()
+}
+
+fn parse(key: &str, value: &str) -> Result<JobChange, String> {
+    let set = !value.is_empty();
+    Ok(match key {
+        "TimeLimit" => time_limit(value)?,
+        "TimeMin" => JobChange::TimeMin(optional(value)?),
+        "Partition" if set => JobChange::Partition(value.split(',').map(Arc::from).collect()),
+        "NumNodes" => JobChange::Nodes(read(value)?),
+        "NumTasks" => JobChange::Tasks(positive(value)?),
+        "CPUs/Task" => JobChange::CpusPerTask(positive(value)?),
+        "MinMemoryNode" => JobChange::Memory(MemoryNeed::PerNode(memory(value)?)),
+        "MinMemoryCPU" => JobChange::Memory(MemoryNeed::PerCpu(memory(value)?)),
+        "Priority" => JobChange::Priority(read(value)?),
+        "Nice" => JobChange::Nice(if set { read(value)? } else { 100 }),
+        "JobName" | "Name" if set => JobChange::Name(value.into()),
+        "Comment" => JobChange::Comment(set.then(|| value.into())),
+        "Account" => JobChange::Account(set.then(|| value.into())),
+        "QOS" => JobChange::Qos(set.then(|| value.into())),
+        "Requeue" => JobChange::Requeue(flag(value)?),
+        "Dependency" => JobChange::Dependency(dependency(value)?),
+        "StartTime" | "EligibleTime" => JobChange::Begin(time(value)?),
+        "Deadline" => JobChange::Deadline(time(value)?),
+        "Features" => JobChange::Features(optional(value)?.map(Box::new)),
+        "ReqNodeList" => JobChange::Nodelist(optional(value)?.map(Box::new)),
+        "ExcNodeList" => JobChange::Exclude(optional(value)?.map(Box::new)),
+        "Switches" => JobChange::Switches(optional(value)?),
+        "SegmentSize" => JobChange::Segment(Some(read(value)?).filter(|size| *size > 0)),
+        "Gather" => JobChange::Gather(optional(value)?),
+        _ => return Err("must not be empty".to_owned()),
+    })
+}
+
+fn read<T: std::str::FromStr<Err: std::fmt::Display>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn optional<T: std::str::FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Option<T>, String> {
+    if value.is_empty() { Ok(None) } else { read(value).map(Some) }
+}
+
+fn positive(value: &str) -> Result<u32, String> {
+    read(value).and_then(|number| if number > 0 { Ok(number) } else { Err("must be at least 1".to_owned()) })
+}
+
+fn memory(value: &str) -> Result<u64, String> {
+    read::<crate::text::memory::MemoryMb>(value).map(|memory| memory.0)
+}
+
+fn flag(value: &str) -> Result<bool, String> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "yes" => Ok(true),
+        "0" | "no" => Ok(false),
+        _ => Err("write 0 or 1".to_owned()),
+    }
+}
+
+fn time(value: &str) -> Result<Option<Time>, String> {
+    optional::<i64>(value).map(|seconds| seconds.map(Time))
+}
+
+fn time_limit(value: &str) -> Result<JobChange, String> {
+    let signed =
+        value.strip_prefix('+').map(|rest| (rest, 1)).or(value.strip_prefix('-').map(|rest| (rest, -1)));
+    match signed {
+        Some((rest, sign)) if value != "-1" => match read::<TimeLimit>(rest)? {
+            TimeLimit::Seconds(seconds) => {
+                let seconds = i64::try_from(seconds).map_err(|_| "too long".to_owned())?;
+                Ok(JobChange::TimeLimitBy(sign * seconds))
+            }
+            TimeLimit::Unlimited => Err("UNLIMITED cannot be added".to_owned()),
+        },
+        _ => read(value).map(JobChange::TimeLimit),
+    }
+}
+
+fn dependency(value: &str) -> Result<Option<Box<Dependency<JobId>>>, String> {
+    let Some(written) = optional::<Dependency>(value)? else { return Ok(None) };
+    let numbered =
+        written.map_jobs(|job| job.parse().map_err(|_| format!("'{job}' is not a job's number")))?;
+    Ok(Some(Box::new(numbered)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values() {
+        assert_eq!(JobChange::parse("timelimit", "20"), Ok(JobChange::TimeLimit(TimeLimit::Seconds(1200))));
+        assert_eq!(JobChange::parse("TimeLimit", "+5"), Ok(JobChange::TimeLimitBy(300)));
+        assert_eq!(JobChange::parse("TimeLimit", "-5"), Ok(JobChange::TimeLimitBy(-300)));
+        assert_eq!(JobChange::parse("Comment", ""), Ok(JobChange::Comment(None)));
+        let unknown = JobChange::parse("TimeLimt", "5").expect_err("a misspelt key");
+        assert!(unknown.to_string().contains("did you mean TimeLimit?"), "{unknown}");
+        assert!(JobChange::parse("Partition", "").is_err());
+        assert!(JobChange::parse("NumTasks", "0").is_err());
+    }
+}

@@ -1,0 +1,384 @@
+//! The half of the configuration that decides: journalled when it changes, so that replay needs no file.
+//!
+//! Every field has a default, so that a journal written by an older release is read by a newer one. Meaning, spelling
+//! and defaults of each key are documented in `etc/spur.toml`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::node::NodeShape;
+use crate::model::topology::TopologyConfig;
+use crate::text::time::{Seconds, TimeLimit};
+
+/// What the controller decides by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// `cluster_name`.
+    pub cluster_name: Arc<str>,
+    /// `[controller]`, as far as it decides.
+    pub jobs: JobPolicy,
+    /// `[scheduler]`.
+    pub scheduler: SchedulerPolicy,
+    /// `[preempt]`.
+    pub preempt: PreemptPolicy,
+    /// `[recovery]`.
+    pub recovery: RecoveryPolicy,
+    /// `[[nodes]]`, one for each name, in file order.
+    pub nodes: Vec<NodeConfig>,
+    /// `[[partitions]]`, in file order.
+    pub partitions: Vec<PartitionConfig>,
+    /// `[topology]` (named `default`) and `[[topologies]]`.
+    pub topologies: Vec<TopologyConfig>,
+    /// `[licenses]`: name and how many there are.
+    pub licenses: Vec<(Arc<str>, u32)>,
+}
+
+/// What is decided about jobs at large.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobPolicy {
+    /// `kill_wait`: from TERM to KILL.
+    pub kill_wait: Seconds,
+    /// `min_job_age`: how long finished jobs stay in memory.
+    pub min_job_age: Seconds,
+    /// `max_job_count`: jobs in memory at most; a submission above it is refused.
+    pub max_job_count: u32,
+    /// `job_requeue`: whether jobs may be requeued unless they say otherwise.
+    pub requeue: bool,
+    /// `max_array_size`: one more than the largest index of an array.
+    pub max_array_size: u32,
+    /// `max_batch_requeue`: launches that may fail in a row before a job is held.
+    pub max_batch_requeue: u32,
+}
+
+/// `[scheduler]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchedulerPolicy {
+    /// `backfill`.
+    pub backfill: Backfill,
+    /// `order`.
+    pub order: Order,
+    /// `predict`.
+    pub predict: Predict,
+    /// `correct`.
+    pub correct: Correct,
+    /// `depth`: pending jobs considered in one pass; 0 for all.
+    pub depth: u32,
+    /// `depth_per_user`: of which, at most so many of one user; 0 for no limit.
+    pub depth_per_user: u32,
+    /// `depth_per_partition`: of which, at most so many in one partition; 0 for no limit.
+    pub depth_per_partition: u32,
+    /// `max_wait`: a job that has waited so long goes first, in order of submission; 0 for never.
+    pub max_wait: Seconds,
+    /// `priority_max_age`: the age at which the age factor is 1.
+    pub priority_max_age: Seconds,
+    /// `priority_decay_half_life`: of recorded usage.
+    pub priority_decay_half_life: Seconds,
+    /// `priority_weight_age`.
+    pub priority_weight_age: u32,
+    /// `priority_weight_fairshare`.
+    pub priority_weight_fairshare: u32,
+    /// `priority_weight_job_size`.
+    pub priority_weight_job_size: u32,
+    /// `priority_weight_partition`.
+    pub priority_weight_partition: u32,
+    /// `priority_weight_qos`.
+    pub priority_weight_qos: u32,
+    /// `priority_favor_small`: small jobs get the larger job-size factor.
+    pub priority_favor_small: bool,
+}
+
+/// `[scheduler] backfill`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backfill {
+    /// Only the head of the queue has a reservation.
+    #[default]
+    Easy,
+    /// Every pending job has one.
+    Conservative,
+    /// Strictly in order.
+    None,
+}
+
+/// `[scheduler] order`: what the queue is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Multifactor priority.
+    #[default]
+    Multifactor,
+    /// First come, first served.
+    Fcfs,
+    /// Head first come, first served; the rest by predicted run time.
+    Sjf,
+    /// Smallest area (time × processors) first.
+    Saf,
+    /// WFP3.
+    Wfp3,
+    /// UNICEP.
+    Unicep,
+    /// F4.
+    F4,
+}
+
+/// `[scheduler] predict`: the run time a plan counts with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Predict {
+    /// The time limit.
+    #[default]
+    Requested,
+    /// The truth, which only the simulator knows.
+    Actual,
+    /// Mean of the user's last two.
+    Recent2,
+}
+
+/// `[scheduler] correct`: what a plan counts with once a prediction is exceeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Correct {
+    /// The time limit.
+    #[default]
+    Request,
+    /// The prediction and a growing increment.
+    Incremental,
+}
+
+/// `[preempt]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PreemptPolicy {
+    /// `by`.
+    pub by: PreemptBy,
+    /// `mode`.
+    pub mode: PreemptMode,
+    /// `topology`: victims are chosen domain by domain.
+    pub topology: bool,
+    /// `grace_time`.
+    pub grace_time: Seconds,
+    /// `exempt_time`: how long a job runs before it can be a victim.
+    pub exempt_time: Seconds,
+    /// `cost`.
+    pub cost: PreemptCost,
+}
+
+/// `[preempt] by`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PreemptBy {
+    /// Never.
+    #[default]
+    None,
+    /// Partitions of higher tier preempt those of lower.
+    Partition,
+    /// By QOS.
+    Qos,
+}
+
+/// `[preempt] mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PreemptMode {
+    /// Never a victim; for partitions.
+    Off,
+    /// Victims end.
+    Cancel,
+    /// Victims wait again.
+    #[default]
+    Requeue,
+    /// Victims pause.
+    Suspend,
+}
+
+/// `[preempt] cost`: TOPOLOGY.md, row E1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PreemptCost {
+    /// Lowest tier first, then least node-seconds lost, then fewest jobs.
+    #[default]
+    Priority,
+    /// Fewest jobs, then priority, then work.
+    Jobs,
+    /// Least node-seconds lost.
+    Work,
+}
+
+/// `[recovery]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecoveryPolicy {
+    /// `node_timeout`: silence after which a node is down.
+    pub node_timeout: Seconds,
+    /// `overlap`: requeue although the silent node may still run.
+    pub overlap: bool,
+    /// `requeue_delay`: from the end of a failed attempt to the next.
+    pub requeue_delay: Seconds,
+}
+
+/// One configured node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeConfig {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What the configuration says it has; zero where it leaves that to the node.
+    pub shape: NodeShape,
+    /// Nodes of low weight are taken first.
+    pub weight: u32,
+}
+
+/// One partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartitionConfig {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Names of its nodes, in the order of the node table.
+    pub nodes: Vec<Arc<str>>,
+    /// Whether jobs that name none go here.
+    pub default: bool,
+    /// Longest limit a job may ask for.
+    pub max_time: TimeLimit,
+    /// The limit of jobs that ask for none; `None`: `max_time`.
+    pub default_time: Option<TimeLimit>,
+    /// Fewest nodes a job may ask for.
+    pub min_nodes: u32,
+    /// Most nodes a job may ask for.
+    pub max_nodes: Option<u32>,
+    /// Jobs of higher tiers come first, and may preempt.
+    pub priority_tier: u32,
+    /// For the partition factor of multifactor priority.
+    pub priority_job_factor: u32,
+    /// Whether it takes jobs.
+    pub state: PartitionState,
+    /// The topology used here; `None`: the one named `default`, if there is one.
+    pub topology: Option<Arc<str>>,
+    /// Whether jobs share nodes by cores or get them whole.
+    pub oversubscribe: Oversubscribe,
+    /// Default of `--placement`.
+    pub placement: crate::text::gather::Placement,
+    /// Groups that may use it; empty: all.
+    pub allow_groups: Vec<Arc<str>>,
+    /// Accounts that may use it; empty: all.
+    pub allow_accounts: Vec<Arc<str>>,
+    /// Memory for each CPU, MiB, of jobs that ask for none; `None`: not counted for them.
+    pub def_mem_per_cpu: Option<u64>,
+    /// Most memory for each CPU, MiB.
+    pub max_mem_per_cpu: Option<u64>,
+    /// Overrides `[preempt] mode`.
+    pub preempt_mode: Option<PreemptMode>,
+    /// Overrides `[preempt] grace_time`.
+    pub grace_time: Option<Seconds>,
+}
+
+/// What a partition takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PartitionState {
+    /// Queues and runs.
+    #[default]
+    Up,
+    /// Queues, starts nothing.
+    Down,
+    /// Runs what it has, queues nothing.
+    Drain,
+    /// Neither.
+    Inactive,
+}
+
+/// `oversubscribe`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Oversubscribe {
+    /// Jobs share nodes by cores.
+    #[default]
+    No,
+    /// Jobs get whole nodes.
+    Exclusive,
+}
+
+impl Default for JobPolicy {
+    fn default() -> Self {
+        Self {
+            kill_wait: Seconds(30),
+            min_job_age: Seconds(300),
+            max_job_count: 1_000_000,
+            requeue: true,
+            max_array_size: 1001,
+            max_batch_requeue: 5,
+        }
+    }
+}
+
+impl Default for SchedulerPolicy {
+    fn default() -> Self {
+        Self {
+            backfill: Backfill::default(),
+            order: Order::default(),
+            predict: Predict::default(),
+            correct: Correct::default(),
+            depth: 1000,
+            depth_per_user: 0,
+            depth_per_partition: 0,
+            max_wait: Seconds(0),
+            priority_max_age: Seconds(7 * 86_400),
+            priority_decay_half_life: Seconds(7 * 86_400),
+            priority_weight_age: 1000,
+            priority_weight_fairshare: 0,
+            priority_weight_job_size: 0,
+            priority_weight_partition: 1000,
+            priority_weight_qos: 0,
+            priority_favor_small: false,
+        }
+    }
+}
+
+impl Default for PreemptPolicy {
+    fn default() -> Self {
+        Self {
+            by: PreemptBy::default(),
+            mode: PreemptMode::default(),
+            topology: true,
+            grace_time: Seconds(0),
+            exempt_time: Seconds(0),
+            cost: PreemptCost::default(),
+        }
+    }
+}
+
+impl Default for RecoveryPolicy {
+    fn default() -> Self {
+        Self { node_timeout: Seconds(60), overlap: true, requeue_delay: Seconds(1) }
+    }
+}
+
+impl Default for PartitionConfig {
+    fn default() -> Self {
+        Self {
+            name: Arc::default(),
+            nodes: Vec::new(),
+            default: false,
+            max_time: TimeLimit::Unlimited,
+            default_time: None,
+            min_nodes: 0,
+            max_nodes: None,
+            priority_tier: 1,
+            priority_job_factor: 1,
+            state: PartitionState::default(),
+            topology: None,
+            oversubscribe: Oversubscribe::default(),
+            placement: crate::text::gather::Placement::default(),
+            allow_groups: Vec::new(),
+            allow_accounts: Vec::new(),
+            def_mem_per_cpu: None,
+            max_mem_per_cpu: None,
+            preempt_mode: None,
+            grace_time: None,
+        }
+    }
+}

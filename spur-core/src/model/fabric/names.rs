@@ -1,0 +1,192 @@
+//! Domains by name: look-up, hostlist functions, automatic features and addresses.
+
+use std::collections::BTreeSet;
+
+use super::{Domain, DomainId, Fabric, Layer, Pos};
+use crate::model::topology::Plugin;
+
+/// A domain name that finds nothing, or too much.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// No domain is called that.
+    #[error("topology {topology} has no domain {name}{}", near.as_ref().map_or_else(String::new, |near| format!(": did you mean {near}?")))]
+    Unknown {
+        /// The topology that was searched.
+        topology: String,
+        /// The name.
+        name: String,
+        /// The name it may have meant.
+        near: Option<String>,
+    },
+    /// Several domains are; their paths tell them apart.
+    #[error("domain {name} is ambiguous: write {}", .paths.join(" or "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The full names of those it could be.
+        paths: Vec<String>,
+    },
+}
+
+/// A hostlist function that cannot be answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FunctionError {
+    /// The function is for the other kind of topology, or is none.
+    #[error("{function}{{}} does not work on topology {topology}: use {instead}")]
+    WrongKind {
+        /// The function as written.
+        function: String,
+        /// The topology.
+        topology: String,
+        /// The functions that work there.
+        instead: &'static str,
+    },
+    /// Its argument names no domain.
+    #[error(transparent)]
+    Domain(#[from] LookupError),
+    /// Its argument names no node with a place in the topology.
+    #[error("{function}{{{node}}}: {node} is no node with a place in topology {topology}")]
+    Node {
+        /// The function as written.
+        function: String,
+        /// The node.
+        node: String,
+        /// The topology.
+        topology: String,
+    },
+    /// Its argument is no hostlist.
+    #[error("{list:?} is not a hostlist: {why}")]
+    BadHostlist {
+        /// The argument.
+        list: String,
+        /// What the parser says.
+        why: String,
+    },
+}
+
+impl Fabric {
+    /// The domain of that name: its full name, or the last part of its path where that is unambiguous.
+    ///
+    /// # Errors
+    /// [`LookupError`] with the nearest name, or with the paths to choose from.
+    pub fn find(&self, name: &str) -> Result<DomainId, LookupError> {
+        let unknown = || LookupError::Unknown {
+            topology: self.name().to_owned(),
+            name: name.to_owned(),
+            near: nearest(name, self.labels.keys().map(String::as_str)),
+        };
+        let found = self.labels.get(name).ok_or_else(unknown)?;
+        let named: Vec<DomainId> = found
+            .iter()
+            .copied()
+            .filter(|&id| self.domain(id).full_name() == name && self.is_named(id))
+            .collect();
+        match (named.as_slice(), found.as_slice()) {
+            // One block can be a whole aggregate, which then has the block's name: the lowest is meant.
+            ([only, ..], _) | ([], [only]) => Ok(*only),
+            ([], []) => Err(unknown()),
+            ([], several) => Err(LookupError::Ambiguous {
+                name: name.to_owned(),
+                paths: several.iter().map(|&id| self.domain(id).full_name().to_owned()).collect(),
+            }),
+        }
+    }
+
+    /// Whether users see the domain at all: the unnamed whole of a block topology is not for them.
+    fn is_named(&self, id: DomainId) -> bool {
+        !(self.has_hidden_top() && self.domain(id).layer() == self.top())
+    }
+
+    /// The domains that users see above a position, from its leaf upwards.
+    pub fn named_path_up(&self, pos: Pos) -> impl Iterator<Item = &Domain> {
+        self.path_up(pos).filter(|&id| self.is_named(id)).map(|id| self.domain(id))
+    }
+
+    /// The names that a node answers to as features without anybody having given them: those of its domains, full
+    /// and short.
+    #[must_use]
+    pub fn features(&self, pos: Pos) -> BTreeSet<&str> {
+        self.named_path_up(pos).flat_map(|domain| [domain.full_name(), domain.name()]).collect()
+    }
+
+    /// The whole path of a position, from the root to its leaf, as names joined by `sep`.
+    #[must_use]
+    pub fn path(&self, pos: Pos, sep: &str) -> String {
+        let mut names: Vec<&str> = self.named_path_up(pos).map(Domain::name).collect();
+        names.reverse();
+        names.join(sep)
+    }
+
+    /// `SLURM_TOPOLOGY_ADDR` and `SLURM_TOPOLOGY_ADDR_PATTERN` of a position: for a tree the switches from the top
+    /// down, a layer that the branch lacks as an empty part; for blocks the base block; then the node.
+    #[must_use]
+    pub fn address(&self, pos: Pos) -> (String, String) {
+        let node = self.node_name(pos);
+        let Some(leaf) = self.leaf_of(pos) else { return (node.to_owned(), "node".to_owned()) };
+        if self.plugin() == Plugin::Block {
+            return (format!("{}.{node}", self.domain(leaf).name()), "block.node".to_owned());
+        }
+        let (mut address, mut pattern) = (String::new(), String::new());
+        for layer in (1..=self.top().0).rev().map(Layer) {
+            let at = self.path_up(pos).find(|&id| self.domain(id).layer() == layer);
+            address.push_str(at.map_or("", |id| self.domain(id).name()));
+            address.push('.');
+            pattern.push_str("switch.");
+        }
+        (address + node, pattern + "node")
+    }
+
+    /// The positions that a hostlist function stands for: `switch{s1}`, `switchwith{n1}`, `block{b1}`,
+    /// `blockwith{n1}`; the argument may be a hostlist.
+    ///
+    /// # Errors
+    /// [`FunctionError`]; see there.
+    pub fn hostlist_function(&self, function: &str, argument: &str) -> Result<Vec<Pos>, FunctionError> {
+        let (right, instead) = match self.plugin() {
+            Plugin::Tree => (["switch", "switchwith"], "switch{} or switchwith{}"),
+            Plugin::Block => (["block", "blockwith"], "block{} or blockwith{}"),
+            Plugin::None => (["", ""], "node names: there are no domains"),
+        };
+        if !right.contains(&function) || function.is_empty() {
+            return Err(FunctionError::WrongKind {
+                function: function.to_owned(),
+                topology: self.name().to_owned(),
+                instead,
+            });
+        }
+        let mut found = BTreeSet::new();
+        for name in expand_argument(argument)? {
+            let id =
+                if function.ends_with("with") { self.leaf_with(function, &name)? } else { self.find(&name)? };
+            found.extend(self.domain(id).range());
+        }
+        Ok(found.into_iter().map(|index| Pos(u32::try_from(index).expect("positions are u32"))).collect())
+    }
+
+    fn leaf_with(&self, function: &str, node: &str) -> Result<DomainId, FunctionError> {
+        self.pos_named(node).and_then(|pos| self.leaf_of(pos)).ok_or_else(|| FunctionError::Node {
+            function: function.to_owned(),
+            node: node.to_owned(),
+            topology: self.name().to_owned(),
+        })
+    }
+}
+
+fn expand_argument(argument: &str) -> Result<Vec<String>, FunctionError> {
+    expand(argument).map_err(|why| FunctionError::BadHostlist { list: argument.to_owned(), why })
+}
+
+/// The names of a hostlist, in its order.
+pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
+    super::interim::expand(list)
+}
+
+/// Names as a hostlist.
+pub(super) fn compress(names: &[&str]) -> String {
+    super::interim::compress(names)
+}
+
+/// The known name that a wrong one may have meant.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    super::interim::nearest(name, known)
+}

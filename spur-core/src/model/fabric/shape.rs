@@ -1,0 +1,149 @@
+//! Numbers a checked forest: positions, layers and domains in fabric order.
+
+use std::collections::BTreeMap;
+
+use super::{Domain, DomainId, Fabric, Layer, Link, Pos};
+use crate::id::NodeId;
+use crate::model::topology::Plugin;
+
+/// A domain before it is numbered; children and nodes are indices into the tables of the [`Forest`] and the builder.
+#[derive(Debug, Default)]
+pub(super) struct Seed {
+    pub(super) name: String,
+    pub(super) level: u8,
+    pub(super) children: Vec<usize>,
+    pub(super) nodes: Vec<usize>,
+    pub(super) link: Link,
+}
+
+/// A forest without mistakes: every seed is below exactly one root.
+pub(super) struct Forest<'a> {
+    pub(super) name: &'a str,
+    pub(super) plugin: Plugin,
+    pub(super) seeds: Vec<Seed>,
+    pub(super) roots: Vec<usize>,
+    /// Names from `node` up to the highest level of any seed.
+    pub(super) layers: Vec<String>,
+    pub(super) hidden_top: bool,
+    pub(super) base_size: u32,
+    /// How many base blocks a full domain of each layer has, `node` included; empty for a tree.
+    pub(super) multiples: Vec<u32>,
+}
+
+/// Numbers the forest over the node table.
+pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
+    let visit = visit_order(&forest);
+    let top = u8::try_from(forest.layers.len() - 1).expect("layer names were counted");
+    let mut ids = vec![DomainId(0); forest.seeds.len()];
+    let mut starts = vec![0; usize::from(top) + 1];
+    let mut next = 0;
+    for level in 1..=top {
+        for &seed in visit.iter().filter(|&&seed| forest.seeds[seed].level == level) {
+            ids[seed] = DomainId(next);
+            next += 1;
+        }
+        starts[usize::from(level)] = next;
+    }
+    let mut order: Vec<usize> = Vec::with_capacity(table.len());
+    let mut domains: Vec<Option<Domain>> = forest.seeds.iter().map(|_| None).collect();
+    let mut leaf_of = Vec::new();
+    for &seed in &visit {
+        let id = ids[seed];
+        let start = len_u32(order.len());
+        order.extend(&forest.seeds[seed].nodes);
+        leaf_of.resize(order.len(), id);
+        let level = forest.seeds[seed].level;
+        domains[id.index()] = Some(Domain {
+            name: forest.seeds[seed].name.clone(),
+            short: String::new(),
+            layer: Layer(level),
+            cover: Layer(top),
+            range: start..len_u32(order.len()),
+            parent: None,
+            children: forest.seeds[seed].children.iter().map(|&child| ids[child]).collect(),
+            ordinal: id.0 - starts[usize::from(level) - 1],
+            link: forest.seeds[seed].link,
+        });
+    }
+    let mut domains: Vec<Domain> =
+        domains.into_iter().map(|domain| domain.expect("every seed is below a root")).collect();
+    adopt(&mut domains);
+    let labels = label(&mut domains);
+    let wired = len_u32(order.len());
+    let mut placed = vec![false; table.len()];
+    order.iter().for_each(|&index| placed[index] = true);
+    order.extend((0..table.len()).filter(|&index| !placed[index]));
+    Fabric {
+        name: forest.name.to_owned(),
+        plugin: forest.plugin,
+        nodes: order.iter().map(|&index| table[index].0).collect(),
+        names: order.iter().map(|&index| table[index].1.to_owned()).collect(),
+        positions: (0..).map(Pos).zip(&order).map(|(pos, &index)| (table[index].0, pos)).collect(),
+        by_name: (0..).map(Pos).zip(&order).map(|(pos, &index)| (table[index].1.to_owned(), pos)).collect(),
+        wired,
+        leaf_of,
+        layers: forest.layers,
+        hidden_top: forest.hidden_top,
+        domains,
+        starts,
+        roots: forest.roots.iter().map(|&root| ids[root]).collect(),
+        base_size: forest.base_size,
+        multiples: forest.multiples,
+        labels,
+    }
+}
+
+fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).expect("a cluster has fewer than 2^32 nodes")
+}
+
+/// Every seed, parents before children, in fabric order.
+fn visit_order(forest: &Forest<'_>) -> Vec<usize> {
+    let mut order = Vec::with_capacity(forest.seeds.len());
+    let mut stack: Vec<usize> = forest.roots.iter().rev().copied().collect();
+    while let Some(seed) = stack.pop() {
+        order.push(seed);
+        stack.extend(forest.seeds[seed].children.iter().rev());
+    }
+    order
+}
+
+/// Gives children their parent and the layers they cover, and parents the range of their children.
+fn adopt(domains: &mut [Domain]) {
+    for index in 0..domains.len() {
+        let id = DomainId(len_u32(index));
+        let layer = domains[index].layer;
+        let children = domains[index].children.clone();
+        for child in &children {
+            domains[child.index()].parent = Some(id);
+            domains[child.index()].cover = Layer(layer.0 - 1);
+        }
+        if let (Some(first), Some(last)) = (children.first(), children.last()) {
+            domains[index].range = domains[first.index()].range.start..domains[last.index()].range.end;
+        }
+    }
+}
+
+/// Chooses the names to show and lists every name a domain answers to.
+fn label(domains: &mut [Domain]) -> BTreeMap<String, Vec<DomainId>> {
+    let mut labels: BTreeMap<String, Vec<DomainId>> = BTreeMap::new();
+    for (index, domain) in domains.iter().enumerate() {
+        let id = DomainId(len_u32(index));
+        labels.entry(domain.name.clone()).or_default().push(id);
+        let last = last_part(&domain.name);
+        if last != domain.name {
+            labels.entry(last.to_owned()).or_default().push(id);
+        }
+    }
+    for domain in domains {
+        let last = last_part(&domain.name);
+        let alone = labels.get(last).is_some_and(|ids| ids.len() == 1);
+        domain.short = if alone { last.to_owned() } else { domain.name.clone() };
+    }
+    labels
+}
+
+/// What follows the last `/` of a path.
+pub(super) fn last_part(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}

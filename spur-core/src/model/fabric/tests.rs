@@ -1,0 +1,1 @@
+//! Fabrics as tables: what is built, what is shown, what is refused.

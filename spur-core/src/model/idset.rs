@@ -1,0 +1,236 @@
+//! A small set of small numbers: the CPUs or GPUs of one node that something holds.
+//!
+//! Stored inline up to number 63, because most allocations are; written as Slurm writes CPU lists (`0-3,8`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Numbers per word.
+const WORD: u32 = u64::BITS;
+/// The largest number a set may hold; more than any node has of anything.
+pub const MAX_ID: u32 = 65_535;
+
+/// A set of numbers in `0..=65535`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdSet(Words);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Words {
+    /// Numbers 0 to 63.
+    Inline(u64),
+    /// At least two words, the last of them not zero.
+    Heap(Box<[u64]>),
+}
+
+/// Why a text is not a set of numbers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a list of numbers such as 0-3,8 (each at most {MAX_ID})")]
+pub struct IdSetError(String);
+
+impl IdSet {
+    /// The set with nothing in it.
+    pub const EMPTY: IdSet = IdSet(Words::Inline(0));
+
+    /// All numbers below `count`.
+    #[must_use]
+    pub fn first(count: u32) -> Self {
+        (0..count).collect()
+    }
+
+    fn words(&self) -> &[u64] {
+        match &self.0 {
+            Words::Inline(word) => std::slice::from_ref(word),
+            Words::Heap(words) => words,
+        }
+    }
+
+    fn from_words(mut words: Vec<u64>) -> Self {
+        while words.len() > 1 && words.last() == Some(&0) {
+            words.pop();
+        }
+        match words.as_slice() {
+            [] => Self::EMPTY,
+            [word] => IdSet(Words::Inline(*word)),
+            _ => IdSet(Words::Heap(words.into_boxed_slice())),
+        }
+    }
+
+    /// How many numbers are in the set.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.words().iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether nothing is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words().iter().all(|word| *word == 0)
+    }
+
+    /// Whether `id` is in the set.
+    #[must_use]
+    pub fn contains(&self, id: u32) -> bool {
+        self.words().get((id / WORD) as usize).is_some_and(|word| word >> (id % WORD) & 1 == 1)
+    }
+
+    /// The numbers, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words().iter().zip(0u32..).flat_map(|(word, at)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                (rest != 0).then(|| {
+                    let bit = rest.trailing_zeros();
+                    rest &= rest - 1;
+                    at * WORD + bit
+                })
+            })
+        })
+    }
+
+    /// The smallest `count` numbers of the set; fewer if there are not as many.
+    #[must_use]
+    pub fn lowest(&self, count: u32) -> Self {
+        self.iter().take(count as usize).collect()
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        self.zip(other, |mine, theirs| mine | theirs)
+    }
+
+    /// What is in this one and not in `other`.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.zip(other, |mine, theirs| mine & !theirs)
+    }
+
+    /// Whether no number is in both.
+    #[must_use]
+    pub fn is_disjoint(&self, other: &Self) -> bool {
+        self.words().iter().zip(other.words()).all(|(mine, theirs)| mine & theirs == 0)
+    }
+
+    /// Whether every number of this set is in `other`.
+    #[must_use]
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.difference(other).is_empty()
+    }
+
+    fn zip(&self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        if let (Words::Inline(mine), Words::Inline(theirs)) = (&self.0, &other.0) {
+            return IdSet(Words::Inline(join(*mine, *theirs)));
+        }
+        let (mine, theirs) = (self.words(), other.words());
+        let word = |words: &[u64], at: usize| words.get(at).copied().unwrap_or(0);
+        let joined = (0..mine.len().max(theirs.len())).map(|at| join(word(mine, at), word(theirs, at)));
+        Self::from_words(joined.collect())
+    }
+}
+
+impl Default for IdSet {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl FromIterator<u32> for IdSet {
+    /// Numbers above [`MAX_ID`] are not representable and left out; no node has as many of anything.
+    fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
+        let mut words: Vec<u64> = vec![0];
+        for id in ids.into_iter().filter(|id| *id <= MAX_ID) {
+            let at = (id / WORD) as usize;
+            if at >= words.len() {
+                words.resize(at + 1, 0);
+            }
+            words[at] |= 1 << (id % WORD);
+        }
+        Self::from_words(words)
+    }
+}
+
+impl fmt::Display for IdSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ids = self.iter().peekable();
+        let mut comma = "";
+        while let Some(first) = ids.next() {
+            let mut last = first;
+            while let Some(next) = ids.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            if first == last {
+                write!(f, "{comma}{first}")?;
+            } else {
+                write!(f, "{comma}{first}-{last}")?;
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for IdSet {
+    type Err = IdSetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fault = || IdSetError(text.to_owned());
+        let number = |part: &str| part.parse().ok().filter(|id| *id <= MAX_ID).ok_or_else(fault);
+        let mut ids = Vec::new();
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (u32, u32) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(fault());
+            }
+            ids.extend(first..=last);
+        }
+        Ok(ids.into_iter().collect())
+    }
+}
+
+impl Serialize for IdSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for IdSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_forms() {
+        for text in ["", "0", "0-3,8", "63-64", "5,7,900-1000"] {
+            assert_eq!(text.parse::<IdSet>().expect("a list").to_string(), text);
+        }
+        for bad in ["x", "3-1", "1,,2", "70000", "-"] {
+            assert!(bad.parse::<IdSet>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sets_behave_as_sets(a in prop::collection::btree_set(0u32..200, 0..40),
+                               b in prop::collection::btree_set(0u32..200, 0..40)) {
+            let (x, y): (IdSet, IdSet) = (a.iter().copied().collect(), b.iter().copied().collect());
+            prop_assert_eq!(x.union(&y), a.union(&b).copied().collect());
+            prop_assert_eq!(x.difference(&y), a.difference(&b).copied().collect());
+            prop_assert_eq!(x.is_disjoint(&y), a.is_disjoint(&b));
+            prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
+            prop_assert_eq!(x.len() as usize, a.len());
+            prop_assert_eq!(x.iter().collect::<Vec<_>>(), a.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(x.to_string().parse::<IdSet>().expect("own text"), x);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What a job is: the request, and its record.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::caller::Owner;
+use super::phase::Phase;
+use super::step::Step;
+use super::waits::Waits;
+use crate::id::{Attempt, BlobId, JobId, StepId};
+use crate::text::array::ArraySpec;
+use crate::text::dependency::Dependency;
+use crate::text::features::FeatureExpr;
+use crate::text::gather::{Gather, HetGather, NetworkNeed, Placement, Switches};
+use crate::text::gres::GresSpec;
+use crate::text::hostlist::HostExpr;
+use crate::text::nodes::NodeCount;
+use crate::text::signal::WarnSignal;
+use crate::text::time::{Time, TimeLimit};
+
+/// Everything a user asked for, resolved at submission. Shared by the controller's threads and never changed: an
+/// update makes a new one. Rarely used parts are boxed, because a site may have a million of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// `--job-name`.
+    pub name: Arc<str>,
+    /// Who submitted it.
+    pub owner: Arc<Owner>,
+    /// `--account`.
+    #[serde(default)]
+    pub account: Option<Arc<str>>,
+    /// `--qos`.
+    #[serde(default)]
+    pub qos: Option<Arc<str>>,
+    /// `--partition`: acceptable partitions, at least one; the default is filled in at submission.
+    pub partitions: Box<[Arc<str>]>,
+    /// Nodes, tasks, CPUs, memory, devices.
+    #[serde(default)]
+    pub shape: Shape,
+    /// What it asks of the fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<Box<FabricAsk>>,
+    /// `--time`, the partition's default filled in.
+    pub time_limit: TimeLimit,
+    /// `--time-min`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_min: Option<TimeLimit>,
+    /// `--begin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Time>,
+    /// `--deadline`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+    /// `--hold`.
+    #[serde(default)]
+    pub hold: bool,
+    /// `--priority`, or what an operator set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    /// `--nice`: subtracted from the priority.
+    #[serde(default)]
+    pub nice: i32,
+    /// `--dependency`, as asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<Box<Dependency<JobId>>>,
+    /// `--array`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Box<ArraySpec>>,
+    /// Whether it may be started again after a failure that is not its own.
+    #[serde(default)]
+    pub requeue: bool,
+    /// What the first node runs; `None` for an allocation that a client drives.
+    #[serde(default)]
+    pub batch: Option<Box<Batch>>,
+    /// The rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Box<Extra>>,
+}
+
+/// Nodes, tasks and what each needs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shape {
+    /// `-N`; `None` when only tasks were given.
+    pub nodes: Option<NodeCount>,
+    /// `-n`.
+    pub tasks: Option<u32>,
+    /// `--ntasks-per-node`.
+    pub tasks_per_node: Option<u32>,
+    /// `-c`; one where not given.
+    pub cpus_per_task: Option<u32>,
+    /// `--mem`, `--mem-per-cpu`, or the partition's default.
+    pub memory: Option<MemoryNeed>,
+    /// `--tmp`, MiB on each node.
+    pub tmp_disk_mb: u64,
+    /// `--mincpus`: CPUs a node must have at least.
+    pub min_cpus: u32,
+    /// `--gres`, `--gpus-per-node`: devices on each node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gres: Vec<GresSpec>,
+    /// `--gpus`: devices of the whole job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GresSpec>,
+    /// `--gpus-per-task`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus_per_task: Vec<GresSpec>,
+    /// `--constraint`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<Box<FeatureExpr>>,
+    /// `-w`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelist: Option<Box<HostExpr>>,
+    /// `-x`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<Box<HostExpr>>,
+    /// `--exclusive`, `--oversubscribe`.
+    pub sharing: Sharing,
+}
+
+/// Memory asked for, MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryNeed {
+    /// `--mem`; 0 asks for all of each node's.
+    PerNode(u64),
+    /// `--mem-per-cpu`.
+    PerCpu(u64),
+}
+
+/// Whether nodes may be shared with other jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sharing {
+    /// As the partition says.
+    #[default]
+    Partition,
+    /// `--oversubscribe`: by cores.
+    Shared,
+    /// `--exclusive`: whole nodes.
+    Exclusive,
+    /// `--exclusive=topo`: whole leaves or base blocks.
+    Topo,
+}
+
+/// What a job asks of the fabric (`sbatch --topology` and its kin).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FabricAsk {
+    /// `--topology=tree|block|none|NAME`.
+    pub topology: Option<Arc<str>>,
+    /// `--gather`.
+    pub gather: Option<Gather>,
+    /// `--switches`.
+    pub switches: Option<Switches>,
+    /// `--segment`, nodes.
+    pub segment: Option<u32>,
+    /// `--spread-segments`.
+    pub spread_segments: bool,
+    /// `--consolidate-segments`.
+    pub consolidate_segments: bool,
+    /// `--contiguous`.
+    pub contiguous: bool,
+    /// `--placement`.
+    pub placement: Option<Placement>,
+    /// `--prefer`: a domain.
+    pub prefer: Option<Arc<str>>,
+    /// `--network`.
+    pub network: Option<NetworkNeed>,
+    /// `--het-gather`.
+    pub het_gather: Option<HetGather>,
+    /// `--gather-with`.
+    pub gather_with: Option<JobId>,
+}
+
+/// What the first node of a batch job runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The script.
+    pub script: BlobId,
+    /// Its environment, `NAME=VALUE` separated by NUL.
+    pub environment: BlobId,
+    /// Arguments after the script's name.
+    #[serde(default)]
+    pub args: Box<[Box<str>]>,
+    /// What `scontrol show job` calls Command: the script's path, or empty for `--wrap`.
+    #[serde(default)]
+    pub command: Box<str>,
+    /// Working directory.
+    pub work_dir: Box<str>,
+    /// `--input`, a pattern; `/dev/null` if not given.
+    #[serde(default)]
+    pub stdin: Option<Box<str>>,
+    /// `--output`, a pattern.
+    #[serde(default)]
+    pub stdout: Option<Box<str>>,
+    /// `--error`, a pattern; joins the output if not given.
+    #[serde(default)]
+    pub stderr: Option<Box<str>>,
+    /// `--open-mode=append`; `None` leaves it to the daemon: truncate, but append after a requeue.
+    #[serde(default)]
+    pub append: Option<bool>,
+    /// File mode creation mask.
+    #[serde(default)]
+    pub umask: u32,
+    /// Soft limits to carry over, as (name, value); `u64::MAX` is unlimited.
+    #[serde(default)]
+    pub limits: Box<[(Box<str>, u64)]>,
+}
+
+/// Options few jobs use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Extra {
+    /// `--comment`.
+    pub comment: Option<Box<str>>,
+    /// `--wckey`.
+    pub wckey: Option<Box<str>>,
+    /// `--licenses`, name and count.
+    pub licenses: Vec<(Box<str>, u32)>,
+    /// `--reservation`.
+    pub reservation: Option<Box<str>>,
+    /// `--no-kill`.
+    pub no_kill: bool,
+    /// `--kill-on-invalid-dep`.
+    pub kill_on_invalid_dep: Option<bool>,
+    /// `--signal`.
+    pub signal: Option<WarnSignal>,
+    /// The host `sbatch` ran on.
+    pub submit_host: Box<str>,
+    /// `--mail-type` and `--mail-user`, as written.
+    pub mail: Option<(Box<str>, Box<str>)>,
+}
+
+/// One job, and what became of it so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number.
+    pub id: JobId,
+    /// What was asked for.
+    pub spec: Arc<JobSpec>,
+    /// When it was submitted.
+    pub submitted: Time,
+    /// How often it has been requeued.
+    #[serde(default)]
+    pub restarts: u32,
+    /// What is left of its dependency; `None` when nothing is.
+    #[serde(default)]
+    pub waits_for: Option<Box<Waits>>,
+    /// Whether `waits_for` can no longer be satisfied.
+    #[serde(default)]
+    pub never: bool,
+    /// Where it stands.
+    pub phase: Phase,
+    /// The start promised to it when it was first at the head of the queue.
+    #[serde(default)]
+    pub promised: Option<Time>,
+    /// Steps that have not ended, in order of creation.
+    #[serde(default)]
+    pub steps: Vec<Arc<Step>>,
+    /// The number the next step gets.
+    #[serde(default)]
+    pub next_step: StepId,
+    /// The highest exit code of its ended steps.
+    #[serde(default)]
+    pub derived_exit: crate::text::exit::ExitCode,
+}
+
+impl Job {
+    /// The attempt that is under way, was last, or will be next.
+    #[must_use]
+    pub fn attempt(&self) -> Attempt {
+        Attempt { job: self.id, restart: self.restarts }
+    }
+
+    /// The time after which it can no longer end before its `--deadline`.
+    #[must_use]
+    pub fn latest_start(&self) -> Option<Time> {
+        let shortest = self.spec.time_min.unwrap_or(self.spec.time_limit).seconds().unwrap_or(0);
+        let deadline = self.spec.deadline?;
+        Some(Time(deadline.0.saturating_sub(i64::try_from(shortest).unwrap_or(i64::MAX))))
+    }
+
+    /// When the signal of `--signal` is due, had it started at `started`.
+    #[must_use]
+    pub fn warn_at(&self, started: Time) -> Option<Time> {
+        let warn = self.spec.extra.as_ref()?.signal.as_ref()?;
+        let end = self.spec.time_limit.end(started);
+        (!end.is_never()).then(|| started.max(Time(end.0 - i64::from(warn.seconds))))
+    }
+
+    /// Whether it may be considered by the planner at `now`: pending, not held, nothing to wait for.
+    #[must_use]
+    pub fn eligible_at(&self, now: Time) -> bool {
+        match &self.phase {
+            Phase::Pending(pending) => {
+                pending.hold.is_none()
+                    && self.waits_for.is_none()
+                    && pending.not_before.is_none_or(|begin| begin <= now)
+            }
+            Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => false,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Nouns and small questions about them: what a job is, what a node has, what a caller may claim.
+//!
+//! Nothing here knows what is true right now (that is `cluster`) or decides anything (`controller`, `sched`).
+
+pub mod alloc;
+pub mod caller;
+pub mod change;
+pub mod config;
+pub mod fabric;
+pub mod idset;
+pub mod job;
+pub mod node;
+pub mod phase;
+pub mod reason;
+pub mod step;
+pub mod topology;
+pub mod waits;

@@ -1,0 +1,99 @@
+//! What a node is made of and how it is doing.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Attempt;
+use crate::text::time::Time;
+
+/// What a node has, as its configuration or its own inventory says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeShape {
+    /// Sockets.
+    pub sockets: u32,
+    /// Cores in each socket.
+    pub cores_per_socket: u32,
+    /// Hardware threads in each core.
+    pub threads_per_core: u32,
+    /// Schedulable CPUs: hardware threads.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mb: u64,
+    /// Temporary disk in MiB.
+    pub tmp_disk_mb: u64,
+    /// Devices: one entry for each name and type.
+    pub gres: Vec<NodeGres>,
+    /// What `--constraint` may ask for, besides the names of the node's domains.
+    pub features: Vec<Arc<str>>,
+}
+
+/// Devices of one name and type on a node, numbered from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeGres {
+    /// Such as `gpu`.
+    pub name: Arc<str>,
+    /// Such as `mi300x`; empty when there is one nameless type.
+    #[serde(default)]
+    pub kind: Arc<str>,
+    /// How many.
+    pub count: u32,
+}
+
+/// What a node said of itself when it registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// What it found.
+    pub shape: NodeShape,
+    /// The kernel's boot id: changes with every boot.
+    pub boot_id: Arc<str>,
+    /// Changes when the node's spool is new, so that lost records are noticed.
+    pub spool_id: Arc<str>,
+    /// `host:port` of the node's own service, for clients.
+    pub address: Arc<str>,
+    /// The host's name, which may differ from the node's.
+    pub hostname: Arc<str>,
+    /// Release of the daemon.
+    pub version: Arc<str>,
+    /// Architecture and system, such as `x86_64` and `Linux 6.1`.
+    pub arch: Arc<str>,
+    /// See `arch`.
+    pub os: Arc<str>,
+    /// When the host booted.
+    pub booted: Time,
+    /// When the daemon started.
+    pub started: Time,
+}
+
+/// Whether a node can be given work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Health {
+    /// Configured, never heard of.
+    Unknown,
+    /// Registered and heard of.
+    Up,
+    /// Out of service.
+    Down {
+        /// Why, for people.
+        reason: Arc<str>,
+        /// Since when.
+        at: Time,
+        /// Whether silence is the cause: then the node is up again as soon as it is heard.
+        silent: bool,
+    },
+}
+
+/// An administrator's wish that a node gets no new work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Why, for people.
+    pub reason: Arc<str>,
+    /// Who wished it.
+    pub by: Arc<str>,
+    /// Since when.
+    pub at: Time,
+}
+
+/// An attempt that a node still has processes of although the controller is done with it.
+pub type Stale = Attempt;

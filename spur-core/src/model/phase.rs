@@ -1,0 +1,204 @@
+//! Where a job stands. Each state carries its own data; there are no flags beside it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::alloc::Alloc;
+use super::reason::Reason;
+use crate::id::NodeId;
+use crate::text::exit::ExitCode;
+use crate::text::time::Time;
+
+/// The life of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Waits.
+    Pending(Pending),
+    /// Runs.
+    Running {
+        /// What it holds.
+        alloc: Arc<Alloc>,
+        /// Since when.
+        started: Time,
+        /// Whether the signal of `--signal` has been sent.
+        #[serde(default)]
+        warned: bool,
+    },
+    /// Has ended or is being ended, and some node still has something of it.
+    Completing(Completing),
+    /// Over.
+    Ended(Ended),
+}
+
+/// A waiting job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// Who holds it back, if anyone.
+    pub hold: Option<Hold>,
+    /// Not to be started before: `--begin`, or the delay after a requeue.
+    pub not_before: Option<Time>,
+    /// When nothing but resources kept it waiting any more; `None` before that.
+    pub eligible: Option<Time>,
+}
+
+/// Who holds a job back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// Its user: `--hold`, `scontrol uhold`.
+    User,
+    /// An operator: `scontrol hold`.
+    Admin,
+    /// Too many failed attempts in a row.
+    Requeues,
+}
+
+impl Hold {
+    /// The reason shown for it.
+    #[must_use]
+    pub fn reason(self) -> Reason {
+        match self {
+            Hold::User => Reason::JobHeldUser,
+            Hold::Admin => Reason::JobHeldAdmin,
+            Hold::Requeues => Reason::JobHoldMaxRequeue,
+        }
+    }
+}
+
+/// A job whose end is decided and not yet done everywhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completing {
+    /// What it holds, or held.
+    pub alloc: Arc<Alloc>,
+    /// When it started.
+    pub started: Time,
+    /// When its end was decided.
+    pub ended: Time,
+    /// Nodes that have not reported it gone.
+    pub waiting: Vec<NodeId>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What comes next.
+    pub then: Then,
+    /// When what is left of it is killed (KillWait); `None` once that was ordered.
+    pub kill_at: Option<Time>,
+}
+
+/// What happens to a job whose attempt is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Then {
+    /// It is over.
+    End,
+    /// It waits again.
+    Requeue {
+        /// Held back by, if anyone.
+        hold: Option<Hold>,
+    },
+}
+
+/// A finished job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What it held; `None` if it never ran.
+    pub alloc: Option<Arc<Alloc>>,
+    /// When it started; `None` if it never ran.
+    pub started: Option<Time>,
+    /// When it ended.
+    pub ended: Time,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The final state.
+    pub state: EndState,
+    /// Exit code and signal of the batch script.
+    pub exit: ExitCode,
+    /// What the reason column shows.
+    pub reason: Reason,
+}
+
+/// A final state, with Slurm's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum EndState {
+    /// Exit code 0.
+    Completed,
+    /// By its user or an operator.
+    Cancelled,
+    /// Exit code other than 0, or it could not be launched.
+    Failed,
+    /// At its time limit.
+    Timeout,
+    /// A node of it went down.
+    NodeFail,
+    /// To make room.
+    Preempted,
+    /// Out of memory.
+    OutOfMemory,
+    /// At its deadline.
+    Deadline,
+}
+
+impl EndState {
+    /// The long name, such as `COMPLETED`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The short name, such as `CD`.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            EndState::Completed => ("COMPLETED", "CD"),
+            EndState::Cancelled => ("CANCELLED", "CA"),
+            EndState::Failed => ("FAILED", "F"),
+            EndState::Timeout => ("TIMEOUT", "TO"),
+            EndState::NodeFail => ("NODE_FAIL", "NF"),
+            EndState::Preempted => ("PREEMPTED", "PR"),
+            EndState::OutOfMemory => ("OUT_OF_MEMORY", "OOM"),
+            EndState::Deadline => ("DEADLINE", "DL"),
+        }
+    }
+}
+
+impl Phase {
+    /// Slurm's long and short state names.
+    #[must_use]
+    pub fn names(&self) -> (&'static str, &'static str) {
+        match self {
+            Phase::Pending(_) => ("PENDING", "PD"),
+            Phase::Running { .. } => ("RUNNING", "R"),
+            Phase::Completing(_) => ("COMPLETING", "CG"),
+            Phase::Ended(ended) => ended.outcome.state.names(),
+        }
+    }
+
+    /// What the job holds or held, if it ever started.
+    #[must_use]
+    pub fn alloc(&self) -> Option<&Arc<Alloc>> {
+        match self {
+            Phase::Pending(_) => None,
+            Phase::Running { alloc, .. } => Some(alloc),
+            Phase::Completing(completing) => Some(&completing.alloc),
+            Phase::Ended(ended) => ended.alloc.as_ref(),
+        }
+    }
+
+    /// When this attempt started, if it has.
+    #[must_use]
+    pub fn started(&self) -> Option<Time> {
+        match self {
+            Phase::Pending(_) => None,
+            Phase::Running { started, .. } => Some(*started),
+            Phase::Completing(completing) => Some(completing.started),
+            Phase::Ended(ended) => ended.started,
+        }
+    }
+}

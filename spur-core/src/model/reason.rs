@@ -1,0 +1,96 @@
+//! Why a job waits or ended as it did, in Slurm's one-word names.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Declares the reasons and their names, which are Slurm's.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The word in the REASON column; the sentence that explains it travels beside it.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// Slurm's name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Reason::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Nothing to say.
+    #[default]
+    None,
+    /// Jobs of higher priority come first.
+    Priority,
+    /// Not enough is free.
+    Resources,
+    /// Waits for another job.
+    Dependency,
+    /// What it waits for can no longer happen.
+    DependencyNeverSatisfied,
+    /// Held by its user.
+    JobHeldUser,
+    /// Held by an operator.
+    JobHeldAdmin,
+    /// Held after too many failed attempts.
+    JobHoldMaxRequeue,
+    /// `--begin`, or the delay after a requeue, lies ahead.
+    BeginTime,
+    /// The partition takes no jobs to run now.
+    PartitionDown,
+    /// The partition neither queues nor runs.
+    PartitionInactive,
+    /// More nodes than the partition allows.
+    PartitionNodeLimit,
+    /// More time than the partition allows.
+    PartitionTimeLimit,
+    /// A node it must have is not available.
+    ReqNodeNotAvail,
+    /// No node has what it asks for.
+    BadConstraints,
+    /// Licences are used up.
+    Licenses,
+    /// Waits for its reservation.
+    Reservation,
+    /// Jobs are being cleared away for it.
+    Preempting,
+    /// A node was lost and no replacement is free.
+    ReplacementNode,
+    /// The launch failed.
+    JobLaunchFailure,
+    /// A node went down.
+    NodeDown,
+    /// The script's exit code was not 0.
+    NonZeroExitCode,
+    /// The script died of a signal.
+    RaisedSignal,
+    /// The time limit was reached.
+    TimeLimit,
+    /// The deadline was reached.
+    DeadLine,
+    /// Memory ran out.
+    OutOfMemory,
+    /// The array's own limit of running tasks.
+    JobArrayTaskLimit,
+    /// Earlier processes are still being cleared away.
+    Cleaning,
+    /// Something failed that is not the job's fault.
+    SystemFailure,
+    /// A limit of the account or QOS.
+    AssocGrpNodeLimit,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

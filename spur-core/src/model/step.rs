@@ -1,0 +1,81 @@
+//! Steps: what `srun` launches inside a job's allocation.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::idset::IdSet;
+use crate::id::{NodeId, StepId};
+use crate::text::exit::ExitCode;
+use crate::text::time::Time;
+
+/// What `srun` asks for inside a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepSpec {
+    /// `--job-name`, or the command's base name.
+    pub name: Arc<str>,
+    /// `-N`: how many of the job's nodes; `None` means as the job.
+    pub nodes: Option<u32>,
+    /// `-n`: how many tasks; `None` means one for each of the job's.
+    pub tasks: Option<u32>,
+    /// `--ntasks-per-node`.
+    pub tasks_per_node: Option<u32>,
+    /// `-c`: CPUs for each task; `None` means as the job.
+    pub cpus_per_task: Option<u32>,
+    /// `-w`: node names the step must use.
+    pub nodelist: Vec<Arc<str>>,
+    /// `-x`: node names it must not use.
+    pub exclude: Vec<Arc<str>>,
+    /// `-r`: index of the first node of the allocation to use.
+    pub relative: Option<u32>,
+    /// `--overlap`: other steps may use the same CPUs.
+    pub overlap: bool,
+}
+
+/// A step as it was laid out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its number.
+    pub id: StepId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// When it was created.
+    pub started: Time,
+    /// Its nodes in rank order; tasks are numbered node after node (block distribution).
+    pub nodes: Box<[StepNode]>,
+    /// CPUs of each task.
+    pub cpus_per_task: u32,
+    /// Whether its CPUs may be shared with other steps.
+    #[serde(default)]
+    pub overlap: bool,
+}
+
+/// A step's part on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepNode {
+    /// The node.
+    pub node: NodeId,
+    /// How many tasks run here.
+    pub tasks: u32,
+    /// The CPUs they may use, of those that the job holds.
+    pub cpus: IdSet,
+    /// How the tasks here ended; `None` while they run.
+    #[serde(default)]
+    pub exit: Option<ExitCode>,
+}
+
+impl Step {
+    /// Tasks on all nodes together.
+    #[must_use]
+    pub fn tasks(&self) -> u64 {
+        self.nodes.iter().map(|part| u64::from(part.tasks)).sum()
+    }
+
+    /// The highest exit of all nodes, once all have ended.
+    #[must_use]
+    pub fn exit(&self) -> Option<ExitCode> {
+        let exits: Option<Vec<ExitCode>> = self.nodes.iter().map(|part| part.exit).collect();
+        exits.map(|exits| exits.into_iter().max_by_key(|exit| (exit.signal, exit.code)).unwrap_or_default())
+    }
+}

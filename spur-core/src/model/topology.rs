@@ -1,0 +1,293 @@
+//! One `[topology]` or `[[topologies]]` table as an administrator wrote it.
+//!
+//! These types only hold what was written and where; [`Fabric::build`](super::fabric::Fabric::build) checks it
+//! against the node table and turns it into something to schedule on. They are part of the policy and are
+//! journalled with it, so every key has a default and a stable name.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The name of the topology that a plain `[topology]` table describes.
+pub const DEFAULT_TOPOLOGY: &str = "default";
+
+/// Steps a search for a placement may take where the problem is hard in general; see `docs/topology.md`.
+pub const DEFAULT_SEARCH_BUDGET: u64 = 200_000;
+
+/// The line of the configuration file that a table starts on, counted from 1; `None` when it did not come from
+/// a file.
+///
+/// Where something was written is no part of what it says: two lines always compare equal, and none is
+/// journalled.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Line(pub Option<u32>);
+
+impl PartialEq for Line {
+    fn eq(&self, _: &Line) -> bool {
+        true
+    }
+}
+
+impl Eq for Line {}
+
+/// How the nodes of a topology hang together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Plugin {
+    /// Switches over nodes and other switches; jobs are packed as deep as possible and never wait for it.
+    Tree,
+    /// Base blocks of equal size and their aligned power-of-two aggregates; a guarantee by size.
+    Block,
+    /// No structure: any node is as good as any other.
+    #[default]
+    None,
+}
+
+/// A named topology, keys as in the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TopologyConfig {
+    /// What partitions and `--topology=` call it.
+    pub name: String,
+    /// Which of the sections below describes it.
+    pub plugin: Plugin,
+    /// Names of the layers above `node`, from the bottom up; missing ones get their default.
+    pub layers: Vec<String>,
+    /// The switches of a tree.
+    pub switches: Vec<SwitchConfig>,
+    /// The base blocks of a block topology, in the order that is their geometry.
+    pub blocks: Vec<BlockConfig>,
+    /// Nodes per base block when the node table is cut in order and no `blocks` are given.
+    pub block_size: Option<u32>,
+    /// The base size and the sizes of the aggregates, in nodes: each a power of two times the first.
+    pub block_sizes: Vec<u32>,
+    /// What jobs that ask nothing themselves get, by size; the first that matches.
+    pub rule: Vec<RuleConfig>,
+    /// Caps on one job's share of a leaf.
+    pub limits: LimitsConfig,
+    /// Weights of the settable score.
+    pub weights: WeightsConfig,
+    /// Where the settable score stands among the steps of the choice.
+    pub score_before: ScoreBefore,
+    /// Steps that one search may take where the problem is hard in general.
+    pub search_budget: u64,
+    /// Where the table starts.
+    #[serde(skip)]
+    pub line: Line,
+}
+
+impl Default for TopologyConfig {
+    fn default() -> Self {
+        Self {
+            name: DEFAULT_TOPOLOGY.to_owned(),
+            plugin: Plugin::None,
+            layers: Vec::new(),
+            switches: Vec::new(),
+            blocks: Vec::new(),
+            block_size: None,
+            block_sizes: Vec::new(),
+            rule: Vec::new(),
+            limits: LimitsConfig::default(),
+            weights: WeightsConfig::default(),
+            score_before: ScoreBefore::None,
+            search_budget: DEFAULT_SEARCH_BUDGET,
+            line: Line(None),
+        }
+    }
+}
+
+/// One `[[topology.switches]]`: exactly one of `nodes` and `switches` is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchConfig {
+    /// Unique in its topology; may be a path, of which the last part is shown where it is unambiguous.
+    pub name: String,
+    /// Hostlist of the nodes of a leaf.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
+    /// Hostlist of the switches below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<String>,
+    /// Bandwidth of the links below it, e.g. `400G` (bits per second).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_speed: Option<String>,
+    /// Latency between two of its members, e.g. `2us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
+    /// Where the table starts.
+    #[serde(skip)]
+    pub line: Line,
+}
+
+/// One `[[topology.blocks]]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockConfig {
+    /// Unique in its topology.
+    pub name: String,
+    /// Hostlist of its nodes; an empty block keeps its place.
+    #[serde(default)]
+    pub nodes: String,
+    /// Bandwidth of the links below it, e.g. `400G` (bits per second).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_speed: Option<String>,
+    /// Latency between two of its members, e.g. `2us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
+    /// Where the table starts.
+    #[serde(skip)]
+    pub line: Line,
+}
+
+/// One `[[topology.rule]]`: what a job of at most this size gets when it asks nothing itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleConfig {
+    /// The largest job, in nodes, that the rule is for; absent: jobs of every size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
+    /// As `--gather=`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gather: Option<String>,
+    /// Every leaf used is empty before, and closed to others while the job runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// Exactly this many leaves with consecutive positions under one parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adjacent: Option<u32>,
+    /// As `--switches=`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<String>,
+    /// As `--placement=`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+    /// Where the table starts.
+    #[serde(skip)]
+    pub line: Line,
+}
+
+/// `[topology.limits]`: caps on one job's share of a leaf.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Nodes of one leaf that one job may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_nodes_per_leaf: Option<u32>,
+    /// GPUs of one leaf that one job may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_gpus_per_leaf: Option<u32>,
+}
+
+/// `[topology.weights]`: how much each term of the settable score counts. All zero: there is no score.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WeightsConfig {
+    /// Prefers domains of which a large share of the nodes could take the job now.
+    pub resource_availability: Weight,
+    /// Prefers domains whose free slots the job fills exactly.
+    pub topology_alignment: Weight,
+    /// Prefers domains of which a large share of the nodes already runs something.
+    #[serde(alias = "domain_utilization")]
+    pub domain_utilisation: Weight,
+    /// Prefers domains where jobs ended well.
+    pub past_performance: Weight,
+}
+
+impl WeightsConfig {
+    /// Whether there is a score at all.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// A weight, held in millionths so that scores are exact and the same on every machine.
+///
+/// Written as a plain number from 0 to 1000.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(pub u32);
+
+impl Weight {
+    const ONE: f64 = 1e6;
+    const LARGEST: f64 = 1000.0;
+}
+
+impl Serialize for Weight {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(f64::from(self.0) / Self::ONE)
+    }
+}
+
+impl<'de> Deserialize<'de> for Weight {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        if (0.0..=Self::LARGEST).contains(&number) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 to 1000 in millionths fits u32"
+            )]
+            return Ok(Self((number * Self::ONE).round() as u32));
+        }
+        Err(serde::de::Error::custom(format!("a weight is a number from 0 to 1000, not {number}")))
+    }
+}
+
+/// Where the settable score stands among the steps of the choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScoreBefore {
+    /// Before the spans: it chooses among the domains of the lowest layer that can hold the job.
+    Span,
+    /// Before best fit: it chooses among placements of equal span.
+    Fit,
+    /// After best fit: it only breaks ties.
+    #[default]
+    None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_and_survives_the_journal() {
+        let text = r#"
+            name = "fast"
+            plugin = "tree"
+            layers = ["leaf", "spine"]
+            score_before = "fit"
+            search_budget = 7
+            [[switches]]
+            name = "s0"
+            nodes = "n[0-3]"
+            link_speed = "400G"
+            latency = "2us"
+            [[switches]]
+            name = "top"
+            switches = "s0"
+            [[rule]]
+            max_nodes = 2
+            gather = "must:leaf"
+            whole = true
+            adjacent = 1
+            [limits]
+            max_nodes_per_leaf = 3
+            max_gpus_per_leaf = 8
+            [weights]
+            resource_availability = 0.25
+            past_performance = 1
+        "#;
+        let config: TopologyConfig = toml::from_str(text).unwrap();
+        assert_eq!(config.weights.resource_availability, Weight(250_000));
+        assert_eq!(config.weights.past_performance, Weight(1_000_000));
+        assert_eq!(config.rule[0].adjacent, Some(1));
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<TopologyConfig>(&json).unwrap(), config);
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_weights_are_refused() {
+        for text in ["plugins = 'tree'", "weights = { speed = 1 }", "weights = { past_performance = -1 }"] {
+            assert!(toml::from_str::<TopologyConfig>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a pending job still waits for: its dependency with jobs by number and what is satisfied taken out.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::JobId;
+use crate::text::dependency::{Dependency, DependencyKind, Join};
+
+/// What is left of a dependency. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Whether one satisfied term is enough (`?` between terms).
+    pub any: bool,
+    /// The terms not yet satisfied.
+    pub terms: Vec<Wait>,
+}
+
+/// One condition on one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// What must happen.
+    pub kind: WaitKind,
+    /// To which job.
+    pub job: JobId,
+    /// How many seconds after it.
+    #[serde(default)]
+    pub delay: u64,
+}
+
+/// What a job may wait for another to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WaitKind {
+    /// To start, or to be cancelled.
+    Started,
+    /// To end in any way.
+    Ended,
+    /// To end with exit code 0.
+    Completed,
+    /// To end in any other way.
+    Failed,
+    /// To end, because it has the same name and user and came before (`singleton`).
+    Singleton,
+}
+
+impl Waits {
+    /// What a dependency amounts to. `earlier` are the jobs a `singleton` term waits for: those of the same name and
+    /// user that were submitted before and have not ended. `None` when nothing is left to wait for.
+    #[must_use]
+    pub fn of(dependency: &Dependency<JobId>, earlier: &[JobId]) -> Option<Self> {
+        let mut terms = Vec::new();
+        for term in &dependency.terms {
+            let kind = match term.kind {
+                DependencyKind::After => WaitKind::Started,
+                DependencyKind::AfterAny | DependencyKind::AfterBurstBuffer => WaitKind::Ended,
+                DependencyKind::AfterOk | DependencyKind::AfterCorr => WaitKind::Completed,
+                DependencyKind::AfterNotOk => WaitKind::Failed,
+                DependencyKind::Singleton => {
+                    let wait = |job: &JobId| Wait { kind: WaitKind::Singleton, job: *job, delay: 0 };
+                    terms.extend(earlier.iter().map(wait));
+                    continue;
+                }
+            };
+            terms.extend(term.jobs.iter().map(|on| Wait {
+                kind,
+                job: on.job,
+                delay: u64::from(on.delay_minutes) * 60,
+            }));
+        }
+        (!terms.is_empty()).then_some(Self { any: dependency.join == Join::Any, terms })
+    }
+
+    /// The jobs it names.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.terms.iter().map(|wait| wait.job)
+    }
+}
+
+impl fmt::Display for Waits {
+    /// As `squeue %E` prints it: `afterok:36(unfulfilled)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        let mut singleton = false;
+        for wait in &self.terms {
+            let kind = match wait.kind {
+                WaitKind::Started => "after",
+                WaitKind::Ended => "afterany",
+                WaitKind::Completed => "afterok",
+                WaitKind::Failed => "afternotok",
+                WaitKind::Singleton if singleton => continue,
+                WaitKind::Singleton => {
+                    singleton = true;
+                    write!(f, "{between}singleton(unfulfilled)")?;
+                    between = if self.any { "?" } else { "," };
+                    continue;
+                }
+            };
+            write!(f, "{between}{kind}:{}", wait.job)?;
+            if wait.delay > 0 {
+                write!(f, "+{}", wait.delay / 60)?;
+            }
+            f.write_str("(unfulfilled)")?;
+            between = if self.any { "?" } else { "," };
+        }
+        Ok(())
+    }
+}

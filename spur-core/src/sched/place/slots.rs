@@ -1,0 +1,160 @@
+//! What every position could take for one kind of job at one moment, counted per domain.
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::{DomainId, Fabric, Pos};
+
+/// Slots of every position and, kept in step with them, of every domain.
+///
+/// A slot is one task that fits what is free on the node, or, for jobs that take whole nodes, the node itself. Sums
+/// per domain are plain: the rounding of multiples is the solver's affair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slots {
+    open: FixedBitSet,
+    tasks: Option<Vec<u32>>,
+    sums: Vec<u64>,
+    nodes: Vec<u32>,
+}
+
+impl Slots {
+    /// One slot on each position of the set: what a job of whole nodes sees.
+    #[must_use]
+    pub fn whole(fabric: &Fabric, mut open: FixedBitSet) -> Self {
+        open.grow(fabric.len());
+        let nodes: Vec<u32> =
+            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"));
+        let sums = nodes.iter().map(|&count| u64::from(count)).collect();
+        Self { open, tasks: None, sums, nodes }
+    }
+
+    /// Tasks per position, 0 where none fits; `tasks` has one number for each position of the fabric.
+    #[must_use]
+    pub fn tasks(fabric: &Fabric, tasks: Vec<u32>) -> Self {
+        debug_assert_eq!(tasks.len(), fabric.len(), "one number for each position");
+        let mut open = FixedBitSet::with_capacity(fabric.len());
+        tasks.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(index, _)| open.insert(index));
+        let nodes =
+            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"));
+        let mut sums = vec![0; nodes.len()];
+        for (id, domain) in fabric.domains() {
+            sums[id.index()] = match domain.children() {
+                [] => tasks[domain.range()].iter().map(|&count| u64::from(count)).sum(),
+                children => children.iter().map(|child| sums[child.index()]).sum(),
+            };
+        }
+        Self { open, tasks: Some(tasks), sums, nodes }
+    }
+
+    /// Changes the slots of one position, in time proportional to the depth of the fabric. For whole nodes any
+    /// number above 0 is 1.
+    pub fn set(&mut self, fabric: &Fabric, pos: Pos, slots: u32) {
+        let before = self.at(pos);
+        let after = match &mut self.tasks {
+            Some(tasks) => {
+                tasks[pos.index()] = slots;
+                slots
+            }
+            None => slots.min(1),
+        };
+        self.open.set(pos.index(), after > 0);
+        for id in fabric.path_up(pos) {
+            let sum = &mut self.sums[id.index()];
+            *sum = *sum - u64::from(before) + u64::from(after);
+            let nodes = &mut self.nodes[id.index()];
+            *nodes = *nodes - u32::from(before > 0) + u32::from(after > 0);
+        }
+    }
+
+    /// Whether slots are whole nodes.
+    #[must_use]
+    pub fn are_whole(&self) -> bool {
+        self.tasks.is_none()
+    }
+
+    /// The positions that have a slot.
+    #[must_use]
+    pub fn open(&self) -> &FixedBitSet {
+        &self.open
+    }
+
+    /// Slots of a position.
+    #[must_use]
+    pub fn at(&self, pos: Pos) -> u32 {
+        match &self.tasks {
+            Some(tasks) => tasks[pos.index()],
+            None => u32::from(self.open.contains(pos.index())),
+        }
+    }
+
+    /// Slots of a domain.
+    #[must_use]
+    pub fn of(&self, domain: DomainId) -> u64 {
+        self.sums[domain.index()]
+    }
+
+    /// Positions of a domain that have a slot.
+    #[must_use]
+    pub fn nodes_of(&self, domain: DomainId) -> u32 {
+        self.nodes[domain.index()]
+    }
+
+    /// Positions that have a slot, in the whole fabric and outside it.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.open.count_ones(..)
+    }
+
+    /// All slots there are.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        match &self.tasks {
+            Some(tasks) => tasks.iter().map(|&count| u64::from(count)).sum(),
+            None => self.open.count_ones(..) as u64,
+        }
+    }
+
+    /// Positions with a slot and their slots, in fabric order.
+    pub fn iter(&self) -> impl Iterator<Item = (Pos, u32)> {
+        self.open.ones().map(|index| {
+            let pos = Pos(u32::try_from(index).expect("positions are u32"));
+            (pos, self.at(pos))
+        })
+    }
+}
+
+/// A number for every domain: leaves are counted, the rest are sums.
+fn count_domains(fabric: &Fabric, count: impl Fn(std::ops::Range<usize>) -> u32) -> Vec<u32> {
+    let mut counts: Vec<u32> = Vec::with_capacity(fabric.domains().size_hint().0);
+    for (_, domain) in fabric.domains() {
+        let sum = match domain.children() {
+            [] => count(domain.range()),
+            children => children.iter().map(|child| counts[child.index()]).sum(),
+        };
+        counts.push(sum);
+    }
+    counts
+}
+
+/// All that a placement looks at besides the fabric: the slots of one moment, and facts about nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// What each position could take.
+    pub slots: &'a Slots,
+    /// The same for an idle cluster with every node up: the nodes that partition, constraint and exclusion admit. The
+    /// block rule, which goes by configured size, looks at this.
+    pub idle: &'a Slots,
+    /// Positions where any job runs, however little it uses; only jobs that want whole leaves look at it.
+    pub occupied: Option<&'a FixedBitSet>,
+    /// Weight of each position; lighter ones are taken first. None: all are equal.
+    pub weights: Option<&'a [u32]>,
+    /// How well jobs ended at each position, in millionths; None: equally well everywhere.
+    pub performance: Option<&'a [u32]>,
+}
+
+impl<'a> View<'a> {
+    /// A view of slots alone.
+    #[must_use]
+    pub fn new(slots: &'a Slots, idle: &'a Slots) -> Self {
+        Self { slots, idle, occupied: None, weights: None, performance: None }
+    }
+}

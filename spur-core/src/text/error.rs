@@ -1,0 +1,63 @@
+//! The one error of this room.
+
+use std::fmt;
+
+/// How much of a refused text is quoted; the rest is cut, so that a log line stays a line.
+const QUOTE_CHARS: usize = 80;
+
+/// A text that could not be read: what it should have been, the text, what is wrong with it and what would
+/// work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid {what} `{}`: {problem}; {help}", Quoted(input))]
+pub struct ParseError {
+    /// What the text should have been, e.g. `time limit`.
+    pub what: &'static str,
+    /// The whole text as it was given.
+    pub input: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What would be accepted.
+    pub help: &'static str,
+}
+
+impl ParseError {
+    pub(crate) fn new(
+        what: &'static str,
+        input: &str,
+        problem: impl Into<String>,
+        help: &'static str,
+    ) -> ParseError {
+        ParseError { what, input: input.to_owned(), problem: problem.into(), help }
+    }
+}
+
+/// A text as it is quoted in an error: control characters escaped, the end of a long one cut.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut chars = self.0.chars();
+        for c in chars.by_ref().take(QUOTE_CHARS) {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+        }
+        if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_escape_control_characters_and_cut_long_texts() {
+        assert_eq!(Quoted("a\nb").to_string(), "a\\nb");
+        let long = "x".repeat(QUOTE_CHARS + 1);
+        assert_eq!(Quoted(&long).to_string(), format!("{}…", "x".repeat(QUOTE_CHARS)));
+    }
+
+    #[test]
+    fn an_error_says_what_where_and_what_would_work() {
+        let error = ParseError::new("size", "x", "no digits", "write `4G`");
+        assert_eq!(error.to_string(), "invalid size `x`: no digits; write `4G`");
+    }
+}

@@ -1,0 +1,114 @@
+//! How a process ended: exit code and signal.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{ParseError, serde_as_text};
+
+/// The exit code and the signal of a process, a step or a job; prints as `code:signal`, e.g. `0:15`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExitCode {
+    /// What the process gave to `exit`, 0 if a signal ended it.
+    pub code: u8,
+    /// The signal that ended it, 0 if it exited.
+    pub signal: u8,
+}
+
+impl ExitCode {
+    /// `0:0`.
+    pub const SUCCESS: ExitCode = ExitCode { code: 0, signal: 0 };
+
+    /// A process that exited with `code`.
+    pub fn exited(code: u8) -> ExitCode {
+        ExitCode { code, signal: 0 }
+    }
+
+    /// A process that `signal` ended.
+    pub fn signaled(signal: u8) -> ExitCode {
+        ExitCode { code: 0, signal }
+    }
+
+    /// Reads the status word that `wait` gives on Linux. The bit that tells of a core dump is dropped.
+    pub fn from_wait_status(status: i32) -> ExitCode {
+        let [low, high, ..] = status.to_le_bytes();
+        match low & 0x7f {
+            0 => ExitCode::exited(high),
+            signal => ExitCode::signaled(signal),
+        }
+    }
+
+    /// Whether it ended with `0:0`.
+    pub fn is_success(self) -> bool {
+        self == ExitCode::SUCCESS
+    }
+
+    /// The one number that a shell shows: the code, or 128 + the signal.
+    pub fn shell(self) -> u8 {
+        if self.signal == 0 { self.code } else { 128_u8.saturating_add(self.signal) }
+    }
+}
+
+impl fmt::Display for ExitCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}:{}", self.code, self.signal))
+    }
+}
+
+impl FromStr for ExitCode {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<ExitCode, ParseError> {
+        let (code, signal) = text.split_once(':').unwrap_or((text, "0"));
+        let number = |part: &str| {
+            let digits = part.bytes().all(|b| b.is_ascii_digit());
+            part.parse::<u8>().ok().filter(|_| digits)
+        };
+        match (number(code), number(signal)) {
+            (Some(code), Some(signal)) => Ok(ExitCode { code, signal }),
+            _ => {
+                let problem = "code and signal are numbers up to 255";
+                Err(ParseError::new("exit code", text, problem, "write CODE[:SIGNAL], e.g. `0:15`"))
+            }
+        }
+    }
+}
+
+serde_as_text!(ExitCode);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn wait_statuses() {
+        for (status, shown, shell) in [
+            (0, "0:0", 0),
+            (0x0100, "1:0", 1),
+            (0xff00, "255:0", 255),
+            (15, "0:15", 143),
+            (0x8b, "0:11", 139),
+        ] {
+            let code = ExitCode::from_wait_status(status);
+            assert_eq!((code.to_string().as_str(), code.shell()), (shown, shell));
+        }
+        assert!(ExitCode::SUCCESS.is_success());
+        assert!(!ExitCode::signaled(9).is_success());
+    }
+
+    #[test]
+    fn refused() {
+        for text in ["", "x", "256", "1:", "1:2:3", "-1", "+1"] {
+            assert!(text.parse::<ExitCode>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(code: u8, signal: u8) {
+            let exit = ExitCode { code, signal };
+            prop_assert_eq!(exit.to_string().parse(), Ok(exit));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Constraints on nodes: `ib&(intel|amd)`, `[rack1|rack2]`, `[rack1*2&rack2*4]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nom::branch::alt;
+use nom::bytes::complete::take_while1;
+use nom::character::complete::{char, digit1, multispace0, one_of};
+use nom::combinator::{all_consuming, cut, map, map_opt, opt, verify};
+use nom::multi::many0;
+use nom::sequence::{delimited, preceded};
+use nom::{IResult, Parser};
+
+use super::{ParseError, serde_as_text};
+
+const WHAT: &str = "constraint";
+const HELP: &str = "write features with `&`, `|`, parentheses, NAME*COUNT, and [a|b] for a choice that all \
+                    nodes share, e.g. `ib&(intel|amd)`";
+/// How deep an expression may be nested.
+const MAX_DEPTH: usize = 32;
+
+/// An expression over the features of nodes. `&` and `|` bind equally and from left to right, as in Slurm.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FeatureExpr {
+    /// The node has the feature.
+    Name(String),
+    /// The node meets all of these; at least two.
+    And(Vec<FeatureExpr>),
+    /// The node meets one of these; at least two.
+    Or(Vec<FeatureExpr>),
+    /// So many nodes of the job meet it: `name*count`.
+    Count(Box<FeatureExpr>, u32),
+    /// `[a|b]`: all nodes of the job meet the same one of the alternatives; `[a*2&b*4]`: every count holds.
+    Group(Box<FeatureExpr>),
+}
+
+impl FeatureExpr {
+    /// Whether one node can take part, given which features it has. A count or a group asks more of the job
+    /// as a whole; a node takes part if it could serve any of their members.
+    pub fn admits(&self, has: &dyn Fn(&str) -> bool) -> bool {
+        match self {
+            FeatureExpr::Name(name) => has(name),
+            FeatureExpr::And(members) if members.iter().any(|m| matches!(m, FeatureExpr::Count(..))) => {
+                let (counts, rest): (Vec<_>, Vec<_>) =
+                    members.iter().partition(|m| matches!(m, FeatureExpr::Count(..)));
+                counts.iter().any(|m| m.admits(has)) && rest.iter().all(|m| m.admits(has))
+            }
+            FeatureExpr::And(members) => members.iter().all(|m| m.admits(has)),
+            FeatureExpr::Or(members) => members.iter().any(|m| m.admits(has)),
+            FeatureExpr::Count(inner, _) | FeatureExpr::Group(inner) => inner.admits(has),
+        }
+    }
+
+    /// The counts that the job as a whole must meet: so many of its nodes meet that expression.
+    pub fn counts(&self) -> Vec<(&FeatureExpr, u32)> {
+        match self {
+            FeatureExpr::Name(_) | FeatureExpr::Or(_) => Vec::new(),
+            FeatureExpr::And(members) => members.iter().flat_map(FeatureExpr::counts).collect(),
+            FeatureExpr::Count(inner, count) => vec![(inner, *count)],
+            FeatureExpr::Group(inner) => inner.counts(),
+        }
+    }
+
+    /// The alternatives of which all nodes of the job must meet the same one, for each `[a|b]`.
+    pub fn shared_choices(&self) -> Vec<&[FeatureExpr]> {
+        match self {
+            FeatureExpr::And(members) => members.iter().flat_map(FeatureExpr::shared_choices).collect(),
+            FeatureExpr::Group(inner) => match &**inner {
+                FeatureExpr::Or(members) => vec![members],
+                _ => Vec::new(),
+            },
+            FeatureExpr::Name(_) | FeatureExpr::Or(_) | FeatureExpr::Count(..) => Vec::new(),
+        }
+    }
+
+    /// Every feature that is named, in the order of the text.
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            FeatureExpr::Name(name) => vec![name],
+            FeatureExpr::And(members) | FeatureExpr::Or(members) => {
+                members.iter().flat_map(FeatureExpr::names).collect()
+            }
+            FeatureExpr::Count(inner, _) | FeatureExpr::Group(inner) => inner.names(),
+        }
+    }
+
+    fn is_list(&self) -> bool {
+        matches!(self, FeatureExpr::And(_) | FeatureExpr::Or(_))
+    }
+}
+
+impl fmt::Display for FeatureExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (members, operator) = match self {
+            FeatureExpr::Name(name) => return f.write_str(name),
+            FeatureExpr::Count(inner, count) if inner.is_list() => return write!(f, "({inner})*{count}"),
+            FeatureExpr::Count(inner, count) => return write!(f, "{inner}*{count}"),
+            FeatureExpr::Group(inner) => return write!(f, "[{inner}]"),
+            FeatureExpr::And(members) => (members, '&'),
+            FeatureExpr::Or(members) => (members, '|'),
+        };
+        for (i, member) in members.iter().enumerate() {
+            if i > 0 {
+                write!(f, "{operator}")?;
+            }
+            if member.is_list() { write!(f, "({member})")? } else { write!(f, "{member}")? }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for FeatureExpr {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<FeatureExpr, ParseError> {
+        let refuse = |problem: &str| ParseError::new(WHAT, text, problem, HELP);
+        if text.chars().filter(|c| "([".contains(*c)).count() > MAX_DEPTH {
+            return Err(refuse("there are too many parentheses"));
+        }
+        let parsed = all_consuming(delimited(multispace0, expression, multispace0)).parse(text);
+        parsed.map(|(_, expr)| expr).map_err(|error| {
+            let rest = match error {
+                nom::Err::Error(e) | nom::Err::Failure(e) => e.input,
+                nom::Err::Incomplete(_) => "",
+            };
+            match (text.trim().is_empty(), rest.is_empty()) {
+                (true, _) => refuse("it is empty"),
+                (_, true) => refuse("it ends too early"),
+                _ => refuse(&format!("it goes wrong at `{rest}`")),
+            }
+        })
+    }
+}
+
+serde_as_text!(FeatureExpr);
+
+fn expression(input: &str) -> IResult<&str, FeatureExpr> {
+    let (rest, first) = counted(input)?;
+    let operator = delimited(multispace0, one_of("&|"), multispace0);
+    map(many0((operator, cut(counted))), move |more| {
+        more.into_iter().fold(first.clone(), |left, (operator, right)| combine(left, operator, right))
+    })
+    .parse(rest)
+}
+
+/// `left operator right`, as one list while the operator stays the same.
+fn combine(left: FeatureExpr, operator: char, right: FeatureExpr) -> FeatureExpr {
+    match (left, operator) {
+        (FeatureExpr::And(mut members), '&') => {
+            members.push(right);
+            FeatureExpr::And(members)
+        }
+        (FeatureExpr::Or(mut members), '|') => {
+            members.push(right);
+            FeatureExpr::Or(members)
+        }
+        (left, '&') => FeatureExpr::And(vec![left, right]),
+        (left, _) => FeatureExpr::Or(vec![left, right]),
+    }
+}
+
+fn counted(input: &str) -> IResult<&str, FeatureExpr> {
+    let count = map_opt(digit1, |digits: &str| digits.parse::<u32>().ok());
+    let count = opt(preceded(char('*'), cut(verify(count, |&n| n > 0))));
+    map((atom, count), |(atom, count)| match count {
+        Some(count) => FeatureExpr::Count(Box::new(atom), count),
+        None => atom,
+    })
+    .parse(input)
+}
+
+fn atom(input: &str) -> IResult<&str, FeatureExpr> {
+    let name = take_while1(|c: char| !"&|()[]*,".contains(c) && !c.is_whitespace());
+    let inner = |input| delimited(multispace0, cut(expression), multispace0).parse(input);
+    alt((
+        map(name, |name: &str| FeatureExpr::Name(name.to_owned())),
+        delimited(char('('), inner, cut(char(')'))),
+        map(delimited(char('['), inner, cut(char(']'))), |inner| FeatureExpr::Group(Box::new(inner))),
+    ))
+    .parse(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn spellings() {
+        for (text, shown) in [
+            ("ib", "ib"),
+            ("a & b", "a&b"),
+            ("a&b|c", "(a&b)|c"),
+            ("a|b&c", "(a|b)&c"),
+            ("a&(b|c)", "a&(b|c)"),
+            ("((a))", "a"),
+            ("(a&b)&c", "a&b&c"),
+            ("[rack1|rack2]", "[rack1|rack2]"),
+            ("[rack1*2&rack2*4]", "[rack1*2&rack2*4]"),
+            ("[(knl&snc4)*4&haswell*1]&ib", "[(knl&snc4)*4&haswell*1]&ib"),
+            ("pod-a/r1", "pod-a/r1"),
+        ] {
+            let expr: FeatureExpr = text.parse().unwrap();
+            assert_eq!(expr.to_string(), shown, "{text}");
+            assert_eq!(shown.parse(), Ok(expr));
+        }
+    }
+
+    #[test]
+    fn refused() {
+        for (text, problem) in [
+            ("", "it is empty"),
+            ("a&", "it ends too early"),
+            ("(a", "it ends too early"),
+            ("a)", "it goes wrong at `)`"),
+            ("&a", "it goes wrong at `&a`"),
+            ("a,b", "it goes wrong at `,b`"),
+            ("a*0", "it goes wrong at `0`"),
+            ("a*b", "it goes wrong at `b`"),
+            ("a b", "it goes wrong at `b`"),
+        ] {
+            assert_eq!(text.parse::<FeatureExpr>().unwrap_err().problem, problem, "{text}");
+        }
+        assert!("(".repeat(1000).parse::<FeatureExpr>().is_err());
+    }
+
+    #[test]
+    fn nodes_are_admitted() {
+        for (text, features, expected) in [
+            ("ib", "ib", true),
+            ("ib", "", false),
+            ("ib&gpu", "ib", false),
+            ("ib&(intel|amd)", "ib amd", true),
+            ("[rack1|rack2]", "rack2", true),
+            ("[rack1*2&rack2*4]", "rack2", true),
+            ("[rack1*2&rack2*4]", "rack3", false),
+            ("ib*2&amd", "ib", false),
+            ("ib*2&amd", "ib amd", true),
+        ] {
+            let has = |name: &str| features.split(' ').any(|feature| feature == name);
+            assert_eq!(text.parse::<FeatureExpr>().unwrap().admits(&has), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_and_choices() {
+        let expr: FeatureExpr = "[rack1*2&(a|b)*4]&ib".parse().unwrap();
+        let counts: Vec<_> = expr.counts().iter().map(|(e, n)| format!("{e}={n}")).collect();
+        assert_eq!(counts, ["rack1=2", "a|b=4"]);
+        assert_eq!(expr.names(), ["rack1", "a", "b", "ib"]);
+        assert!(expr.shared_choices().is_empty());
+        let expr: FeatureExpr = "[r1|r2|r3]&ib".parse().unwrap();
+        assert_eq!(expr.shared_choices().len(), 1);
+        assert_eq!(expr.shared_choices()[0].len(), 3);
+    }
+
+    fn expr() -> impl Strategy<Value = FeatureExpr> {
+        "[a-z][a-z0-9_/-]{0,4}".prop_map(FeatureExpr::Name).prop_recursive(3, 16, 4, |inner| {
+            let members = |wrong: fn(&FeatureExpr) -> bool, inner: BoxedStrategy<FeatureExpr>| {
+                prop::collection::vec(inner.prop_filter("flat", move |m| !wrong(m)), 2..4)
+            };
+            let inner = inner.boxed();
+            let uncounted = |e: &FeatureExpr| !matches!(e, FeatureExpr::Count(..));
+            prop_oneof![
+                members(|m| matches!(m, FeatureExpr::And(_)), inner.clone()).prop_map(FeatureExpr::And),
+                members(|m| matches!(m, FeatureExpr::Or(_)), inner.clone()).prop_map(FeatureExpr::Or),
+                (inner.clone().prop_filter("once", uncounted), 1_u32..)
+                    .prop_map(|(e, n)| FeatureExpr::Count(Box::new(e), n)),
+                inner.prop_map(|e| FeatureExpr::Group(Box::new(e))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(expr in expr()) {
+            prop_assert_eq!(expr.to_string().parse(), Ok(expr));
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Hostlists with functions: `switch{s1},n[1-4]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::HostList;
+use super::parse::{self, HELP, WHAT};
+use crate::text::nearest::nearest;
+use crate::text::{ParseError, serde_as_text};
+
+/// What a function looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FunctionKind {
+    /// `switch{S}`: the nodes below switch S.
+    Switch,
+    /// `switchwith{node}`: the nodes of the leaf of a node.
+    SwitchWith,
+    /// `block{B}`: the nodes of block B.
+    Block,
+    /// `blockwith{node}`: the nodes of the block of a node.
+    BlockWith,
+    /// `feature{F}`: the nodes that have a feature.
+    Feature,
+}
+
+impl FunctionKind {
+    const ALL: [FunctionKind; 5] = [
+        FunctionKind::Switch,
+        FunctionKind::SwitchWith,
+        FunctionKind::Block,
+        FunctionKind::BlockWith,
+        FunctionKind::Feature,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FunctionKind::Switch => "switch",
+            FunctionKind::SwitchWith => "switchwith",
+            FunctionKind::Block => "block",
+            FunctionKind::BlockWith => "blockwith",
+            FunctionKind::Feature => "feature",
+        }
+    }
+}
+
+/// A function with its argument.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// What it looks up.
+    pub kind: FunctionKind,
+    /// The names between its braces, at least one.
+    pub names: HostList,
+}
+
+/// One item of a [`HostExpr`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HostTerm {
+    /// Names that stand for themselves.
+    Hosts(HostList),
+    /// Names that have to be looked up.
+    Function(Function),
+}
+
+/// A hostlist that may contain functions, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HostExpr {
+    /// The items; neighbouring plain names are one item.
+    pub terms: Vec<HostTerm>,
+}
+
+impl HostExpr {
+    /// The names that the expression stands for, in order. `resolve` says what a function means, or why it
+    /// means nothing.
+    ///
+    /// # Errors
+    /// A function that `resolve` refuses, with its reason.
+    pub fn expand(
+        &self,
+        resolve: &dyn Fn(&Function) -> Result<Vec<String>, String>,
+    ) -> Result<HostList, ParseError> {
+        let mut list = HostList::new();
+        for term in &self.terms {
+            match term {
+                HostTerm::Hosts(hosts) => list.extend(hosts),
+                HostTerm::Function(function) => {
+                    let names = resolve(function).map_err(|reason| {
+                        ParseError::new(WHAT, &self.to_string(), format!("{function}: {reason}"), HELP)
+                    })?;
+                    names.iter().for_each(|name| list.push(name));
+                }
+            }
+        }
+        Ok(list)
+    }
+
+    /// The list, if there is no function in it.
+    pub fn as_plain(&self) -> Option<HostList> {
+        let functions = self.terms.iter().any(|term| matches!(term, HostTerm::Function(_)));
+        if functions { None } else { self.expand(&|_| Ok(Vec::new())).ok() }
+    }
+}
+
+impl From<HostList> for HostExpr {
+    fn from(hosts: HostList) -> HostExpr {
+        HostExpr { terms: if hosts.is_empty() { Vec::new() } else { vec![HostTerm::Hosts(hosts)] } }
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{{{}}}", self.kind.name(), self.names)
+    }
+}
+
+impl fmt::Display for HostExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, term) in self.terms.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "," })?;
+            match term {
+                HostTerm::Hosts(hosts) => hosts.fmt(f)?,
+                HostTerm::Function(function) => function.fmt(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for HostExpr {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<HostExpr, ParseError> {
+        let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
+        let mut terms: Vec<HostTerm> = Vec::new();
+        for item in parse::items(text).map_err(refuse)? {
+            match item.strip_suffix('}').and_then(|item| item.split_once('{')) {
+                Some((name, argument)) => {
+                    terms.push(HostTerm::Function(function(name, argument).map_err(refuse)?));
+                }
+                None => {
+                    if !matches!(terms.last(), Some(HostTerm::Hosts(_))) {
+                        terms.push(HostTerm::Hosts(HostList::new()));
+                    }
+                    if let Some(HostTerm::Hosts(hosts)) = terms.last_mut() {
+                        parse::push_item(hosts, item).map_err(refuse)?;
+                    }
+                }
+            }
+        }
+        Ok(HostExpr { terms })
+    }
+}
+
+fn function(name: &str, argument: &str) -> Result<Function, String> {
+    let kind = FunctionKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        let meant = nearest(name, FunctionKind::ALL.map(FunctionKind::name));
+        let meant = meant.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
+        format!("there is no function `{name}`{meant}")
+    })?;
+    let names = parse::host_list(argument).map_err(|e| format!("{name}{{{argument}}}: {}", e.problem))?;
+    if names.is_empty() {
+        return Err(format!("{name}{{}} names nothing"));
+    }
+    Ok(Function { kind, names })
+}
+
+serde_as_text!(HostExpr);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(function: &Function) -> Result<Vec<String>, String> {
+        match (function.kind, function.names.to_string().as_str()) {
+            (FunctionKind::Switch, "s[1-2]") => Ok(vec!["n5".into(), "n6".into()]),
+            (kind, names) => Err(format!("there is no {} {names}", kind.name())),
+        }
+    }
+
+    #[test]
+    fn functions_expand_in_place() {
+        let expr: HostExpr = "n[1-4],switch{s[1,2]},n7,x".parse().unwrap();
+        assert_eq!(expr.to_string(), "n[1-4],switch{s[1-2]},n7,x");
+        assert_eq!(expr.expand(&resolve).unwrap().to_string(), "n[1-7],x");
+        assert_eq!(expr.as_plain(), None);
+        assert_eq!(expr.to_string().parse(), Ok(expr));
+    }
+
+    #[test]
+    fn a_plain_list_is_an_expression() {
+        let list: HostList = "n[1-4],m".parse().unwrap();
+        assert_eq!(HostExpr::from(list.clone()).as_plain(), Some(list.clone()));
+        assert_eq!("n[1-4],m".parse(), Ok(HostExpr::from(list)));
+        assert_eq!("".parse(), Ok(HostExpr::default()));
+    }
+
+    #[test]
+    fn refused() {
+        for (text, problem) in [
+            ("switc{s1}", "there is no function `switc`; did you mean `switch`?"),
+            ("rack{s1}", "there is no function `rack`"),
+            ("switch{}", "switch{} names nothing"),
+            ("switch{s[2-1]}", "switch{s[2-1]}: the range 2-1 runs backwards"),
+            ("switch{s1", "a `{` is not closed"),
+            ("switch{s1]", "a `]` closes nothing"),
+        ] {
+            assert_eq!(text.parse::<HostExpr>().unwrap_err().problem, problem, "{text}");
+        }
+        let expr: HostExpr = "block{b1}".parse().unwrap();
+        assert_eq!(expr.expand(&resolve).unwrap_err().problem, "block{b1}: there is no block b1");
+    }
+}

@@ -1,0 +1,279 @@
+//! The grammar of hostlists, and its expansion within limits.
+//!
+//! ```text
+//! list  = [ item ] { (","|blank) [ item ] }
+//! item  = { text | group }
+//! group = "[" entry { "," entry } "]"
+//! entry = { N "-" M | N | group }           N and M are digits
+//! ```
+//! Everything is counted before anything is expanded.
+
+use nom::branch::alt;
+use nom::bytes::complete::take_while1;
+use nom::character::complete::{char, digit1};
+use nom::combinator::{all_consuming, cut, map};
+use nom::multi::{many1, separated_list1};
+use nom::sequence::{delimited, separated_pair};
+use nom::{IResult, Parser};
+
+use super::{HostList, Numbers, Run};
+use crate::text::ParseError;
+
+/// How many hosts one range may stand for.
+pub const MAX_RANGE: u64 = 65_536;
+/// How many texts may stand before the last bracket of one item.
+pub const MAX_PREFIXES: usize = 65_536;
+/// How many ranges one list may have.
+pub const MAX_RANGES: usize = 262_144;
+/// How many names one list may have.
+pub const MAX_NAMES: usize = 4_194_304;
+/// How deep brackets may be nested.
+const MAX_DEPTH: usize = 8;
+
+pub(super) const WHAT: &str = "hostlist";
+pub(super) const HELP: &str =
+    "write names with ranges in brackets, e.g. `n1,n[2-5,8]` or `rack[0-1]_blade[01-16]`";
+
+/// A piece of an item.
+enum Piece<'a> {
+    Text(&'a str),
+    Group(Vec<Entry<'a>>),
+}
+
+/// One entry of a bracket.
+enum Entry<'a> {
+    Range(&'a str, &'a str),
+    Nested(Vec<Piece<'a>>),
+}
+
+pub(super) fn host_list(text: &str) -> Result<HostList, ParseError> {
+    let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
+    let mut list = HostList::new();
+    for item in items(text).map_err(refuse)? {
+        push_item(&mut list, item).map_err(refuse)?;
+        if list.runs.len() > MAX_RANGES {
+            return Err(refuse(format!("there are more than {MAX_RANGES} ranges")));
+        }
+    }
+    Ok(list)
+}
+
+/// Splits a list at the commas and blanks outside brackets and braces; empty items are dropped.
+pub(super) fn items(text: &str) -> Result<Vec<&str>, String> {
+    let mut items = Vec::new();
+    let mut open: Vec<char> = Vec::new();
+    let mut start = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' | '{' => open.push(c),
+            ']' if open.pop() != Some('[') => return Err("a `]` closes nothing".to_owned()),
+            '}' if open.pop() != Some('{') => return Err("a `}` closes nothing".to_owned()),
+            _ if open.is_empty() && (c == ',' || c.is_whitespace()) => {
+                items.push(&text[start..at]);
+                start = at + c.len_utf8();
+            }
+            _ => {}
+        }
+        if open.len() > MAX_DEPTH {
+            return Err(format!("brackets are nested more than {MAX_DEPTH} deep"));
+        }
+    }
+    if let Some(bracket) = open.pop() {
+        return Err(format!("a `{bracket}` is not closed"));
+    }
+    items.push(&text[start..]);
+    items.retain(|item| !item.is_empty());
+    Ok(items)
+}
+
+pub(super) fn push_item(list: &mut HostList, item: &str) -> Result<(), String> {
+    let parsed = all_consuming(pieces).parse(item);
+    let (_, pieces) = parsed
+        .map_err(|_| format!("`{item}`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"))?;
+    let names = count(&pieces)?;
+    if list.len() + names > MAX_NAMES {
+        return Err(format!("there are more than {MAX_NAMES} names"));
+    }
+    match as_ranges(&pieces) {
+        Some((before, entries, suffix)) => {
+            let prefixes = count(before)?;
+            if prefixes > MAX_PREFIXES {
+                return Err(format!("`{item}`: more than {MAX_PREFIXES} texts before its last bracket"));
+            }
+            for prefix in expand(before) {
+                for &(first, last) in &entries {
+                    let numbers = Some(numbers(first, last)?);
+                    list.push_run(Run { prefix: prefix.clone(), suffix: suffix.to_owned(), numbers });
+                }
+            }
+        }
+        None => expand(&pieces).iter().for_each(|name| list.push(name)),
+    }
+    Ok(())
+}
+
+fn pieces(input: &str) -> IResult<&str, Vec<Piece<'_>>> {
+    let text = take_while1(|c: char| !"[]{},".contains(c) && !c.is_whitespace());
+    many1(alt((map(group, Piece::Group), map(text, Piece::Text)))).parse(input)
+}
+
+fn group(input: &str) -> IResult<&str, Vec<Entry<'_>>> {
+    delimited(char('['), cut(separated_list1(char(','), entry)), cut(char(']'))).parse(input)
+}
+
+fn entry(input: &str) -> IResult<&str, Entry<'_>> {
+    let single = |entry| match entry {
+        Piece::Text(digits) => Entry::Range(digits, digits),
+        group => Entry::Nested(vec![group]),
+    };
+    let number = map(digit1, Piece::Text);
+    let range = map(separated_pair(digit1, char('-'), digit1), |(first, last)| {
+        Piece::Group(vec![Entry::Range(first, last)])
+    });
+    map(many1(alt((range, number, map(group, Piece::Group)))), |mut pieces| match pieces.len() {
+        1 => match pieces.remove(0) {
+            Piece::Group(mut entries) if entries.len() == 1 => entries.remove(0),
+            piece => single(piece),
+        },
+        _ => Entry::Nested(pieces),
+    })
+    .parse(input)
+}
+
+/// Checks a range: it runs upwards and is not too long.
+fn numbers(first: &str, last: &str) -> Result<Numbers, String> {
+    let number = |text: &str| -> Result<u64, String> {
+        let fits = text.len() <= super::MAX_DIGITS;
+        text.parse().ok().filter(|_| fits).ok_or_else(|| format!("the number {text} is too large"))
+    };
+    let (low, high) = (number(first)?, number(last)?);
+    if low > high {
+        return Err(format!("the range {first}-{last} runs backwards"));
+    }
+    if high - low >= MAX_RANGE {
+        return Err(format!("the range {first}-{last} stands for more than {MAX_RANGE} hosts"));
+    }
+    Ok(Numbers { first: low, last: high, width: first.len() })
+}
+
+/// How many names the pieces stand for together; refuses what is wrong or too much.
+fn count(pieces: &[Piece<'_>]) -> Result<usize, String> {
+    let mut product = 1_usize;
+    for piece in pieces {
+        let Piece::Group(entries) = piece else { continue };
+        let mut sum = 0_usize;
+        for entry in entries {
+            sum += match entry {
+                Entry::Range(first, last) if first == last => 1,
+                Entry::Range(first, last) => {
+                    let Numbers { first, last, .. } = numbers(first, last)?;
+                    usize::try_from(last - first).unwrap_or(MAX_NAMES) + 1
+                }
+                Entry::Nested(pieces) => count(pieces)?,
+            };
+        }
+        product = product.saturating_mul(sum);
+    }
+    if product > MAX_NAMES {
+        return Err(format!("there are more than {MAX_NAMES} names"));
+    }
+    Ok(product)
+}
+
+type Ranges<'a, 'b> = (&'b [Piece<'a>], Vec<(&'a str, &'a str)>, &'a str);
+
+/// The item as texts before a last group of ranges and a text behind it, if that group is the number of the
+/// names: no digits beside it.
+fn as_ranges<'a, 'b>(pieces: &'b [Piece<'a>]) -> Option<Ranges<'a, 'b>> {
+    let digit = |c: char| c.is_ascii_digit();
+    let (before, entries, suffix) = match pieces {
+        [before @ .., Piece::Group(entries), Piece::Text(suffix)] if !suffix.contains(digit) => {
+            (before, entries, *suffix)
+        }
+        [before @ .., Piece::Group(entries)] => (before, entries, ""),
+        _ => return None,
+    };
+    if !matches!(before.last(), None | Some(Piece::Text(_))) {
+        return None;
+    }
+    if matches!(before.last(), Some(Piece::Text(text)) if text.ends_with(digit)) {
+        return None;
+    }
+    let plain = |entry: &Entry<'a>| match entry {
+        Entry::Range(first, last) if first.len() <= super::MAX_DIGITS => Some((*first, *last)),
+        _ => None,
+    };
+    let entries = entries.iter().map(plain).collect::<Option<Vec<_>>>()?;
+    Some((before, entries, suffix))
+}
+
+/// Every text that the pieces stand for. [`count`] has said how many these are.
+fn expand(pieces: &[Piece<'_>]) -> Vec<String> {
+    let mut texts = vec![String::new()];
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => texts.iter_mut().for_each(|before| before.push_str(text)),
+            Piece::Group(entries) => {
+                let ends: Vec<String> = entries.iter().flat_map(expand_entry).collect();
+                texts = texts
+                    .iter()
+                    .flat_map(|before| ends.iter().map(move |end| format!("{before}{end}")))
+                    .collect();
+            }
+        }
+    }
+    texts
+}
+
+fn expand_entry(entry: &Entry<'_>) -> Vec<String> {
+    match entry {
+        Entry::Range(first, last) if first == last => vec![(*first).to_owned()],
+        Entry::Range(first, last) => {
+            let Ok(Numbers { first, last, width }) = numbers(first, last) else { return Vec::new() };
+            (first..=last).map(|number| format!("{number:0width$}")).collect()
+        }
+        Entry::Nested(pieces) => expand(pieces),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_before_anything_is_expanded() {
+        for (text, problem) in [
+            ("n[3-1]", "the range 3-1 runs backwards"),
+            ("n[1-2", "a `[` is not closed"),
+            ("n1-2]", "a `]` closes nothing"),
+            ("n[", "a `[` is not closed"),
+            ("n[]", "`n[]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("n[1,]", "`n[1,]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("n[-1]", "`n[-1]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("n[1-2-3]", "`n[1-2-3]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("n[a-b]", "`n[a-b]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("n[1-4:2]", "`n[1-4:2]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("n[0-2000000000]", "the range 0-2000000000 stands for more than 65536 hosts"),
+            ("n[0-65536]", "the range 0-65536 stands for more than 65536 hosts"),
+            ("n[0-65535]x[0-65535]", "there are more than 4194304 names"),
+            (
+                "a[0-999]b[0-999]c[0-3]",
+                "`a[0-999]b[0-999]c[0-3]`: more than 65536 texts before its last bracket",
+            ),
+            ("n[1-99999999999999999999]", "the number 99999999999999999999 is too large"),
+            ("n[[[[[[[[[1]]]]]]]]]", "brackets are nested more than 8 deep"),
+            ("switch{s1}", "`switch{s1}`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+        ] {
+            assert_eq!(host_list(text).unwrap_err().problem, problem, "{text}");
+        }
+        assert_eq!(host_list("n[0-65535]").unwrap().len(), 65_536);
+    }
+
+    #[test]
+    fn long_lists_stay_runs() {
+        let list = host_list("n[0-65535],m[0-65535]").unwrap();
+        assert_eq!((list.len(), list.runs.len()), (131_072, 2));
+        let list = HostList::from_names((0..10_000).map(|n| format!("gpu{n:05}")));
+        assert_eq!((list.to_string().as_str(), list.runs.len()), ("gpu[00000-09999]", 1));
+    }
+}

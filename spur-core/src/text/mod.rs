@@ -1,0 +1,45 @@
+//! What people write: the small languages of the command line, of job scripts and of the configuration.
+//!
+//! Every type here has one canonical spelling. `Display` prints it and `FromStr` reads it back to an
+//! equal value; `FromStr` also accepts the other spellings that Slurm's users have in their scripts. A
+//! text that cannot be honoured is refused with a [`ParseError`] that quotes it and says what would work.
+//! Types serialize as that same text unless they say otherwise.
+
+pub mod array;
+pub mod dependency;
+mod error;
+pub mod exit;
+pub mod features;
+pub mod gather;
+pub mod gres;
+pub mod hostlist;
+pub mod jobid;
+pub mod memory;
+pub mod nearest;
+pub mod nodes;
+mod number;
+pub mod pattern;
+pub mod signal;
+pub mod time;
+pub mod tres;
+
+pub use error::ParseError;
+
+/// Serializes a type as the text that its `Display` prints, and reads it back through `FromStr`.
+macro_rules! serde_as_text {
+    ($($type:ty),+ $(,)?) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+use serde_as_text;

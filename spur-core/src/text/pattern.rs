@@ -1,0 +1,293 @@
+//! Names of input and output files with replacements: `slurm-%j.out`, `%x/%A_%4a.log`.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use super::jobid::StepRef;
+use super::{ParseError, serde_as_text};
+
+const WHAT: &str = "file pattern";
+const HELP: &str = "known are %% %A %a %b %J %j %N %n %r %s %t %u %x, and a backslash to take all as it is";
+/// The widest padding, as in Slurm.
+const MAX_WIDTH: usize = 10;
+/// What Slurm prints for the index of a job that is no array task.
+const NO_INDEX: u64 = 4_294_967_294;
+
+/// What `%` and a letter stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Field {
+    ArrayJob,
+    ArrayIndex,
+    ArrayIndexModTen,
+    JobAndStep,
+    Job,
+    Host,
+    NodeNumber,
+    Restarts,
+    Step,
+    Task,
+    User,
+    JobName,
+}
+
+impl Field {
+    fn of_letter(letter: char) -> Option<Field> {
+        Some(match letter {
+            'A' => Field::ArrayJob,
+            'a' => Field::ArrayIndex,
+            'b' => Field::ArrayIndexModTen,
+            'J' => Field::JobAndStep,
+            'j' => Field::Job,
+            'N' => Field::Host,
+            'n' => Field::NodeNumber,
+            'r' => Field::Restarts,
+            's' => Field::Step,
+            't' => Field::Task,
+            'u' => Field::User,
+            'x' => Field::JobName,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Piece {
+    Text(String),
+    Field { field: Field, width: usize },
+}
+
+/// What the replacements are made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternContext<'a> {
+    /// The job's own number.
+    pub job: u32,
+    /// For a task of an array: the array's number and the task's index.
+    pub array: Option<(u32, u32)>,
+    /// The step; `None` stands for the batch script.
+    pub step: Option<StepRef>,
+    /// The name of the node, of which the part before the first dot is used.
+    pub node: &'a str,
+    /// The position of the node in the job, from 0.
+    pub node_number: u32,
+    /// The rank of the task, from 0.
+    pub task: u32,
+    /// The user's name.
+    pub user: &'a str,
+    /// The job's name.
+    pub job_name: &'a str,
+    /// How often the job was started again.
+    pub restarts: u32,
+}
+
+/// A pattern for the name of a file. Displays as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FilePattern {
+    text: String,
+    pieces: Vec<Piece>,
+}
+
+impl FilePattern {
+    /// The default of `--output` for a job that is no array.
+    pub const DEFAULT: &'static str = "slurm-%j.out";
+    /// The default of `--output` for an array.
+    pub const DEFAULT_ARRAY: &'static str = "slurm-%A_%a.out";
+
+    /// The name of the file. Separators in a job's name are replaced by `_`, so that it stays one name.
+    pub fn render(&self, context: &PatternContext<'_>) -> String {
+        let mut path = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => path.push_str(text),
+                Piece::Field { field, width } => push_field(&mut path, *field, *width, context),
+            }
+        }
+        path
+    }
+
+    /// Whether every node has a file of its own.
+    pub fn per_node(&self) -> bool {
+        self.uses(&[Field::Host, Field::NodeNumber])
+    }
+
+    /// Whether every task has a file of its own.
+    pub fn per_task(&self) -> bool {
+        self.uses(&[Field::Task])
+    }
+
+    fn uses(&self, fields: &[Field]) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Field { field, .. } if fields.contains(field)))
+    }
+}
+
+fn push_field(path: &mut String, field: Field, width: usize, context: &PatternContext<'_>) {
+    let (array_job, index) = match context.array {
+        Some((job, index)) => (job, u64::from(index)),
+        None => (context.job, NO_INDEX),
+    };
+    let number = match field {
+        Field::ArrayJob => array_job.into(),
+        Field::ArrayIndex => index,
+        Field::ArrayIndexModTen => index % 10,
+        Field::Job => context.job.into(),
+        Field::NodeNumber => context.node_number.into(),
+        Field::Restarts => context.restarts.into(),
+        Field::Task => context.task.into(),
+        Field::JobAndStep => {
+            push_number(path, context.job.into(), width);
+            if let Some(step) = context.step {
+                path.push('.');
+                push_step(path, step, 0);
+            }
+            return;
+        }
+        Field::Step => return push_step(path, context.step.unwrap_or(StepRef::Batch), width),
+        Field::Host => return path.push_str(context.node.split('.').next().unwrap_or_default()),
+        Field::User => return path.push_str(context.user),
+        Field::JobName => return path.push_str(&context.job_name.replace('/', "_")),
+    };
+    push_number(path, number, width);
+}
+
+fn push_number(path: &mut String, number: u64, width: usize) {
+    write!(path, "{number:0width$}").expect("a String takes everything");
+}
+
+fn push_step(path: &mut String, step: StepRef, width: usize) {
+    match step {
+        StepRef::Number(number) => push_number(path, number.into(), width),
+        StepRef::Batch | StepRef::Extern | StepRef::Interactive => path.push_str(&step.to_string()),
+    }
+}
+
+impl fmt::Display for FilePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for FilePattern {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<FilePattern, ParseError> {
+        let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
+        if text.is_empty() {
+            return Err(refuse("it is empty".to_owned()));
+        }
+        if text.contains('\0') {
+            return Err(refuse("it contains a zero byte".to_owned()));
+        }
+        let pieces = if text.contains('\\') {
+            vec![Piece::Text(text.replace('\\', ""))]
+        } else {
+            pieces(text).map_err(refuse)?
+        };
+        Ok(FilePattern { text: text.to_owned(), pieces })
+    }
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        plain.push_str(before);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (width, letter) = after.split_at(digits);
+        let letter = letter.chars().next().ok_or_else(|| format!("`%{after}` names no replacement"))?;
+        rest = &after[digits + letter.len_utf8()..];
+        if letter == '%' && width.is_empty() {
+            plain.push('%');
+            continue;
+        }
+        let field = Field::of_letter(letter);
+        let field = field.ok_or_else(|| format!("there is no replacement `%{width}{letter}`"))?;
+        let width = if width.is_empty() { Some(0) } else { width.parse().ok() };
+        let width = width.filter(|&width| width <= MAX_WIDTH);
+        let width = width.ok_or_else(|| format!("a number is padded to at most {MAX_WIDTH} digits"))?;
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut plain)));
+        }
+        pieces.push(Piece::Field { field, width });
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(plain));
+    }
+    Ok(pieces)
+}
+
+serde_as_text!(FilePattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> PatternContext<'static> {
+        PatternContext {
+            job: 128,
+            array: None,
+            step: Some(StepRef::Number(3)),
+            node: "n7.cluster.example",
+            node_number: 2,
+            task: 5,
+            user: "alice",
+            job_name: "my/job",
+            restarts: 1,
+        }
+    }
+
+    fn render(pattern: &str, context: &PatternContext<'_>) -> String {
+        pattern.parse::<FilePattern>().unwrap().render(context)
+    }
+
+    #[test]
+    fn replacements() {
+        for (pattern, expected) in [
+            ("slurm-%j.out", "slurm-128.out"),
+            ("%6j-%4t-%n-%r", "000128-0005-2-1"),
+            ("%J.%s", "128.3.3"),
+            ("%2s", "03"),
+            ("%N/%u/%x", "n7/alice/my_job"),
+            ("%5u", "alice"),
+            ("100%%j", "100%j"),
+            ("%A_%a_%b", "128_4294967294_4"),
+            ("\\%j.out", "%j.out"),
+            ("plain", "plain"),
+            ("%10j", "0000000128"),
+        ] {
+            assert_eq!(render(pattern, &context()), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn arrays_and_batch_scripts() {
+        let task = PatternContext { array: Some((36, 13)), job: 41, step: None, ..context() };
+        assert_eq!(render(FilePattern::DEFAULT_ARRAY, &task), "slurm-36_13.out");
+        assert_eq!(render("%3a-%b-%j-%J-%s", &task), "013-3-41-41-batch");
+    }
+
+    #[test]
+    fn a_file_for_every_node_or_task() {
+        let pattern = |text: &str| text.parse::<FilePattern>().unwrap();
+        assert!(pattern("out-%N").per_node() && !pattern("out-%N").per_task());
+        assert!(pattern("out-%n").per_node() && pattern("out-%2t").per_task());
+        assert!(!pattern("\\out-%t").per_task() && !pattern("out-%%t").per_task());
+    }
+
+    #[test]
+    fn refused() {
+        for (text, problem) in [
+            ("", "it is empty"),
+            ("out-%", "`%` names no replacement"),
+            ("out-%3", "`%3` names no replacement"),
+            ("out-%q", "there is no replacement `%q`"),
+            ("out-%4%", "there is no replacement `%4%`"),
+            ("out-%11j", "a number is padded to at most 10 digits"),
+            ("a\0b", "it contains a zero byte"),
+        ] {
+            assert_eq!(text.parse::<FilePattern>().unwrap_err().problem, problem, "{text}");
+        }
+        let pattern: FilePattern = "%x-%4j.out".parse().unwrap();
+        assert_eq!(pattern.to_string(), "%x-%4j.out");
+    }
+}

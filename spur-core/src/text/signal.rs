@@ -1,0 +1,202 @@
+//! Signals by name and number, and the warning that `--signal` asks for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::nearest::nearest;
+use super::number::integer32;
+use super::{ParseError, serde_as_text};
+
+/// Linux's numbers, from 1.
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+/// Other names that are in use for the same numbers.
+const ALIASES: [(&str, u8); 3] = [("IOT", 6), ("CLD", 17), ("POLL", 29)];
+const RT_MIN: u8 = 34;
+const RT_MAX: u8 = 64;
+
+/// A Linux signal number, 1 to 64. Reads `15`, `TERM` or `SIGTERM`; prints the name without `SIG`, or the
+/// number where there is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Signal(u8);
+
+impl Signal {
+    /// Ask to end, at a terminal.
+    pub const INT: Signal = Signal(2);
+    /// End now; cannot be caught.
+    pub const KILL: Signal = Signal(9);
+    /// Ask to end.
+    pub const TERM: Signal = Signal(15);
+    /// Go on after a stop.
+    pub const CONT: Signal = Signal(18);
+    /// Stop; cannot be caught.
+    pub const STOP: Signal = Signal(19);
+    /// Ask to stop.
+    pub const TSTP: Signal = Signal(20);
+
+    /// The signal of that number, if there is one on Linux.
+    pub fn new(number: u8) -> Option<Signal> {
+        (1..=RT_MAX).contains(&number).then_some(Signal(number))
+    }
+
+    /// Its number, 1 to 64.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Its name without `SIG`, if it has one.
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.get(usize::from(self.0) - 1).copied()
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.pad(name),
+            None => f.pad(&self.0.to_string()),
+        }
+    }
+}
+
+impl FromStr for Signal {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Signal, ParseError> {
+        const HELP: &str = "write a number from 1 to 64 or a name such as `TERM` or `USR1`";
+        let upper = text.to_ascii_uppercase();
+        let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+        let by_name = NAMES.iter().position(|known| *known == name).map(|at| at + 1);
+        let by_alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|a| usize::from(a.1));
+        let by_number = || text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
+        let number = by_name.or_else(by_alias).or_else(|| real_time(name)).or_else(by_number);
+        let signal = number.and_then(|n| u8::try_from(n).ok()).and_then(Signal::new);
+        signal.ok_or_else(|| {
+            let problem = match nearest(name, NAMES) {
+                Some(known) => format!("there is no such signal; did you mean `{known}`?"),
+                None => "there is no such signal".to_owned(),
+            };
+            ParseError::new("signal", text, problem, HELP)
+        })
+    }
+}
+
+/// `RTMIN`, `RTMIN+3`, `RTMAX-1`, `RTMAX`.
+fn real_time(name: &str) -> Option<usize> {
+    let offset = |rest: &str, sign| match rest.strip_prefix(sign) {
+        Some(digits) => integer32(digits).ok().and_then(|n| u8::try_from(n).ok()),
+        None => rest.is_empty().then_some(0),
+    };
+    let number = match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
+        (Some(rest), _) => RT_MIN.checked_add(offset(rest, '+')?)?,
+        (_, Some(rest)) => RT_MAX.checked_sub(offset(rest, '-')?)?,
+        _ => return None,
+    };
+    (RT_MIN..=RT_MAX).contains(&number).then_some(number.into())
+}
+
+/// `--signal=[R|B:]SIGNAL[@SECONDS]`: a signal that the job gets some time before its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WarnSignal {
+    /// What is sent.
+    pub signal: Signal,
+    /// How many seconds before the end of the time limit.
+    pub seconds: u16,
+    /// `B:` only to the batch shell; otherwise only to the steps.
+    pub batch_only: bool,
+    /// `R:` also when a reservation is about to take the nodes.
+    pub at_reservation: bool,
+}
+
+impl WarnSignal {
+    /// How long before the end the signal comes when no time is given, in seconds.
+    pub const DEFAULT_SECONDS: u16 = 60;
+}
+
+impl fmt::Display for WarnSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reservation = if self.at_reservation { "R" } else { "" };
+        let batch = if self.batch_only { "B" } else { "" };
+        let colon = if self.at_reservation || self.batch_only { ":" } else { "" };
+        write!(f, "{reservation}{batch}{colon}{}@{}", self.signal, self.seconds)
+    }
+}
+
+impl FromStr for WarnSignal {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<WarnSignal, ParseError> {
+        const HELP: &str = "write [R|B:]SIGNAL[@SECONDS], e.g. `B:USR1@120`";
+        let refuse = |problem: String| ParseError::new("warning signal", text, problem, HELP);
+        let (flags, rest) = text.split_once(':').unwrap_or(("", text));
+        let flags = flags.to_ascii_uppercase();
+        if (text.contains(':') && flags.is_empty()) || !flags.chars().all(|c| c == 'R' || c == 'B') {
+            return Err(refuse(format!("`{flags}` is neither R nor B")));
+        }
+        let (signal, seconds) = match rest.split_once('@') {
+            Some((signal, seconds)) => (signal, seconds.parse().ok()),
+            None => (rest, Some(WarnSignal::DEFAULT_SECONDS)),
+        };
+        Ok(WarnSignal {
+            signal: signal.parse().map_err(|e: ParseError| refuse(e.problem))?,
+            seconds: seconds.ok_or_else(|| refuse("seconds are a number up to 65535".to_owned()))?,
+            batch_only: flags.contains('B'),
+            at_reservation: flags.contains('R'),
+        })
+    }
+}
+
+serde_as_text!(Signal, WarnSignal);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        for (text, number) in [
+            ("TERM", 15),
+            ("sigterm", 15),
+            ("15", 15),
+            ("SIGUSR1", 10),
+            ("CLD", 17),
+            ("RTMIN+1", 35),
+            ("64", 64),
+        ] {
+            assert_eq!(text.parse::<Signal>().unwrap().number(), number, "{text}");
+        }
+        for text in ["", "0", "65", "SIG", "SIG15", "-9", "RTMIN+31", "RTMAX+1", "300"] {
+            assert!(text.parse::<Signal>().is_err(), "{text}");
+        }
+        let error = "TREM".parse::<Signal>().unwrap_err().to_string();
+        assert!(error.contains("did you mean `TERM`?"), "{error}");
+    }
+
+    #[test]
+    fn every_signal_round_trips() {
+        for number in 1..=64 {
+            let signal = Signal::new(number).unwrap();
+            assert_eq!(signal.to_string().parse(), Ok(signal));
+        }
+    }
+
+    #[test]
+    fn warnings() {
+        for (text, shown) in [
+            ("USR1", "USR1@60"),
+            ("B:USR1@120", "B:USR1@120"),
+            ("R:10@5", "R:USR1@5"),
+            ("rb:TERM", "RB:TERM@60"),
+        ] {
+            let warning: WarnSignal = text.parse().unwrap();
+            assert_eq!(warning.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(warning));
+        }
+        for text in ["", ":USR1", "X:USR1", "USR1@", "USR1@65536", "B:", "USR1@-1"] {
+            assert!(text.parse::<WarnSignal>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Points in time, time limits and durations, in Slurm's spellings.
+
+mod limit;
+mod seconds;
+mod when;
+
+pub use limit::{Elapsed, TimeLimit};
+pub use seconds::Seconds;
+pub use when::{Civil, CivilNow, Date, TimeOfDay, When, WhenError};
+
+use std::ops::{Add, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// A point in time: whole seconds since 1970-01-01T00:00:00Z. Serializes as that integer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Later than everything that happens: never.
+    pub const MAX: Time = Time(i64::MAX);
+    /// The epoch itself.
+    pub const ZERO: Time = Time(0);
+
+    /// Seconds from `earlier` to this point; 0 if `earlier` is in fact later.
+    pub fn since(self, earlier: Time) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+
+    /// Whether this is [`Time::MAX`].
+    pub fn is_never(self) -> bool {
+        self == Time::MAX
+    }
+}
+
+/// That many seconds later; [`Time::MAX`] at the end of the scale, and never stays never.
+impl Add<u64> for Time {
+    type Output = Time;
+
+    fn add(self, seconds: u64) -> Time {
+        Time(self.0.saturating_add_unsigned(seconds))
+    }
+}
+
+/// Seconds between two points, negative if the right-hand one is later.
+impl Sub for Time {
+    type Output = i64;
+
+    fn sub(self, other: Time) -> i64 {
+        self.0.saturating_sub(other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Time(5) + 7, Time(12));
+        assert_eq!(Time(5) + u64::MAX, Time::MAX);
+        assert_eq!(Time::MAX + 1, Time::MAX);
+        assert_eq!(Time(5) - Time(7), -2);
+        assert_eq!(Time::MAX - Time(-1), i64::MAX);
+        assert_eq!(Time(5).since(Time(7)), 0);
+        assert_eq!(Time(7).since(Time(5)), 2);
+    }
+}

@@ -366,7 +366,8 @@ async fn a_step_whose_spurstepd_is_killed_is_lost_and_leaves_nothing() {
 #[tokio::test]
 async fn a_returning_spurd_finds_live_steps_and_real_exit_codes() {
     let node = Node::new();
-    let (step, events) = node.start(node.batch("until [ -e go ]; do sleep 0.01; done; exit 5")).await;
+    let (step, mut events) = node.start(node.batch("until [ -e go ]; do sleep 0.01; done; exit 5")).await;
+    started(&mut events).await;
     let attempt = step.attempt();
     drop((step, events));
     assert_eq!(node.spool.unacknowledged().unwrap(), [(attempt, Found::Live)]);
@@ -388,7 +389,8 @@ async fn output_and_input_survive_a_change_of_reader() {
     let (step, mut events) = node.start(node.step(1, "echo one; read x; echo $x; cat")).await;
     let (mut reader, mut writer) = step.attach().await.unwrap();
     let first = loop {
-        if let Some(StreamEvent::Output(part)) = reader.receive().await.unwrap() {
+        let event = reader.receive().await.unwrap().expect("the stream has not ended");
+        if let StreamEvent::Output(part) = event {
             break part;
         }
     };
@@ -425,7 +427,8 @@ async fn every_task_gets_the_input_and_the_worst_status_counts() {
     let mut texts = vec![String::new(); 4];
     let mut open = 8;
     while open > 0 {
-        let Some(StreamEvent::Output(part)) = reader.receive().await.unwrap() else { continue };
+        let event = reader.receive().await.unwrap().expect("the streams have not ended");
+        let StreamEvent::Output(part) = event else { continue };
         texts[part.task as usize].push_str(std::str::from_utf8(&part.bytes).unwrap());
         let next = part.offset + part.bytes.len() as u64;
         writer.acknowledge(part.task, part.stream, next, part.end).await.unwrap();
@@ -480,4 +483,27 @@ async fn code_runs_as_the_submitting_user_or_not_at_all() {
         }
         assert!(!node.path("made").exists());
     }
+}
+
+/// The aim is 500 a second with release builds; `cargo test -- --nocapture` prints what it is here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_steps_run_and_leave_one_record_each() {
+    let node = Arc::new(Node::new());
+    let begun = std::time::Instant::now();
+    let (launches, mut waiting) = (200, tokio::task::JoinSet::new());
+    for job in 0..launches {
+        let node = Arc::clone(&node);
+        waiting.spawn(async move {
+            let mut launch = node.batch("");
+            (launch.script, launch.order.argv) = (None, vec!["/bin/true".to_owned()]);
+            launch.order.attempt = format!("{}.0.batch", job + 1).parse().unwrap();
+            let (attempt, record) = (launch.order.attempt, node.run(launch).await);
+            node.spool.acknowledge(attempt).unwrap();
+            record.status()
+        });
+    }
+    let all = waiting.join_all().await;
+    println!("{launches} steps in {:?}", begun.elapsed());
+    assert_eq!(all, vec![ExitStatus::default(); launches]);
+    assert_eq!(node.spool.tombstones().unwrap().len(), launches);
 }

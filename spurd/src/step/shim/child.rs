@@ -241,7 +241,9 @@ fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result
         other => Some(output(other, pipes.stderr, plan.truncate.1, "stderr")?),
     };
     let stderr = stderr.as_ref().unwrap_or(&stdout);
-    if plan.is_task {
+    let stderr_order = if plan.task.stderr == Output::Stdout { &plan.task.stdout } else { &plan.task.stderr };
+    // Of a stream only the task may hold the end, or it would never be seen to close.
+    if plan.is_task && matches!(stderr_order, Output::File { .. }) {
         // Without it, a later notice (cancelled, time limit) only misses its place in the file.
         let _ = hand_over(channel, stderr.as_fd());
     }

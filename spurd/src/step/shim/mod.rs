@@ -333,6 +333,7 @@ impl Shim {
             return;
         }
         let Some(index) = self.tasks.iter().position(|task| task.pid.is_none()) else {
+            self.input.complete();
             self.started_ms = Some(now_ms());
             let event = Event::Started { at_ms: now_ms(), pids: self.pids() };
             self.tell(&event);
@@ -486,6 +487,7 @@ impl Shim {
     /// Ends the step: politely first if there is time for that.
     fn terminate(&mut self, kill_wait: Duration) {
         self.terminated = true;
+        self.input.complete();
         let unlaunched = ExitStatus { code: 0, signal: 9 };
         for task in self.tasks.iter_mut().filter(|task| task.pid.is_none() && task.exit.is_none()) {
             task.never_ran(self.failure.as_ref().map_or(unlaunched, task::failure_status));

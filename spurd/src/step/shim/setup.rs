@@ -125,7 +125,10 @@ fn permitted(order: &StepOrder) -> Result<(), String> {
 /// Takes the lock that says this attempt is alive; it goes when this process does, however that happens.
 fn claim() -> io::Result<File> {
     let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(LOCK_FILE)?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("the attempt is running already")),
+        other => other?,
+    }
     let mut text = &lock;
     writeln!(text, "{} {}", rustix::process::getpid().as_raw_pid(), now_ms())?;
     Ok(lock)

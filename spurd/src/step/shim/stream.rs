@@ -122,6 +122,8 @@ pub(super) struct Incoming {
     acknowledged: u64,
     ended: bool,
     drains: Vec<Drain>,
+    /// Every task that will read is connected.
+    complete: bool,
 }
 
 /// Input that the sender may not send.
@@ -137,6 +139,12 @@ impl Incoming {
     /// Adds a task that reads from the beginning through `pipe`, which does not block.
     pub(super) fn connect(&mut self, pipe: OwnedFd) {
         self.drains.push(Drain { pipe, at: 0 });
+    }
+
+    /// No task will be connected any more: input may be given out and forgotten.
+    pub(super) fn complete(&mut self) {
+        self.complete = true;
+        self.advance();
     }
 
     /// Takes a part from the sender; what was there before is recognised by its offset.
@@ -159,11 +167,14 @@ impl Incoming {
     /// The pipes that have something to take and are to be watched for room.
     pub(super) fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let end = self.base + self.buffer.len() as u64;
-        self.drains.iter().filter(move |drain| drain.at < end).map(|drain| drain.pipe.as_fd())
+        self.drains.iter().filter(move |drain| self.complete && drain.at < end).map(|drain| drain.pipe.as_fd())
     }
 
     /// Gives the tasks what their pipes take, and closes those that have everything.
     pub(super) fn advance(&mut self) {
+        if !self.complete {
+            return;
+        }
         let (base, ended) = (self.base, self.ended);
         let bytes = self.buffer.make_contiguous();
         let end = base + bytes.len() as u64;
@@ -270,6 +281,7 @@ mod tests {
         let (second, second_read) = pipe(Kept::Write).unwrap();
         input.connect(first);
         input.connect(second);
+        input.complete();
         let part = |offset, bytes: &[u8], end| InputPart { offset, bytes: bytes.to_vec(), end };
         input.accept(&part(0, b"hello ", false)).unwrap();
         input.accept(&part(3, b"lo world", true)).unwrap();
@@ -286,6 +298,7 @@ mod tests {
     #[test]
     fn input_for_nobody_is_taken_and_a_slow_task_holds_it_back() {
         let mut input = Incoming::default();
+        input.complete();
         let part = |offset: u64| InputPart { offset, bytes: vec![1; MAX_STREAM_PART], end: false };
         input.accept(&part(0)).unwrap();
         assert_eq!(input.acknowledgement(), Some(Ack::Input { offset: MAX_STREAM_PART as u64 }));
@@ -293,6 +306,7 @@ mod tests {
         let mut input = Incoming::default();
         let (write, _read) = pipe(Kept::Write).unwrap();
         input.connect(write);
+        input.complete();
         let mut offset = 0;
         while input.accept(&part(offset)).is_ok() {
             offset += MAX_STREAM_PART as u64;

@@ -5,6 +5,7 @@
 //! text that cannot be honoured is refused with a [`ParseError`] that quotes it and says what would work.
 //! Types serialize as that same text unless they say otherwise.
 
+pub mod address;
 pub mod array;
 pub mod dependency;
 mod error;
@@ -14,6 +15,7 @@ pub mod gather;
 pub mod gres;
 pub mod hostlist;
 pub mod jobid;
+pub mod license;
 pub mod memory;
 pub mod nearest;
 pub mod nodes;
@@ -43,3 +45,6 @@ macro_rules! serde_as_text {
     )+};
 }
 use serde_as_text;
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use rustix::fs::FlockOperation;
 use tokio::sync::oneshot;
 
-use crate::step::attempt::Attempt;
+use crate::step::attempt::StepAttempt;
 use crate::step::record::{EXIT_FILE, ExitRecord};
 use crate::step::{LOCK_FILE, LOST_FILE};
 
@@ -47,7 +47,7 @@ pub enum SpoolError {
 pub enum AcceptError {
     /// It was spawned before.
     #[error("attempt {0} was launched on this node before and is not launched again")]
-    Known(Attempt),
+    Known(StepAttempt),
     /// The file system refused something.
     #[error("spool: {0}")]
     Io(#[from] io::Error),
@@ -64,7 +64,7 @@ pub enum Found {
     Lost,
 }
 
-type Waiting = (Attempt, oneshot::Sender<io::Result<()>>);
+type Waiting = (StepAttempt, oneshot::Sender<io::Result<()>>);
 
 /// The spool of one spurd.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Spool {
     }
 
     /// The directory of an attempt.
-    pub fn directory(&self, attempt: Attempt) -> PathBuf {
+    pub fn directory(&self, attempt: StepAttempt) -> PathBuf {
         self.root.join("attempts").join(attempt.to_string())
     }
 
@@ -112,7 +112,7 @@ impl Spool {
     ///
     /// # Errors
     /// [`AcceptError::Known`] if it was spawned before, else what the file system refused.
-    pub fn accept(&self, attempt: Attempt) -> Result<(), AcceptError> {
+    pub fn accept(&self, attempt: StepAttempt) -> Result<(), AcceptError> {
         if self.knows(attempt) {
             return Err(AcceptError::Known(attempt));
         }
@@ -124,7 +124,7 @@ impl Spool {
     }
 
     /// True if the attempt was spawned, whether or not it has ended.
-    pub fn knows(&self, attempt: Attempt) -> bool {
+    pub fn knows(&self, attempt: StepAttempt) -> bool {
         self.marker("spawned", attempt).exists() || self.marker("ended", attempt).exists()
     }
 
@@ -133,7 +133,7 @@ impl Spool {
     /// # Errors
     /// What the file system refused, [`io::ErrorKind::AlreadyExists`] if the attempt was spawned before; it
     /// must not be launched then.
-    pub async fn mark_spawning(&self, attempt: Attempt) -> io::Result<()> {
+    pub async fn mark_spawning(&self, attempt: StepAttempt) -> io::Result<()> {
         let (answer, answered) = oneshot::channel();
         let gone = || io::Error::other("the spool's thread has ended");
         self.marks.send((attempt, answer)).map_err(|_| gone())?;
@@ -145,7 +145,7 @@ impl Spool {
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn unacknowledged(&self) -> io::Result<Vec<(Attempt, Found)>> {
+    pub fn unacknowledged(&self) -> io::Result<Vec<(StepAttempt, Found)>> {
         let attempts = self.markers("spawned")?;
         attempts.into_iter().map(|attempt| Ok((attempt, self.find(attempt)?))).collect()
     }
@@ -154,7 +154,7 @@ impl Spool {
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn find(&self, attempt: Attempt) -> io::Result<Found> {
+    pub fn find(&self, attempt: StepAttempt) -> io::Result<Found> {
         let lock = self.attempt_lock(attempt)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Found::Live),
@@ -168,13 +168,13 @@ impl Spool {
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn find_ended(&self, attempt: Attempt) -> io::Result<Option<ExitRecord>> {
+    pub fn find_ended(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
         let lock = self.attempt_lock(attempt)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
         self.examine(attempt)
     }
 
-    fn attempt_lock(&self, attempt: Attempt) -> io::Result<File> {
+    fn attempt_lock(&self, attempt: StepAttempt) -> io::Result<File> {
         let directory = self.directory(attempt);
         DirBuilder::new().recursive(true).mode(0o711).create(&directory)?;
         let mut options = OpenOptions::new();
@@ -182,10 +182,11 @@ impl Spool {
     }
 
     /// Looks at an attempt whose lock is held.
-    fn examine(&self, attempt: Attempt) -> io::Result<Option<ExitRecord>> {
+    fn examine(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
         let directory = self.directory(attempt);
         // A record that was not written whole, which takes a power loss, says nothing.
-        let record = fs::read(directory.join(EXIT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let record =
+            fs::read(directory.join(EXIT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if record.is_none() {
             File::create(directory.join(LOST_FILE))?;
         }
@@ -196,7 +197,7 @@ impl Spool {
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn acknowledge(&self, attempt: Attempt) -> io::Result<()> {
+    pub fn acknowledge(&self, attempt: StepAttempt) -> io::Result<()> {
         // Not synced: after a power loss the end is reported, and acknowledged, once more.
         absent_is_fine(fs::rename(self.marker("spawned", attempt), self.marker("ended", attempt)))?;
         absent_is_fine(fs::remove_dir_all(self.directory(attempt)))
@@ -206,7 +207,7 @@ impl Spool {
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn tombstones(&self) -> io::Result<Vec<Attempt>> {
+    pub fn tombstones(&self) -> io::Result<Vec<StepAttempt>> {
         self.markers("ended")
     }
 
@@ -214,19 +215,19 @@ impl Spool {
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn forget(&self, attempt: Attempt) -> io::Result<()> {
+    pub fn forget(&self, attempt: StepAttempt) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.marker("ended", attempt)))
     }
 
-    fn marker(&self, kind: &str, attempt: Attempt) -> PathBuf {
+    fn marker(&self, kind: &str, attempt: StepAttempt) -> PathBuf {
         self.root.join(kind).join(attempt.to_string())
     }
 
     /// The attempts with a marker, in order; files that name none are left alone.
-    fn markers(&self, kind: &str) -> io::Result<Vec<Attempt>> {
+    fn markers(&self, kind: &str) -> io::Result<Vec<StepAttempt>> {
         let mut attempts = Vec::new();
         for entry in fs::read_dir(self.root.join(kind))? {
-            attempts.extend(entry?.file_name().to_str().and_then(|name| name.parse::<Attempt>().ok()));
+            attempts.extend(entry?.file_name().to_str().and_then(|name| name.parse::<StepAttempt>().ok()));
         }
         attempts.sort_unstable();
         Ok(attempts)
@@ -274,7 +275,7 @@ fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
 }
 
 fn commit(path: &Path, directory: &File, batch: Vec<Waiting>) {
-    let create = |attempt: Attempt| {
+    let create = |attempt: StepAttempt| {
         let file = path.join(attempt.to_string());
         OpenOptions::new().create_new(true).write(true).mode(0o600).open(file).map(drop)
     };
@@ -286,7 +287,7 @@ fn commit(path: &Path, directory: &File, batch: Vec<Waiting>) {
     let copy = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     for (_, answer) in made {
         // Whoever asked may have given up; the marker stays, and the attempt is reported as lost.
-        let _ = answer.send(synced.as_ref().map(|()| ()).map_err(copy));
+        let _ = answer.send(synced.as_ref().copied().map_err(copy));
     }
     for (created, answer) in refused {
         let _ = answer.send(created);
@@ -297,7 +298,7 @@ fn commit(path: &Path, directory: &File, batch: Vec<Waiting>) {
 mod tests {
     use super::*;
 
-    fn attempt(text: &str) -> Attempt {
+    fn attempt(text: &str) -> StepAttempt {
         text.parse().unwrap()
     }
 

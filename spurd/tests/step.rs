@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use spur_core::text::exit::ExitCode;
 use spurd::spool::{Found, Spool};
-use spurd::step::attempt::Attempt;
+use spurd::step::attempt::StepAttempt;
 use spurd::step::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
 use spurd::step::message::{InputPart, Request, SignalScope, Stream};
-use spurd::step::order::{
-    Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder,
-};
-use spurd::step::record::{ExitRecord, ExitStatus, LaunchStage};
+use spurd::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+use spurd::step::record::{ExitRecord, LaunchStage};
 use tokio::sync::mpsc;
 
 type Events = mpsc::Receiver<StepEvent>;
@@ -150,8 +149,8 @@ async fn output(
     String::from_utf8(bytes).unwrap()
 }
 
-fn status(code: u8, signal: u8) -> ExitStatus {
-    ExitStatus { code, signal }
+fn status(code: u8, signal: u8) -> ExitCode {
+    ExitCode { code, signal }
 }
 
 /// Waits until a process is gone, by its descriptor.
@@ -267,7 +266,8 @@ async fn a_program_that_cannot_run_says_so_like_slurm() {
     let mut launch = node.batch("");
     launch.script = Some(b"#!/no/such/interpreter -x\n".to_vec());
     assert_eq!(node.run(launch).await.status(), status(2, 0));
-    let expected = "spurstepd: error: execve(): bad interpreter(/no/such/interpreter): No such file or directory\n";
+    let expected =
+        "spurstepd: error: execve(): bad interpreter(/no/such/interpreter): No such file or directory\n";
     assert_eq!(node.read("out"), expected);
 
     let node = Node::new();
@@ -353,7 +353,7 @@ async fn a_step_whose_spurstepd_is_killed_is_lost_and_leaves_nothing() {
     let (_step, mut events) = node.start(node.batch(script)).await;
     started(&mut events).await;
     let stray = wait_file(&node.path("pid")).await;
-    let attempt: Attempt = "42.0.batch".parse().unwrap();
+    let attempt: StepAttempt = "42.0.batch".parse().unwrap();
     let lock = fs::read_to_string(node.spool.directory(attempt).join("lock")).unwrap();
     let shim = rustix::process::Pid::from_raw(lock.split(' ').next().unwrap().parse().unwrap()).unwrap();
     rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
@@ -421,7 +421,8 @@ async fn a_reader_that_is_late_misses_nothing_and_a_task_without_reader_waits() 
 #[tokio::test]
 async fn every_task_gets_the_input_and_the_worst_status_counts() {
     let node = Node::new();
-    let (step, mut events) = node.start(node.step(4, "read x; echo $SLURM_PROCID $x; exit $SLURM_PROCID")).await;
+    let (step, mut events) =
+        node.start(node.step(4, "read x; echo $SLURM_PROCID $x; exit $SLURM_PROCID")).await;
     let (mut reader, mut writer) = step.attach().await.unwrap();
     writer.input(InputPart { offset: 0, bytes: b"word\n".to_vec(), end: true }).await.unwrap();
     let mut texts = vec![String::new(); 4];
@@ -478,7 +479,9 @@ async fn code_runs_as_the_submitting_user_or_not_at_all() {
     } else {
         let (_step, mut events) = node.start(launch).await;
         match events.recv().await {
-            Some(StepEvent::Refused { message }) => assert!(message.contains("may not change user"), "{message}"),
+            Some(StepEvent::Refused { message }) => {
+                assert!(message.contains("may not change user"), "{message}")
+            }
             other => panic!("{other:?}"),
         }
         assert!(!node.path("made").exists());
@@ -504,6 +507,6 @@ async fn two_hundred_steps_run_and_leave_one_record_each() {
     }
     let all = waiting.join_all().await;
     println!("{launches} steps in {:?}", begun.elapsed());
-    assert_eq!(all, vec![ExitStatus::default(); launches]);
+    assert_eq!(all, vec![ExitCode::default(); launches]);
     assert_eq!(node.spool.tombstones().unwrap().len(), launches);
 }

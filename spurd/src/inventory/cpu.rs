@@ -80,26 +80,23 @@ mod tests {
             files.push((format!("{base}/topology/core_id"), format!("{core}\n")));
         }
         files.push(("sys/devices/system/cpu/cpufreq/x".to_owned(), String::new()));
-        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         tree(&files)
     }
 
-    const TWO_SOCKETS: [(u32, u32, u32); 8] = [
-        (0, 0, 0),
-        (1, 0, 4),
-        (2, 1, 0),
-        (3, 1, 4),
-        (4, 0, 0),
-        (5, 0, 4),
-        (6, 1, 0),
-        (7, 1, 4),
-    ];
+    const TWO_SOCKETS: [(u32, u32, u32); 8] =
+        [(0, 0, 0), (1, 0, 4), (2, 1, 0), (3, 1, 4), (4, 0, 0), (5, 0, 4), (6, 1, 0), (7, 1, 4)];
 
     #[test]
     fn cpus_are_numbered_by_socket_core_and_thread() {
         let (_root, kernel) = machine(&TWO_SOCKETS);
-        let expected =
-            Cpus { sockets: 2, cores_per_socket: 2, threads_per_core: 2, threads: vec![0, 4, 1, 5, 2, 6, 3, 7] };
+        let expected = Cpus {
+            sockets: 2,
+            cores_per_socket: 2,
+            threads_per_core: 2,
+            threads: vec![0, 4, 1, 5, 2, 6, 3, 7],
+        };
         assert_eq!(kernel.cpus(&BTreeSet::new()), expected);
     }
 

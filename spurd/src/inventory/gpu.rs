@@ -125,7 +125,8 @@ fn nvidia_type(model: &str) -> String {
     let memory = |word: &str| word.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
     let words = lower.split([' ', '-']).filter(|word| !word.is_empty() && !noise.contains(word));
     let kind: Vec<&str> = words.take_while(|word| !memory(word)).collect();
-    let name: Vec<&str> = kind.into_iter().filter(|word| !["sxm2", "sxm3", "sxm4", "sxm5", "pcie"].contains(word)).collect();
+    let name: Vec<&str> =
+        kind.into_iter().filter(|word| !["sxm2", "sxm3", "sxm4", "sxm5", "pcie"].contains(word)).collect();
     if name.is_empty() { "nvidia".to_owned() } else { name.join("_") }
 }
 
@@ -180,7 +181,8 @@ mod tests {
             (format!("{base}/10/gpu_id"), "51499\n".to_owned()),
             (format!("{base}/10/properties"), properties(0x1234, 136)),
         ];
-        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_root, kernel) = tree(&files);
         let gpu = |kind: &str, index, render: &str| Gpu {
             vendor: Vendor::Amd,

@@ -49,7 +49,8 @@ mod tests {
     #[test]
     fn memory_and_load_are_read() {
         let meminfo = "MemTotal:       24684092 kB\nMemFree:  100 kB\nMemAvailable:   24243588 kB\n";
-        let (_root, kernel) = tree(&[("proc/meminfo", meminfo), ("proc/loadavg", "1.375 0.5 0.1 1/200 999\n")]);
+        let (_root, kernel) =
+            tree(&[("proc/meminfo", meminfo), ("proc/loadavg", "1.375 0.5 0.1 1/200 999\n")]);
         assert_eq!(kernel.memory(), Memory { total_mb: 24_105, available_mb: 23_675 });
         assert_eq!(kernel.load_hundredths(), 138);
     }

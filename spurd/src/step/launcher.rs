@@ -18,7 +18,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::CONTROL_SOCKET;
-use super::attempt::Attempt;
+use super::attempt::StepAttempt;
 use super::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
 use super::order::{Launch, StepOrder};
 use super::record::{ExitRecord, TaskExit};
@@ -84,7 +84,7 @@ pub enum LaunchError {
 /// A live step.
 #[derive(Clone, Debug)]
 pub struct Step {
-    attempt: Attempt,
+    attempt: StepAttempt,
     directory: PathBuf,
     requests: mpsc::Sender<Request>,
 }
@@ -92,11 +92,11 @@ pub struct Step {
 /// The step is over: nobody is left to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("step {0} has ended")]
-pub struct StepGone(pub Attempt);
+pub struct StepGone(pub StepAttempt);
 
 impl Step {
     /// Which attempt this is.
-    pub fn attempt(&self) -> Attempt {
+    pub fn attempt(&self) -> StepAttempt {
         self.attempt
     }
 
@@ -157,11 +157,9 @@ impl Launcher {
 
     /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the
     /// events say so.
-    pub async fn resume(&self, attempt: Attempt) -> (Step, mpsc::Receiver<StepEvent>) {
+    pub async fn resume(&self, attempt: StepAttempt) -> (Step, mpsc::Receiver<StepEvent>) {
         match connect(&self.spool.directory(attempt)).await {
-            Ok(stream) => {
-                self.follow(attempt, stream, Frame::Request(Request::Subscribe), None)
-            }
+            Ok(stream) => self.follow(attempt, stream, Frame::Request(Request::Subscribe), None),
             Err(error) => {
                 tracing::info!(%attempt, %error, "no control socket: the step is ending");
                 let (events, received) = mpsc::channel(EVENTS);
@@ -174,7 +172,7 @@ impl Launcher {
 
     fn follow(
         &self,
-        attempt: Attempt,
+        attempt: StepAttempt,
         stream: UnixStream,
         first: Frame,
         child: Option<Child>,
@@ -221,13 +219,19 @@ fn short_path(directory: &Path) -> io::Result<(OwnedFd, String)> {
 
 /// Follows one step from its order, or from where it is found, to its last event.
 struct Follower {
-    attempt: Attempt,
+    attempt: StepAttempt,
     spool: Arc<Spool>,
     events: mpsc::Sender<StepEvent>,
 }
 
 impl Follower {
-    async fn run(self, stream: UnixStream, first: Frame, asked: mpsc::Receiver<Request>, child: Option<Child>) {
+    async fn run(
+        self,
+        stream: UnixStream,
+        first: Frame,
+        asked: mpsc::Receiver<Request>,
+        child: Option<Child>,
+    ) {
         let (mut reading, writing) = wire(stream);
         let writer = tokio::spawn(forward(writing, first, asked));
         let last = self.read(&mut reading).await;
@@ -287,7 +291,7 @@ async fn forward(mut writing: Writing, first: Frame, mut asked: mpsc::Receiver<R
 }
 
 /// Says how an attempt ended whose spurstepd does not say so itself.
-async fn conclude(attempt: Attempt, spool: Arc<Spool>, events: mpsc::Sender<StepEvent>) {
+async fn conclude(attempt: StepAttempt, spool: Arc<Spool>, events: mpsc::Sender<StepEvent>) {
     let found = tokio::task::spawn_blocking(move || {
         let found = spool.find_ended(attempt)?;
         if found.is_none() {

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Attempt;
+use super::attempt::StepAttempt;
 
 /// The order to run one step on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOrder {
     /// Which attempt this is.
-    pub attempt: Attempt,
+    pub attempt: StepAttempt,
     /// The node's name, as messages to the user spell it.
     pub node: String,
     /// The attempt's directory in the spool, absolute; it exists and belongs to spurd.

@@ -6,30 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Attempt;
+use spur_core::text::exit::ExitCode;
+
+use super::attempt::StepAttempt;
 
 /// The name of the record's file in the attempt's directory.
 pub const EXIT_FILE: &str = "exit.json";
 
-/// How a process ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExitStatus {
-    /// The exit code, 0 to 255; 0 if a signal ended it.
-    pub code: u8,
-    /// The signal that ended it; 0 if it exited.
-    pub signal: u8,
-}
-
-impl ExitStatus {
-    /// What Slurm reports for a step whose standard files could not be opened.
-    pub const NO_STANDARD_FILES: ExitStatus = ExitStatus { code: 0, signal: 53 };
-
-    /// True if the process exited with code 0.
-    pub fn success(self) -> bool {
-        self == ExitStatus::default()
-    }
-}
+/// What Slurm reports for a step whose standard files could not be opened.
+pub const NO_STANDARD_FILES: ExitCode = ExitCode { code: 0, signal: 53 };
 
 /// The end of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +23,7 @@ pub struct TaskExit {
     /// The task's rank in the step.
     pub global: u32,
     /// How it ended.
-    pub status: ExitStatus,
+    pub status: ExitCode,
     /// It left a core dump.
     pub core_dumped: bool,
     /// When, in milliseconds since 1970.
@@ -92,7 +77,7 @@ pub enum LaunchStage {
 #[serde(deny_unknown_fields)]
 pub struct ExitRecord {
     /// Which attempt ended.
-    pub attempt: Attempt,
+    pub attempt: StepAttempt,
     /// When the first task ran its program; `None` if none did. Milliseconds since 1970.
     pub started_ms: Option<u64>,
     /// When the last process of the step was gone. Milliseconds since 1970.
@@ -110,7 +95,7 @@ pub struct ExitRecord {
 impl ExitRecord {
     /// The status of the step on this node: the highest of its tasks', codes before signals only where both are
     /// equal in rank (a signal outranks every code).
-    pub fn status(&self) -> ExitStatus {
+    pub fn status(&self) -> ExitCode {
         let rank = |task: &TaskExit| (task.status.signal, task.status.code);
         self.tasks.iter().max_by_key(|task| rank(task)).map(|task| task.status).unwrap_or_default()
     }
@@ -119,17 +104,16 @@ impl ExitRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::attempt::StepName;
 
     fn record(statuses: &[(u8, u8)]) -> ExitRecord {
         let task = |(global, &(code, signal)): (usize, &(u8, u8))| TaskExit {
             global: global as u32,
-            status: ExitStatus { code, signal },
+            status: ExitCode { code, signal },
             core_dumped: false,
             at_ms: 0,
         };
         ExitRecord {
-            attempt: Attempt { job: 1, restart: 0, step: StepName::Batch },
+            attempt: "1.0.batch".parse().unwrap(),
             started_ms: None,
             ended_ms: 0,
             tasks: statuses.iter().enumerate().map(task).collect(),
@@ -141,10 +125,14 @@ mod tests {
 
     #[test]
     fn the_step_ends_as_its_worst_task() {
-        let cases: [(&[(u8, u8)], (u8, u8)); 4] =
-            [(&[], (0, 0)), (&[(0, 0), (3, 0), (1, 0)], (3, 0)), (&[(9, 0), (0, 9)], (0, 9)), (&[(0, 0)], (0, 0))];
+        let cases = [
+            (vec![], (0, 0)),
+            (vec![(0, 0), (3, 0), (1, 0)], (3, 0)),
+            (vec![(9, 0), (0, 9)], (0, 9)),
+            (vec![(0, 0)], (0, 0)),
+        ];
         for (tasks, (code, signal)) in cases {
-            assert_eq!(record(tasks).status(), ExitStatus { code, signal }, "{tasks:?}");
+            assert_eq!(record(&tasks).status(), ExitCode { code, signal }, "{tasks:?}");
         }
     }
 }

@@ -110,13 +110,18 @@ fn prepare(
         }
     }
     let who = &plan.order.identity;
-    become_user(who).map_err(|error| failed(Identity, &format!("user {} ({})", who.user, who.uid), &error))?;
+    become_user(who)
+        .map_err(|error| failed(Identity, &format!("user {} ({})", who.user, who.uid), &error))?;
     die_with(parent).map_err(|error| failed(Order, "parent death signal", &error))?;
     rustix::process::umask(Mode::from_bits_truncate(plan.order.umask));
     let fallback = enter(&plan.order.cwd);
     standard_files(plan, pipes, channel).map_err(|(what, error)| failed(StandardFiles, &what, &error))?;
     if let Some(error) = fallback {
-        say(&format!("couldn't chdir to `{}': {}: going to /tmp instead", plan.order.cwd.display(), text(&error)));
+        say(&format!(
+            "couldn't chdir to `{}': {}: going to /tmp instead",
+            plan.order.cwd.display(),
+            text(&error)
+        ));
     }
     let mut environment = environment(plan);
     if let Some(prolog) = plan.order.task_prolog.as_ref().filter(|_| plan.is_task) {
@@ -186,7 +191,10 @@ fn set_limit(limit: &Limit) -> io::Result<()> {
         (Some(wanted), Some(most)) => Some(wanted.min(most)),
         (wanted, most) => wanted.or(most),
     };
-    Ok(rustix::process::setrlimit(resource, Rlimit { current: lower(limit.soft), maximum: lower(limit.hard) })?)
+    Ok(rustix::process::setrlimit(
+        resource,
+        Rlimit { current: lower(limit.soft), maximum: lower(limit.hard) },
+    )?)
 }
 
 fn become_user(who: &Identity) -> io::Result<()> {
@@ -206,7 +214,11 @@ fn become_user(who: &Identity) -> io::Result<()> {
 /// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.
 fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(rustix::io::Errno::SRCH)) }
+    if rustix::process::getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::Error::from(rustix::io::Errno::SRCH))
+    }
 }
 
 /// Enters the working directory, or `/tmp` in its place; the error that made that necessary.
@@ -334,7 +346,8 @@ fn find_and_execute(name: &str, argv: &[String], environment: &BTreeMap<OsString
     let mut refused = None;
     for path in candidates(name, environment.get(OsStr::new("PATH"))) {
         let Ok(path) = CString::new(path.into_os_string().into_vec()) else { continue };
-        let error = io::Error::from(nix::unistd::execve(&path, &argv, &envp).expect_err("exec returns only errors"));
+        let error =
+            io::Error::from(nix::unistd::execve(&path, &argv, &envp).expect_err("exec returns only errors"));
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
             io::ErrorKind::PermissionDenied => refused = Some(error),

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
+use spur_core::text::exit::ExitCode;
 
 use self::child::{Pipes, Plan};
 use self::connection::Connection;
@@ -30,7 +31,7 @@ use self::stream::{Incoming, Kept, Outgoing};
 use self::task::{Launching, Task};
 use super::message::{Ack, Event, Frame, Request, SignalScope, Stream};
 use super::order::{Input, Output, StepOrder};
-use super::record::{ExitRecord, ExitStatus, LaunchFailure, LaunchStage, Usage};
+use super::record::{ExitRecord, LaunchFailure, LaunchStage, Usage};
 
 pub(crate) use self::tree::{Process, processes};
 
@@ -42,7 +43,9 @@ pub fn main() -> ExitCode {
     let Received { launch, mut spurd, listener } = match setup::receive() {
         Ok(received) => received,
         Err(error) => {
-            eprintln!("spurstepd: no order on standard input: {error} (spurd starts spurstepd; people do not)");
+            eprintln!(
+                "spurstepd: no order on standard input: {error} (spurd starts spurstepd; people do not)"
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -162,9 +165,8 @@ impl Shim {
         }
         for (index, task) in self.tasks.iter().enumerate() {
             for (stream, outgoing) in task.streams() {
-                sources.extend(
-                    outgoing.readable().map(|fd| (fd, PollFlags::IN, Source::Output(index, stream))),
-                );
+                sources
+                    .extend(outgoing.readable().map(|fd| (fd, PollFlags::IN, Source::Output(index, stream))));
             }
         }
         sources.extend(self.input.writable().map(|fd| (fd, PollFlags::OUT, Source::Input)));
@@ -303,7 +305,9 @@ impl Shim {
 
     /// Sends output and acknowledgements to the reader as far as it takes them.
     fn pump(&mut self) {
-        let Some(reader) = self.connections.iter_mut().find(|one| one.attached && !one.closed()) else { return };
+        let Some(reader) = self.connections.iter_mut().find(|one| one.attached && !one.closed()) else {
+            return;
+        };
         if let Some(ack) = self.input.acknowledgement() {
             reader.send(&Frame::Ack(ack));
         }
@@ -429,7 +433,8 @@ impl Shim {
             task.epilog = None;
             return;
         }
-        let Some(index) = self.tasks.iter().position(|task| task.pid == Some(pid) && task.exit.is_none()) else {
+        let Some(index) = self.tasks.iter().position(|task| task.pid == Some(pid) && task.exit.is_none())
+        else {
             return;
         };
         let exit = self.tasks[index].ended(status, self.failure.as_ref());
@@ -438,7 +443,9 @@ impl Shim {
     }
 
     fn task_epilog(&mut self, index: usize) {
-        let Some(epilog) = self.order.task_epilog.as_ref().filter(|_| !self.tasks[index].failed) else { return };
+        let Some(epilog) = self.order.task_epilog.as_ref().filter(|_| !self.tasks[index].failed) else {
+            return;
+        };
         let argv = [epilog.display().to_string()];
         let plan = Plan {
             order: &self.order,
@@ -475,7 +482,8 @@ impl Shim {
         match scope {
             SignalScope::All => self.members().into_iter().for_each(|process| process.signal(signal)),
             SignalScope::Tasks => {
-                let running = self.tasks.iter().filter(|task| task.exit.is_none()).filter_map(|task| task.pid);
+                let running =
+                    self.tasks.iter().filter(|task| task.exit.is_none()).filter_map(|task| task.pid);
                 for pid in running {
                     // An id that was not waited for is not handed out again; a dead task needs no signal.
                     let _ = rustix::process::kill_process(pid, signal);
@@ -488,7 +496,7 @@ impl Shim {
     fn terminate(&mut self, kill_wait: Duration) {
         self.terminated = true;
         self.input.complete();
-        let unlaunched = ExitStatus { code: 0, signal: 9 };
+        let unlaunched = ExitCode { code: 0, signal: 9 };
         for task in self.tasks.iter_mut().filter(|task| task.pid.is_none() && task.exit.is_none()) {
             task.never_ran(self.failure.as_ref().map_or(unlaunched, task::failure_status));
         }

@@ -167,7 +167,10 @@ impl Incoming {
     /// The pipes that have something to take and are to be watched for room.
     pub(super) fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let end = self.base + self.buffer.len() as u64;
-        self.drains.iter().filter(move |drain| self.complete && drain.at < end).map(|drain| drain.pipe.as_fd())
+        self.drains
+            .iter()
+            .filter(move |drain| self.complete && drain.at < end)
+            .map(|drain| drain.pipe.as_fd())
     }
 
     /// Gives the tasks what their pipes take, and closes those that have everything.

@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::process::{Pid, WaitStatus};
+use spur_core::text::exit::ExitCode;
 
 use super::super::message::Stream;
 use super::super::order::{Input, Output, TaskOrder};
-use super::super::record::{ExitStatus, LaunchFailure, LaunchStage, TaskExit};
+use super::super::record::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, TaskExit};
 use super::stream::Outgoing;
 use super::{now_ms, receive_with_descriptor};
 
@@ -63,18 +64,18 @@ impl Task {
     /// Takes note of the end of the task's process.
     pub(super) fn ended(&mut self, status: WaitStatus, failure: Option<&LaunchFailure>) -> TaskExit {
         let byte = |value: Option<i32>| value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
-        let own = ExitStatus { code: byte(status.exit_status()), signal: byte(status.terminating_signal()) };
+        let own = ExitCode { code: byte(status.exit_status()), signal: byte(status.terminating_signal()) };
         let status_of = failure.filter(|_| self.failed).map_or(own, failure_status);
         let core_dumped = status.signaled() && status.as_raw() & 0x80 != 0;
         self.note(status_of, core_dumped)
     }
 
     /// Takes note that the task will not be started.
-    pub(super) fn never_ran(&mut self, status: ExitStatus) {
+    pub(super) fn never_ran(&mut self, status: ExitCode) {
         self.note(status, false);
     }
 
-    fn note(&mut self, status: ExitStatus, core_dumped: bool) -> TaskExit {
+    fn note(&mut self, status: ExitCode, core_dumped: bool) -> TaskExit {
         let exit = TaskExit { global: self.order.global, status, core_dumped, at_ms: now_ms() };
         self.exit = Some(exit);
         exit
@@ -97,10 +98,10 @@ impl Task {
 }
 
 /// The status of a task that could not be started, as Slurm reports it.
-pub(super) fn failure_status(failure: &LaunchFailure) -> ExitStatus {
+pub(super) fn failure_status(failure: &LaunchFailure) -> ExitCode {
     match failure.stage {
-        LaunchStage::StandardFiles => ExitStatus::NO_STANDARD_FILES,
-        _ => ExitStatus { code: 1, signal: 0 },
+        LaunchStage::StandardFiles => NO_STANDARD_FILES,
+        _ => ExitCode { code: 1, signal: 0 },
     }
 }
 

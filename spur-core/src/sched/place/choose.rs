@@ -55,7 +55,9 @@ pub(super) fn all<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     if problem.ask.mode == Mode::Balanced {
         found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
     }
-    found.sort_by(|a, b| a.rank.cmp(&b.rank).then_with(|| first(problem, a.holder).cmp(&first(problem, b.holder))));
+    found.sort_by(|a, b| {
+        a.rank.cmp(&b.rank).then_with(|| first(problem, a.holder).cmp(&first(problem, b.holder)))
+    });
     found
 }
 
@@ -77,7 +79,10 @@ fn take_better<C: Cost>(
         even_out(solver, &mut candidate);
     }
     let order = candidate.rank.cmp(&best.rank);
-    if order.then_with(|| first(solver.problem, candidate.holder).cmp(&first(solver.problem, best.holder))).is_lt() {
+    if order
+        .then_with(|| first(solver.problem, candidate.holder).cmp(&first(solver.problem, best.holder)))
+        .is_lt()
+    {
         *best = candidate;
     }
 }
@@ -198,7 +203,9 @@ pub(super) fn realise<C: Cost>(problem: &Problem<'_>, mut candidate: Candidate<C
         even_out(&mut solver, &mut candidate);
     }
     let (shares, common) = match candidate.holder {
-        Holder::Node(pos) => (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos)),
+        Holder::Node(pos) => {
+            (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos))
+        }
         Holder::Domain(id) => {
             let mut bounded = solver.bounded(candidate.bounds.clone());
             let nodes = trace(&mut bounded, id, &candidate.best, false);

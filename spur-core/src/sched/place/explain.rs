@@ -129,7 +129,8 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
         Unit::Tasks => ask.tasks.unwrap_or(0),
         Unit::Nodes => nodes.or(ask.tasks).unwrap_or(0),
     };
-    let mut misfit = Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
+    let mut misfit =
+        Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
     let Some(problem) = Problem::new(fabric, view, ask, nodes, within, touch) else { return misfit };
     let holders = match within {
         Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),

@@ -118,7 +118,8 @@ impl<'a> Problem<'a> {
         }
         span_caps.truncate(MAX_SPAN_CAPS);
         let slots_cap = ask.max_slots_per_leaf.map_or(u32::MAX, |cap| cap / per_node.unwrap_or(1));
-        let nodes_cap = if per_node.is_some() { ask.max_nodes_per_leaf.unwrap_or(u32::MAX) } else { u32::MAX };
+        let nodes_cap =
+            if per_node.is_some() { ask.max_nodes_per_leaf.unwrap_or(u32::MAX) } else { u32::MAX };
         let weights = weight_classes(view);
         let mut needs = [0; MAX_COUNTS];
         needs.iter_mut().zip(&ask.counts).for_each(|(need, (_, count))| *need = *count);
@@ -191,7 +192,10 @@ impl<'a> Problem<'a> {
                 let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
                 usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos))).min(self.leaf_cap)
             } else {
-                domain.children().iter().fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
+                domain
+                    .children()
+                    .iter()
+                    .fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
             };
             capacity.push(sum - sum % unit);
         }

@@ -22,9 +22,9 @@ pub(super) fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
     let alignment = share(problem.wanted_slots(), problem.slots(domain));
     let busy = view.occupied.map_or(0, |occupied| occupied.count_ones(range.clone()) as u64);
     let utilisation = share(busy, size);
-    let performance = view.performance.map_or(ONE, |known| {
-        positions(range).map(|pos| u64::from(known[pos.index()])).sum::<u64>() / size
-    });
+    let performance = view
+        .performance
+        .map_or(ONE, |known| positions(range).map(|pos| u64::from(known[pos.index()])).sum::<u64>() / size);
     let weights = problem.ask.score.weights;
     let terms = [
         (weights.resource_availability, availability),

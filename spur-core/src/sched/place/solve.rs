@@ -5,10 +5,10 @@
 
 use std::rc::Rc;
 
+use super::Mode;
 use super::cost::Cost;
 use super::front::{Item, prune};
 use super::problem::{Problem, positions};
-use super::Mode;
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// A part of a domain: a domain below it, or a node of a leaf.
@@ -184,8 +184,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             return;
         }
         self.exact = false;
-        let (mut ends, middle): (Vec<_>, Vec<_>) = (items.iter().enumerate())
-            .partition(|&(index, item)| is_end(items, index) || item.hi == 0);
+        let (mut ends, middle): (Vec<_>, Vec<_>) =
+            (items.iter().enumerate()).partition(|&(index, item)| is_end(items, index) || item.hi == 0);
         let sample = |some: Vec<(usize, &Item<C>)>, room: usize| -> Vec<usize> {
             let stride = some.len().div_ceil(room.max(1)).max(1);
             some.into_iter().map(|(index, _)| index).step_by(stride).take(room).collect()

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::case::Case;
 use super::Mode;
+use super::case::Case;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::Strategy;
@@ -97,9 +97,10 @@ impl<'c> Judge<'c> {
             && ask.tasks.is_none_or(|tasks| tasks == sum)
             && (ask.tasks_per_node).is_none_or(|each| amounts.iter().all(|&a| a == 0 || a == each));
         let one = |layer: usize| used[layer].len() == 1;
-        let multiples = ask.multiples.iter().all(|&(layer, by)| {
-            used[layer.index()].values().all(|amount| amount % u64::from(by) == 0)
-        });
+        let multiples = ask
+            .multiples
+            .iter()
+            .all(|&(layer, by)| used[layer.index()].values().all(|amount| amount % u64::from(by) == 0));
         let spans = ask.max_spans.iter().all(|&(layer, cap)| used[layer.index()].len() as u32 <= cap);
         let required = ask.required.iter().all(|pos| amounts[pos.index()] > 0);
         let counts = ask.counts.iter().all(|(set, need)| {

@@ -5,6 +5,8 @@
 //! spool/spawned/42.0.batch      durable before any user code of the attempt runs
 //! spool/ended/42.0.batch        the end was acknowledged: the tombstone, until the controller forgets the attempt
 //! spool/attempts/42.0.batch/    lock and control socket of its spurstepd, the script, exit.json
+//! spool/jobs/42.0               what is known of the attempt of a job beside its steps
+//! spool/id, spool/epoch         the spool's name; the latest reign of a controller that was obeyed
 //! ```
 //!
 //! It promises: an attempt that has a marker is never launched again, also after a power loss, because a marker is
@@ -13,13 +15,16 @@
 //! memory: the controller gives the order again. A marker without a live spurstepd or an exit record is
 //! an attempt whose end nobody knows, and it is reported as lost.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use rustix::fs::FlockOperation;
+use spur_core::compute::{Record, Recovered, StepEnd};
+use spur_core::id::{Attempt, StepId};
 use tokio::sync::oneshot;
 
 use crate::step::attempt::StepAttempt;
@@ -70,6 +75,7 @@ type Waiting = (StepAttempt, oneshot::Sender<io::Result<()>>);
 #[derive(Debug)]
 pub struct Spool {
     root: PathBuf,
+    id: String,
     marks: mpsc::Sender<Waiting>,
     _lock: File,
 }
@@ -85,7 +91,7 @@ impl Spool {
         for directory in [root.to_owned(), root.join("attempts")] {
             DirBuilder::new().recursive(true).mode(0o711).create(&directory).map_err(at(directory))?;
         }
-        for directory in [root.join("spawned"), root.join("ended")] {
+        for directory in [root.join("spawned"), root.join("ended"), root.join("jobs")] {
             DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(at(directory))?;
         }
         let lock_path = root.join("lock");
@@ -96,11 +102,30 @@ impl Spool {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(SpoolError::InUse(root.to_owned())),
             Err(error) => return Err(SpoolError::Io { path: root.join("lock"), source: error.into() }),
         }
-        sync(root).map_err(at(root.to_owned()))?;
         let root = fs::canonicalize(root).map_err(at(root.to_owned()))?;
-        let spool = Spool { marks: start_committer(&root)?, root, _lock: lock };
+        let id = own_id(&root).map_err(at(root.join("id")))?;
+        let spool = Spool { marks: start_committer(&root)?, root, id, _lock: lock };
         spool.sweep_unspawned().map_err(at(spool.root.join("attempts")))?;
         Ok(spool)
+    }
+
+    /// A name that a new spool does not share: who hears another one knows that the records are gone.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The latest reign of a controller whose orders were obeyed; 0 if there was none.
+    pub fn epoch(&self) -> u64 {
+        let text = fs::read_to_string(self.root.join("epoch")).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    /// Keeps the reign whose orders are obeyed from now on.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn set_epoch(&self, epoch: u64) -> io::Result<()> {
+        write_durably(&self.root.join("epoch"), &epoch.to_string())
     }
 
     /// The directory of an attempt.
@@ -211,12 +236,78 @@ impl Spool {
         self.markers("ended")
     }
 
-    /// The controller will never mention the attempt again.
+    /// Keeps what is known of the attempt of a job. Good for a returning spurd; a power loss may take it, and the
+    /// controller then says again what it wants.
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn forget(&self, attempt: StepAttempt) -> io::Result<()> {
-        absent_is_fine(fs::remove_file(self.marker("ended", attempt)))
+    pub fn remember(&self, attempt: Attempt, record: &Record) -> io::Result<()> {
+        let path = self.job(attempt);
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, serde_json::to_vec(record)?)?;
+        fs::rename(temporary, path)
+    }
+
+    /// The controller will never mention the attempt again: nothing of it stays.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn forget(&self, attempt: Attempt, steps: &[StepId]) -> io::Result<()> {
+        for &step in steps {
+            let step = StepAttempt { attempt, step };
+            absent_is_fine(fs::remove_file(self.marker("ended", step)))?;
+            absent_is_fine(fs::remove_file(self.marker("spawned", step)))?;
+            absent_is_fine(fs::remove_dir_all(self.directory(step)))?;
+        }
+        absent_is_fine(fs::remove_file(self.job(attempt)))
+    }
+
+    /// Everything that an earlier spurd left, by attempts of jobs, and the steps among it that live.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn recover(&self) -> io::Result<(Vec<Recovered>, Vec<StepAttempt>)> {
+        let mut found: BTreeMap<Attempt, Recovered> = BTreeMap::new();
+        let blank = |attempt, record| Recovered { attempt, record, steps: vec![], acknowledged: vec![] };
+        for attempt in self.jobs()? {
+            // A record that a power loss tore says nothing; what the markers say holds.
+            let record = fs::read(self.job(attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            found.insert(attempt, blank(attempt, record.unwrap_or_default()));
+        }
+        let mut live = Vec::new();
+        for (step, state) in self.unacknowledged()? {
+            let end = match state {
+                Found::Live => {
+                    live.push(step);
+                    None
+                }
+                Found::Ended(record) => Some(record.end()),
+                Found::Lost => Some(StepEnd::Lost),
+            };
+            let job = found.entry(step.attempt).or_insert_with(|| blank(step.attempt, Record::default()));
+            job.steps.push((step.step, end));
+        }
+        for step in self.tombstones()? {
+            let job = found.entry(step.attempt).or_insert_with(|| blank(step.attempt, Record::default()));
+            job.acknowledged.push(step.step);
+        }
+        Ok((found.into_values().collect(), live))
+    }
+
+    fn job(&self, attempt: Attempt) -> PathBuf {
+        self.root.join("jobs").join(format!("{}.{}", attempt.job, attempt.restart))
+    }
+
+    fn jobs(&self) -> io::Result<Vec<Attempt>> {
+        let mut attempts = Vec::new();
+        for entry in fs::read_dir(self.root.join("jobs"))? {
+            let name = entry?.file_name();
+            // The names of jobs are those of their batch steps without the step.
+            let named = name.to_str().and_then(|name| format!("{name}.batch").parse::<StepAttempt>().ok());
+            attempts.extend(named.map(|step| step.attempt));
+        }
+        attempts.sort_unstable();
+        Ok(attempts)
     }
 
     fn marker(&self, kind: &str, attempt: StepAttempt) -> PathBuf {
@@ -251,8 +342,27 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// Replaces a file as a whole, durably.
+fn write_durably(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    File::open(path.parent().unwrap_or(path))?.sync_all()
+}
+
+/// The spool's own name, drawn when the spool is made.
+fn own_id(root: &Path) -> io::Result<String> {
+    let path = root.join("id");
+    match fs::read_to_string(&path) {
+        Ok(id) if !id.is_empty() => return Ok(id),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let id = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
+    write_durably(&path, &id)?;
+    Ok(id)
 }
 
 /// Starts the thread that makes markers durable, all that wait in one sync.
@@ -322,8 +432,37 @@ mod tests {
         assert_eq!(spool.unacknowledged().unwrap(), []);
         assert!(matches!(spool.accept(first), Err(AcceptError::Known(_))), "the tombstone still refuses");
         assert_eq!(spool.tombstones().unwrap(), [first]);
-        spool.forget(first).unwrap();
+        spool.forget(first.attempt, &[first.step]).unwrap();
         spool.accept(first).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_returning_spurd_finds_everything() {
+        let root = tempfile::tempdir().unwrap();
+        let (batch, acknowledged) = (attempt("5.1.batch"), attempt("5.1.0"));
+        let record = Record { prolog_done: true, terminated: true, epilog: None };
+        let id = {
+            let spool = Spool::open(root.path()).unwrap();
+            spool.remember(batch.attempt, &record).unwrap();
+            spool.remember(attempt("6.0.batch").attempt, &Record::default()).unwrap();
+            for step in [batch, acknowledged] {
+                spool.accept(step).unwrap();
+                spool.mark_spawning(step).await.unwrap();
+            }
+            spool.acknowledge(acknowledged).unwrap();
+            spool.set_epoch(7).unwrap();
+            spool.id().to_owned()
+        };
+        let spool = Spool::open(root.path()).unwrap();
+        assert_eq!((spool.id(), spool.epoch()), (id.as_str(), 7));
+        let (found, live) = spool.recover().unwrap();
+        let five = Recovered {
+            attempt: batch.attempt,
+            record,
+            steps: vec![(StepId::BATCH, Some(StepEnd::Lost))],
+            acknowledged: vec![acknowledged.step],
+        };
+        assert_eq!((found.len(), &found[0], live), (2, &five, vec![]));
     }
 
     #[test]

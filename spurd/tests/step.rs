@@ -1,5 +1,7 @@
 //! Steps with real processes: what a user, and a spurd that comes back, can notice of spurstepd.
 
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -197,7 +199,7 @@ async fn a_script_finds_its_environment_directory_and_limits() {
     );
     launch.order.argv = vec!["an argument".to_owned()];
     launch.order.umask = 0o027;
-    launch.order.limits = vec![Limit { resource: LimitedResource::Nofile, soft: Some(99), hard: Some(199) }];
+    launch.order.limits = vec![Limit { resource: LimitedResource::Nofile, soft: Some(99) }];
     let record = node.run(launch).await;
     assert_eq!(record.status(), status(0, 0));
     let cwd = node.directory.path().display();
@@ -296,7 +298,7 @@ async fn termination_is_polite_first() {
     started(&mut events).await;
     wait_file(&node.path("ready")).await;
     let notice = Some("spurstepd: error: *** JOB 42 ON n1 CANCELLED ***".to_owned());
-    step.request(Request::Terminate { kill_wait_ms: 600_000, notice }).await.unwrap();
+    step.request(Request::Terminate { kill_wait_ms: Some(600_000), notice }).await.unwrap();
     assert_eq!(ended(&mut events).await.status(), status(3, 0));
     assert_eq!(node.read("out"), "spurstepd: error: *** JOB 42 ON n1 CANCELLED ***\nbye\n");
 }
@@ -308,7 +310,7 @@ async fn what_ignores_the_polite_signal_is_killed() {
     let (step, mut events) = node.start(node.batch(script)).await;
     started(&mut events).await;
     wait_file(&node.path("ready")).await;
-    step.request(Request::Terminate { kill_wait_ms: 50, notice: None }).await.unwrap();
+    step.request(Request::Terminate { kill_wait_ms: Some(50), notice: None }).await.unwrap();
     assert_eq!(ended(&mut events).await.status(), status(0, 9));
 }
 
@@ -325,7 +327,7 @@ async fn a_signal_reaches_the_shell_alone_or_everything() {
         step.request(Request::Signal { signal: 10, scope }).await.unwrap();
         while !wait_file(&node.path("got")).await.contains("shell") {}
         if scope == SignalScope::Tasks {
-            step.request(Request::Terminate { kill_wait_ms: 0, notice: None }).await.unwrap();
+            step.request(Request::Terminate { kill_wait_ms: Some(0), notice: None }).await.unwrap();
         }
         ended(&mut events).await;
         let got = node.read("got");

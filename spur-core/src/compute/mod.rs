@@ -185,6 +185,8 @@ pub enum Effect {
     Forget {
         /// Which.
         attempt: Attempt,
+        /// The steps of it that were launched here.
+        steps: Vec<StepId>,
     },
 }
 
@@ -445,12 +447,13 @@ impl Compute {
     }
 
     fn forget(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
+        let Some(held) = self.attempts.get(&attempt) else { return };
         // What lives is not forgotten: it would run on unseen. The next registration tells of it.
-        let alive = self.attempts.get(&attempt).is_some_and(|held| held.running().next().is_some());
-        if !alive {
+        if held.running().next().is_none() {
+            let steps = held.steps.keys().copied().collect();
             self.attempts.remove(&attempt);
             self.outstanding.retain(|_, (of, _)| *of != attempt);
-            out.push(Effect::Forget { attempt });
+            out.push(Effect::Forget { attempt, steps });
         }
     }
 }

@@ -48,7 +48,8 @@ fn a_batch_job_from_launch_to_forgetting() {
         (Input::Terminate { attempt, kill: false }, vec![Effect::RunEpilog { attempt }]),
         (Input::EpilogDone { attempt, error: None }, vec![report(2, done)]),
         (Input::Acknowledge { reports: vec![2] }, vec![]),
-        (Input::Forget { attempt }, vec![Effect::Forget { attempt }]),
+        (Input::Forget { attempt }, vec![Effect::Forget { attempt, steps: vec![StepId::BATCH] }]),
+        (Input::Forget { attempt }, vec![]),
     ];
     for (input, expected) in steps {
         let name = format!("{input:?}");

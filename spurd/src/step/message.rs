@@ -45,8 +45,8 @@ pub enum Request {
     },
     /// End the step: SIGTERM and SIGCONT now, SIGKILL after `kill_wait_ms`; 0 kills at once.
     Terminate {
-        /// How long the processes have to end by themselves, in milliseconds.
-        kill_wait_ms: u64,
+        /// How long the processes have to end by themselves, in milliseconds; `None` until told otherwise.
+        kill_wait_ms: Option<u64>,
         /// A line for the step's standard error.
         notice: Option<String>,
     },
@@ -364,7 +364,10 @@ mod tests {
     fn frames() -> Vec<Frame> {
         vec![
             Frame::Request(Request::Subscribe),
-            Frame::Request(Request::Terminate { kill_wait_ms: 30_000, notice: Some("\u{e4}\n".to_owned()) }),
+            Frame::Request(Request::Terminate {
+                kill_wait_ms: Some(30_000),
+                notice: Some("\u{e4}\n".to_owned()),
+            }),
             Frame::Event(Event::Started { at_ms: 7, pids: vec![1, 2] }),
             Frame::Event(Event::Refused { message: "no".to_owned() }),
             Frame::Output(OutputPart {

@@ -56,16 +56,14 @@ pub struct Identity {
     pub user: String,
 }
 
-/// One resource limit, soft and hard; `None` is unlimited.
+/// One soft resource limit. The hard limit stays spurd's own unless root raises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
     /// What is limited.
     pub resource: LimitedResource,
-    /// The limit in force.
+    /// The limit; `None` is unlimited.
     pub soft: Option<u64>,
-    /// What the soft limit may be raised to; lowered to what spurd itself has where that is less.
-    pub hard: Option<u64>,
 }
 
 /// The resources that a submission may carry limits for (`--propagate`), by Slurm's names.

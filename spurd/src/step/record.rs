@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use spur_core::compute::StepEnd;
 use spur_core::text::exit::ExitCode;
 
 use super::attempt::StepAttempt;
@@ -93,6 +94,18 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
+    /// The end of the step as the node's pure half knows it. Standard files that cannot be opened are the job's own
+    /// failure with Slurm's status for it; what else keeps tasks from starting is told as such.
+    pub fn end(&self) -> StepEnd {
+        match &self.failure {
+            Some(failure) if failure.stage != LaunchStage::StandardFiles => StepEnd::NotLaunched {
+                message: failure.message.clone(),
+                node_fault: failure.stage == LaunchStage::Confinement || failure.stage == LaunchStage::Fork,
+            },
+            _ => StepEnd::Exited { exit: self.status(), out_of_memory: self.out_of_memory },
+        }
+    }
+
     /// The status of the step on this node: the highest of its tasks', codes before signals only where both are
     /// equal in rank (a signal outranks every code).
     pub fn status(&self) -> ExitCode {

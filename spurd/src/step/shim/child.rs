@@ -183,18 +183,18 @@ fn set_limit(limit: &Limit) -> io::Result<()> {
         LimitedResource::Rss => Resource::Rss,
         LimitedResource::Stack => Resource::Stack,
     };
-    if rustix::process::setrlimit(resource, Rlimit { current: limit.soft, maximum: limit.hard }).is_ok() {
-        return Ok(());
-    }
-    let most = rustix::process::getrlimit(resource).maximum;
-    let lower = |wanted: Option<u64>| match (wanted, most) {
-        (Some(wanted), Some(most)) => Some(wanted.min(most)),
-        (wanted, most) => wanted.or(most),
+    let hard = rustix::process::getrlimit(resource).maximum;
+    // No limit is more than any limit.
+    let over = match (limit.soft, hard) {
+        (Some(soft), Some(hard)) => soft > hard,
+        (None, Some(_)) => true,
+        (_, None) => false,
     };
-    Ok(rustix::process::setrlimit(
-        resource,
-        Rlimit { current: lower(limit.soft), maximum: lower(limit.hard) },
-    )?)
+    let wish = Rlimit { current: limit.soft, maximum: if over { limit.soft } else { hard } };
+    match rustix::process::setrlimit(resource, wish) {
+        Err(_) if over => Ok(rustix::process::setrlimit(resource, Rlimit { current: hard, maximum: hard })?),
+        other => Ok(other?),
+    }
 }
 
 fn become_user(who: &Identity) -> io::Result<()> {

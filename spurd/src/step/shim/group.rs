@@ -87,11 +87,10 @@ impl Group {
         Some(bytes / 1024)
     }
 
-    /// Removes the empty group, and the job's if this was the last step in it.
+    /// Removes the empty group; the job's stays until spurd is done with the job.
     pub(super) fn remove(self) {
-        // The job's group goes with its last step; until then removing it fails, as it should.
+        // A group that stays behind is empty, and goes with the job's.
         let _ = fs::remove_dir(&self.path);
-        let _ = self.path.parent().map(fs::remove_dir);
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
-use spur_core::text::exit::ExitCode;
+use spur_core::text::exit::ExitCode as TaskStatus;
 
 use self::child::{Pipes, Plan};
 use self::connection::Connection;
@@ -115,7 +115,7 @@ impl Shim {
         self.connections.push(spurd);
         self.handle(0, early);
         if self.failure.is_some() {
-            self.terminate(Duration::ZERO);
+            self.terminate(Some(Duration::ZERO));
         }
         self.launch_next();
         self.settle()?;
@@ -278,7 +278,7 @@ impl Shim {
                 if let Some(notice) = notice {
                     self.notice(&notice);
                 }
-                self.terminate(Duration::from_millis(kill_wait_ms));
+                self.terminate(kill_wait_ms.map(Duration::from_millis));
             }
             Request::Attach => self.attach(index),
             Request::Discard => {
@@ -404,7 +404,7 @@ impl Shim {
     fn fail(&mut self, failure: LaunchFailure) {
         eprintln!("spurstepd: {}: {}", self.order.attempt, failure.message);
         self.failure.get_or_insert(failure);
-        self.terminate(Duration::ZERO);
+        self.terminate(Some(Duration::ZERO));
     }
 
     /// Waits for every child that has ended.
@@ -493,17 +493,17 @@ impl Shim {
     }
 
     /// Ends the step: politely first if there is time for that.
-    fn terminate(&mut self, kill_wait: Duration) {
+    fn terminate(&mut self, kill_wait: Option<Duration>) {
         self.terminated = true;
         self.input.complete();
-        let unlaunched = ExitCode { code: 0, signal: 9 };
+        let unlaunched = TaskStatus::signaled(9);
         for task in self.tasks.iter_mut().filter(|task| task.pid.is_none() && task.exit.is_none()) {
             task.never_ran(self.failure.as_ref().map_or(unlaunched, task::failure_status));
         }
         if self.record.is_some() {
             return;
         }
-        if kill_wait.is_zero() {
+        if kill_wait == Some(Duration::ZERO) {
             self.kill_at = None;
             self.kill_all();
             return;
@@ -512,8 +512,8 @@ impl Shim {
             process.signal(Signal::TERM);
             process.signal(Signal::CONT);
         }
-        let at = Instant::now() + kill_wait;
-        self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
+        let at = kill_wait.and_then(|wait| Instant::now().checked_add(wait));
+        self.kill_at = [self.kill_at, at].into_iter().flatten().min();
     }
 
     fn kill_all(&mut self) {

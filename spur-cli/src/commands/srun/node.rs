@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spur_proto::channel::{Address, MAX_MESSAGE, NODE_PORT};
+use spur_core::text::address::HostPort;
+use spur_proto::channel::{self, MAX_MESSAGE};
 use spur_proto::refusal;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
@@ -131,7 +132,7 @@ impl Follower {
         let mut attach = false;
         loop {
             let begun = Instant::now();
-            let first = if attach { self.attach() } else { Input::Launch(self.plan.launch.clone()) };
+            let first = if attach { self.attach() } else { self.launch() };
             let why = match self.connection(first, &mut launched).await {
                 End::Done => return Event::Done,
                 End::Refused(_) if attach && !self.started => {
@@ -154,6 +155,12 @@ impl Follower {
         }
     }
 
+    fn launch(&self) -> Input {
+        let mut launch = self.plan.launch.clone();
+        launch.job_environment.extend(self.layout.environment.iter().cloned());
+        Input::Launch(launch)
+    }
+
     fn attach(&self) -> Input {
         let from =
             self.taken.iter().map(|(&(task, stderr), &(offset, _))| StepOffset { task, stderr, offset });
@@ -163,11 +170,14 @@ impl Follower {
     /// One connection, from its first message to its end.
     async fn connection(&mut self, first: Input, launched: &mut bool) -> End {
         let (inputs, outgoing) = mpsc::channel(QUEUE);
-        let channel =
-            match Address::parse(&self.layout.address, NODE_PORT).and_then(|address| address.endpoint()) {
-                Ok(endpoint) => endpoint.connect().await,
-                Err(error) => return End::Refused(error.to_string()),
-            };
+        let endpoint = match self.layout.address.parse::<HostPort>() {
+            Ok(address) => channel::endpoint(&address).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let channel = match endpoint {
+            Ok(endpoint) => endpoint.connect().await,
+            Err(why) => return End::Refused(why),
+        };
         let channel = match channel {
             Ok(channel) => channel,
             Err(error) => return End::Broken(format!("cannot connect to {}: {error}", self.layout.address)),

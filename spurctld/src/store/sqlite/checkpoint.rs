@@ -11,14 +11,14 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions, Connection, Row};
 use tokio::task::JoinHandle;
 
-use super::{StoreError, failed, write_options};
+use super::{StoreError, failed, from_sql, write_options};
+use crate::store::Tuning;
 
-/// Bytes handed in after which pages are copied.
-const BEGIN_BYTES: usize = 16 << 20;
-/// Pages in the log from which on it should be started over: 64 MiB of them.
-const LONG_LOG_PAGES: i64 = 16 << 10;
-/// Bytes handed in since the copy began, up to which the writer copies the rest itself.
-const SHORT_REST_BYTES: usize = 1 << 20;
+/// Bytes in a page of the log.
+const PAGE_BYTES: u64 = 4096;
+/// The writer copies the rest itself if fewer bytes than this part of [`Tuning::checkpoint_bytes`] were handed in
+/// since the copy began.
+const SHORT_REST: usize = 16;
 /// Copies without a short enough rest after which the writer copies the rest whatever its length.
 const PATIENCE: u32 = 8;
 
@@ -27,6 +27,7 @@ const COPY: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Watches the length of the log.
 pub(super) struct Checkpoints {
     path: PathBuf,
+    tuning: Tuning,
     /// The connection that copies, while it does not.
     idle: Option<SqliteConnection>,
     copying: Option<JoinHandle<Result<Copied, sqlx::Error>>>,
@@ -38,13 +39,20 @@ pub(super) struct Checkpoints {
 
 struct Copied {
     conn: SqliteConnection,
-    log_pages: i64,
+    log_bytes: u64,
 }
 
 impl Checkpoints {
-    pub(super) async fn new(path: &Path) -> Result<Self, StoreError> {
+    pub(super) async fn new(path: &Path, tuning: Tuning) -> Result<Self, StoreError> {
         let conn = write_options(path).connect().await.map_err(|error| failed("open", path, error))?;
-        Ok(Self { path: path.to_owned(), idle: Some(conn), copying: None, bytes: 0, patience: PATIENCE })
+        Ok(Self {
+            path: path.to_owned(),
+            tuning,
+            idle: Some(conn),
+            copying: None,
+            bytes: 0,
+            patience: PATIENCE,
+        })
     }
 
     /// To be called after each commit, with the bytes it wrote and the writer's connection.
@@ -62,17 +70,17 @@ impl Checkpoints {
         if let Some(copying) = self.copying.take_if(|copying| copying.is_finished()) {
             let copied = copying.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
             self.idle = Some(copied.conn);
-            if copied.log_pages >= LONG_LOG_PAGES {
+            if copied.log_bytes >= self.tuning.long_log_bytes {
                 again = !self.finish(writer).await?;
             }
         }
-        if (again || self.bytes >= BEGIN_BYTES)
+        if (again || self.bytes >= self.tuning.checkpoint_bytes)
             && let Some(mut conn) = self.idle.take()
         {
             self.bytes = 0;
             self.copying = Some(tokio::spawn(async move {
-                let log_pages = sqlx::query(COPY).fetch_one(&mut conn).await?.try_get(1)?;
-                Ok(Copied { conn, log_pages })
+                let pages: i64 = sqlx::query(COPY).fetch_one(&mut conn).await?.try_get(1)?;
+                Ok(Copied { conn, log_bytes: from_sql(pages) * PAGE_BYTES })
             }));
         }
         Ok(())
@@ -80,7 +88,7 @@ impl Checkpoints {
 
     /// Copies the rest if it is short. A reader may keep the log from being started over; the next copy tries again.
     async fn finish(&mut self, writer: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-        if self.bytes > SHORT_REST_BYTES && self.patience > 0 {
+        if self.bytes > self.tuning.checkpoint_bytes / SHORT_REST && self.patience > 0 {
             self.patience -= 1;
             return Ok(false);
         }

@@ -1,13 +1,11 @@
 //! The journal as its owner uses it: commits, recovery, request ids, blobs, snapshots, compaction.
 
-mod store;
-
 use std::fs;
 
+use crate::fixture::{batch, body, directory, drain, request_id, script};
 use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Retention, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
-use store::{batch, body, directory, drain, request_id, script};
 
 const DAY: Retention = Retention { entries_through: u64::MAX, requests_before: i64::MIN };
 

@@ -1,0 +1,247 @@
+//! Accounting: one row per run of a job, one per step, for `sacct` and for reports.
+//!
+//! It has a database of its own and is fed with committed entries by a consumer that may lag. The rows and the
+//! sequence number they reach become durable together, so after a restart the feed goes on exactly where it ended:
+//! no row is lost and none is written from the same entry twice.
+
+use std::path::Path;
+
+use super::{StoreError, sqlite};
+
+/// One run of a job: from its submission or requeue to its end. Times are seconds since the epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobRow {
+    /// Job id. With `restarts` it is the key of the row.
+    pub job_id: u32,
+    /// How many times the job had been requeued before this run.
+    pub restarts: u32,
+    /// Job id of the array as a whole.
+    pub array_job_id: Option<u32>,
+    /// Index of this task of the array.
+    pub array_task_id: Option<u32>,
+    /// Indices of tasks that have no job id of their own yet, as Slurm writes them: `3-9:2%1`.
+    pub array_tasks: Option<String>,
+    /// Job id of the heterogeneous job's leader.
+    pub het_job_id: Option<u32>,
+    /// Position in the heterogeneous job.
+    pub het_job_offset: Option<u32>,
+    /// Job name.
+    pub name: String,
+    /// User name at submission.
+    pub user: String,
+    /// User id.
+    pub uid: u32,
+    /// Group name at submission.
+    pub group: String,
+    /// Group id.
+    pub gid: u32,
+    /// Account charged.
+    pub account: String,
+    /// Workload characterization key.
+    pub wckey: String,
+    /// Partition it ran in, or those it waits for.
+    pub partition: String,
+    /// Quality of service.
+    pub qos: String,
+    /// Reservation used.
+    pub reservation: String,
+    /// State in Slurm's word: `PENDING`, `RUNNING`, `COMPLETED`, `CANCELLED`, …
+    pub state: String,
+    /// Who cancelled it, if someone did.
+    pub cancelled_by: Option<u32>,
+    /// Reason of the state, in Slurm's word.
+    pub reason: String,
+    /// Exit code of the batch script or allocation.
+    pub exit_code: u32,
+    /// Signal that ended it, 0 for none.
+    pub exit_signal: u32,
+    /// Highest exit code of its steps.
+    pub derived_exit_code: u32,
+    /// Submission.
+    pub submitted: i64,
+    /// When nothing but resources and priority kept it waiting any more.
+    pub eligible: Option<i64>,
+    /// Start of this run.
+    pub started: Option<i64>,
+    /// End of this run.
+    pub ended: Option<i64>,
+    /// Seconds during which it was suspended.
+    pub suspended_secs: i64,
+    /// Time limit in seconds; none is unlimited.
+    pub time_limit_secs: Option<i64>,
+    /// Priority at its start.
+    pub priority: u32,
+    /// Nodes asked for, at least.
+    pub req_nodes: u32,
+    /// CPUs asked for.
+    pub req_cpus: u32,
+    /// Memory asked for, in MiB, per node or per CPU as `req_tres` says.
+    pub req_memory_mb: i64,
+    /// Trackable resources asked for, as Slurm writes them.
+    pub req_tres: String,
+    /// Nodes allocated.
+    pub alloc_nodes: u32,
+    /// CPUs allocated.
+    pub alloc_cpus: u32,
+    /// Trackable resources allocated, as Slurm writes them.
+    pub alloc_tres: String,
+    /// Nodes allocated, as a hostlist.
+    pub node_list: String,
+    /// Features asked for.
+    pub constraints: String,
+    /// Licences asked for.
+    pub licenses: String,
+    /// Working directory.
+    pub work_dir: String,
+    /// Command line of the submission.
+    pub submit_line: String,
+    /// Comment of the user.
+    pub comment: String,
+    /// Comment of an administrator.
+    pub admin_comment: String,
+    /// Comment of the system.
+    pub system_comment: String,
+    /// Where standard input comes from.
+    pub std_in: String,
+    /// Where standard output goes.
+    pub std_out: String,
+    /// Where standard error goes.
+    pub std_err: String,
+}
+
+/// One step of one run of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StepRow {
+    /// Job id. With `restarts` and `step_id` it is the key of the row.
+    pub job_id: u32,
+    /// Run of the job, as [`JobRow::restarts`].
+    pub restarts: u32,
+    /// Step number; the owner numbers the batch, external and interactive steps below zero.
+    pub step_id: i64,
+    /// Step name.
+    pub name: String,
+    /// State in Slurm's word.
+    pub state: String,
+    /// Exit code.
+    pub exit_code: u32,
+    /// Signal that ended it, 0 for none.
+    pub exit_signal: u32,
+    /// Start.
+    pub started: Option<i64>,
+    /// End.
+    pub ended: Option<i64>,
+    /// Seconds during which it was suspended.
+    pub suspended_secs: i64,
+    /// Nodes allocated.
+    pub alloc_nodes: u32,
+    /// CPUs allocated.
+    pub alloc_cpus: u32,
+    /// Trackable resources allocated.
+    pub alloc_tres: String,
+    /// Tasks.
+    pub tasks: u32,
+    /// Nodes, as a hostlist.
+    pub node_list: String,
+    /// How tasks were laid out.
+    pub layout: String,
+    /// User CPU time in microseconds.
+    pub user_cpu_us: i64,
+    /// System CPU time in microseconds.
+    pub system_cpu_us: i64,
+    /// Largest resident set of a task, in bytes.
+    pub max_rss_bytes: i64,
+    /// Largest virtual size of a task, in bytes.
+    pub max_vmsize_bytes: i64,
+    /// Command line.
+    pub submit_line: String,
+}
+
+/// Which jobs are asked for: those that fit every field that is not empty, in ascending order of (job id, restarts).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Job ids; an array's id asks for all its tasks, a heterogeneous job's for all its components.
+    pub job_ids: Vec<u32>,
+    /// User ids.
+    pub uids: Vec<u32>,
+    /// User names.
+    pub users: Vec<String>,
+    /// Accounts.
+    pub accounts: Vec<String>,
+    /// Partitions.
+    pub partitions: Vec<String>,
+    /// Qualities of service.
+    pub qos: Vec<String>,
+    /// Job names.
+    pub names: Vec<String>,
+    /// States, in Slurm's words.
+    pub states: Vec<String>,
+    /// Jobs that had not ended before this time.
+    pub not_before: Option<i64>,
+    /// Jobs that were eligible or running before this time.
+    pub before: Option<i64>,
+    /// Only rows after this (job id, restarts): the last one of the page before.
+    pub after: Option<(u32, u32)>,
+    /// Rows in the page at most; 0 is [`Query::PAGE`].
+    pub limit: u32,
+    /// Only the last run of each job, not those that a requeue ended.
+    pub last_run_only: bool,
+}
+
+impl Query {
+    /// Rows in a page unless [`Query::limit`] says otherwise.
+    pub const PAGE: u32 = 1000;
+}
+
+/// The accounting database. Clones share it.
+#[derive(Clone)]
+pub struct Accounting {
+    database: sqlite::accounting::Database,
+}
+
+impl Accounting {
+    /// Opens the database at `path`, which is created if need be.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`], and what the disk refuses.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { database: sqlite::accounting::Database::open(path).await? })
+    }
+
+    /// The last entry of the journal that the rows take account of; 0 in a new database. It is durable.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn reached(&self) -> Result<u64, StoreError> {
+        self.database.reached().await
+    }
+
+    /// Writes rows, each in the place of the one with its key, and the entry they reach, at once and durably.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfOrder`] if `reached` lies before what has been reached, and what the database refuses.
+    /// Nothing is written then.
+    pub async fn write(
+        &self,
+        reached: u64,
+        jobs: Vec<JobRow>,
+        steps: Vec<StepRow>,
+    ) -> Result<(), StoreError> {
+        self.database.write(reached, jobs, steps).await
+    }
+
+    /// A page of jobs. It is the last one if it is shorter than the limit.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn jobs(&self, query: &Query) -> Result<Vec<JobRow>, StoreError> {
+        self.database.jobs(query).await
+    }
+
+    /// The steps of the given runs (job id, restarts), in ascending order of run and step.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
+        self.database.steps(runs).await
+    }
+}

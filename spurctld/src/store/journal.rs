@@ -1,0 +1,271 @@
+//! The journal as the rest of the controller sees it: batches go in, commits come back, recovery streams out.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::sqlite::{self, Compaction, Reader, Recovery, Submission};
+use super::{Batch, Committed, Entry, Request, RequestId, SnapshotChunk, SnapshotWriter, StoreError};
+
+/// The open journal. Clones share it; it is closed by [`Journal::close`] or when the last clone is dropped and all
+/// that was handed in is durable.
+#[derive(Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    epoch: u64,
+    cluster: String,
+    batches: mpsc::Sender<Submission>,
+    compactions: mpsc::Sender<Compaction>,
+    /// Last entry that is durable.
+    committed: watch::Receiver<u64>,
+    /// Last entry covered by a durable snapshot; nothing after it is ever deleted.
+    snapshot: watch::Sender<u64>,
+    /// Why the writer ended, if it did so by itself.
+    failure: Arc<OnceLock<StoreError>>,
+    /// Changes to true when the writer has ended and the lock is free.
+    ended: watch::Receiver<bool>,
+    reader: Reader,
+}
+
+/// A batch on its way to the disk: resolves once it is durable, or with the reason why it never will be.
+#[must_use = "nothing may be acknowledged before the commit has resolved"]
+pub struct Commit {
+    outcome: oneshot::Receiver<Result<Committed, StoreError>>,
+}
+
+/// What compaction may delete. Blobs that a batch released go in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Entries up to this one: the slowest consumer has them. Those after the last durable snapshot stay anyway.
+    pub entries_through: u64,
+    /// Requests with an earlier [`Request::at`].
+    pub requests_before: i64,
+}
+
+/// What compaction deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Entries deleted.
+    pub entries: u64,
+    /// Request ids forgotten.
+    pub requests: u64,
+    /// Blobs deleted.
+    pub blobs: u64,
+}
+
+/// The state of before, in two streams: the chunks of the last snapshot, then the entries after it. Neither is
+/// ever in memory as a whole. Both should be drained before the first commit.
+pub struct Recovered {
+    /// The epoch that this opening began, greater than that of every entry.
+    pub epoch: u64,
+    /// The last entry of the journal; 0 in a new one.
+    pub last_seq: u64,
+    /// The entry up to which the snapshot goes; 0 without one.
+    pub snapshot_seq: u64,
+    source: Recovery,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, which is created if need be, and begins a new epoch.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] while another controller has it, [`StoreError::NewerSchema`], [`StoreError::Damaged`],
+    /// and what the disk refuses.
+    pub async fn open(path: &Path) -> Result<(Self, Recovered), StoreError> {
+        let opened = sqlite::open(path).await?;
+        let recovered = Recovered {
+            epoch: opened.epoch,
+            last_seq: opened.last_seq,
+            snapshot_seq: opened.snapshot_seq,
+            source: opened.recovery,
+        };
+        let shared = Shared {
+            epoch: opened.epoch,
+            cluster: opened.cluster,
+            batches: opened.batches,
+            compactions: opened.compactions,
+            committed: opened.committed,
+            snapshot: opened.snapshot,
+            failure: opened.failure,
+            ended: opened.ended,
+            reader: opened.reader,
+        };
+        Ok((Self { shared: Arc::new(shared) }, recovered))
+    }
+
+    /// The epoch of this opening; every entry must carry it.
+    pub fn epoch(&self) -> u64 {
+        self.shared.epoch
+    }
+
+    /// The random name that the journal was given when it was created, in hexadecimal.
+    pub fn cluster_id(&self) -> &str {
+        &self.shared.cluster
+    }
+
+    /// Hands a batch in and returns as soon as it is queued, so that the next one can be prepared while this one
+    /// syncs. Batches that wait together are committed together. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// At once for a batch that cannot be stored, and [`StoreError::Stopped`]. All else comes from the [`Commit`].
+    pub async fn submit(&self, batch: Batch) -> Result<Commit, StoreError> {
+        let (submission, commit) = submission(batch)?;
+        self.shared.batches.send(submission).await.map_err(|_| self.stopped())?;
+        Ok(commit)
+    }
+
+    /// [`Journal::submit`] for a thread of its own, outside any async runtime.
+    ///
+    /// # Errors
+    /// As [`Journal::submit`].
+    pub fn submit_blocking(&self, batch: Batch) -> Result<Commit, StoreError> {
+        let (submission, commit) = submission(batch)?;
+        self.shared.batches.blocking_send(submission).map_err(|_| self.stopped())?;
+        Ok(commit)
+    }
+
+    /// Hands a batch in and waits until it is durable.
+    ///
+    /// # Errors
+    /// As [`Journal::submit`] and [`Commit`].
+    pub async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
+        self.submit(batch).await?.await
+    }
+
+    /// The last durable entry, to be watched. It is closed when the journal stops.
+    pub fn committed(&self) -> watch::Receiver<u64> {
+        self.shared.committed.clone()
+    }
+
+    /// The durable entries after `after`, in order: as many as fit a page of about a megabyte, none at the end.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if one is missing, [`StoreError::Compacted`] if they have been deleted.
+    pub async fn entries(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
+        let durable = *self.shared.committed.borrow();
+        let page = self.shared.reader.entries(after).await?;
+        match page.first() {
+            Some(first) if first.seq > after + 1 => {
+                Err(StoreError::Compacted { wanted: after + 1, first: first.seq })
+            }
+            None if durable > after => Err(StoreError::Compacted { wanted: after + 1, first: durable + 1 }),
+            _ => Ok(page),
+        }
+    }
+
+    /// The content of a blob, or `None` if there is no such blob.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        self.shared.reader.blob(id).await
+    }
+
+    /// What was replied to a request, if it has been served and is not forgotten yet.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        self.shared.reader.request(id).await
+    }
+
+    /// Begins a snapshot of the state after entry `seq`. Commits go on meanwhile, at their usual speed.
+    ///
+    /// # Errors
+    /// [`StoreError::SnapshotAhead`] if `seq` is not durable yet, and what the disk refuses.
+    pub async fn begin_snapshot(&self, seq: u64) -> Result<SnapshotWriter, StoreError> {
+        let committed = *self.shared.committed.borrow();
+        if seq > committed {
+            return Err(StoreError::SnapshotAhead { asked: seq, committed });
+        }
+        SnapshotWriter::begin(
+            self.shared.reader.path(),
+            &self.shared.cluster,
+            seq,
+            self.shared.snapshot.clone(),
+        )
+        .await
+    }
+
+    /// Deletes what is not needed any more, in small steps between commits. Returns when all of it is gone.
+    ///
+    /// # Errors
+    /// [`StoreError::Stopped`] if the journal ends first.
+    pub async fn compact(&self, retention: Retention) -> Result<Compacted, StoreError> {
+        let (done, outcome) = oneshot::channel();
+        let order = Compaction { retention, done };
+        self.shared.compactions.send(order).await.map_err(|_| self.stopped())?;
+        outcome.await.map_err(|_| self.stopped())
+    }
+
+    /// Waits until the journal has ended, which while this handle exists it does only when a write fails, and says
+    /// why. The process must end too.
+    pub async fn ended(&self) -> StoreError {
+        // An error means that the writer's thread is gone without a word, which ends the wait as well.
+        let _ = self.shared.ended.clone().wait_for(|&ended| ended).await;
+        self.stopped()
+    }
+
+    fn stopped(&self) -> StoreError {
+        self.shared.failure.get().cloned().unwrap_or(StoreError::Stopped)
+    }
+
+    /// Waits until all that was handed in is durable, closes the database and gives up the lock. Other clones
+    /// must be gone by then, or it waits for them.
+    pub async fn close(self) {
+        let mut ended = self.shared.ended.clone();
+        self.shared.reader.close().await;
+        drop(self);
+        // An error means that the writer's thread is gone without a word, which ends the wait as well.
+        let _ = ended.wait_for(|&ended| ended).await;
+    }
+}
+
+fn submission(batch: Batch) -> Result<(Submission, Commit), StoreError> {
+    batch.check()?;
+    let (done, outcome) = oneshot::channel();
+    Ok((Submission { batch, done }, Commit { outcome }))
+}
+
+impl Commit {
+    /// Waits on a thread of its own, outside any async runtime.
+    ///
+    /// # Errors
+    /// The reason why the batch will never be durable.
+    pub fn wait_blocking(self) -> Result<Committed, StoreError> {
+        self.outcome.blocking_recv().unwrap_or(Err(StoreError::Stopped))
+    }
+}
+
+impl Future for Commit {
+    type Output = Result<Committed, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.outcome).poll(context).map(|outcome| outcome.unwrap_or(Err(StoreError::Stopped)))
+    }
+}
+
+impl Recovered {
+    /// The next chunk of the snapshot, in the order in which they were written; `None` after the last.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if one is missing, and what the database refuses.
+    pub async fn next_chunk(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
+        self.source.next_chunk().await
+    }
+
+    /// The next entries after the snapshot, about a megabyte of them; none after the last.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if one is missing, and what the database refuses.
+    pub async fn next_entries(&mut self) -> Result<Vec<Entry>, StoreError> {
+        self.source.next_entries().await
+    }
+}

@@ -1,0 +1,226 @@
+//! The accounting database in SQLite.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sqlx::error::BoxDynError;
+use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::{Arguments, ConnectOptions, Connection, QueryBuilder, Row};
+use tokio::sync::Mutex;
+
+use super::rows::Insert;
+use super::{StoreError, create, failed, from_sql, read_options, schema, sql_int, write_options};
+use crate::store::accounting::{JobRow, Query, StepRow};
+
+/// Connections for readers.
+const READERS: u32 = 4;
+/// Values in one list of a query at most; a longer list is asked for in pieces by the one who has it.
+const LIST: usize = 8192;
+/// Pages in the log after which it is copied into the database.
+const CHECKPOINT_PAGES: &str = "4096";
+
+/// Gives a row type its columns. The compiler sees to it that each field is a column, is written and is read.
+macro_rules! columns {
+    ($row:ident: $($field:ident),+ $(,)?) => {
+        impl $row {
+            const COLUMNS: &[&str] = &[$(stringify!($field)),+];
+
+            fn bind(self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
+                let Self { $($field),+ } = self;
+                $(arguments.add($field)?;)+
+                Ok(())
+            }
+
+            fn read(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+                Ok(Self { $($field: row.try_get(stringify!($field))?),+ })
+            }
+        }
+    };
+}
+
+columns! {
+    JobRow:
+    job_id, restarts, array_job_id, array_task_id, array_tasks, het_job_id, het_job_offset, name, user,
+    uid, group, gid, account, wckey, partition, qos, reservation, state, cancelled_by, reason, exit_code,
+    exit_signal, derived_exit_code, submitted, eligible, started, ended, suspended_secs, time_limit_secs,
+    priority, req_nodes, req_cpus, req_memory_mb, req_tres, alloc_nodes, alloc_cpus, alloc_tres,
+    node_list, constraints, licenses, work_dir, submit_line, comment, admin_comment, system_comment,
+    std_in, std_out, std_err,
+}
+
+columns! {
+    StepRow:
+    job_id, restarts, step_id, name, state, exit_code, exit_signal, started, ended, suspended_secs,
+    alloc_nodes, alloc_cpus, alloc_tres, tasks, node_list, layout, user_cpu_us, system_cpu_us,
+    max_rss_bytes, max_vmsize_bytes, submit_line,
+}
+
+/// The open database.
+#[derive(Clone)]
+pub(in crate::store) struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    readers: SqlitePool,
+    writer: Mutex<SqliteConnection>,
+    jobs: Insert,
+    steps: Insert,
+}
+
+impl Database {
+    pub(in crate::store) async fn open(path: &Path) -> Result<Self, StoreError> {
+        create(path)?;
+        let options = write_options(path).pragma("wal_autocheckpoint", CHECKPOINT_PAGES);
+        let mut writer = options.connect().await.map_err(|error| failed("open", path, error))?;
+        schema::migrate(&mut writer, path, schema::ACCOUNTING).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(read_options(path))
+            .await
+            .map_err(|error| failed("open for reading", path, error))?;
+        let jobs = upsert("job", JobRow::COLUMNS, &["job_id", "restarts"]);
+        let steps = upsert("step", StepRow::COLUMNS, &["job_id", "restarts", "step_id"]);
+        let inner = Inner { path: path.to_owned(), readers, writer: Mutex::new(writer), jobs, steps };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(in crate::store) async fn reached(&self) -> Result<u64, StoreError> {
+        let row = sqlx::query("SELECT seq FROM reached").fetch_one(&self.inner.readers).await;
+        row.and_then(|row| row.try_get(0)).map(from_sql).map_err(|error| self.failed("read", error))
+    }
+
+    pub(in crate::store) async fn write(
+        &self,
+        reached: u64,
+        jobs: Vec<JobRow>,
+        steps: Vec<StepRow>,
+    ) -> Result<(), StoreError> {
+        let mut writer = self.inner.writer.lock().await;
+        let write = async {
+            let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+            let moved = sqlx::query("UPDATE reached SET seq = ? WHERE seq <= ?")
+                .bind(sql_int(reached))
+                .bind(sql_int(reached))
+                .execute(&mut *transaction)
+                .await?;
+            if moved.rows_affected() == 0 {
+                transaction.rollback().await?;
+                return Ok(false);
+            }
+            self.inner.jobs.run(&mut transaction, jobs.into_iter(), JobRow::bind).await?;
+            self.inner.steps.run(&mut transaction, steps.into_iter(), StepRow::bind).await?;
+            transaction.commit().await?;
+            Ok(true)
+        };
+        if write.await.map_err(|error| self.failed("write to", error))? {
+            return Ok(());
+        }
+        drop(writer);
+        Err(StoreError::OutOfOrder { expected: self.reached().await?, found: reached })
+    }
+
+    pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Vec<JobRow>, StoreError> {
+        let mut sql = select("job", JobRow::COLUMNS);
+        sql.push(" WHERE 1");
+        restrict(&mut sql, query);
+        let limit = if query.limit == 0 { Query::PAGE } else { query.limit };
+        sql.push(" ORDER BY job_id, restarts LIMIT ").push_bind(limit);
+        let rows = sql.build().persistent(false).fetch_all(&self.inner.readers).await;
+        rows.and_then(|rows| rows.iter().map(JobRow::read).collect())
+            .map_err(|error| self.failed("read", error))
+    }
+
+    pub(in crate::store) async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
+        let mut steps = Vec::new();
+        for some in runs.chunks(LIST) {
+            let mut sql = select("step", StepRow::COLUMNS);
+            sql.push(" WHERE (job_id, restarts) IN ");
+            sql.push_tuples(some, |mut tuple, &(job_id, restarts)| {
+                tuple.push_bind(job_id).push_bind(restarts);
+            });
+            let rows = sql.build().persistent(false).fetch_all(&self.inner.readers).await;
+            for row in rows.map_err(|error| self.failed("read", error))? {
+                steps.push(StepRow::read(&row).map_err(|error| self.failed("read", error))?);
+            }
+        }
+        steps.sort_unstable_by_key(|step| (step.job_id, step.restarts, step.step_id));
+        Ok(steps)
+    }
+
+    fn failed(&self, action: &'static str, error: sqlx::Error) -> StoreError {
+        failed(action, &self.inner.path, error)
+    }
+}
+
+/// A statement that inserts rows, each in the place of the one with its key.
+fn upsert(table: &str, columns: &[&str], key: &[&str]) -> Insert {
+    let rest = columns.iter().filter(|column| !key.contains(column));
+    let set: Vec<String> = rest.map(|column| format!("\"{column}\" = excluded.\"{column}\"")).collect();
+    let head = format!("INSERT INTO {table} ({})", quoted(columns));
+    let tail = format!("ON CONFLICT ({}) DO UPDATE SET {}", key.join(", "), set.join(", "));
+    Insert::new(&head, columns.len(), &tail)
+}
+
+fn select(table: &str, columns: &[&str]) -> QueryBuilder<Sqlite> {
+    QueryBuilder::new(format!("SELECT {} FROM {table}", quoted(columns)))
+}
+
+/// The columns between commas; one of them is a word of SQL.
+fn quoted(columns: &[&str]) -> String {
+    columns.iter().map(|column| format!("\"{column}\"")).collect::<Vec<_>>().join(", ")
+}
+
+fn restrict(sql: &mut QueryBuilder<Sqlite>, query: &Query) {
+    if !query.job_ids.is_empty() {
+        sql.push(" AND (job_id IN ");
+        list(sql, &query.job_ids);
+        sql.push(" OR array_job_id IN ");
+        list(sql, &query.job_ids);
+        sql.push(" OR het_job_id IN ");
+        list(sql, &query.job_ids);
+        sql.push(")");
+    }
+    one_of(sql, "uid", &query.uids);
+    one_of(sql, "user", &query.users);
+    one_of(sql, "account", &query.accounts);
+    one_of(sql, "partition", &query.partitions);
+    one_of(sql, "qos", &query.qos);
+    one_of(sql, "name", &query.names);
+    one_of(sql, "state", &query.states);
+    if let Some(time) = query.not_before {
+        sql.push(" AND (ended IS NULL OR ended >= ").push_bind(time).push(")");
+    }
+    if let Some(time) = query.before {
+        sql.push(" AND coalesce(eligible, submitted) < ").push_bind(time);
+    }
+    if let Some((job_id, restarts)) = query.after {
+        sql.push(" AND (job_id, restarts) > (").push_bind(job_id).push(", ").push_bind(restarts).push(")");
+    }
+    if query.last_run_only {
+        sql.push(" AND restarts = (SELECT max(restarts) FROM job AS run WHERE run.job_id = job.job_id)");
+    }
+}
+
+fn one_of<T>(sql: &mut QueryBuilder<Sqlite>, column: &str, values: &[T])
+where
+    T: Clone + for<'q> sqlx::Encode<'q, Sqlite> + sqlx::Type<Sqlite>,
+{
+    if !values.is_empty() {
+        sql.push(format!(" AND \"{column}\" IN "));
+        list(sql, values);
+    }
+}
+
+fn list<T>(sql: &mut QueryBuilder<Sqlite>, values: &[T])
+where
+    T: Clone + for<'q> sqlx::Encode<'q, Sqlite> + sqlx::Type<Sqlite>,
+{
+    sql.push("(");
+    let mut values_sql = sql.separated(", ");
+    for value in values {
+        values_sql.push_bind(value.clone());
+    }
+    sql.push(")");
+}

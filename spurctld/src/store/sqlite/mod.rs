@@ -1,0 +1,115 @@
+//! The SQLite backend: the only place that speaks SQL.
+//!
+//! Files beside the database `spur.db`: `spur.db-wal` and `spur.db-shm` are SQLite's, `spur.db.lock` keeps a second
+//! controller out, `spur.db.snapshot-N` is the snapshot at entry N, the same with `.part` one being written.
+
+pub(super) mod accounting;
+mod checkpoint;
+mod compact;
+mod lock;
+mod open;
+mod read;
+mod rows;
+mod schema;
+pub(super) mod snapshot;
+mod writer;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+
+use super::StoreError;
+
+pub(super) use open::open;
+pub(super) use read::{Reader, Recovery};
+pub(super) use writer::{Compaction, Submission};
+
+/// Low bits of a blob part's key that count the parts of one blob.
+const BLOB_PART_BITS: u32 = 8;
+/// Bytes in one part of a blob. A multiple of the page size less SQLite's own overhead would save nothing: parts
+/// this large live on overflow pages anyway.
+const BLOB_PART_BYTES: usize = super::MAX_BLOB_BYTES >> BLOB_PART_BITS;
+
+/// SQLite's extended result code, reduced to the primary one, for a disk without room.
+const SQLITE_FULL: i32 = 13;
+
+/// A sequence number or id as SQL knows it.
+fn sql_int(value: u64) -> i64 {
+    i64::try_from(value).expect("ids and sequence numbers are checked to be far below 2^63")
+}
+
+/// A number that only this program writes, read back.
+fn from_sql(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// `spur.db` with something appended: `spur.db.lock`.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes the names in a directory durable.
+fn sync_directory(path: &Path) -> Result<(), StoreError> {
+    let directory = directory(path);
+    File::open(directory)
+        .and_then(|opened| opened.sync_all())
+        .map_err(|error| StoreError::io("sync the directory", directory, error))
+}
+
+/// Creates the file of a database, readable by its owner only (SQLite gives its side files the same mode), and
+/// makes its name durable.
+fn create(path: &Path) -> Result<(), StoreError> {
+    if path.exists() {
+        return Ok(());
+    }
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| StoreError::io("create", path, error))?;
+    sync_directory(path)
+}
+
+/// How a writer opens a database: every commit is synced, nothing is checkpointed behind its back.
+fn write_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("wal_autocheckpoint", "0")
+        .pragma("cache_size", "-16384")
+        .pragma("temp_store", "MEMORY")
+        .statement_cache_capacity(256)
+}
+
+/// How a reader opens a database that a writer has opened.
+fn read_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new().filename(path).read_only(true)
+}
+
+/// What a database error means for the one who asked.
+fn failed(action: &'static str, path: &Path, error: sqlx::Error) -> StoreError {
+    let code =
+        error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i32>().ok());
+    if code.is_some_and(|code| code & 0xff == SQLITE_FULL) {
+        return StoreError::DiskFull { path: path.to_owned() };
+    }
+    if let sqlx::Error::Io(source) = error {
+        return StoreError::io(action, path, source);
+    }
+    StoreError::Database { action, path: path.to_owned(), source: Arc::new(error) }
+}

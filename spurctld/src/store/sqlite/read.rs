@@ -1,0 +1,182 @@
+//! Reading the journal: pages of entries, blobs, request ids, and recovery. On read-only connections, in short
+//! transactions, so that readers hold up neither commits nor the reuse of the write-ahead log.
+
+use std::path::{Path, PathBuf};
+
+use sqlx::Row;
+use sqlx::sqlite::{SqlitePool, SqlitePoolOptions, SqliteRow};
+use tokio_stream::StreamExt;
+
+use super::{BLOB_PART_BITS, StoreError, failed, from_sql, read_options, snapshot, sql_int};
+use crate::store::{Entry, Request, RequestId, SnapshotChunk};
+
+/// Connections for readers.
+const READERS: u32 = 4;
+/// Bytes of entries in one page, give or take the last entry.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Reads the committed journal.
+#[derive(Clone)]
+pub(in crate::store) struct Reader {
+    pool: SqlitePool,
+    path: PathBuf,
+}
+
+impl Reader {
+    pub(super) async fn open(path: &Path) -> Result<Self, StoreError> {
+        let pool = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(read_options(path))
+            .await
+            .map_err(|error| failed("open for reading", path, error))?;
+        Ok(Self { pool, path: path.to_owned() })
+    }
+
+    /// The database.
+    pub(in crate::store) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// See [`Journal::entries`](crate::store::Journal::entries).
+    pub(in crate::store) async fn entries(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
+        let page = self.page(after).await.map_err(|error| failed("read entries of", &self.path, error))?;
+        match page.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
+            Some(gap) => Err(StoreError::damaged(&self.path, format!("entry {} is missing", gap[0].seq + 1))),
+            None => Ok(page),
+        }
+    }
+
+    async fn page(&self, after: u64) -> Result<Vec<Entry>, sqlx::Error> {
+        let mut rows =
+            sqlx::query("SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT 8192")
+                .bind(sql_int(after))
+                .fetch(&self.pool);
+        let mut page: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        while bytes < PAGE_BYTES {
+            let Some(row) = rows.next().await.transpose()? else { break };
+            let entry = entry(&row)?;
+            bytes += entry.body.len();
+            page.push(entry);
+        }
+        Ok(page)
+    }
+
+    /// See [`Journal::blob`](crate::store::Journal::blob).
+    pub(in crate::store) async fn blob(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let first = id << BLOB_PART_BITS;
+        let last = first | ((1 << BLOB_PART_BITS) - 1);
+        let rows = sqlx::query("SELECT body FROM blob WHERE key BETWEEN ? AND ? ORDER BY key")
+            .bind(sql_int(first))
+            .bind(sql_int(last))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(|error| failed("read a blob of", &self.path, error))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut body = Vec::new();
+        for row in rows {
+            let part: &[u8] = row.try_get(0).map_err(|error| failed("read a blob of", &self.path, error))?;
+            body.extend_from_slice(part);
+        }
+        Ok(Some(body))
+    }
+
+    /// See [`Journal::request`](crate::store::Journal::request).
+    pub(in crate::store) async fn request(&self, id: RequestId) -> Result<Option<Request>, StoreError> {
+        sqlx::query("SELECT uid, seq, at, reply FROM request WHERE id = ?")
+            .bind(&id[..])
+            .fetch_optional(&self.pool)
+            .await
+            .and_then(|row| row.map(|row| request(id, &row)).transpose())
+            .map_err(|error| failed("read a request of", &self.path, error))
+    }
+
+    /// Closes the connections.
+    pub(in crate::store) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn entry(row: &SqliteRow) -> Result<Entry, sqlx::Error> {
+    Ok(Entry {
+        seq: from_sql(row.try_get(0)?),
+        epoch: from_sql(row.try_get(1)?),
+        at: row.try_get(2)?,
+        body: row.try_get(3)?,
+    })
+}
+
+fn request(id: RequestId, row: &SqliteRow) -> Result<Request, sqlx::Error> {
+    Ok(Request {
+        id,
+        uid: row.try_get(0)?,
+        seq: from_sql(row.try_get(1)?),
+        at: row.try_get(2)?,
+        reply: row.try_get(3)?,
+    })
+}
+
+/// Recovery under way: first the snapshot, then the entries after it, each of them checked to follow the last.
+pub(in crate::store) struct Recovery {
+    reader: Reader,
+    chunks: Option<snapshot::Reader>,
+    /// Last entry given out, or covered by the snapshot.
+    seq: u64,
+    /// Epoch of that entry.
+    epoch: u64,
+    /// Last entry of the journal when it was opened.
+    last: u64,
+}
+
+impl Recovery {
+    pub(super) fn new(
+        reader: Reader,
+        chunks: Option<snapshot::Reader>,
+        snapshot_seq: u64,
+        last: u64,
+    ) -> Self {
+        Self { reader, chunks, seq: snapshot_seq, epoch: 0, last }
+    }
+
+    /// See [`Recovered::next_chunk`](crate::store::Recovered::next_chunk).
+    pub(in crate::store) async fn next_chunk(&mut self) -> Result<Option<SnapshotChunk>, StoreError> {
+        match &mut self.chunks {
+            Some(chunks) => chunks.next().await,
+            None => Ok(None),
+        }
+    }
+
+    /// See [`Recovered::next_entries`](crate::store::Recovered::next_entries).
+    pub(in crate::store) async fn next_entries(&mut self) -> Result<Vec<Entry>, StoreError> {
+        if self.seq >= self.last {
+            return Ok(Vec::new());
+        }
+        let action = "read entries of";
+        let page =
+            self.reader.page(self.seq).await.map_err(|error| failed(action, &self.reader.path, error))?;
+        if page.is_empty() {
+            return Err(self.damaged(format!("entry {} is missing", self.seq + 1)));
+        }
+        for entry in &page {
+            if entry.seq != self.seq + 1 {
+                let what = format!("entry {} is missing, entry {} follows", self.seq + 1, entry.seq);
+                return Err(self.damaged(what));
+            }
+            if entry.epoch < self.epoch {
+                let what = format!(
+                    "entry {} is of epoch {}, the one before of {}",
+                    entry.seq, entry.epoch, self.epoch
+                );
+                return Err(self.damaged(what));
+            }
+            (self.seq, self.epoch) = (entry.seq, entry.epoch);
+        }
+        Ok(page)
+    }
+
+    fn damaged(&self, what: String) -> StoreError {
+        StoreError::damaged(&self.reader.path, what)
+    }
+}

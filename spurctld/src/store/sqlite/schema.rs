@@ -1,0 +1,49 @@
+//! The versions of the schemas. A migration that has been released is never edited: a new one is added.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Row, SqlSafeStr};
+
+use super::{StoreError, failed};
+
+/// Migrations of one database: name and statements, version 1 first.
+pub(super) type Versions = &'static [(&'static str, &'static str)];
+
+/// The schema of `spur.db`.
+pub(super) const JOURNAL: Versions = &[("initial", include_str!("migrations/journal/0001_initial.sql"))];
+/// The schema of the accounting database.
+pub(super) const ACCOUNTING: Versions =
+    &[("initial", include_str!("migrations/accounting/0001_initial.sql"))];
+
+/// Brings the database at `path` to the newest version. One that is newer still is refused and left as it is.
+pub(super) async fn migrate(
+    conn: &mut SqliteConnection,
+    path: &Path,
+    versions: Versions,
+) -> Result<(), StoreError> {
+    let known = i64::try_from(versions.len()).expect("a handful of versions");
+    let migrations = (1..).zip(versions).map(|(version, &(name, sql))| {
+        Migration::new(version, Cow::Borrowed(name), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    match Migrator::with_migrations(migrations.collect()).run(&mut *conn).await {
+        Ok(()) => Ok(()),
+        Err(MigrateError::VersionMissing(_)) => {
+            let found = sqlx::query("SELECT max(version) FROM _sqlx_migrations")
+                .fetch_one(conn)
+                .await
+                .and_then(|row| row.try_get(0))
+                .map_err(|error| failed("read the schema of", path, error))?;
+            Err(StoreError::NewerSchema { path: path.to_owned(), found, known })
+        }
+        Err(MigrateError::VersionMismatch(version) | MigrateError::Dirty(version)) => Err(
+            StoreError::damaged(path, format!("its schema {version} is not the one this program would make")),
+        ),
+        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            Err(failed("bring up to date", path, error))
+        }
+        Err(error) => Err(failed("bring up to date", path, sqlx::Error::Migrate(Box::new(error)))),
+    }
+}

@@ -1,0 +1,65 @@
+//! What the tests of the store share: a directory of their own and batches to fill it with.
+
+use std::fs;
+use std::path::PathBuf;
+
+use spurctld::store::{Batch, Blob, Entry, Journal, Recovered, Request};
+
+/// A fresh, empty directory on the disk that holds the build.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{}: {error}", path.display()),
+        _ => fs::create_dir_all(&path).expect("the build directory can be written"),
+    }
+    path
+}
+
+/// The body every test entry has: derived from its number, so that a wrong one is noticed.
+pub(crate) fn body(seq: u64) -> Vec<u8> {
+    format!(r#"{{"JobSubmitted":{{"job":{seq},"pad":"{}"}}}}"#, "x".repeat((seq % 997) as usize)).into_bytes()
+}
+
+/// The script that entry `seq` refers to.
+pub(crate) fn script(seq: u64) -> Vec<u8> {
+    (0..seq % 9000).map(|byte| (byte ^ seq) as u8).collect()
+}
+
+/// The request id that entry `seq` answers.
+pub(crate) fn request_id(seq: u64) -> [u8; 16] {
+    (u128::from(seq).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_be_bytes()
+}
+
+/// A batch of entries `first..first + count`, each with a blob and a request.
+pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
+    let mut batch = Batch::default();
+    for seq in first..first + count {
+        let at = seq as i64;
+        batch.entries.push(Entry { seq, epoch: journal.epoch(), at, body: body(seq) });
+        batch.blobs.push(Blob { id: seq, body: script(seq) });
+        batch.requests.push(Request {
+            id: request_id(seq),
+            uid: 1000,
+            seq,
+            at,
+            reply: seq.to_string().into_bytes(),
+        });
+    }
+    batch
+}
+
+/// Drains the entries of a recovery, checks what each of them holds and returns the numbers of the first and last.
+pub(crate) async fn drain(recovered: &mut Recovered) -> Option<(u64, u64)> {
+    let mut range = None;
+    loop {
+        let page = recovered.next_entries().await.expect("the journal is whole");
+        if page.is_empty() {
+            return range;
+        }
+        for entry in page {
+            assert_eq!(entry.body, body(entry.seq), "entry {}", entry.seq);
+            let first = range.map_or(entry.seq, |(first, _)| first);
+            range = Some((first, entry.seq));
+        }
+    }
+}

@@ -1,7 +1,13 @@
-//! Spur's wire: the generated messages and services, and the one door between them and the core's types.
+//! Spur's wire: the generated messages and services, what both ends must agree on beside them (addresses, limits,
+//! tokens, refusals), and the one door between messages and the core's types.
+
+pub mod auth;
+pub mod channel;
+pub mod client;
+pub mod refusal;
 
 /// Generated from `spur/v1/*.proto`; documented there.
-#[expect(missing_docs, clippy::all, unreachable_pub, reason = "generated code")]
+#[expect(missing_docs, clippy::all, reason = "generated code")]
 pub mod v1 {
     tonic::include_proto!("spur.v1");
 }

@@ -1,0 +1,393 @@
+//! A client's way to the controller: finds the one that answers, says who is asking, and asks again where that
+//! is safe.
+//!
+//! A request that changes something carries an id that stays the same however often it is asked, so a reply
+//! that was lost on the way costs nothing but time. What the controller refuses is never asked again; what it
+//! could not take (no connection, a connection that broke, a queue that is full) is, for [`PATIENCE`].
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::metadata::MetadataValue;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status, Streaming};
+use uuid::Uuid;
+
+use crate::auth;
+use crate::channel::{Address, AddressError, CALL_TIMEOUT, MAX_MESSAGE, unix_endpoint};
+use crate::refusal;
+use crate::v1::controller_client::ControllerClient;
+use crate::v1::identity_client::IdentityClient;
+use crate::v1::{
+    CancelJobsRequest, CreateStepRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest,
+    SubmitRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
+};
+use crate::v1::{MintTokenRequest, TokenClaims};
+
+/// For how long a controller that cannot be reached, or is busy, is asked again.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A token that expires sooner than this is not used any more, in seconds.
+const TOKEN_MARGIN: i64 = 30;
+
+/// The controller's service, with who is asking already in every call.
+pub type Controller = ControllerClient<InterceptedService<Channel, Introduction>>;
+
+/// How a client says who it is.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// Gets tokens from the daemon behind this Unix socket, which asks the kernel.
+    Socket(PathBuf),
+    /// Says so itself, where the cluster uses no keys.
+    Unsigned(TokenClaims),
+}
+
+/// Why a call came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The controller has said no.
+    #[error("{message}")]
+    Refused {
+        /// Slurm's name of the error, e.g. `ESLURM_INVALID_PARTITION_NAME`.
+        code: String,
+        /// The sentence for people.
+        message: String,
+    },
+    /// The controller is there but cannot take requests now.
+    #[error("Slurm controller is busy: {0}")]
+    Busy(String),
+    /// There is no connection.
+    #[error("Unable to contact slurm controller (connect failure) at {address}")]
+    Unreachable {
+        /// Who does not answer.
+        address: String,
+        /// What the system said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The connection broke while the call was under way.
+    #[error("Lost the connection to slurm controller at {address}: {detail}")]
+    Broken {
+        /// With whom.
+        address: String,
+        /// What is known of it.
+        detail: String,
+    },
+    /// The controller did not answer.
+    #[error("slurm controller at {address} did not answer within {} s", waited.as_secs())]
+    TimedOut {
+        /// Who.
+        address: String,
+        /// For how long that was awaited.
+        waited: Duration,
+    },
+    /// The daemon of this host gives no token.
+    #[error("cannot get a token at {}; is spurd or spurctld running on this host?", socket.display())]
+    NoToken {
+        /// Where tokens come from.
+        socket: PathBuf,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The address is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+}
+
+impl CallError {
+    /// What a failed call to `address` means.
+    pub fn from_status(status: &Status, address: &str) -> CallError {
+        if let Some(error) = refusal::error_of(status) {
+            return match status.code() {
+                _ if error.code == refusal::BUSY => CallError::Busy(error.message),
+                Code::Unavailable => CallError::Broken { address: address.to_owned(), detail: error.message },
+                _ => CallError::Refused { code: error.code, message: error.message },
+            };
+        }
+        let detail = status.message().to_owned();
+        match status.code() {
+            Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => {
+                CallError::Broken { address: address.to_owned(), detail }
+            }
+            code => CallError::Refused { code: format!("{code:?}"), message: detail },
+        }
+    }
+
+    /// Whether asking again may help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            CallError::Busy(_)
+            | CallError::Unreachable { .. }
+            | CallError::Broken { .. }
+            | CallError::NoToken { .. } => true,
+            CallError::Refused { .. } | CallError::TimedOut { .. } | CallError::Address(_) => false,
+        }
+    }
+
+    /// Slurm's name of the error, if the controller gave one.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            CallError::Refused { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+}
+
+/// A request that changes something, and is the same one when it is asked again.
+pub trait Mutation: Clone {
+    /// Gives it its id, and says whether it may have been asked before.
+    fn identify(&mut self, id: Bytes, retry: bool);
+}
+
+macro_rules! mutations {
+    ($($request:ty),+ $(,)?) => {$(
+        impl Mutation for $request {
+            fn identify(&mut self, id: Bytes, retry: bool) {
+                self.request_id = id;
+                self.retry = retry;
+            }
+        }
+    )+};
+}
+mutations!(
+    SubmitRequest,
+    CancelJobsRequest,
+    UpdateJobRequest,
+    HoldJobsRequest,
+    ReleaseJobsRequest,
+    RequeueJobsRequest,
+    CreateStepRequest,
+    UpdateNodesRequest,
+    UpdatePartitionRequest,
+);
+
+/// Puts token and protocol version into every call.
+#[derive(Clone, Debug)]
+pub struct Introduction {
+    authorization: MetadataValue<tonic::metadata::Ascii>,
+}
+
+impl Introduction {
+    /// Introduces the owner of `token`.
+    ///
+    /// # Errors
+    /// A token with characters that no token has.
+    pub fn new(token: &str) -> Result<Introduction, tonic::metadata::errors::InvalidMetadataValue> {
+        Ok(Introduction { authorization: format!("{}{token}", auth::SCHEME).parse()? })
+    }
+}
+
+impl Interceptor for Introduction {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let metadata = request.metadata_mut();
+        metadata.insert("authorization", self.authorization.clone());
+        metadata.insert(refusal::VERSION_KEY, MetadataValue::from_static(refusal::PROTOCOL));
+        Ok(request)
+    }
+}
+
+/// The way to the controller of a cluster, which may be one of several hosts.
+pub struct Connection {
+    controllers: Vec<(String, Endpoint)>,
+    /// Which of them is asked.
+    current: usize,
+    identity: Identity,
+    /// With the end of the token's life, in epoch seconds.
+    open: Option<(Controller, i64)>,
+    patience: Duration,
+}
+
+impl Connection {
+    /// Prepares the way; nothing is connected before the first call.
+    ///
+    /// # Errors
+    /// An address that is none, or no address at all.
+    pub fn new(controllers: &[Address], identity: Identity) -> Result<Connection, CallError> {
+        let endpoint = |address: &Address| Ok((address.to_string(), address.endpoint()?));
+        let controllers = controllers.iter().map(endpoint).collect::<Result<Vec<_>, AddressError>>()?;
+        if controllers.is_empty() {
+            return Err(AddressError(String::new()).into());
+        }
+        Ok(Connection { controllers, current: 0, identity, open: None, patience: PATIENCE })
+    }
+
+    /// The same with another patience; none at all asks every controller once.
+    pub fn with_patience(self, patience: Duration) -> Connection {
+        Connection { patience, ..self }
+    }
+
+    /// The address of the controller that is asked.
+    pub fn address(&self) -> &str {
+        &self.controllers[self.current].0
+    }
+
+    /// Asks for something that changes nothing, or opens a stream of it.
+    ///
+    /// # Errors
+    /// A refusal, or the last failure when patience ran out.
+    pub async fn read<Q: Clone, A>(
+        &mut self,
+        request: Q,
+        call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        self.repeat(Some(CALL_TIMEOUT), |_| request.clone(), call).await
+    }
+
+    /// Asks for a change; it is made once however often it had to be asked for.
+    ///
+    /// # Errors
+    /// A refusal, or the last failure when patience ran out.
+    pub async fn change<Q: Mutation, A>(
+        &mut self,
+        request: Q,
+        call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        self.repeat(Some(CALL_TIMEOUT), identified(request), call).await
+    }
+
+    /// Like [`Connection::change`] for what may have to wait for others; only a lost connection ends it.
+    ///
+    /// # Errors
+    /// A refusal, or the last failure when patience ran out.
+    pub async fn change_when_possible<Q: Mutation, A>(
+        &mut self,
+        request: Q,
+        call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        self.repeat(None, identified(request), call).await
+    }
+
+    /// The next message of a stream, `None` at its end.
+    ///
+    /// # Errors
+    /// A refusal or a broken connection.
+    pub async fn next<T>(&self, stream: &mut Streaming<T>) -> Result<Option<T>, CallError> {
+        stream.message().await.map_err(|status| CallError::from_status(&status, self.address()))
+    }
+
+    async fn repeat<Q, A>(
+        &mut self,
+        limit: Option<Duration>,
+        request: impl Fn(bool) -> Q,
+        call: impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        let mut pause = FIRST_PAUSE;
+        let mut give_up = Instant::now() + self.patience;
+        let mut attempt = 0_usize;
+        loop {
+            let begun = Instant::now();
+            let error = match self.attempt(limit, request(attempt > 0), &call).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            self.open = None;
+            if !error.is_transient() {
+                return Err(error);
+            }
+            if matches!(error, CallError::Broken { .. }) {
+                // It was there until a moment ago: the time of the call itself is no time spent in vain.
+                give_up += begun.elapsed();
+            }
+            self.current = (self.current + 1) % self.controllers.len();
+            attempt += 1;
+            if attempt < self.controllers.len() {
+                continue;
+            }
+            if Instant::now() + pause > give_up {
+                return Err(error);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn attempt<Q, A>(
+        &mut self,
+        limit: Option<Duration>,
+        request: Q,
+        call: &impl AsyncFn(Controller, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A, CallError> {
+        let controller = self.controller().await?;
+        let answer = call(controller, Request::new(request));
+        let answer = match limit {
+            None => answer.await,
+            Some(limit) => timeout(limit, answer)
+                .await
+                .map_err(|_| CallError::TimedOut { address: self.address().to_owned(), waited: limit })?,
+        };
+        answer.map(Response::into_inner).map_err(|status| CallError::from_status(&status, self.address()))
+    }
+
+    async fn controller(&mut self) -> Result<Controller, CallError> {
+        if let Some((controller, expires)) = &self.open
+            && *expires > epoch_seconds() + TOKEN_MARGIN
+        {
+            return Ok(controller.clone());
+        }
+        let (token, expires) = self.token().await?;
+        let (address, endpoint) = &self.controllers[self.current];
+        let channel = endpoint.connect().await.map_err(|error| CallError::Unreachable {
+            address: address.clone(),
+            source: innermost(&error).into(),
+        })?;
+        let introduction = Introduction::new(&token).map_err(|_| CallError::Refused {
+            code: "ESLURM_AUTH_CRED_INVALID".into(),
+            message: "the token that this host's daemon gave out is malformed".into(),
+        })?;
+        let controller = ControllerClient::with_interceptor(channel, introduction)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        self.open = Some((controller.clone(), expires));
+        Ok(controller)
+    }
+
+    async fn token(&self) -> Result<(String, i64), CallError> {
+        match &self.identity {
+            Identity::Unsigned(claims) => {
+                let expires = epoch_seconds() + auth::TOKEN_SECONDS;
+                Ok((auth::unsigned(&TokenClaims { expires, ..claims.clone() }), expires))
+            }
+            Identity::Socket(socket) => {
+                let failed = |source| CallError::NoToken { socket: socket.clone(), source };
+                let minted = async {
+                    let channel =
+                        unix_endpoint(socket)?.connect().await.map_err(|error| innermost(&error))?;
+                    let answer = IdentityClient::new(channel).mint_token(MintTokenRequest {}).await;
+                    answer.map(Response::into_inner).map_err(|status| status.message().to_owned().into())
+                };
+                let minted: Result<_, Box<dyn std::error::Error + Send + Sync>> =
+                    timeout(CALL_TIMEOUT, minted).await.unwrap_or_else(|_| Err("no answer".into()));
+                let minted = minted.map_err(failed)?;
+                Ok((minted.token, minted.expires))
+            }
+        }
+    }
+}
+
+fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {
+    let id = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
+    move |retry| {
+        let mut request = request.clone();
+        request.identify(id.clone(), retry);
+        request
+    }
+}
+
+/// The text of the error at the bottom: what the system said, without the layers above it.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn epoch_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -5,6 +5,7 @@
 //! text that cannot be honoured is refused with a [`ParseError`] that quotes it and says what would work.
 //! Types serialize as that same text unless they say otherwise.
 
+pub mod address;
 pub mod array;
 pub mod dependency;
 mod error;

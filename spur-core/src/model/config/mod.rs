@@ -1,5 +1,35 @@
 //! The configuration: what the controller decides by, and what belongs to this host.
+//!
+//! [`Config::parse`] reads one file. What it refuses, it refuses with the file, the line and the key, and it
+//! reports every mistake it finds at once; nothing that was written is ignored. Every key, with its meaning and
+//! its default, stands in `etc/spur.toml`.
 
+mod error;
+mod local;
+mod parse;
 mod policy;
+#[cfg(test)]
+mod tests;
 
+pub use error::{ConfigError, ConfigErrors};
+pub use local::*;
 pub use policy::*;
+
+/// One configuration file, read and checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// What the controller decides by; journalled when it changes.
+    pub policy: Policy,
+    /// Addresses, paths and keys of this host; never journalled.
+    pub local: Local,
+}
+
+impl Config {
+    /// Reads the text of a configuration file. `file_name` is what errors call it.
+    ///
+    /// # Errors
+    /// Every mistake in the text, in the order of its lines.
+    pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
+        parse::config(text).map_err(|errors| ConfigErrors::new(file_name, errors))
+    }
+}

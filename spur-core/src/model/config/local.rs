@@ -1,0 +1,192 @@
+//! The half of the configuration that belongs to this host: addresses, paths and keys. Never journalled.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::text::address::HostPort;
+use crate::text::time::Seconds;
+
+/// Facts about this host and about how to reach others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Local {
+    /// `[controller]`, as far as it is local.
+    pub controller: ControllerLocal,
+    /// `[auth]`.
+    pub auth: AuthLocal,
+    /// `[agent]`.
+    pub agent: AgentLocal,
+    /// `[log]`.
+    pub log: LogLocal,
+    /// Where each configured node is reached, as far as `[[nodes]]` says: by node name.
+    pub node_addresses: BTreeMap<Arc<str>, NodeAddress>,
+}
+
+/// The controller's own addresses and files.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerLocal {
+    /// `listen_addr`.
+    pub listen_addr: HostPort,
+    /// `addr`: where clients and nodes reach the controllers, the first choice first; at least one.
+    pub addresses: Vec<HostPort>,
+    /// `metrics_addr`: where `/metrics` is served, if it is.
+    pub metrics_addr: Option<HostPort>,
+    /// `state`.
+    pub state: StateStore,
+}
+
+/// `[controller] state`: where the journal is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateStore {
+    /// An SQLite database in this file.
+    Sqlite(PathBuf),
+    /// A PostgreSQL database.
+    Postgres {
+        /// Its URL, without a password.
+        url: String,
+        /// `password_file`: the file that holds the password, if one is needed.
+        password_file: Option<PathBuf>,
+    },
+}
+
+/// `[auth]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuthLocal {
+    /// `method`.
+    pub method: AuthMethod,
+    /// `key_file`: the cluster's key.
+    pub key_file: PathBuf,
+    /// `socket`: where the daemon of each host hands out tokens.
+    pub socket: PathBuf,
+}
+
+/// `[auth] method`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthMethod {
+    /// Tokens signed with the cluster's key.
+    #[default]
+    Key,
+    /// Credentials of MUNGE.
+    Munge,
+    /// Whoever connects is believed; on loopback only.
+    None,
+}
+
+/// `[agent]`: what a node's daemon needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentLocal {
+    /// `listen_addr`: where a node's daemon listens, unless `[[nodes]] port` says otherwise.
+    pub listen_addr: HostPort,
+    /// `spool_dir` with `%n` for the node's name; see [`AgentLocal::spool_of`].
+    pub spool_dir: String,
+    /// `heartbeat_interval`: how often a node tells how it is.
+    pub heartbeat_interval: Seconds,
+    /// `prolog`: run as root before a job's first task on a node.
+    pub prolog: Option<PathBuf>,
+    /// `epilog`: run as root after a job's last task on a node.
+    pub epilog: Option<PathBuf>,
+    /// `prolog_timeout`: how long prolog and epilog may take.
+    pub prolog_timeout: Seconds,
+    /// `task_prolog`: run as the user before each task.
+    pub task_prolog: Option<PathBuf>,
+    /// `task_epilog`: run as the user after each task.
+    pub task_epilog: Option<PathBuf>,
+}
+
+impl AgentLocal {
+    /// The spool directory of a node's daemon.
+    pub fn spool_of(&self, node: &str) -> PathBuf {
+        PathBuf::from(self.spool_dir.replace("%n", node))
+    }
+}
+
+/// Where a node's daemon is reached, as far as the configuration says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeAddress {
+    /// `addr`: its host; otherwise the node's name, or what the node itself says.
+    pub host: Option<String>,
+    /// `port`: its port; otherwise that of `[agent] listen_addr`.
+    pub port: Option<u16>,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogLocal {
+    /// `level`.
+    pub level: LogLevel,
+    /// `format`.
+    pub format: LogFormat,
+}
+
+/// `[log] level`: the least important messages that are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// What has failed.
+    Error,
+    /// What may need attention, too.
+    Warn,
+    /// What has happened, too.
+    #[default]
+    Info,
+    /// How it came about, too.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// `[log] format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line of text for each message.
+    #[default]
+    Plain,
+    /// A JSON object for each message.
+    Json,
+}
+
+impl ControllerLocal {
+    /// The port of the controller unless it is configured otherwise.
+    pub const DEFAULT_PORT: u16 = 6817;
+}
+
+impl AgentLocal {
+    /// The port of a node's daemon unless it is configured otherwise.
+    pub const DEFAULT_PORT: u16 = 6818;
+}
+
+impl Default for ControllerLocal {
+    fn default() -> Self {
+        let listen_addr = HostPort { host: "127.0.0.1".to_owned(), port: Self::DEFAULT_PORT };
+        Self {
+            addresses: vec![listen_addr.clone()],
+            listen_addr,
+            metrics_addr: None,
+            state: StateStore::Sqlite("/var/lib/spur/spur.db".into()),
+        }
+    }
+}
+
+impl Default for AuthLocal {
+    fn default() -> Self {
+        Self {
+            method: AuthMethod::default(),
+            key_file: "/etc/spur/cluster.key".into(),
+            socket: "/run/spur/auth.sock".into(),
+        }
+    }
+}
+
+impl Default for AgentLocal {
+    fn default() -> Self {
+        Self {
+            listen_addr: HostPort { host: "0.0.0.0".to_owned(), port: Self::DEFAULT_PORT },
+            spool_dir: "/var/spool/spurd/%n".to_owned(),
+            heartbeat_interval: Seconds(10),
+            prolog: None,
+            epilog: None,
+            prolog_timeout: Seconds(300),
+            task_prolog: None,
+            task_epilog: None,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `[auth]`, `[agent]`, `[log]`, and the part of `[controller]` that is local.
+
+use std::path::PathBuf;
+
+use super::policy::set;
+use super::section::Section;
+use crate::model::config::{
+    AgentLocal, AuthLocal, AuthMethod, ControllerLocal, LogFormat, LogLevel, LogLocal, StateStore,
+};
+use crate::text::address::HostPort;
+
+/// The file that the state is kept in when only a directory is named.
+const STATE_FILE: &str = "spur.db";
+
+pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
+    let mut local = ControllerLocal::default();
+    set!(local.listen_addr => section.parsed("listen_addr"));
+    local.addresses = addresses(section).unwrap_or_else(|| vec![local.listen_addr.clone()]);
+    local.metrics_addr = section.parsed("metrics_addr");
+    let password_file = path(section, "password_file");
+    set!(local.state => state(section));
+    match &mut local.state {
+        StateStore::Postgres { password_file: file, .. } => *file = password_file,
+        StateStore::Sqlite(_) if section.has("password_file") => {
+            section.refuse("password_file", "it has no effect without `state = \"postgres://…\"`");
+        }
+        StateStore::Sqlite(_) => {}
+    }
+    local
+}
+
+fn addresses(section: &mut Section<'_>) -> Option<Vec<HostPort>> {
+    let text = section.name("addr")?;
+    let list: Result<Vec<HostPort>, _> = text.split(',').map(|item| item.trim().parse()).collect();
+    list.map_err(|e| section.refuse("addr", e)).ok()
+}
+
+fn state(section: &mut Section<'_>) -> Option<StateStore> {
+    let text = section.name("state")?;
+    let postgres = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
+    if let Some(rest) = postgres {
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        let query = rest.split_once('?').map_or("", |(_, query)| query);
+        let in_query = query.split('&').any(|item| item.to_ascii_lowercase().starts_with("password="));
+        if user.is_some_and(|user| user.contains(':')) || in_query {
+            section.refuse("state", "a URL must not hold a password; write it into a file and name that file with `password_file`");
+            return None;
+        }
+        return Some(StateStore::Postgres { url: text.to_owned(), password_file: None });
+    }
+    let path = match text.split_once("://") {
+        None => PathBuf::from(text).join(STATE_FILE),
+        Some(("sqlite", path)) if !path.is_empty() => PathBuf::from(path),
+        Some(_) => {
+            let help = "write `sqlite://FILE`, `postgres://…` or a plain directory";
+            section.refuse("state", format_args!("`{text}` is no place for the state; {help}"));
+            return None;
+        }
+    };
+    Some(StateStore::Sqlite(path))
+}
+
+/// `[auth]`; without authentication the controller listens on loopback only.
+pub(super) fn auth(mut section: Section<'_>, listens_on: &HostPort) -> AuthLocal {
+    let mut auth = AuthLocal::default();
+    set!(
+        auth.method => section.choice("method", &[
+            ("key", AuthMethod::Key),
+            ("munge", AuthMethod::Munge),
+            ("none", AuthMethod::None),
+        ]),
+        auth.key_file => path(&mut section, "key_file"),
+        auth.socket => path(&mut section, "socket"),
+    );
+    if auth.method == AuthMethod::None && !listens_on.is_loopback() {
+        section.refuse(
+            "method",
+            format_args!(
+                "\"none\" is for loopback only, and the controller listens on {listens_on}; \
+                 use \"key\", or listen on 127.0.0.1"
+            ),
+        );
+    }
+    section.finish();
+    auth
+}
+
+pub(super) fn agent(mut section: Section<'_>) -> AgentLocal {
+    let mut agent = AgentLocal::default();
+    set!(
+        agent.listen_addr => section.parsed("listen_addr"),
+        agent.spool_dir => section.name("spool_dir").map(str::to_owned),
+        agent.heartbeat_interval => section.duration("heartbeat_interval", 1..=3600),
+        agent.prolog_timeout => section.duration("prolog_timeout", 1..=86_400),
+    );
+    agent.prolog = path(&mut section, "prolog");
+    agent.epilog = path(&mut section, "epilog");
+    agent.task_prolog = path(&mut section, "task_prolog");
+    agent.task_epilog = path(&mut section, "task_epilog");
+    section.finish();
+    agent
+}
+
+pub(super) fn log(mut section: Section<'_>) -> LogLocal {
+    let mut log = LogLocal::default();
+    set!(
+        log.level => section.choice("level", &[
+            ("error", LogLevel::Error),
+            ("warn", LogLevel::Warn),
+            ("info", LogLevel::Info),
+            ("debug", LogLevel::Debug),
+            ("trace", LogLevel::Trace),
+        ]),
+        log.format => section.choice("format", &[("plain", LogFormat::Plain), ("json", LogFormat::Json)]),
+    );
+    section.finish();
+    log
+}
+
+fn path(section: &mut Section<'_>, key: &'static str) -> Option<PathBuf> {
+    section.name(key).map(PathBuf::from)
+}

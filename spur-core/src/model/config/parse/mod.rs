@@ -1,0 +1,61 @@
+//! From the text of a configuration file to a [`Config`]: every section in a file of its own here, and what
+//! holds between sections checked last.
+
+mod daemons;
+mod nodes;
+mod partitions;
+mod policy;
+mod section;
+mod topology;
+
+use super::{Config, ConfigError, Local};
+use section::{Reader, Section};
+
+/// Reads a whole file; on failure every mistake there is, in no particular order.
+pub(super) fn config(text: &str) -> Result<Config, Vec<ConfigError>> {
+    let reader = Reader::new(text);
+    let table = reader.syntax()?;
+    let mut top = Section::top(&reader, &table);
+    let config = sections(&mut top);
+    top.finish();
+    reader.result(config)
+}
+
+fn sections(top: &mut Section<'_>) -> Config {
+    let mut config = Config::default();
+    let Config { policy, local } = &mut config;
+    policy.cluster_name = policy::cluster_name(top).into();
+    if let Some(mut section) = top.section("controller") {
+        policy.jobs = policy::jobs(&mut section);
+        local.controller = daemons::controller(&mut section);
+        section.finish();
+    }
+    policy.scheduler = top.section("scheduler").map(policy::scheduler).unwrap_or_default();
+    policy.preempt = top.section("preempt").map(policy::preempt).unwrap_or_default();
+    policy.recovery = top.section("recovery").map(policy::recovery).unwrap_or_default();
+    local.agent = top.section("agent").map(daemons::agent).unwrap_or_default();
+    local.log = top.section("log").map(daemons::log).unwrap_or_default();
+    auth(top, local);
+    (policy.nodes, local.node_addresses) = nodes::nodes(top);
+    policy.topologies = topology::topologies(top, &policy.nodes);
+    policy.partitions = partitions::partitions(top, &policy.nodes, &policy.topologies);
+    policy.licenses = policy::licenses(top);
+    config
+}
+
+fn auth(top: &mut Section<'_>, local: &mut Local) {
+    let listens_on = &local.controller.listen_addr;
+    local.auth = match top.section("auth") {
+        Some(section) => daemons::auth(section, listens_on),
+        None => Default::default(),
+    };
+}
+
+/// Every key that the reader of `text` asks for.
+#[cfg(test)]
+pub(super) fn known_keys(text: &str) -> std::collections::BTreeSet<&'static str> {
+    let reader = Reader::new(text);
+    let table = reader.syntax().expect("the text is TOML");
+    sections(&mut Section::top(&reader, &table));
+    reader.asked.take()
+}

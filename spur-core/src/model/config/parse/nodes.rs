@@ -1,0 +1,161 @@
+//! `[[nodes]]`: one entry for many nodes, each name once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::section::Section;
+use crate::model::config::{NodeAddress, NodeConfig};
+use crate::model::node::{NodeGres, NodeShape};
+use crate::text::gather::is_layer_name;
+use crate::text::gres::GresSpec;
+use crate::text::hostlist::HostList;
+
+/// The largest number of any one part of a node.
+const MOST: u32 = 1_000_000;
+
+type Addresses = BTreeMap<Arc<str>, NodeAddress>;
+
+/// Every node in file order, and where the nodes are reached as far as the file says.
+pub(super) fn nodes(top: &mut Section<'_>) -> (Vec<NodeConfig>, Addresses) {
+    let mut nodes = Vec::new();
+    let mut addresses = Addresses::new();
+    let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    for mut section in top.sections("nodes") {
+        let names = names(&mut section);
+        let shape = shape(&mut section);
+        let weight = section.integer("weight", 0..=u32::MAX).unwrap_or(1);
+        let reached = reached(&mut section, names.len());
+        for (i, name) in names.iter().enumerate() {
+            if let Some(first) = first_lines.get(name) {
+                let problem = format!("node {name} is defined twice, first on line {first}; keep one");
+                section.refuse("names", problem);
+                continue;
+            }
+            first_lines.insert(name.clone(), section.line());
+            if let Some(address) = reached.get(i).filter(|address| **address != NodeAddress::default()) {
+                addresses.insert(name.clone(), address.clone());
+            }
+            nodes.push(NodeConfig { name: name.clone(), shape: shape.clone(), weight });
+        }
+        section.finish();
+    }
+    (nodes, addresses)
+}
+
+fn names(section: &mut Section<'_>) -> Vec<Arc<str>> {
+    if section.required_name("names").is_none() {
+        return Vec::new();
+    }
+    let list: HostList = section.parsed("names").unwrap_or_default();
+    if let Some(bad) = list.iter().find(|name| !is_layer_name(name)) {
+        let help = "use letters, digits, `_`, `-` and `.`";
+        section.refuse("names", format_args!("`{bad}` cannot be the name of a node; {help}"));
+    }
+    list.iter().map(Arc::from).collect()
+}
+
+fn shape(section: &mut Section<'_>) -> NodeShape {
+    let given = section.integer("cpus", 1..=MOST);
+    let parts = ["sockets", "cores_per_socket", "threads_per_core"];
+    let layout = parts.iter().any(|key| section.has(key));
+    let parts = parts.map(|key| section.integer(key, 1..=MOST).unwrap_or(u32::from(layout)));
+    let product = parts.iter().try_fold(1_u32, |product, part| product.checked_mul(*part));
+    let product = product.unwrap_or(u32::MAX);
+    let cpus = given.unwrap_or(product);
+    if layout && cpus != product {
+        let [sockets, cores, threads] = parts;
+        let problem = format!(
+            "{cpus} is not {sockets} sockets × {cores} cores × {threads} threads = {product}; \
+             give cpus = {product}, or leave it out"
+        );
+        section.refuse("cpus", problem);
+    }
+    let [sockets, cores_per_socket, threads_per_core] = parts;
+    NodeShape {
+        sockets,
+        cores_per_socket,
+        threads_per_core,
+        cpus,
+        memory_mb: section.mebibytes("memory_mb").unwrap_or(0),
+        tmp_disk_mb: section.mebibytes("tmp_disk_mb").unwrap_or(0),
+        gres: gres(section),
+        features: features(section),
+    }
+}
+
+fn gres(section: &mut Section<'_>) -> Vec<NodeGres> {
+    let mut found: Vec<NodeGres> = Vec::new();
+    for (line, text) in section.strings("gres") {
+        let spec: GresSpec = match text.parse() {
+            Ok(spec) => spec,
+            Err(e) => {
+                section.refuse_at(line, "gres", e);
+                continue;
+            }
+        };
+        let kind = spec.kind.unwrap_or_default();
+        let Ok(count) = u32::try_from(spec.count) else {
+            section.refuse_at(
+                line,
+                "gres",
+                format_args!("`{text}`: a node has at most {} of one kind", u32::MAX),
+            );
+            continue;
+        };
+        if found.iter().any(|gres| *gres.name == *spec.name && *gres.kind == *kind) {
+            section.refuse_at(line, "gres", format_args!("`{text}` comes twice; add the counts up"));
+            continue;
+        }
+        found.push(NodeGres { name: spec.name.into(), kind: kind.into(), count });
+    }
+    found
+}
+
+fn features(section: &mut Section<'_>) -> Vec<Arc<str>> {
+    let mut features: Vec<Arc<str>> = Vec::new();
+    for (line, text) in section.strings("features") {
+        if text.is_empty() || text.contains(|c: char| "&|()[]*,:".contains(c) || c.is_whitespace()) {
+            let help = "a feature is one word without & | ( ) [ ] * , :";
+            section.refuse_at(line, "features", format_args!("`{text}` is no feature; {help}"));
+        } else if !features.iter().any(|feature| **feature == *text) {
+            features.push(text.into());
+        }
+    }
+    features
+}
+
+/// Where each of `count` nodes is reached: `addr` and `port` name one for all or one for each.
+fn reached(section: &mut Section<'_>, count: usize) -> Vec<NodeAddress> {
+    let hosts: Option<Vec<String>> = section.parsed::<HostList>("addr").map(|list| list.iter().collect());
+    let ports = ports(section);
+    for (key, len) in [("addr", hosts.as_ref().map(Vec::len)), ("port", ports.as_ref().map(Vec::len))] {
+        if let Some(len) = len.filter(|&len| len != 1 && len != count) {
+            let problem = format!("{len} are given for {count} nodes; give one for all, or one for each");
+            section.refuse(key, problem);
+        }
+    }
+    let pick = |len: usize, i: usize| if len == 1 { 0 } else { i };
+    let address = |i| NodeAddress {
+        host: hosts.as_ref().and_then(|hosts| hosts.get(pick(hosts.len(), i)).cloned()),
+        port: ports.as_ref().and_then(|ports| ports.get(pick(ports.len(), i)).copied()),
+    };
+    (0..count).map(address).collect()
+}
+
+/// `port = 6818`, or `port = "7001-7016"`.
+fn ports(section: &mut Section<'_>) -> Option<Vec<u16>> {
+    if !section.is_string("port") {
+        return section.integer("port", 1..=u16::MAX).map(|port| vec![port]);
+    }
+    let text = section.string("port")?;
+    let number = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => Some((first..=last).collect()),
+        _ => {
+            let help = "write a number or a range such as \"7001-7016\", from 1 to 65535";
+            section.refuse("port", format_args!("`{text}` is no port; {help}"));
+            None
+        }
+    }
+}

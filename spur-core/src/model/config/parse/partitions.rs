@@ -1,0 +1,152 @@
+//! `[[partitions]]`, checked against the nodes and the topologies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::policy::{PREEMPT_MODES, set};
+use super::section::Section;
+use crate::model::config::{NodeConfig, Oversubscribe, PartitionConfig, PartitionState, PreemptMode};
+use crate::model::topology::TopologyConfig;
+use crate::text::gather::is_layer_name;
+use crate::text::hostlist::HostList;
+use crate::text::memory::MemoryMb;
+use crate::text::nearest::nearest;
+
+/// The word that stands for every node.
+const ALL: &str = "ALL";
+/// How many unknown nodes of one partition are named.
+const NAMED: usize = 3;
+
+/// Every partition in file order.
+pub(super) fn partitions(
+    top: &mut Section<'_>,
+    nodes: &[NodeConfig],
+    topologies: &[TopologyConfig],
+) -> Vec<PartitionConfig> {
+    let mut partitions: Vec<PartitionConfig> = Vec::new();
+    let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    let mut default: Option<Arc<str>> = None;
+    for mut section in top.sections("partitions") {
+        let mut partition = PartitionConfig { name: name(&mut section), ..Default::default() };
+        settings(&mut section, &mut partition);
+        partition.nodes = members(&mut section, nodes);
+        partition.topology = topology(&mut section, topologies);
+        check(&section, &partition);
+        if let Some(line) = first_lines.insert(partition.name.clone(), section.line()) {
+            let name = &partition.name;
+            section.refuse("name", format_args!("partition {name} is defined twice, first on line {line}"));
+        }
+        match &default {
+            Some(other) if partition.default => {
+                let problem = format!("partition {other} is the default already; only one can be");
+                section.refuse("default", problem);
+            }
+            None if partition.default => default = Some(partition.name.clone()),
+            _ => {}
+        }
+        section.finish();
+        partitions.push(partition);
+    }
+    partitions
+}
+
+fn name(section: &mut Section<'_>) -> Arc<str> {
+    let name = section.required_name("name").unwrap_or_default();
+    if !name.is_empty() && !is_layer_name(name) {
+        let help = "use letters, digits, `_`, `-` and `.`";
+        section.refuse("name", format_args!("`{name}` cannot be the name of a partition; {help}"));
+    }
+    name.into()
+}
+
+fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
+    set!(
+        partition.default => section.boolean("default"),
+        partition.max_time => section.parsed("max_time"),
+        partition.min_nodes => section.integer("min_nodes", 0..=u32::MAX),
+        partition.priority_tier => section.integer("priority_tier", 0..=65_533),
+        partition.priority_job_factor => section.integer("priority_job_factor", 0..=65_533),
+        partition.state => section.choice("state", &[
+            ("UP", PartitionState::Up),
+            ("DOWN", PartitionState::Down),
+            ("DRAIN", PartitionState::Drain),
+            ("INACTIVE", PartitionState::Inactive),
+        ]),
+        partition.oversubscribe => section.choice("oversubscribe", &[
+            ("NO", Oversubscribe::No),
+            ("EXCLUSIVE", Oversubscribe::Exclusive),
+        ]),
+        partition.placement => section.parsed("placement"),
+    );
+    let modes: Vec<_> = PREEMPT_MODES.iter().copied().chain([("off", PreemptMode::Off)]).collect();
+    partition.default_time = section.parsed("default_time");
+    partition.max_nodes = section.integer("max_nodes", 1..=u32::MAX);
+    partition.def_mem_per_cpu = section.mebibytes("def_mem_per_cpu");
+    partition.max_mem_per_cpu = section.mebibytes("max_mem_per_cpu");
+    partition.preempt_mode = section.choice("preempt_mode", &modes);
+    partition.grace_time = section.duration("grace_time", 0..=365 * 86_400);
+    partition.allow_groups = names(section, "allow_groups");
+    partition.allow_accounts = names(section, "allow_accounts");
+}
+
+fn names(section: &mut Section<'_>, key: &'static str) -> Vec<Arc<str>> {
+    section.strings(key).into_iter().map(|(_, name)| name.into()).collect()
+}
+
+/// The names of the partition's nodes in the order of the node table.
+fn members(section: &mut Section<'_>, nodes: &[NodeConfig]) -> Vec<Arc<str>> {
+    let Some(text) = section.required_name("nodes") else { return Vec::new() };
+    let known = || nodes.iter().map(|node| &node.name);
+    if text.eq_ignore_ascii_case(ALL) {
+        return known().cloned().collect();
+    }
+    let wanted: BTreeSet<String> = match text.parse::<HostList>() {
+        Ok(list) => list.iter().collect(),
+        Err(e) => {
+            section.refuse("nodes", e);
+            return Vec::new();
+        }
+    };
+    let table: BTreeSet<&str> = known().map(|name| &**name).collect();
+    let unknown: Vec<&String> = wanted.iter().filter(|name| !table.contains(name.as_str())).collect();
+    if let Some(first) = unknown.first() {
+        let meant = nearest(first, table.iter().copied()).map(|name| format!("; did you mean {name}?"));
+        let list: HostList = unknown.iter().take(NAMED).collect();
+        let more = unknown.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let meant = meant.unwrap_or_else(|| "; define them, or take them out".to_owned());
+        section.refuse("nodes", format_args!("no [[nodes]] defines {list}{more}{meant}"));
+    }
+    known().filter(|name| wanted.contains(&***name)).cloned().collect()
+}
+
+fn topology(section: &mut Section<'_>, topologies: &[TopologyConfig]) -> Option<Arc<str>> {
+    let name = section.name("topology")?;
+    if !topologies.iter().any(|topology| topology.name == name) {
+        let names: Vec<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
+        let known = match (nearest(name, names.iter().copied()), names.is_empty()) {
+            (Some(meant), _) => format!("did you mean `{meant}`?"),
+            (None, true) => "define it in [topology] or [[topologies]]".to_owned(),
+            (None, false) => format!("known are {}", names.join(", ")),
+        };
+        section.refuse("topology", format_args!("there is no topology `{name}`; {known}"));
+    }
+    Some(name.into())
+}
+
+/// What must hold between the settings of one partition.
+fn check(section: &Section<'_>, partition: &PartitionConfig) {
+    if let Some(default) = partition.default_time.filter(|default| *default > partition.max_time) {
+        let problem = format!("{default} is longer than max_time, {}", partition.max_time);
+        section.refuse("default_time", problem);
+    }
+    if let Some(max) = partition.max_nodes.filter(|max| *max < partition.min_nodes) {
+        section.refuse("max_nodes", format_args!("{max} is less than min_nodes, {}", partition.min_nodes));
+    }
+    if let (Some(def), Some(max)) = (partition.def_mem_per_cpu, partition.max_mem_per_cpu)
+        && def > max
+    {
+        let (def, max) = (MemoryMb(def), MemoryMb(max));
+        section.refuse("def_mem_per_cpu", format_args!("{def} is more than max_mem_per_cpu, {max}"));
+    }
+}

@@ -1,0 +1,141 @@
+//! `cluster_name`, `[scheduler]`, `[preempt]`, `[recovery]`, `[licenses]`, and the part of `[controller]` that
+//! decides.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::section::Section;
+use crate::model::config::{
+    Backfill, Correct, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptMode, PreemptPolicy,
+    RecoveryPolicy, SchedulerPolicy,
+};
+use crate::text::gather::is_layer_name;
+
+const DAY: u64 = 86_400;
+const YEAR: u64 = 365 * DAY;
+const ANY: RangeInclusive<u32> = 0..=u32::MAX;
+
+/// How `cluster_name` reads when it is not given.
+const DEFAULT_NAME: &str = "cluster";
+
+pub(super) const PREEMPT_MODES: &[(&str, PreemptMode)] =
+    &[("cancel", PreemptMode::Cancel), ("requeue", PreemptMode::Requeue), ("suspend", PreemptMode::Suspend)];
+
+pub(super) fn cluster_name<'a>(top: &mut Section<'a>) -> &'a str {
+    let name = top.name("cluster_name").unwrap_or(DEFAULT_NAME);
+    if !is_layer_name(name) {
+        top.refuse("cluster_name", format_args!("`{name}`: use letters, digits, `_`, `-` and `.`"));
+    }
+    name
+}
+
+/// Sets a field to what the file says, if it says anything.
+macro_rules! set {
+    ($($field:expr => $value:expr),+ $(,)?) => {$(
+        if let Some(value) = $value {
+            $field = value;
+        }
+    )+};
+}
+pub(super) use set;
+
+pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
+    let mut jobs = JobPolicy::default();
+    set!(
+        jobs.kill_wait => section.duration("kill_wait", 0..=DAY),
+        jobs.min_job_age => section.duration("min_job_age", 0..=YEAR),
+        jobs.max_job_count => section.integer("max_job_count", 1..=100_000_000),
+        jobs.requeue => section.boolean("job_requeue"),
+        jobs.max_array_size => section.integer("max_array_size", 1..=4_000_001),
+        jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),
+    );
+    jobs
+}
+
+pub(super) fn scheduler(mut section: Section<'_>) -> SchedulerPolicy {
+    let mut policy = SchedulerPolicy::default();
+    set!(
+        policy.backfill => section.choice("backfill", &[
+            ("easy", Backfill::Easy),
+            ("conservative", Backfill::Conservative),
+            ("none", Backfill::None),
+        ]),
+        policy.order => section.choice("order", &[
+            ("multifactor", Order::Multifactor),
+            ("fcfs", Order::Fcfs),
+            ("sjf", Order::Sjf),
+            ("saf", Order::Saf),
+            ("wfp3", Order::Wfp3),
+            ("unicep", Order::Unicep),
+            ("f4", Order::F4),
+        ]),
+        policy.predict => section.choice("predict", &[
+            ("requested", Predict::Requested),
+            ("actual", Predict::Actual),
+            ("recent2", Predict::Recent2),
+        ]),
+        policy.correct => section.choice("correct", &[
+            ("request", Correct::Request),
+            ("incremental", Correct::Incremental),
+        ]),
+        policy.depth => section.integer("depth", 0..=100_000_000),
+        policy.depth_per_user => section.integer("depth_per_user", 0..=100_000_000),
+        policy.depth_per_partition => section.integer("depth_per_partition", 0..=100_000_000),
+        policy.max_wait => section.duration("max_wait", 0..=100 * YEAR),
+        policy.priority_max_age => section.duration("priority_max_age", 1..=100 * YEAR),
+        policy.priority_decay_half_life => section.duration("priority_decay_half_life", 0..=100 * YEAR),
+        policy.priority_weight_age => section.integer("priority_weight_age", ANY),
+        policy.priority_weight_fairshare => section.integer("priority_weight_fairshare", ANY),
+        policy.priority_weight_job_size => section.integer("priority_weight_job_size", ANY),
+        policy.priority_weight_partition => section.integer("priority_weight_partition", ANY),
+        policy.priority_weight_qos => section.integer("priority_weight_qos", ANY),
+        policy.priority_favor_small => section.boolean("priority_favor_small"),
+    );
+    section.finish();
+    policy
+}
+
+pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
+    let mut policy = PreemptPolicy::default();
+    set!(
+        policy.by => section.choice("by", &[
+            ("none", PreemptBy::None),
+            ("partition", PreemptBy::Partition),
+            ("qos", PreemptBy::Qos),
+        ]),
+        policy.mode => section.choice("mode", PREEMPT_MODES),
+        policy.topology => section.boolean("topology"),
+        policy.grace_time => section.duration("grace_time", 0..=YEAR),
+        policy.exempt_time => section.duration("exempt_time", 0..=YEAR),
+        policy.cost => section.choice("cost", &[
+            ("priority", PreemptCost::Priority),
+            ("jobs", PreemptCost::Jobs),
+            ("work", PreemptCost::Work),
+        ]),
+    );
+    section.finish();
+    policy
+}
+
+pub(super) fn recovery(mut section: Section<'_>) -> RecoveryPolicy {
+    let mut policy = RecoveryPolicy::default();
+    set!(
+        policy.node_timeout => section.duration("node_timeout", 1..=YEAR),
+        policy.overlap => section.boolean("overlap"),
+        policy.requeue_delay => section.duration("requeue_delay", 0..=YEAR),
+    );
+    section.finish();
+    policy
+}
+
+pub(super) fn licenses(top: &mut Section<'_>) -> Vec<(Arc<str>, u32)> {
+    let Some(section) = top.section("licenses") else { return Vec::new() };
+    let mut licenses = Vec::new();
+    for name in section.keys() {
+        if !is_layer_name(name) {
+            section.refuse(name, "the name of a licence consists of letters, digits, `_`, `-` and `.`");
+        }
+        licenses.extend(section.count_of(name).map(|count| (name.into(), count)));
+    }
+    licenses
+}

@@ -1,0 +1,154 @@
+//! The reference, the examples, and a folder of files that must be refused.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::text::time::{Seconds, TimeLimit};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn toml_files(name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    files.sort();
+    assert!(!files.is_empty(), "there is no file in {name}");
+    files
+}
+
+fn parse_file(path: &Path) -> Result<Config, ConfigErrors> {
+    Config::parse(&read(path), &path.file_name().unwrap().to_string_lossy())
+}
+
+fn reference() -> Config {
+    parse_file(&folder("etc/spur.toml")).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Each file in `tests/data/config` is refused with the text of its `.err` file. With `UPDATE_EXPECT=1` the
+/// `.err` files are written anew.
+#[test]
+fn bad_files_are_refused_with_the_expected_text() {
+    let mut wrong = Vec::new();
+    for path in toml_files("tests/data/config") {
+        let found = match parse_file(&path) {
+            Ok(_) => "accepted\n".to_owned(),
+            Err(errors) => format!("{errors}\n"),
+        };
+        let expected_at = path.with_extension("err");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&expected_at, &found).unwrap();
+        }
+        let expected = read(&expected_at);
+        if found != expected || found == "accepted\n" {
+            wrong.push(format!("{}:\nexpected\n{expected}found\n{found}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_examples_are_accepted() {
+    for path in toml_files("etc/examples") {
+        let config = parse_file(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(config.policy.partitions.iter().any(|partition| partition.default), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_reference_is_read_as_it_says() {
+    let Config { policy, local } = reference();
+    assert_eq!(&*policy.cluster_name, "demo");
+    assert_eq!(policy.nodes.len(), 36);
+    let node = &policy.nodes[35];
+    assert_eq!((&*node.name, node.shape.cpus, node.shape.memory_mb), ("gpu036", 64, 524_288));
+    assert_eq!((&*node.shape.gres[0].kind, node.shape.gres[0].count), ("mi300x", 8));
+    let partition = &policy.partitions[0];
+    assert_eq!(partition.nodes.len(), 36);
+    assert_eq!(partition.max_time, TimeLimit::Seconds(7 * 86_400));
+    assert_eq!(partition.preempt_mode, Some(PreemptMode::Off));
+    assert_eq!((partition.def_mem_per_cpu, partition.grace_time), (Some(4096), Some(Seconds(120))));
+    let names: Vec<&str> = policy.topologies.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["default", "racks", "slices", "flat"]);
+    assert_eq!(policy.topologies[0].rule[0].switches.as_deref(), Some("1@30:00"));
+    assert_eq!(policy.licenses, [("matlab".into(), 20)]);
+    let address = &local.node_addresses["gpu036"];
+    assert_eq!((address.host.as_deref(), address.port), (Some("10.1.0.36"), Some(6818)));
+    assert_eq!(local.agent.spool_of("gpu001"), Path::new("/var/spool/spurd/gpu001"));
+}
+
+/// Where the reference says that it shows the default, it does.
+#[test]
+fn the_reference_shows_the_defaults() {
+    let found = reference();
+    let Config { policy, local } = Config::default();
+    assert_eq!(found.policy.jobs, policy.jobs);
+    assert_eq!(found.policy.scheduler, policy.scheduler);
+    assert_eq!(found.policy.recovery, policy.recovery);
+    assert_eq!(found.policy.preempt, PreemptPolicy { by: PreemptBy::Partition, ..policy.preempt });
+    let metrics_addr = found.local.controller.metrics_addr.clone();
+    assert_eq!(found.local.controller, ControllerLocal { metrics_addr, ..local.controller });
+    assert_eq!((found.local.auth, found.local.log), (local.auth, local.log));
+    assert_eq!(found.local.agent.spool_dir, local.agent.spool_dir);
+    assert_eq!(found.local.agent.heartbeat_interval, local.agent.heartbeat_interval);
+    assert_eq!(found.local.agent.prolog_timeout, local.agent.prolog_timeout);
+    assert_eq!(found.local.agent.listen_addr, local.agent.listen_addr);
+}
+
+/// Every key that is read stands in the reference, at the start of a line or of a comment.
+#[test]
+fn the_reference_names_every_key() {
+    let reference = read(&folder("etc/spur.toml"));
+    let stands = |key: &str| {
+        let mut lines = reference.lines().map(|line| line.trim_start_matches("# "));
+        lines.any(|line| {
+            line.starts_with(&format!("{key} = ")) || line.starts_with(&format!("[[topology.{key}]]"))
+        }) || reference.contains(&format!("[{key}]"))
+            || reference.contains(&format!("[topology.{key}]"))
+    };
+    let keys = super::parse::known_keys(&reference);
+    let missing: Vec<&&str> = keys.iter().filter(|key| !stands(key)).collect();
+    assert!(keys.len() > 60, "only {} keys are known", keys.len());
+    assert!(missing.is_empty(), "not in etc/spur.toml: {missing:?}");
+}
+
+#[test]
+fn a_policy_survives_the_journal() {
+    let policy = reference().policy;
+    let json = serde_json::to_string(&policy).unwrap();
+    assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
+    assert_eq!(serde_json::from_str::<Policy>("{}").unwrap(), Policy::default());
+}
+
+#[test]
+fn an_empty_file_has_defaults() {
+    let config = Config::parse("", "spur.toml").unwrap();
+    assert_eq!(&*config.policy.cluster_name, "cluster");
+    assert_eq!(config.local, Local::default());
+    assert!(config.policy.nodes.is_empty() && config.policy.topologies.is_empty());
+}
+
+#[test]
+fn the_state_is_a_file_or_a_database() {
+    let state = |text: &str| {
+        let text = format!("[controller]\nstate = \"{text}\"\n");
+        Config::parse(&text, "spur.toml").unwrap().local.controller.state
+    };
+    assert_eq!(state("sqlite:///a/b.db"), StateStore::Sqlite("/a/b.db".into()));
+    assert_eq!(state("/a/b"), StateStore::Sqlite("/a/b/spur.db".into()));
+    let url = "postgres://spur@db/spur";
+    assert_eq!(state(url), StateStore::Postgres { url: url.into(), password_file: None });
+}
+
+#[test]
+fn ports_are_dealt_out_in_order() {
+    let text = "[[nodes]]\nnames = \"n[1-3]\"\naddr = \"127.0.0.1\"\nport = \"7001-7003\"\n";
+    let config = Config::parse(text, "spur.toml").unwrap();
+    let address = &config.local.node_addresses["n3"];
+    assert_eq!((address.host.as_deref(), address.port), (Some("127.0.0.1"), Some(7003)));
+}

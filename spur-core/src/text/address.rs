@@ -16,6 +16,14 @@ pub struct HostPort {
 }
 
 impl HostPort {
+    /// Reads a list with commas, e.g. `head1:6817,head2:6817`, as `addr` and `SPUR_CONTROLLER` hold one.
+    ///
+    /// # Errors
+    /// The first address that cannot be read; an empty list.
+    pub fn parse_list(text: &str) -> Result<Vec<HostPort>, ParseError> {
+        text.split(',').map(|item| item.trim().parse()).collect()
+    }
+
     /// Whether it can only be reached from this host: `localhost` or a loopback address.
     pub fn is_loopback(&self) -> bool {
         let by_address = self.host.parse::<IpAddr>().map(|address| address.is_loopback());
@@ -91,5 +99,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<HostPort>().unwrap_err().problem, problem, "{text}");
         }
+        assert_eq!(HostPort::parse_list("head1:1, head2:2").unwrap()[1].host, "head2");
+        assert!(HostPort::parse_list("").is_err() && HostPort::parse_list("head1:1,").is_err());
     }
 }

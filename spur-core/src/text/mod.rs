@@ -44,3 +44,6 @@ macro_rules! serde_as_text {
     )+};
 }
 use serde_as_text;
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,22 @@ pub struct Local {
     pub node_addresses: BTreeMap<Arc<str>, NodeAddress>,
 }
 
+impl Local {
+    /// Where the daemon of `node` listens.
+    pub fn agent_listens_on(&self, node: &str) -> HostPort {
+        let HostPort { host, port } = self.agent.listen_addr.clone();
+        let own = self.node_addresses.get(node).and_then(|address| address.port);
+        HostPort { host, port: own.unwrap_or(port) }
+    }
+
+    /// Where clients reach the daemon of `node`: as configured, otherwise under the node's name.
+    pub fn agent_address(&self, node: &str) -> HostPort {
+        let host = self.node_addresses.get(node).and_then(|address| address.host.clone());
+        let port = self.agent_listens_on(node).port;
+        HostPort { host: host.unwrap_or_else(|| node.to_owned()), port }
+    }
+}
+
 /// The controller's own addresses and files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerLocal {

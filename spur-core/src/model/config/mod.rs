@@ -25,6 +25,9 @@ pub struct Config {
 }
 
 impl Config {
+    /// The file that is read unless another one is named.
+    pub const DEFAULT_FILE: &'static str = "/etc/spur/spur.toml";
+
     /// Reads the text of a configuration file. `file_name` is what errors call it.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::text::time::{Seconds, TimeLimit};
 
@@ -151,4 +153,37 @@ fn ports_are_dealt_out_in_order() {
     let config = Config::parse(text, "spur.toml").unwrap();
     let address = &config.local.node_addresses["n3"];
     assert_eq!((address.host.as_deref(), address.port), (Some("127.0.0.1"), Some(7003)));
+    assert_eq!(config.local.agent_listens_on("n3").to_string(), "0.0.0.0:7003");
+    assert_eq!(config.local.agent_address("n3").to_string(), "127.0.0.1:7003");
+    assert_eq!(config.local.agent_address("other").to_string(), "other:6818");
+}
+
+#[test]
+fn numbers_have_tomls_spellings() {
+    for (text, depth) in [("1_000", 1000), ("0x10", 16), ("+5", 5), ("0o17", 15)] {
+        let config = Config::parse(&format!("[scheduler]\ndepth = {text}\n"), "spur.toml").unwrap();
+        assert_eq!(config.policy.scheduler.depth, depth, "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However the reference is damaged, it is read or refused with lines that exist.
+    #[test]
+    fn a_damaged_file_is_read_or_refused(
+        from in any::<prop::sample::Index>(), length in 0_usize..40, with in "[a-z0-9\"=\\[\\], \n-]{0,6}")
+    {
+        let text = read(&folder("etc/spur.toml"));
+        let chars: Vec<char> = text.chars().collect();
+        let from = from.index(chars.len());
+        let rest = &chars[(from + length).min(chars.len())..];
+        let damaged: String = chars[..from].iter().copied().chain(with.chars()).chain(rest.iter().copied()).collect();
+        if let Err(errors) = Config::parse(&damaged, "spur.toml") {
+            let lines = damaged.lines().count() as u32 + 1;
+            prop_assert!(errors.iter().len() > 0);
+            prop_assert!(errors.iter().all(|error| (1..=lines).contains(&error.line)), "{}", errors);
+            prop_assert!(errors.iter().is_sorted_by_key(|error| error.line));
+        }
+    }
 }

@@ -15,8 +15,6 @@ use crate::model::topology::{Plugin, TopologyConfig};
 
 mod build;
 mod fault;
-mod interim;
-mod link;
 mod names;
 mod shape;
 mod show;
@@ -73,8 +71,8 @@ impl DomainId {
 /// One unit of a layer: a switch, a base block or an aggregate of blocks.
 #[derive(Debug, Clone)]
 pub struct Domain {
-    name: String,
-    short: String,
+    full: String,
+    shown: String,
     layer: Layer,
     cover: Layer,
     range: Range<u32>,
@@ -88,13 +86,13 @@ impl Domain {
     /// The name as configured: the whole path where one was written.
     #[must_use]
     pub fn full_name(&self) -> &str {
-        &self.name
+        &self.full
     }
 
     /// The name to show: the last part of the path where that is unambiguous.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.short
+        &self.shown
     }
 
     /// The domain's own layer.

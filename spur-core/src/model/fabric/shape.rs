@@ -54,8 +54,8 @@ pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
         leaf_of.resize(order.len(), id);
         let level = forest.seeds[seed].level;
         domains[id.index()] = Some(Domain {
-            name: forest.seeds[seed].name.clone(),
-            short: String::new(),
+            full: forest.seeds[seed].name.clone(),
+            shown: String::new(),
             layer: Layer(level),
             cover: Layer(top),
             range: start..len_u32(order.len()),
@@ -129,16 +129,16 @@ fn label(domains: &mut [Domain]) -> BTreeMap<String, Vec<DomainId>> {
     let mut labels: BTreeMap<String, Vec<DomainId>> = BTreeMap::new();
     for (index, domain) in domains.iter().enumerate() {
         let id = DomainId(len_u32(index));
-        labels.entry(domain.name.clone()).or_default().push(id);
-        let last = last_part(&domain.name);
-        if last != domain.name {
+        labels.entry(domain.full.clone()).or_default().push(id);
+        let last = last_part(&domain.full);
+        if last != domain.full {
             labels.entry(last.to_owned()).or_default().push(id);
         }
     }
     for domain in domains {
-        let last = last_part(&domain.name);
+        let last = last_part(&domain.full);
         let alone = labels.get(last).is_some_and(|ids| ids.len() == 1);
-        domain.short = if alone { last.to_owned() } else { domain.name.clone() };
+        domain.shown = if alone { last.to_owned() } else { domain.full.clone() };
     }
     labels
 }

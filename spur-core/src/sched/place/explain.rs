@@ -1,6 +1,8 @@
 //! The answers: a placement with its reasons, or what is missing where.
 
-use crate::model::fabric::{DomainId, Layer, Pos};
+use super::problem::Problem;
+use super::{Ask, View};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +26,6 @@ pub struct Placement {
     pub waste: u64,
     /// Whether the search was exhaustive; never false for whole nodes or equal slots without segments.
     pub exact: bool,
-    /// The best few of the domains that could have held the job and lost.
-    pub lost: Vec<Lost>,
 }
 
 impl Placement {
@@ -115,4 +115,35 @@ pub enum MisfitKind {
     Required,
     /// No domain has the links.
     Link,
+}
+
+/// How many of the nearest domains are named.
+const NAMED: usize = 3;
+
+/// What is missing for a job that could not be placed.
+pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
+    let nodes = ask.nodes.map(|(least, _)| least);
+    let (within, touch) = super::containment(fabric, view, ask, nodes);
+    let unit = if ask.tasks.is_some() && ask.tasks_per_node.is_none() { Unit::Tasks } else { Unit::Nodes };
+    let wanted = match unit {
+        Unit::Tasks => ask.tasks.unwrap_or(0),
+        Unit::Nodes => nodes.or(ask.tasks).unwrap_or(0),
+    };
+    let mut misfit = Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
+    let Some(problem) = Problem::new(fabric, view, ask, nodes, within, touch) else { return misfit };
+    let holders = match within {
+        Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
+        _ => fabric.roots().to_vec(),
+    };
+    let mut takes: Vec<(DomainId, u32)> = holders.into_iter().map(|id| (id, problem.capacity(id))).collect();
+    takes.sort_by_key(|&(id, takes)| (std::cmp::Reverse(takes), fabric.domain(id).range().start));
+    takes.truncate(NAMED);
+    if takes.first().is_none_or(|&(_, most)| most < problem.amount) {
+        misfit.kind = MisfitKind::TooFew;
+    }
+    if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
+        misfit.kind = MisfitKind::Required;
+    }
+    misfit.nearest = takes;
+    misfit
 }

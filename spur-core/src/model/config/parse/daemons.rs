@@ -31,8 +31,7 @@ pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
 
 fn addresses(section: &mut Section<'_>) -> Option<Vec<HostPort>> {
     let text = section.name("addr")?;
-    let list: Result<Vec<HostPort>, _> = text.split(',').map(|item| item.trim().parse()).collect();
-    list.map_err(|e| section.refuse("addr", e)).ok()
+    HostPort::parse_list(text).map_err(|e| section.refuse("addr", e)).ok()
 }
 
 fn state(section: &mut Section<'_>) -> Option<StateStore> {

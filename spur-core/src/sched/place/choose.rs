@@ -1,0 +1,238 @@
+//! Choosing among the domains that could hold the whole job.
+
+use super::cost::Cost;
+use super::even::balance;
+use super::front::Item;
+use super::problem::Problem;
+use super::rank::{Holder, Rank, rank, rank_node};
+use super::share::share;
+use super::solve::Solver;
+use super::trace::{Chosen, trace};
+use super::{Mode, Placement};
+use crate::model::fabric::{DomainId, Layer, Pos};
+
+/// A candidate with its rank and the way to use it.
+#[derive(Clone)]
+pub(super) struct Candidate<C> {
+    pub(super) holder: Holder,
+    pub(super) rank: Rank,
+    best: Item<C>,
+    bounds: Vec<(u32, u32)>,
+}
+
+impl<C: Cost> Candidate<C> {
+    /// Works out how even the shares of a balanced placement can be.
+    pub(super) fn even_out(&mut self, problem: &Problem<'_>) {
+        even_out(&mut Solver::new(problem), self);
+    }
+}
+
+/// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
+pub(super) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, bool) {
+    let mut solver = Solver::<C>::new(problem);
+    let mut winner: Option<Candidate<C>> = None;
+    for layer in 0..problem.layout.layers {
+        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
+        if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
+            break;
+        }
+        for candidate in at_layer(&mut solver, layer) {
+            take_better(&mut solver, &mut winner, candidate);
+        }
+    }
+    let exact = solver.exact;
+    (winner, exact)
+}
+
+/// All candidates, the winner among them, best first.
+pub(super) fn all<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+    let mut solver = Solver::<C>::new(problem);
+    let mut found: Vec<Candidate<C>> = Vec::new();
+    for layer in 0..problem.layout.layers {
+        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
+        found.extend(at_layer(&mut solver, layer));
+    }
+    if problem.ask.mode == Mode::Balanced {
+        found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
+    }
+    found.sort_by(|a, b| a.rank.cmp(&b.rank).then_with(|| first(problem, a.holder).cmp(&first(problem, b.holder))));
+    found
+}
+
+/// Keeps the better of two; the earlier one in fabric order where they rank the same.
+fn take_better<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    winner: &mut Option<Candidate<C>>,
+    mut candidate: Candidate<C>,
+) {
+    let Some(best) = winner else {
+        *winner = Some(candidate);
+        return;
+    };
+    if candidate.rank.head > best.rank.head {
+        return;
+    }
+    if candidate.rank.head == best.rank.head && solver.problem.ask.mode == Mode::Balanced {
+        even_out(solver, best);
+        even_out(solver, &mut candidate);
+    }
+    let order = candidate.rank.cmp(&best.rank);
+    if order.then_with(|| first(solver.problem, candidate.holder).cmp(&first(solver.problem, best.holder))).is_lt() {
+        *best = candidate;
+    }
+}
+
+fn first(problem: &Problem<'_>, holder: Holder) -> usize {
+    match holder {
+        Holder::Node(pos) => pos.index(),
+        Holder::Domain(id) => problem.fabric.domain(id).range().start,
+    }
+}
+
+fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut Candidate<C>) {
+    let Holder::Domain(id) = candidate.holder else { return };
+    if candidate.rank.even.is_empty() {
+        let balanced = balance(solver, id, &candidate.best);
+        candidate.rank = Rank { even: balanced.even, ..rank(solver.problem, id, &balanced.best) };
+        candidate.best = balanced.best;
+        candidate.bounds = balanced.bounds;
+    }
+}
+
+/// Whether nothing in a higher layer can be better: what comes before the layer is as good as it can be.
+fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
+    use super::rank::Means;
+    let before = winner.rank.head.iter().take_while(|step| step.means != Means::Height);
+    problem.ask.mode != Mode::Distributed
+        && before.into_iter().all(|step| match step.means {
+            Means::Weight | Means::Preferred => step.value == 0,
+            Means::Span(_) => step.value == 1,
+            _ => false,
+        })
+}
+
+/// The candidates whose own layer this is.
+fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Candidate<C>> {
+    let problem = solver.problem;
+    if problem.within.is_some_and(|within| layer > within) {
+        return Vec::new();
+    }
+    if layer == Layer::NODE {
+        return single_nodes(problem);
+    }
+    let mut found = Vec::new();
+    for id in problem.fabric.domains_of(layer) {
+        if problem.capacity(id) < problem.amount || !may_hold(problem, id) {
+            continue;
+        }
+        if let Some(best) = solver.best(id) {
+            let rank = rank(problem, id, &best);
+            let bounds = solver.bounds.clone();
+            found.push(Candidate { holder: Holder::Domain(id), rank, best, bounds });
+        }
+    }
+    found
+}
+
+/// Whether a domain may be the one that holds the job.
+fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
+    let fabric = problem.fabric;
+    let range = fabric.domain(id).range();
+    // Spreading wants the largest domain that is allowed, not the smallest that fits.
+    let widest = match (fabric.domain(id).parent(), problem.within) {
+        (None, _) => true,
+        (Some(parent), Some(within)) => fabric.domain(parent).layer() > within,
+        (Some(_), None) => false,
+    };
+    !problem.is_barred(id)
+        && (problem.ask.mode != Mode::Distributed || widest || problem.ask.prefer_domain == Some(id))
+        && problem.required.iter().all(|pos| range.contains(&pos.index()))
+        && problem.forced_leaves.iter().all(|&leaf| fabric.within(leaf, id))
+}
+
+/// The nodes that could take the whole job. Where slots are whole nodes their leaves speak for them.
+fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+    let whole = problem.view.slots.are_whole() && problem.within != Some(Layer::NODE);
+    let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
+        || problem.per_node.is_some_and(|_| problem.amount > 1)
+        || problem.required.len() > 1
+        || problem.forced_leaves.len() > 1;
+    let spread = problem.ask.mode == Mode::Distributed && problem.within != Some(Layer::NODE);
+    if whole || too_many || spread {
+        return Vec::new();
+    }
+    let fabric = problem.fabric;
+    let mut found: Vec<Candidate<C>> = Vec::new();
+    let mut last: Option<(DomainId, u32, u32)> = None;
+    for (pos, slots) in problem.view.slots.iter() {
+        let Some(leaf) = fabric.leaf_of(pos) else { continue };
+        let weight = problem.view.weights.map_or(0, |weights| weights[pos.index()]);
+        let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);
+        if u64::from(slots) < problem.wanted_slots() || needless || problem.is_barred(leaf) {
+            continue;
+        }
+        if problem.required.iter().any(|&required| required != pos)
+            || problem.forced_leaves.iter().any(|&forced| forced != leaf)
+            || problem.amount > problem.leaf_cap()
+        {
+            continue;
+        }
+        let Some(item) = problem.node::<C>(pos, (0, u32::MAX)) else { continue };
+        if problem.amount > item.hi || item.key.counts != problem.needs {
+            continue;
+        }
+        last = Some((leaf, slots, weight));
+        let rank = rank_node(problem, pos, &item);
+        if found.last().is_some_and(|best| best.rank <= rank) {
+            continue;
+        }
+        found.push(Candidate { holder: Holder::Node(pos), rank, best: item, bounds: Vec::new() });
+    }
+    found
+}
+
+/// Puts the job where a candidate says.
+pub(super) fn realise<C: Cost>(problem: &Problem<'_>, mut candidate: Candidate<C>, exact: bool) -> Placement {
+    let mut solver = Solver::<C>::new(problem);
+    if problem.ask.mode == Mode::Balanced {
+        even_out(&mut solver, &mut candidate);
+    }
+    let (shares, common) = match candidate.holder {
+        Holder::Node(pos) => (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos)),
+        Holder::Domain(id) => {
+            let mut bounded = solver.bounded(candidate.bounds.clone());
+            let nodes = trace(&mut bounded, id, &candidate.best, false);
+            (share_out(problem, id, &nodes, &candidate), Some(id))
+        }
+    };
+    placement(problem, shares, common, exact && solver.exact)
+}
+
+/// Gives the chosen nodes their shares.
+fn share_out<C: Cost>(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    nodes: &[Chosen],
+    candidate: &Candidate<C>,
+) -> Vec<(Pos, u32)> {
+    if problem.ask.mode != Mode::Distributed || problem.per_node.is_some() {
+        return share(problem, holder, nodes, &candidate.bounds);
+    }
+    let chosen = problem.only_these(nodes.iter().map(|&(pos, _, _)| pos));
+    let mut solver = Solver::<C>::new(&chosen);
+    trace(&mut solver, holder, &candidate.best, true).into_iter().map(|(pos, _, most)| (pos, most)).collect()
+}
+
+/// A placement from its shares.
+pub(super) fn placement(
+    problem: &Problem<'_>,
+    shares: Vec<(Pos, u32)>,
+    common: Option<DomainId>,
+    exact: bool,
+) -> Placement {
+    let positions: Vec<Pos> = shares.iter().map(|&(pos, _)| pos).collect();
+    let spans = problem.fabric.spans(&positions);
+    let common = problem.fabric.deepest_common(&positions).or(common);
+    let waste = common.map_or(0, |id| problem.slots(id).saturating_sub(problem.wanted_slots()));
+    Placement { shares, spans, common, waste, exact }
+}

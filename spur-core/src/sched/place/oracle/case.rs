@@ -1,0 +1,205 @@
+//! Random small questions, the same for the same seed.
+
+use std::fmt::Write;
+
+use fixedbitset::FixedBitSet;
+
+use super::{Ask, Slots};
+use crate::id::NodeId;
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::topology::{BlockConfig, Plugin, SwitchConfig, TopologyConfig};
+use crate::sched::place::Strategy;
+
+/// A source of numbers that a seed repeats (splitmix64).
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub(super) fn between(&mut self, low: u32, high: u32) -> u32 {
+        let width = u64::from(high - low) + 1;
+        low + u32::try_from(self.next() % width).expect("less than the width")
+    }
+
+    pub(super) fn one_in(&mut self, times: u32) -> bool {
+        self.between(1, times) == 1
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.between(0, u32::try_from(from.len() - 1).unwrap()) as usize]
+    }
+
+    /// A fabric of at most 11 nodes: a forest of up to four layers and unequal depth, or blocks; at times with a node
+    /// that is in no domain.
+    pub(super) fn fabric(&mut self) -> Fabric {
+        let config = if self.one_in(3) { self.blocks() } else { self.tree() };
+        let count = self.0 % 2; // nodes in no domain
+        let used: u64 = {
+            let lists = config.switches.iter().filter_map(|switch| switch.nodes.as_deref());
+            let lists = lists.chain(config.blocks.iter().map(|block| block.nodes.as_str()));
+            lists.map(|list| list.split(',').filter(|name| !name.is_empty()).count() as u64).sum()
+        };
+        let names: Vec<String> = (0..used + count).map(|index| format!("n{index}")).collect();
+        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+    }
+
+    fn tree(&mut self) -> TopologyConfig {
+        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
+        let mut nodes = 0;
+        for _ in 0..if self.one_in(4) { 2 } else { 1 } {
+            let depth = self.between(1, 3);
+            self.grow(&mut config, depth, &mut nodes);
+        }
+        config
+    }
+
+    fn grow(&mut self, config: &mut TopologyConfig, depth: u32, nodes: &mut u32) -> String {
+        let index = config.switches.len();
+        let name = format!("s{index}");
+        config.switches.push(SwitchConfig { name: name.clone(), ..SwitchConfig::default() });
+        if depth <= 1 || self.one_in(5) {
+            let count = if *nodes > 6 { self.between(0, 1) } else { self.between(1, 4) };
+            let list: Vec<String> = (*nodes..*nodes + count).map(|node| format!("n{node}")).collect();
+            *nodes += count;
+            config.switches[index].nodes = Some(list.join(","));
+        } else {
+            let children: Vec<String> =
+                (0..self.between(1, 3)).map(|_| self.grow(config, depth - 1, nodes)).collect();
+            config.switches[index].switches = Some(children.join(","));
+        }
+        name
+    }
+
+    fn blocks(&mut self) -> TopologyConfig {
+        let mut nodes = 0;
+        let mut blocks = Vec::new();
+        for index in 0..self.between(1, 5) {
+            let count = if nodes > 8 { 0 } else { self.between(0, 3) };
+            let list: Vec<String> = (nodes..nodes + count).map(|node| format!("n{node}")).collect();
+            nodes += count;
+            blocks.push(BlockConfig { name: format!("b{index}"), nodes: list.join(","), ..BlockConfig::default() });
+        }
+        let block_sizes = self.pick(&[&[][..], &[3], &[3, 6], &[2, 8], &[2, 4, 8]]).to_vec();
+        TopologyConfig { plugin: Plugin::Block, blocks, block_sizes, ..TopologyConfig::default() }
+    }
+
+    /// Whole nodes, some of them taken.
+    pub(super) fn whole(&mut self, fabric: &Fabric) -> Slots {
+        let taken = self.between(0, 4);
+        let open = (0..fabric.len()).filter(|_| !(taken > 0 && self.between(0, 5) < taken)).collect();
+        Slots::whole(fabric, open)
+    }
+
+    /// Tasks per node, few enough that every way to place them can be tried.
+    pub(super) fn tasks(&mut self, fabric: &Fabric) -> Slots {
+        let most = match fabric.len() {
+            0..=5 => 5,
+            6..=7 => 3,
+            _ => 2,
+        };
+        Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, most)).collect())
+    }
+}
+
+/// One question.
+pub(super) struct Case {
+    pub(super) fabric: Fabric,
+    pub(super) slots: Slots,
+    pub(super) idle: Slots,
+    pub(super) occupied: FixedBitSet,
+    pub(super) weights: Option<Vec<u32>>,
+    pub(super) ask: Ask,
+}
+
+impl Case {
+    pub(super) fn new(random: &mut Random, fabric: Fabric, slots: Slots, ask: Ask) -> Self {
+        let mut occupied: FixedBitSet = (0..fabric.len()).filter(|_| random.one_in(8)).collect();
+        occupied.grow(fabric.len());
+        let most = slots.iter().map(|(_, slots)| slots).max().unwrap_or(1);
+        let admitted = |pos: usize| slots.open().contains(pos) || (pos * 7) % 5 != 0;
+        let idle = if slots.are_whole() {
+            Slots::whole(&fabric, (0..fabric.len()).filter(|&pos| admitted(pos)).collect())
+        } else {
+            let idle = (0..fabric.len()).map(|pos| if admitted(pos) { most } else { 0 }).collect();
+            Slots::tasks(&fabric, idle)
+        };
+        Self { fabric, slots, idle, occupied, weights: None, ask }
+    }
+
+    fn layer(&self, random: &mut Random, least: u8) -> Layer {
+        let top = self.fabric.layer_names().len() - 1;
+        Layer(u8::try_from(random.between(least.into(), (top as u32).max(least.into()))).unwrap())
+    }
+
+    fn pos(&self, random: &mut Random) -> Pos {
+        Pos(random.between(0, self.fabric.len() as u32 - 1))
+    }
+
+    /// Adds a few constraints and preferences.
+    pub(super) fn constrain(&mut self, random: &mut Random) {
+        if self.fabric.len() == 0 {
+            return;
+        }
+        for _ in 0..random.between(1, 3) {
+            self.constrain_once(random);
+        }
+        self.ask.required.sort_unstable();
+        self.ask.required.dedup();
+    }
+
+    fn constrain_once(&mut self, random: &mut Random) {
+        match random.between(0, 13) {
+            0 => self.ask.must = Some(self.layer(random, 0)),
+            1 | 2 => {
+                let layer = self.layer(random, u8::from(self.slots.are_whole()));
+                self.ask.multiples.push((layer, random.between(1, 4)));
+            }
+            3 => self.ask.max_spans.push((Layer::LEAF, random.between(1, 2))),
+            4 => self.ask.prefer.push(self.layer(random, 1)),
+            5 => {
+                let prefer = [self.layer(random, 1), self.layer(random, 1)];
+                self.ask.prefer = if prefer[0] == prefer[1] { vec![prefer[0]] } else { prefer.to_vec() };
+            }
+            6 => {
+                let domains: Vec<DomainId> = self.fabric.domains().map(|(id, _)| id).collect();
+                self.ask.prefer_domain = Some(random.pick(&domains));
+            }
+            7 => self.weights = Some((0..self.fabric.len()).map(|_| random.between(1, 3)).collect()),
+            8 => self.ask.whole_leaves = true,
+            9 => self.ask.required = (0..random.between(1, 2)).map(|_| self.pos(random)).collect(),
+            10 => self.ask.max_nodes_per_leaf = Some(random.between(1, 2)),
+            11 => self.ask.max_slots_per_leaf = Some(random.between(1, 4)),
+            12 => {
+                let set: FixedBitSet = (0..self.fabric.len()).filter(|_| random.one_in(2)).collect();
+                self.ask.counts.push((set, random.between(1, 2)));
+            }
+            _ => self.ask.strategy = Strategy::Block,
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for (_, domain) in self.fabric.domains() {
+            let (name, layer, range) = (domain.full_name(), domain.layer().0, domain.range());
+            let (cover, parent) = (domain.cover().0, domain.parent());
+            writeln!(text, "layer {layer}-{cover} {name} {range:?} below {parent:?}").unwrap();
+        }
+        let slots: Vec<u32> = (0..self.fabric.len() as u32).map(|pos| self.slots.at(Pos(pos))).collect();
+        let idle: Vec<u32> = (0..self.fabric.len() as u32).map(|pos| self.idle.at(Pos(pos))).collect();
+        writeln!(text, "slots {slots:?} idle {idle:?} weights {:?}", self.weights).unwrap();
+        writeln!(text, "occupied {:?}", self.occupied.ones().collect::<Vec<_>>()).unwrap();
+        writeln!(text, "{:?}", self.ask).unwrap();
+        text
+    }
+}

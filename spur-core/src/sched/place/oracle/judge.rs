@@ -1,0 +1,253 @@
+//! The definition of a best placement, written down as plainly as possible.
+
+use std::collections::BTreeMap;
+
+use super::case::Case;
+use super::Mode;
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::Plugin;
+use crate::sched::place::Strategy;
+
+pub(super) struct Judge<'c> {
+    case: &'c Case,
+    layers: usize,
+    by_tasks: bool,
+}
+
+/// Amount in every used domain (or node) of a layer.
+type Used = BTreeMap<u32, u64>;
+
+impl<'c> Judge<'c> {
+    pub(super) fn new(case: &'c Case) -> Self {
+        Self { case, layers: usize::from(case.fabric.top().0) + 1, by_tasks: case.ask.tasks.is_some() }
+    }
+
+    /// The least rank of all allowed placements on as many nodes as possible, with the placement whose positions
+    /// sort first.
+    pub(super) fn best(&self) -> Option<(Vec<i64>, Vec<u32>)> {
+        let mut best: Option<(usize, Vec<i64>, Vec<usize>, Vec<u32>)> = None;
+        let mut amounts = vec![0; self.case.fabric.len()];
+        let total = self.total();
+        self.enumerate(0, total, &mut amounts, &mut |amounts| {
+            let Some(rank) = self.rank(amounts) else { return };
+            let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
+            // Only a range of nodes makes the number count by itself.
+            let fewer = if self.case.ask.nodes.is_some() { usize::MAX - positions.len() } else { 0 };
+            let new = (fewer, rank, positions, amounts.to_vec());
+            if best.as_ref().is_none_or(|best| (new.0, &new.1, &new.2) < (best.0, &best.1, &best.2)) {
+                best = Some(new);
+            }
+        });
+        best.map(|(_, rank, _, amounts)| (rank, amounts))
+    }
+
+    /// What all shares add up to, where that is known beforehand.
+    fn total(&self) -> Option<u32> {
+        self.case.ask.tasks
+    }
+
+    fn enumerate(&self, pos: usize, left: Option<u32>, amounts: &mut Vec<u32>, see: &mut impl FnMut(&[u32])) {
+        if pos == amounts.len() {
+            if left.is_none_or(|left| left == 0) {
+                see(amounts);
+            }
+            return;
+        }
+        let most = self.case.slots.at(Pos(pos as u32)).min(left.unwrap_or(u32::MAX));
+        let each = self.case.ask.tasks_per_node;
+        for amount in 0..=most {
+            let one = !self.by_tasks && amount > 1;
+            if one || each.is_some_and(|each| amount != 0 && amount != each) {
+                continue;
+            }
+            amounts[pos] = amount;
+            self.enumerate(pos + 1, left.map(|left| left - amount), amounts, see);
+        }
+        amounts[pos] = 0;
+    }
+
+    fn used(&self, amounts: &[u32], layer: usize) -> Used {
+        let mut used = Used::new();
+        for (pos, &amount) in amounts.iter().enumerate().filter(|(_, amount)| **amount > 0) {
+            let unit = if layer == 0 { pos as u32 } else { self.domain(pos, layer).unwrap().0 };
+            *used.entry(unit).or_default() += u64::from(amount);
+        }
+        used
+    }
+
+    fn domain(&self, pos: usize, layer: usize) -> Option<DomainId> {
+        self.case.fabric.domain_at(Pos(pos as u32), Layer(layer as u8))
+    }
+
+    /// The rank of a placement, or None if it is not allowed.
+    pub(super) fn rank(&self, amounts: &[u32]) -> Option<Vec<i64>> {
+        let nodes = amounts.iter().filter(|&&amount| amount > 0).count() as u32;
+        let in_a_leaf = |pos: usize| amounts[pos] == 0 || self.domain(pos, 1).is_some();
+        if nodes == 0 || !(0..amounts.len()).all(in_a_leaf) {
+            return None;
+        }
+        let used: Vec<Used> = (0..self.layers).map(|layer| self.used(amounts, layer)).collect();
+        (self.allowed(amounts, nodes, &used)).then(|| self.steps(amounts, &used))
+    }
+
+    fn allowed(&self, amounts: &[u32], nodes: u32, used: &[Used]) -> bool {
+        let ask = &self.case.ask;
+        let sum: u32 = amounts.iter().sum();
+        let size = ask.nodes.is_none_or(|(least, most)| (least..=most).contains(&nodes))
+            && ask.tasks.is_none_or(|tasks| tasks == sum)
+            && (ask.tasks_per_node).is_none_or(|each| amounts.iter().all(|&a| a == 0 || a == each));
+        let one = |layer: usize| used[layer].len() == 1;
+        let multiples = ask.multiples.iter().all(|&(layer, by)| {
+            used[layer.index()].values().all(|amount| amount % u64::from(by) == 0)
+        });
+        let spans = ask.max_spans.iter().all(|&(layer, cap)| used[layer.index()].len() as u32 <= cap);
+        let required = ask.required.iter().all(|pos| amounts[pos.index()] > 0);
+        let counts = ask.counts.iter().all(|(set, need)| {
+            set.ones().filter(|&pos| amounts.get(pos).is_some_and(|&a| a > 0)).count() as u32 >= *need
+        });
+        size && one(self.layers - 1)
+            && ask.must.is_none_or(|layer| one(layer.index()))
+            && multiples
+            && spans
+            && required
+            && counts
+            && self.leaves_allowed(amounts, &used[1])
+            && self.block_rule(nodes, used)
+            && self.outline(amounts, &used[1])
+    }
+
+    fn outline(&self, amounts: &[u32], leaves: &Used) -> bool {
+        let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
+        let in_a_row = positions.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let fabric = &self.case.fabric;
+        let side_by_side = |count: u32| -> bool {
+            let ids: Vec<DomainId> = leaves.keys().map(|&id| DomainId(id)).collect();
+            let parent = fabric.domain(ids[0]).parent();
+            let siblings: Vec<DomainId> = match (fabric.plugin(), parent) {
+                (Plugin::Block, _) => fabric.domains_of(Layer(1)).collect(),
+                (_, Some(parent)) => fabric.domain(parent).children().to_vec(),
+                (_, None) => vec![ids[0]],
+            };
+            let place = |id: &DomainId| siblings.iter().position(|sibling| sibling == id);
+            let places: Option<Vec<usize>> = ids.iter().map(place).collect();
+            ids.len() as u32 == count
+                && places.is_some_and(|places| places.windows(2).all(|pair| pair[0] + 1 == pair[1]))
+        };
+        (in_a_row || !self.case.ask.contiguous) && self.case.ask.adjacent.is_none_or(side_by_side)
+    }
+
+    fn leaves_allowed(&self, amounts: &[u32], leaves: &Used) -> bool {
+        let ask = &self.case.ask;
+        leaves.iter().all(|(&leaf, &amount)| {
+            let range = self.case.fabric.domain(DomainId(leaf)).range();
+            let nodes = range.clone().filter(|&pos| amounts[pos] > 0).count() as u32;
+            let free = !range.clone().any(|pos| self.case.occupied.contains(pos));
+            ask.max_nodes_per_leaf.is_none_or(|most| nodes <= most)
+                && ask.max_slots_per_leaf.is_none_or(|most| amount <= u64::from(most))
+                && (free || !ask.whole_leaves)
+        })
+    }
+
+    fn block_rule(&self, nodes: u32, used: &[Used]) -> bool {
+        let ask = &self.case.ask;
+        if ask.strategy != Strategy::Block {
+            return true;
+        }
+        // Jobs that only say tasks are measured by tasks, all others by nodes.
+        let by_nodes = ask.nodes.is_some();
+        let wanted = if by_nodes { u64::from(nodes) } else { u64::from(ask.tasks.unwrap()) };
+        let size = |layer: usize| -> u64 {
+            let mut sizes = BTreeMap::<DomainId, u64>::new();
+            for pos in 0..self.case.fabric.wired() {
+                let slots = u64::from(self.case.idle.at(Pos(pos as u32)));
+                let size = if by_nodes { slots.min(1) } else { slots };
+                *sizes.entry(self.domain(pos, layer).unwrap()).or_default() += size;
+            }
+            sizes.into_values().max().unwrap_or(0)
+        };
+        let within = (1..self.layers).find(|&layer| size(layer) >= wanted);
+        let below = within.unwrap_or(self.layers) - 1;
+        within.is_none_or(|layer| used[layer].len() == 1)
+            && (below == 0 || used[below].len() as u64 <= wanted.div_ceil(size(below).max(1)).max(1))
+    }
+
+    /// Slots of a node or domain, after rounding.
+    fn slots(&self, unit: u32, layer: usize) -> i64 {
+        let factor = |layer: usize| -> i64 {
+            let mut factor = 1_i64;
+            for &(at, by) in &self.case.ask.multiples {
+                if at.index() == layer {
+                    let by = i64::from(by);
+                    factor = (1..).map(|times| times * factor).find(|sum| sum % by == 0).unwrap();
+                }
+            }
+            factor
+        };
+        if layer == 0 {
+            let slots = i64::from(self.case.slots.at(Pos(unit)));
+            return slots - slots % factor(0);
+        }
+        let domain = self.case.fabric.domain(DomainId(unit));
+        let mut sum = 0;
+        if domain.children().is_empty() {
+            let occupied = domain.range().any(|pos| self.case.occupied.contains(pos));
+            if !(self.case.ask.whole_leaves && occupied) {
+                sum = domain.range().map(|pos| self.slots(pos as u32, 0)).sum();
+            }
+        } else {
+            sum = domain.children().iter().map(|child| self.slots(child.0, layer_of(self, *child))).sum();
+        }
+        for covered in domain.layer().index()..=domain.cover().index() {
+            sum -= sum % factor(covered);
+        }
+        sum
+    }
+
+    fn steps(&self, amounts: &[u32], used: &[Used]) -> Vec<i64> {
+        let ask = &self.case.ask;
+        let mut steps = self.weights(amounts);
+        steps.extend(ask.prefer.iter().map(|layer| used[layer.index()].len() as i64));
+        if let Some(wanted) = ask.prefer_domain {
+            let range = self.case.fabric.domain(wanted).range();
+            let outside = (0..amounts.len()).any(|pos| amounts[pos] > 0 && !range.contains(&pos));
+            steps.push(i64::from(outside));
+        }
+        let downwards = || (0..self.layers).rev();
+        if ask.mode == Mode::Distributed {
+            steps.extend(downwards().map(|layer| -(used[layer].len() as i64)));
+            let square = |layer: usize| used[layer].values().map(|&a| (a * a) as i64).sum::<i64>();
+            steps.extend(downwards().map(square));
+            return steps;
+        }
+        let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
+        steps.push(common as i64);
+        steps.extend(downwards().map(|layer| used[layer].len() as i64));
+        if ask.mode == Mode::Balanced {
+            for layer in downwards() {
+                steps.push(-(*used[layer].values().min().unwrap() as i64));
+                steps.push(*used[layer].values().max().unwrap() as i64);
+            }
+        }
+        let left = |layer: usize| used[layer].keys().map(|&unit| self.slots(unit, layer)).sum::<i64>();
+        steps.extend((common..self.layers).map(left));
+        steps.extend((0..common).rev().map(left));
+        steps
+    }
+
+    /// Nodes of each weight but the lightest, heaviest first.
+    fn weights(&self, amounts: &[u32]) -> Vec<i64> {
+        let Some(weights) = &self.case.weights else { return Vec::new() };
+        let open = |pos: &usize| self.case.slots.at(Pos(*pos as u32)) > 0;
+        let mut classes: Vec<u32> = (0..amounts.len()).filter(open).map(|pos| weights[pos]).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let count = |class: &u32| {
+            (0..amounts.len()).filter(|&pos| amounts[pos] > 0 && weights[pos] == *class).count() as i64
+        };
+        classes.iter().skip(1).rev().map(count).collect()
+    }
+}
+
+fn layer_of(judge: &Judge<'_>, id: DomainId) -> usize {
+    judge.case.fabric.domain(id).layer().index()
+}

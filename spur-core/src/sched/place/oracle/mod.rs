@@ -1,0 +1,177 @@
+//! Brute force: every placement of small fabrics, judged by the definition alone.
+//!
+//! Nothing here is shared with the solver but the fabric and the types of the question.
+
+mod case;
+mod judge;
+
+use super::{Ask, Misfit, Mode, Placement, Slots, View, place};
+use case::{Case, Random};
+use judge::Judge;
+
+/// How many random cases each kind gets; more by the environment, for a long search.
+fn cases(default: u64) -> u64 {
+    std::env::var("SPUR_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Runs random cases and reports the first that is wrong, by its seed.
+fn search(kind: &str, count: u64, build: impl Fn(&mut Random) -> Case) {
+    let only: Option<u64> = std::env::var("SPUR_ORACLE_SEED").ok().and_then(|text| text.parse().ok());
+    let (mut placed, mut refused) = (0_u64, 0_u64);
+    for seed in only.map_or(0..cases(count), |seed| seed..seed + 1) {
+        let case = build(&mut Random::new(seed));
+        let answer = ask(&case);
+        match check(&case, &answer) {
+            Ok(true) => placed += 1,
+            Ok(false) => refused += 1,
+            Err(wrong) => panic!("{kind}, SPUR_ORACLE_SEED={seed}: {wrong}\n{}", case.describe()),
+        }
+    }
+    println!("{kind}: {placed} placed, {refused} refused");
+    assert!(only.is_some() || placed > 0 && refused > 0, "{kind}: {placed} placed, {refused} refused");
+}
+
+fn ask(case: &Case) -> Result<Placement, Misfit> {
+    let view = View {
+        slots: &case.slots,
+        idle: &case.idle,
+        occupied: Some(&case.occupied),
+        weights: case.weights.as_deref(),
+        performance: None,
+    };
+    place(&case.fabric, &view, &case.ask)
+}
+
+/// Whether the answer is right: Ok says whether there is a placement, Err what is wrong with it.
+fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String> {
+    let judge = Judge::new(case);
+    let best = judge.best();
+    match (best, answer) {
+        (None, Err(_)) => Ok(false),
+        (None, Ok(placement)) => Err(format!("placed although nothing is allowed: {:?}", placement.shares)),
+        (Some((_, amounts)), Err(_)) => Err(format!("refused although {amounts:?} is allowed")),
+        (Some((rank, amounts)), Ok(placement)) => {
+            let mut had = vec![0; case.fabric.len()];
+            placement.shares.iter().for_each(|(pos, share)| had[pos.index()] = *share);
+            let Some(own) = judge.rank(&had) else {
+                return Err(format!("{had:?} is not allowed; {amounts:?} would be"));
+            };
+            if own != rank {
+                return Err(format!("{had:?} ranks {own:?}, but {amounts:?} ranks {rank:?}"));
+            }
+            let positions = |amounts: &[u32]| amounts.iter().map(|&amount| amount > 0).collect::<Vec<_>>();
+            if positions(&had) != positions(&amounts) {
+                return Err(format!("{had:?} sorts after {amounts:?}, rank {rank:?}"));
+            }
+            Ok(true)
+        }
+    }
+}
+
+#[test]
+fn whole_nodes_plain() {
+    search("whole nodes, plain", 3000, |random| {
+        let fabric = random.fabric();
+        let slots = random.whole(&fabric);
+        let ask = Ask::nodes(random.between(1, 6));
+        Case::new(random, fabric, slots, ask)
+    });
+}
+
+#[test]
+fn whole_nodes_constrained() {
+    search("whole nodes, constrained", 6000, |random| {
+        let fabric = random.fabric();
+        let slots = random.whole(&fabric);
+        let least = random.between(1, 5);
+        let mut ask = Ask::nodes(least);
+        if random.one_in(3) {
+            ask.nodes = Some((least, least + random.between(0, 3)));
+        }
+        let mut case = Case::new(random, fabric, slots, ask);
+        case.constrain(random);
+        case
+    });
+}
+
+#[test]
+fn tasks_plain() {
+    search("tasks, plain", 2000, |random| {
+        let fabric = random.fabric();
+        let slots = random.tasks(&fabric);
+        let mut ask = Ask::tasks(random.between(1, 9));
+        if random.one_in(2) {
+            let nodes = random.between(1, 4);
+            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
+        }
+        Case::new(random, fabric, slots, ask)
+    });
+}
+
+#[test]
+fn tasks_constrained() {
+    search("tasks, constrained", 4000, |random| {
+        let fabric = random.fabric();
+        let slots = random.tasks(&fabric);
+        let mut ask = Ask::tasks(random.between(1, 9));
+        if random.one_in(2) {
+            let nodes = random.between(1, 4);
+            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
+        } else if random.one_in(4) {
+            let each = random.between(1, 2);
+            ask.tasks_per_node = Some(each);
+            ask.tasks = Some(each * random.between(1, 4));
+        }
+        let mut case = Case::new(random, fabric, slots, ask);
+        case.constrain(random);
+        case
+    });
+}
+
+#[test]
+fn every_mode() {
+    search("balanced and distributed", 4000, |random| {
+        let fabric = random.fabric();
+        let whole = random.one_in(2);
+        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let amount = random.between(1, if whole { 6 } else { 8 });
+        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+        if !whole && random.one_in(3) {
+            let nodes = random.between(1, 4);
+            ask.nodes = Some((nodes, nodes));
+        }
+        ask.mode = if random.one_in(2) { Mode::Balanced } else { Mode::Distributed };
+        let mut case = Case::new(random, fabric, slots, ask);
+        if random.one_in(2) {
+            case.constrain(random);
+        }
+        case
+    });
+}
+
+#[test]
+fn outlines() {
+    search("contiguous and adjacent", 4000, |random| {
+        let fabric = random.fabric();
+        let whole = random.one_in(2);
+        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let amount = random.between(1, 6);
+        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+        match random.between(0, 2) {
+            0 => ask.contiguous = true,
+            1 => ask.adjacent = Some(random.between(1, 3)),
+            _ => {
+                ask.contiguous = true;
+                ask.adjacent = Some(random.between(1, 2));
+            }
+        }
+        if random.one_in(3) {
+            ask.mode = Mode::Balanced;
+        }
+        let mut case = Case::new(random, fabric, slots, ask);
+        if random.one_in(2) {
+            case.constrain(random);
+        }
+        case
+    });
+}

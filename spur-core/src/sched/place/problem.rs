@@ -1,0 +1,445 @@
+//! One question for the solver: an ask for a fixed number of nodes, with everything that depends on the view worked
+//! out per domain.
+
+use fixedbitset::FixedBitSet;
+
+use super::front::{Item, Key, MAX_COUNTS, MAX_SPAN_CAPS};
+use super::{Ask, LinkNeed, Mode, View};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::place::cost::Cost;
+
+/// Where the fields of a cost stand, from the one that decides first.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    /// Nodes of each weight class but the lightest, heaviest first.
+    pub(super) weights: usize,
+    /// Spans at preferred layers.
+    pub(super) prefer: Vec<Layer>,
+    /// Layers of the fabric, `node` included: spans from the top down, then slots left (or squares) likewise.
+    pub(super) layers: usize,
+}
+
+impl Layout {
+    pub(super) fn width(&self) -> usize {
+        self.head() + self.layers
+    }
+
+    /// Fields up to the spans: what comes before best fit.
+    pub(super) fn head(&self) -> usize {
+        self.first_span() + self.layers
+    }
+
+    pub(super) fn first_span(&self) -> usize {
+        self.weights + self.prefer.len()
+    }
+
+    pub(super) fn span(&self, layer: usize) -> usize {
+        self.first_span() + self.layers - 1 - layer
+    }
+
+    pub(super) fn tail(&self, layer: usize) -> usize {
+        self.span(layer) + self.layers
+    }
+}
+
+/// One question; see the module.
+#[derive(Clone)]
+pub(super) struct Problem<'a> {
+    pub(super) fabric: &'a Fabric,
+    pub(super) view: &'a View<'a>,
+    pub(super) ask: &'a Ask,
+    /// What is placed: tasks, or nodes where `per_node` is set.
+    pub(super) amount: u32,
+    /// The exact number of nodes, where tasks are placed and the number matters.
+    pub(super) nodes: Option<u32>,
+    /// Every node takes exactly this many slots, and one unit of the amount.
+    pub(super) per_node: Option<u32>,
+    /// The unit of the amount in a domain that covers up to the layer: the least common multiple of the multiples at
+    /// and below it.
+    pub(super) units: Vec<u32>,
+    /// The lowest layer one domain of which must hold the job; None: any root will do.
+    pub(super) within: Option<Layer>,
+    pub(super) span_caps: Vec<(Layer, u32)>,
+    pub(super) needs: [u32; MAX_COUNTS],
+    pub(super) layout: Layout,
+    leaf_cap: u32,
+    /// Slots of each domain after rounding; None: as counted.
+    rounded: Option<Vec<u64>>,
+    /// Domains that may not be used; None: all may.
+    barred: Option<FixedBitSet>,
+    /// The most each domain can take, after rounding and caps; None: its open nodes or slots, as counted.
+    capacity: Option<Vec<u32>>,
+    /// Domains that hold required positions.
+    forced: Vec<DomainId>,
+    /// Node weights that count, heaviest first.
+    weights: Vec<u32>,
+    /// Positions that may be used, where only some may.
+    pub(super) only: Option<FixedBitSet>,
+    /// Positions that must be used.
+    pub(super) required: Vec<Pos>,
+    /// Leaves that must be used.
+    pub(super) forced_leaves: Vec<DomainId>,
+}
+
+impl<'a> Problem<'a> {
+    /// The question for `nodes` nodes (None: as many as the tasks need), or None where the numbers alone say no.
+    pub(super) fn new(
+        fabric: &'a Fabric,
+        view: &'a View<'a>,
+        ask: &'a Ask,
+        nodes: Option<u32>,
+        within: Option<Layer>,
+        touch: Option<(Layer, u32)>,
+    ) -> Option<Self> {
+        let per_node = per_node(ask, nodes);
+        let amount = match (per_node, nodes, ask.tasks) {
+            (Some(_), Some(nodes), None) => nodes,
+            (Some(each), nodes, Some(tasks)) => {
+                let needed = tasks / each;
+                if tasks % each != 0 || nodes.is_some_and(|nodes| nodes != needed) {
+                    return None;
+                }
+                needed
+            }
+            (None, _, Some(tasks)) => tasks,
+            _ => return None,
+        };
+        let layers = fabric.top().index() + 1;
+        let units = units(ask, per_node, layers)?;
+        if amount == 0 || units.last().is_some_and(|unit| amount % unit != 0) {
+            return None;
+        }
+        let mut span_caps: Vec<(Layer, u32)> = Vec::new();
+        for (layer, cap) in ask.max_spans.iter().copied().chain(touch) {
+            match span_caps.iter_mut().find(|(known, _)| *known == layer) {
+                Some((_, known)) => *known = cap.min(*known),
+                None => span_caps.push((layer, cap)),
+            }
+        }
+        span_caps.truncate(MAX_SPAN_CAPS);
+        let slots_cap = ask.max_slots_per_leaf.map_or(u32::MAX, |cap| cap / per_node.unwrap_or(1));
+        let nodes_cap = if per_node.is_some() { ask.max_nodes_per_leaf.unwrap_or(u32::MAX) } else { u32::MAX };
+        let weights = weight_classes(view);
+        let mut needs = [0; MAX_COUNTS];
+        needs.iter_mut().zip(&ask.counts).for_each(|(need, (_, count))| *need = *count);
+        let mut problem = Self {
+            fabric,
+            view,
+            ask,
+            amount,
+            nodes: if per_node.is_some() { None } else { nodes },
+            per_node,
+            units,
+            within,
+            span_caps,
+            needs,
+            layout: Layout { weights: weights.len(), prefer: ask.prefer.clone(), layers },
+            leaf_cap: slots_cap.min(nodes_cap),
+            rounded: None,
+            barred: barred(fabric, view, ask),
+            capacity: None,
+            forced: Vec::new(),
+            weights,
+            only: None,
+            required: ask.required.clone(),
+            forced_leaves: Vec::new(),
+        };
+        problem.find_forced();
+        problem.measure();
+        Some(problem)
+    }
+
+    /// Finds the domains that have to be used.
+    fn find_forced(&mut self) {
+        let above = |start: DomainId| {
+            let fabric = self.fabric;
+            std::iter::successors(Some(start), move |&id| fabric.domain(id).parent())
+        };
+        let mut forced: Vec<DomainId> =
+            self.required.iter().filter_map(|&pos| self.fabric.leaf_of(pos)).flat_map(above).collect();
+        forced.extend(self.forced_leaves.iter().copied().flat_map(above));
+        forced.sort_unstable();
+        forced.dedup();
+        self.forced = forced;
+    }
+
+    /// Counts what is not in the slots as they are: rounding, caps and barred domains.
+    fn measure(&mut self) {
+        if self.barred.is_some() || !self.ask.multiples.is_empty() {
+            self.rounded = Some(self.round_slots());
+        }
+        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX;
+        let same = self.per_node.is_none_or(|each| each == 1) && self.ask.max_tasks_per_node.is_none();
+        if !plain || !same {
+            self.capacity = Some(self.count_capacity());
+        }
+    }
+
+    /// The most of the amount that one node can take.
+    pub(super) fn most_on(&self, pos: Pos) -> u32 {
+        let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
+        self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
+    }
+
+    fn count_capacity(&self) -> Vec<u32> {
+        let mut capacity: Vec<u32> = Vec::new();
+        for (id, domain) in self.fabric.domains() {
+            let unit = self.unit(domain.cover());
+            let sum = if self.is_barred(id) {
+                0
+            } else if domain.children().is_empty() {
+                let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
+                usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos))).min(self.leaf_cap)
+            } else {
+                domain.children().iter().fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
+            };
+            capacity.push(sum - sum % unit);
+        }
+        capacity
+    }
+
+    /// The most a domain can take: never less than what is possible, often exactly that.
+    pub(super) fn capacity(&self, id: DomainId) -> u32 {
+        match (&self.capacity, self.per_node) {
+            (Some(capacity), _) => capacity[id.index()],
+            (None, Some(_)) => self.view.slots.nodes_of(id),
+            (None, None) => u32::try_from(self.view.slots.of(id)).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn round_slots(&self) -> Vec<u64> {
+        let mut multiple = vec![1_u64; self.layout.layers];
+        for &(layer, by) in &self.ask.multiples {
+            let known = multiple[layer.index()];
+            multiple[layer.index()] = known / gcd(known, u64::from(by)) * u64::from(by);
+        }
+        let down = |sum: u64, by: u64| sum - sum % by.max(1);
+        let mut rounded: Vec<u64> = Vec::new();
+        for (id, domain) in self.fabric.domains() {
+            let sum = if domain.children().is_empty() {
+                if self.is_barred(id) {
+                    0
+                } else if multiple[0] == 1 {
+                    self.view.slots.of(id)
+                } else {
+                    let nodes = positions(domain.range());
+                    nodes.map(|pos| down(u64::from(self.view.slots.at(pos)), multiple[0])).sum()
+                }
+            } else {
+                domain.children().iter().map(|child| rounded[child.index()]).sum()
+            };
+            let covered = &multiple[domain.layer().index()..=domain.cover().index()];
+            rounded.push(covered.iter().fold(sum, |sum, &by| down(sum, by)));
+        }
+        rounded
+    }
+
+    /// Slots of a domain, for waste.
+    pub(super) fn slots(&self, id: DomainId) -> u64 {
+        match &self.rounded {
+            Some(rounded) => rounded[id.index()],
+            None => self.view.slots.of(id),
+        }
+    }
+
+    /// Slots of a node, for waste.
+    pub(super) fn slots_of_node(&self, pos: Pos) -> u64 {
+        let slots = u64::from(self.view.slots.at(pos));
+        slots - slots % self.node_multiple()
+    }
+
+    pub(super) fn is_barred(&self, id: DomainId) -> bool {
+        self.barred.as_ref().is_some_and(|barred| barred.contains(id.index()))
+    }
+
+    pub(super) fn is_forced(&self, id: DomainId) -> bool {
+        self.forced.binary_search(&id).is_ok()
+    }
+
+    /// Whether what is needed of each node is the same everywhere, so that domains can be counted.
+    pub(super) fn nodes_are_alike(&self) -> bool {
+        self.per_node.is_some()
+            && self.view.slots.are_whole()
+            && self.weights.is_empty()
+            && self.ask.counts.is_empty()
+            && self.required.is_empty()
+            && self.only.is_none()
+    }
+
+    fn may_use(&self, pos: Pos) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
+    }
+
+    /// The same question for exactly these nodes.
+    pub(super) fn only_these(&self, nodes: impl Iterator<Item = Pos>) -> Self {
+        let required: Vec<Pos> = nodes.collect();
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        required.iter().for_each(|pos| only.insert(pos.index()));
+        let mut problem = Self { only: Some(only), required, ..self.clone() };
+        problem.find_forced();
+        problem
+    }
+
+    /// The same question for these leaves, each of which has to be used.
+    pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));
+        let mut problem = Self { only: Some(only), forced_leaves: leaves.to_vec(), ..self.clone() };
+        problem.find_forced();
+        problem
+    }
+
+    /// Slots that the job takes in all.
+    pub(super) fn wanted_slots(&self) -> u64 {
+        u64::from(self.amount) * u64::from(self.per_node.unwrap_or(1))
+    }
+
+    /// Whether fronts can grow with the product of two numbers.
+    pub(super) fn is_hard(&self) -> bool {
+        self.nodes.is_some() || self.leaf_nodes().is_some() || !self.ask.counts.is_empty()
+    }
+
+    /// The least amount that may be placed in a used domain that covers the layer is its unit; so is every step.
+    pub(super) fn unit(&self, layer: Layer) -> u32 {
+        self.units[layer.index()]
+    }
+
+    /// The most one leaf may take, after the caps; a cap on nodes counts only where nodes are placed.
+    pub(super) fn leaf_cap(&self) -> u32 {
+        self.leaf_cap
+    }
+
+    /// The most nodes of one leaf, where tasks are placed.
+    pub(super) fn leaf_nodes(&self) -> Option<u32> {
+        if self.per_node.is_some() { None } else { self.ask.max_nodes_per_leaf }
+    }
+
+    /// The way to use one node, if it can be used at all; `bounds` are the least and the most of the amount on it.
+    pub(super) fn node<C: Cost>(&self, pos: Pos, bounds: (u32, u32)) -> Option<Item<C>> {
+        let slots = self.view.slots.at(pos);
+        if !self.may_use(pos) {
+            return None;
+        }
+        let unit = self.units[0];
+        let (lo, hi) = match self.per_node {
+            Some(each) if slots >= each && unit == 1 => (1, 1),
+            Some(_) => return None,
+            None => {
+                let most = slots.min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX)).min(bounds.1);
+                (unit.max(bounds.0).div_ceil(unit) * unit, most - most % unit)
+            }
+        };
+        if lo > hi || lo > bounds.1 || hi < bounds.0 {
+            return None;
+        }
+        let mut item = Item { lo, hi, key: Key::default(), cost: C::zero(self.layout.width()) };
+        if self.nodes.is_some() || self.leaf_nodes().is_some() {
+            item.key.nodes = 1;
+        }
+        for (count, (set, need)) in item.key.counts.iter_mut().zip(&self.ask.counts) {
+            *count = u32::from(*need > 0 && set.contains(pos.index()));
+        }
+        let fields = item.cost.fields_mut();
+        if let Some(weights) = self.view.weights
+            && let Some(class) = self.weights.iter().position(|&weight| weight == weights[pos.index()])
+        {
+            fields[class] += 1;
+        }
+        if !self.view.slots.are_whole() {
+            self.charge(fields, Layer::NODE, Layer::NODE, self.slots_of_node(pos));
+        }
+        Some(item)
+    }
+
+    fn node_multiple(&self) -> u64 {
+        let at_node = self.ask.multiples.iter().filter(|(layer, _)| *layer == Layer::NODE);
+        at_node.map(|&(_, by)| u64::from(by)).product::<u64>().max(1)
+    }
+
+    /// Adds what using one domain costs: its spans, and the slots it has.
+    pub(super) fn charge(&self, fields: &mut [i64], from: Layer, to: Layer, slots: u64) {
+        let spread = self.ask.mode == Mode::Distributed;
+        for layer in from.index()..=to.index() {
+            fields[self.layout.span(layer)] += if spread { -1 } else { 1 };
+            if !spread {
+                fields[self.layout.tail(layer)] += i64::try_from(slots).unwrap_or(i64::MAX);
+            }
+        }
+        for (index, layer) in self.layout.prefer.iter().enumerate() {
+            if (from..=to).contains(layer) {
+                fields[self.layout.weights + index] += 1;
+            }
+        }
+    }
+}
+
+/// Slots that every node takes, where that is fixed.
+fn per_node(ask: &Ask, nodes: Option<u32>) -> Option<u32> {
+    match (ask.tasks_per_node, ask.tasks) {
+        (Some(each), _) => Some(each.max(1)),
+        (None, None) => Some(1),
+        (None, tasks) if tasks == nodes => Some(1),
+        (None, Some(_)) => None,
+    }
+}
+
+/// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
+fn units(ask: &Ask, per_node: Option<u32>, layers: usize) -> Option<Vec<u32>> {
+    let mut units = vec![1_u32; layers];
+    for &(layer, by) in &ask.multiples {
+        // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
+        let by = match (per_node, ask.tasks) {
+            (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),
+            _ => by,
+        };
+        for unit in &mut units[layer.index()..] {
+            *unit = (*unit / narrow(gcd((*unit).into(), by.into()))).checked_mul(by)?;
+        }
+    }
+    Some(units)
+}
+
+/// The greatest common divisor; of nothing but zeros, 1.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
+/// A divisor of a `u32`.
+fn narrow(divisor: u64) -> u32 {
+    u32::try_from(divisor).expect("a divisor is no larger than what it divides")
+}
+
+/// The weights that cost something, heaviest first: all but the lightest there is among the open nodes.
+fn weight_classes(view: &View<'_>) -> Vec<u32> {
+    let Some(weights) = view.weights else { return Vec::new() };
+    let mut classes: Vec<u32> = view.slots.open().ones().map(|index| weights[index]).collect();
+    classes.sort_unstable_by(|a, b| b.cmp(a));
+    classes.dedup();
+    classes.pop();
+    classes
+}
+
+/// Leaves that cannot be taken whole, and domains whose links are too slow.
+fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
+    let mut barred = FixedBitSet::with_capacity(fabric.domains().count());
+    if ask.whole_leaves
+        && let Some(occupied) = view.occupied
+    {
+        for id in fabric.domains_of(Layer::LEAF) {
+            barred.set(id.index(), occupied.count_ones(fabric.domain(id).range()) > 0);
+        }
+    }
+    if let Some(LinkNeed::Speed(need)) = ask.link {
+        for (id, domain) in fabric.domains() {
+            if domain.link().speed.is_none_or(|speed| speed < need) {
+                barred.insert(id.index());
+            }
+        }
+    }
+    (!barred.is_clear()).then_some(barred)
+}
+
+/// Positions from a range of indices.
+pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> {
+    range.map(|index| Pos(u32::try_from(index).expect("positions are u32")))
+}

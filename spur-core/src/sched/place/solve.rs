@@ -1,0 +1,279 @@
+//! The dynamic program: fronts of every domain from those of its members, from the nodes upwards.
+//!
+//! Exact for every problem; where node counts or counted sets must come out exactly next to an amount, fronts can grow
+//! with the product of the two, and the search keeps only so many ways as the budget allows.
+
+use std::rc::Rc;
+
+use super::cost::Cost;
+use super::front::{Item, prune};
+use super::problem::{Problem, positions};
+use super::Mode;
+use crate::model::fabric::{DomainId, Layer, Pos};
+
+/// A part of a domain: a domain below it, or a node of a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Member {
+    Domain(DomainId),
+    Node(Pos),
+}
+
+/// The ways a part can be used.
+pub(super) type Front<C> = Rc<Vec<Item<C>>>;
+
+/// Solves one problem; fronts are kept from one domain to the next.
+pub(super) struct Solver<'p, 'a, C> {
+    pub(super) problem: &'p Problem<'a>,
+    /// By layer: the least and the most of the amount in a used domain that counts for it.
+    pub(super) bounds: Vec<(u32, u32)>,
+    fronts: Vec<Option<Front<C>>>,
+    pub(super) exact: bool,
+}
+
+impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
+    pub(super) fn new(problem: &'p Problem<'a>) -> Self {
+        let layers = problem.layout.layers;
+        Self {
+            problem,
+            bounds: vec![(0, u32::MAX); layers],
+            fronts: vec![None; problem.fabric.domains().count()],
+            exact: true,
+        }
+    }
+
+    /// A solver of the same problem in which every used domain of a layer holds an amount within bounds.
+    pub(super) fn bounded(&self, bounds: Vec<(u32, u32)>) -> Self {
+        Self { bounds, ..Self::new(self.problem) }
+    }
+
+    /// The members of a domain that can be used, in fabric order.
+    pub(super) fn members(&mut self, id: DomainId) -> Vec<(Member, Front<C>)> {
+        let domain = self.problem.fabric.domain(id);
+        if !domain.children().is_empty() {
+            return (domain.children().iter())
+                .map(|&child| (Member::Domain(child), self.front(child)))
+                .filter(|(_, front)| !front.is_empty())
+                .collect();
+        }
+        let open = self.problem.view.slots.open();
+        (positions(domain.range()).filter(|pos| open.contains(pos.index())))
+            .filter_map(|pos| Some((Member::Node(pos), self.node_front(pos)?)))
+            .collect()
+    }
+
+    fn node_front(&self, pos: Pos) -> Option<Front<C>> {
+        let item = self.problem.node(pos, self.bounds[0])?;
+        let mut items = Vec::new();
+        if self.problem.ask.mode == Mode::Distributed && self.problem.per_node.is_none() {
+            let unit = self.problem.unit(Layer::NODE);
+            for amount in (item.lo..=item.hi.min(self.problem.amount)).step_by(unit as usize) {
+                items.push(self.square(&item, amount, Layer::NODE, Layer::NODE));
+            }
+        } else {
+            items.push(item);
+        }
+        Some(Rc::new(items))
+    }
+
+    /// Whether a member has to be used.
+    pub(super) fn is_forced(&self, member: Member) -> bool {
+        match member {
+            Member::Domain(id) => self.problem.is_forced(id),
+            Member::Node(pos) => self.problem.required.binary_search(&pos).is_ok(),
+        }
+    }
+
+    /// The ways to use a domain as a part of the one above it; empty where it cannot be used.
+    pub(super) fn front(&mut self, id: DomainId) -> Front<C> {
+        if let Some(front) = &self.fronts[id.index()] {
+            return Rc::clone(front);
+        }
+        let mut closed = Vec::new();
+        if !self.problem.is_barred(id) {
+            for item in self.inside(id) {
+                self.close(id, &item, &mut closed);
+            }
+            let unit = self.problem.unit(self.problem.fabric.domain(id).cover());
+            prune(&mut closed, unit);
+            self.cut(&mut closed);
+        }
+        let front = Rc::new(closed);
+        self.fronts[id.index()] = Some(Rc::clone(&front));
+        front
+    }
+
+    /// The ways to use the members of a domain, using none included.
+    pub(super) fn inside(&mut self, id: DomainId) -> Vec<Item<C>> {
+        let domain = self.problem.fabric.domain(id);
+        let width = self.problem.layout.width();
+        if self.problem.is_barred(id) || self.problem.view.slots.nodes_of(id) == 0 {
+            return vec![Item::nothing(width)];
+        }
+        if domain.children().is_empty() && self.problem.nodes_are_alike() {
+            let whole = Item { hi: self.problem.view.slots.nodes_of(id), lo: 1, ..Item::nothing(width) };
+            return vec![Item::nothing(width), whole];
+        }
+        if self.misses_a_forced(id) {
+            return Vec::new();
+        }
+        // From the last member to the first, as tracing goes over them: what is cut is then cut there, too.
+        let mut all = vec![Item::nothing(width)];
+        for (member, front) in self.members(id).iter().rev() {
+            all = self.join(&all, front, !self.is_forced(*member), id);
+        }
+        all
+    }
+
+    /// Whether some member that has to be used cannot be.
+    fn misses_a_forced(&mut self, id: DomainId) -> bool {
+        let fabric = self.problem.fabric;
+        if !self.problem.is_forced(id) {
+            return false;
+        }
+        let range = fabric.domain(id).range();
+        let children = fabric.domain(id).children();
+        if children.is_empty() {
+            let required = self.problem.required.iter().filter(|pos| range.contains(&pos.index()));
+            return required.into_iter().any(|&pos| self.problem.node::<C>(pos, self.bounds[0]).is_none());
+        }
+        children.iter().any(|&child| self.problem.is_forced(child) && self.front(child).is_empty())
+    }
+
+    /// The ways to use two disjoint parts of a domain, the second one perhaps not at all.
+    pub(super) fn join(
+        &mut self,
+        some: &[Item<C>],
+        more: &[Item<C>],
+        optional: bool,
+        id: DomainId,
+    ) -> Vec<Item<C>> {
+        let mut joined = if optional { some.to_vec() } else { Vec::new() };
+        joined.reserve(some.len() * more.len());
+        for a in some {
+            for b in more {
+                if let Some(item) = self.plus(a, b) {
+                    joined.push(item);
+                }
+            }
+        }
+        let below = self.problem.fabric.domain(id).layer().index() - 1;
+        prune(&mut joined, self.problem.units[below]);
+        self.cut(&mut joined);
+        joined
+    }
+
+    /// Two parts together, unless that is too much already.
+    pub(super) fn plus(&self, a: &Item<C>, b: &Item<C>) -> Option<Item<C>> {
+        let item = a.plus(b, &self.problem.needs);
+        let too_many = item.lo > self.problem.amount
+            || self.problem.nodes.is_some_and(|nodes| item.key.nodes > nodes)
+            || self.exceeds_spans(&item);
+        (!too_many).then_some(item)
+    }
+
+    fn exceeds_spans(&self, item: &Item<C>) -> bool {
+        self.problem.span_caps.iter().zip(item.key.spans).any(|((_, cap), span)| span > *cap)
+    }
+
+    /// Beyond the budget only some ways are kept: those of the most and of the least for every key, then a sample.
+    ///
+    /// The width is the same for every front of a problem, so that going over a domain again gives the same front.
+    fn cut(&mut self, items: &mut Vec<Item<C>>) {
+        let width = usize::try_from(self.problem.ask.budget.isqrt()).unwrap_or(usize::MAX).max(2);
+        if items.len() <= width || !self.problem.is_hard() {
+            return;
+        }
+        self.exact = false;
+        let (mut ends, middle): (Vec<_>, Vec<_>) = (items.iter().enumerate())
+            .partition(|&(index, item)| is_end(items, index) || item.hi == 0);
+        let sample = |some: Vec<(usize, &Item<C>)>, room: usize| -> Vec<usize> {
+            let stride = some.len().div_ceil(room.max(1)).max(1);
+            some.into_iter().map(|(index, _)| index).step_by(stride).take(room).collect()
+        };
+        let nothing = ends.iter().position(|(_, item)| item.hi == 0).map(|at| ends.remove(at).0);
+        let mut keep = sample(ends, width - 1);
+        let room = width - 1 - keep.len();
+        keep.extend(sample(middle, room));
+        keep.extend(nothing);
+        keep.sort_unstable();
+        *items = keep.into_iter().map(|index| items[index].clone()).collect();
+    }
+
+    /// Turns a way to use the members of a domain into ways to use the domain: rounds, caps and charges for it.
+    pub(super) fn close(&self, id: DomainId, inside: &Item<C>, out: &mut Vec<Item<C>>) {
+        let problem = self.problem;
+        let domain = problem.fabric.domain(id);
+        let (layer, cover) = (domain.layer(), domain.cover());
+        let unit = problem.unit(cover);
+        let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(problem.amount));
+        let mut item = inside.clone();
+        if layer == Layer::LEAF {
+            hi = hi.min(problem.leaf_cap());
+            if problem.leaf_nodes().is_some_and(|most| item.key.nodes > most) {
+                return;
+            }
+            if problem.nodes.is_none() {
+                item.key.nodes = 0;
+            }
+        }
+        for &(least, most) in &self.bounds[layer.index()..=cover.index()] {
+            lo = lo.max(least);
+            hi = hi.min(most);
+        }
+        item.lo = lo.div_ceil(unit).saturating_mul(unit);
+        item.hi = hi - hi % unit;
+        if inside.hi == 0 || item.lo > item.hi {
+            return;
+        }
+        for (span, (capped, _)) in item.key.spans.iter_mut().zip(&problem.span_caps) {
+            *span += u32::from((layer..=cover).contains(capped));
+        }
+        if self.exceeds_spans(&item) {
+            return;
+        }
+        problem.charge(item.cost.fields_mut(), layer, cover, problem.slots(id));
+        if problem.ask.mode == Mode::Distributed {
+            for amount in (item.lo..=item.hi).step_by(unit as usize) {
+                out.push(self.square(&item, amount, layer, cover));
+            }
+        } else {
+            out.push(item);
+        }
+    }
+
+    /// The way with an exact amount, charged for its square: the sum of squares is least where shares are even.
+    fn square(&self, item: &Item<C>, amount: u32, from: Layer, to: Layer) -> Item<C> {
+        let mut exact = Item { lo: amount, hi: amount, ..item.clone() };
+        for layer in from.index()..=to.index() {
+            let field = self.problem.layout.tail(layer);
+            exact.cost.fields_mut()[field] += i64::from(amount) * i64::from(amount);
+        }
+        exact
+    }
+
+    /// Whether a way to use the members of a domain is the whole job.
+    pub(super) fn is_whole(&self, id: DomainId, inside: &Item<C>) -> bool {
+        let problem = self.problem;
+        let amount = problem.amount;
+        let leaf = problem.fabric.domain(id).layer() == Layer::LEAF;
+        inside.lo <= amount
+            && amount <= inside.hi
+            && problem.nodes.is_none_or(|nodes| inside.key.nodes == nodes)
+            && inside.key.counts == problem.needs
+            && !self.exceeds_spans(inside)
+            && !(leaf && amount > problem.leaf_cap())
+            && !(leaf && problem.leaf_nodes().is_some_and(|most| inside.key.nodes > most))
+    }
+
+    /// The cheapest way to put the whole job into a domain.
+    pub(super) fn best(&mut self, id: DomainId) -> Option<Item<C>> {
+        let inside = self.inside(id);
+        inside.into_iter().filter(|item| self.is_whole(id, item)).min_by(|a, b| a.cost.cmp(&b.cost))
+    }
+}
+
+/// Whether an item is the first or the last of its key in a sorted front: the cheapest, or the one that holds most.
+fn is_end<C: Cost>(items: &[Item<C>], index: usize) -> bool {
+    let key = &items[index].key;
+    index == 0 || items[index - 1].key != *key || items.get(index + 1).is_none_or(|next| next.key != *key)
+}

@@ -1,0 +1,151 @@
+//! From a cost back to nodes: of all placements of one cost, the one whose list of positions sorts first.
+//!
+//! Members of a domain are gone through in fabric order and each is used if the rest can still be completed at the
+//! same cost; as every list has equally many positions, that gives the first one.
+
+use super::cost::Cost;
+use super::front::Item;
+use super::solve::{Front, Member, Solver};
+use crate::model::fabric::{DomainId, Pos};
+
+/// What must be true of a domain's part for the whole to come out: added to `rest` it is a way to use `domain`'s
+/// members, which in turn is a part of what `outer` describes. The outermost goal is the domain that holds the job.
+struct Goal<'g, C> {
+    domain: DomainId,
+    rest: Item<C>,
+    outer: Option<&'g Goal<'g, C>>,
+}
+
+/// A chosen node with the least and the most it may take.
+pub(super) type Chosen = (Pos, u32, u32);
+
+/// The list of nodes in `domain` that costs what `best` does and sorts first.
+///
+/// Where shares are exact, the first list may leave open which node takes which; `shares` settles that, for a solver
+/// of a problem in which only these nodes may be used, by giving earlier nodes as much as possible.
+pub(super) fn trace<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    domain: DomainId,
+    best: &Item<C>,
+    shares: bool,
+) -> Vec<Chosen> {
+    let nothing = Item::nothing(solver.problem.layout.width());
+    let goal = Goal { domain, rest: nothing, outer: None };
+    let mut walk = Walk { solver, cost: &best.cost, shares, nodes: Vec::new() };
+    walk.members(domain, &[&goal]);
+    walk.nodes
+}
+
+impl<C: Cost> Goal<'_, C> {
+    /// Whether a part, put where this goal wants one, completes a placement of the cost.
+    fn accepts(&self, solver: &Solver<'_, '_, C>, cost: &C, part: &Item<C>) -> bool {
+        let Some(inside) = solver.plus(&self.rest, part) else { return false };
+        let Some(outer) = self.outer else {
+            return inside.cost == *cost && solver.is_whole(self.domain, &inside);
+        };
+        let mut closed = Vec::new();
+        solver.close(self.domain, &inside, &mut closed);
+        closed.iter().any(|part| outer.accepts(solver, cost, part))
+    }
+}
+
+/// A walk over the fabric that collects the nodes to use.
+struct Walk<'w, 'p, 'a, C> {
+    solver: &'w mut Solver<'p, 'a, C>,
+    cost: &'w C,
+    shares: bool,
+    nodes: Vec<Chosen>,
+}
+
+impl<C: Cost> Walk<'_, '_, '_, C> {
+    /// Goes through the members of a domain; any of `goals` will do, and all of them are about this domain's inside,
+    /// with nothing of it used yet. Returns what was used: several ways where the nodes leave that open.
+    fn members(&mut self, domain: DomainId, goals: &[&Goal<'_, C>]) -> Vec<Item<C>> {
+        let members = self.solver.members(domain);
+        let suffixes = suffixes(self.solver, &members, domain);
+        let mut used = vec![Item::nothing(self.solver.problem.layout.width())];
+        for (index, (member, front)) in members.iter().enumerate() {
+            let mut parts: Vec<(usize, Goal<'_, C>)> = Vec::new();
+            for (way, used) in used.iter().enumerate() {
+                for goal in goals {
+                    for suffix in &suffixes[index + 1] {
+                        let rest = self.solver.plus(used, suffix);
+                        let Some(rest) = rest.and_then(|sum| self.solver.plus(&sum, &goal.rest)) else { continue };
+                        let part = Goal { domain, rest, outer: goal.outer };
+                        if front.iter().any(|item| part.accepts(self.solver, self.cost, item)) {
+                            parts.push((way, part));
+                        }
+                    }
+                }
+            }
+            if parts.is_empty() {
+                continue;
+            }
+            let taken = match *member {
+                Member::Node(_) => front.to_vec(),
+                Member::Domain(id) => self.descend(id, &parts),
+            };
+            let (sums, lo, hi) = self.combine(&used, taken, &parts);
+            if let Member::Node(pos) = *member {
+                self.nodes.push((pos, lo, hi));
+            }
+            used = sums;
+        }
+        used
+    }
+
+    /// The ways to use a member together with what was used before it that meet a goal, and the least and the most
+    /// it takes in them; only the way that takes most where shares are being settled.
+    fn combine(
+        &mut self,
+        used: &[Item<C>],
+        mut taken: Vec<Item<C>>,
+        parts: &[(usize, Goal<'_, C>)],
+    ) -> (Vec<Item<C>>, u32, u32) {
+        taken.sort_by_key(|item| std::cmp::Reverse(item.hi));
+        let mut ways: Vec<Item<C>> = Vec::new();
+        let (mut lo, mut hi) = (u32::MAX, 0);
+        for item in &taken {
+            let accepted = parts.iter().filter(|(_, part)| part.accepts(self.solver, self.cost, item));
+            for way in accepted.map(|(way, _)| *way) {
+                let sum = self.solver.plus(&used[way], item).expect("an accepted part is not too much");
+                (lo, hi) = (lo.min(item.lo), hi.max(item.hi));
+                if self.shares {
+                    return (vec![sum], lo, hi);
+                }
+                if !ways.contains(&sum) {
+                    ways.push(sum);
+                }
+            }
+        }
+        (ways, lo, hi)
+    }
+
+    /// Uses a domain below so that one of the goals is met; the ways that meet one.
+    fn descend(&mut self, id: DomainId, parts: &[(usize, Goal<'_, C>)]) -> Vec<Item<C>> {
+        let nothing = Item::nothing(self.solver.problem.layout.width());
+        let inner: Vec<Goal<'_, C>> =
+            parts.iter().map(|(_, part)| Goal { domain: id, rest: nothing.clone(), outer: Some(part) }).collect();
+        let inside = self.members(id, &inner.iter().collect::<Vec<_>>());
+        let mut closed = Vec::new();
+        inside.iter().for_each(|way| self.solver.close(id, way, &mut closed));
+        closed
+    }
+}
+
+/// For every member, the ways to use those from it on; the last entry is using nothing.
+fn suffixes<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    members: &[(Member, Front<C>)],
+    domain: DomainId,
+) -> Vec<Vec<Item<C>>> {
+    let mut suffixes = vec![vec![Item::nothing(solver.problem.layout.width())]];
+    for (member, front) in members.iter().rev() {
+        let last = suffixes.last().expect("it starts with one");
+        let optional = !solver.is_forced(*member);
+        let next = solver.join(last, front, optional, domain);
+        suffixes.push(next);
+    }
+    suffixes.reverse();
+    suffixes
+}

@@ -156,9 +156,7 @@ impl Follower {
     }
 
     fn launch(&self) -> Input {
-        let mut launch = self.plan.launch.clone();
-        launch.job_environment.extend(self.layout.environment.iter().cloned());
-        Input::Launch(launch)
+        Input::Launch(self.plan.launch.clone())
     }
 
     fn attach(&self) -> Input {

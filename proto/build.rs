@@ -1,9 +1,39 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
+/// What clients print as JSON; the names of the fields are the names of the keys.
+const SHOWN: [&str; 8] = ["Job", "Span", "Step", "Node", "Partition", "Topology", "Domain", "AccountingRow"];
+
+/// Keys under which Slurm's users look for these fields.
+const SLURM_NAMES: [(&str, &str); 15] = [
+    ("Job.id", "job_id"),
+    ("Job.state", "job_state"),
+    ("Job.uid", "user_id"),
+    ("Job.user", "user_name"),
+    ("Job.gid", "group_id"),
+    ("Job.group", "group_name"),
+    ("Job.reason", "state_reason"),
+    ("Job.reason_detail", "state_description"),
+    ("Job.num_nodes", "node_count"),
+    ("Job.num_cpus", "cpus"),
+    ("Job.num_tasks", "tasks"),
+    ("Job.work_dir", "current_working_directory"),
+    ("Job.stdin", "standard_input"),
+    ("Job.stdout", "standard_output"),
+    ("Job.stderr", "standard_error"),
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=spur");
     let files = ["controller", "agent", "step", "identity"].map(|name| format!("spur/v1/{name}.proto"));
     let descriptors = protox::compile(files, ["."])?;
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    let mut config = tonic_prost_build::configure().bytes(".");
+    for message in SHOWN {
+        config = config
+            .type_attribute(message, "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]");
+    }
+    for (field, name) in SLURM_NAMES {
+        config = config.field_attribute(field, format!("#[serde(rename = \"{name}\")]"));
+    }
+    config.compile_fds(descriptors)?;
     Ok(())
 }

@@ -8,7 +8,13 @@ pub mod convert;
 pub mod refusal;
 
 /// Generated from `spur/v1/*.proto`; documented there.
-#[expect(missing_docs, clippy::all, reason = "generated code")]
+#[expect(
+    missing_docs,
+    clippy::all,
+    clippy::allow_attributes,
+    clippy::too_many_lines,
+    reason = "generated code"
+)]
 pub mod v1 {
     tonic::include_proto!("spur.v1");
 }

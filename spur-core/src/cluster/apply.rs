@@ -65,7 +65,6 @@ impl Cluster {
             Event::NodeRegistered { .. }
             | Event::NodeCleaned { .. }
             | Event::NodeDowned { .. }
-            | Event::NodeReturned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
@@ -82,7 +81,6 @@ impl Cluster {
             Event::NodeRegistered { node, .. }
             | Event::NodeCleaned { node, .. }
             | Event::NodeDowned { node, .. }
-            | Event::NodeReturned { node }
             | Event::NodeDrained { node, .. }
             | Event::NodeResumed { node }
             | Event::NodeUpdated { node, .. } => *node,
@@ -100,7 +98,6 @@ impl Cluster {
             Event::NodeDowned { reason, silent, .. } => {
                 node.health = Health::Down { reason: Arc::clone(reason), at, silent: *silent };
             }
-            Event::NodeReturned { .. } => node.health = Health::Up,
             Event::NodeDrained { drain, .. } => node.drain = Some(drain.clone()),
             Event::NodeResumed { .. } => {
                 node.drain = None;

@@ -184,11 +184,6 @@ pub enum Event {
         /// Whether because nothing is heard of it.
         silent: bool,
     },
-    /// A node that was out of service is back without having registered anew.
-    NodeReturned {
-        /// Which.
-        node: NodeId,
-    },
     /// A node gets no new work.
     NodeDrained {
         /// Which.

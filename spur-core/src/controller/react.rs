@@ -41,7 +41,6 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
         | Event::NodeDowned { .. }
-        | Event::NodeReturned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }

@@ -16,7 +16,7 @@ pub enum Join {
     /// `,`
     #[default]
     All,
-    /// `?`
+    /// `?`: each job of each term counts by itself.
     Any,
 }
 
@@ -85,7 +85,7 @@ pub struct DependencyJob<I> {
     pub delay_minutes: u32,
 }
 
-/// One term of a dependency: every job it names must have done what the kind says.
+/// One term of a dependency: the jobs it names and what they must have done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DependencyTerm<I> {
     /// What must have happened.

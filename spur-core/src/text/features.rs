@@ -28,30 +28,42 @@ pub enum FeatureExpr {
     And(Vec<FeatureExpr>),
     /// The node meets one of these; at least two.
     Or(Vec<FeatureExpr>),
-    /// So many nodes of the job meet it: `name*count`.
+    /// At least so many nodes of the job meet it: `name*count`.
     Count(Box<FeatureExpr>, u32),
     /// `[a|b]`: all nodes of the job meet the same one of the alternatives; `[a*2&b*4]`: every count holds.
     Group(Box<FeatureExpr>),
 }
 
 impl FeatureExpr {
-    /// Whether one node can take part, given which features it has. A count or a group asks more of the job
-    /// as a whole; a node takes part if it could serve any of their members.
+    /// Whether one node can take part in the job, given which features it has. A count asks nothing of the
+    /// other nodes, so it admits any; in brackets, where the counts divide the nodes of the job among them, a
+    /// node must serve one of them.
     pub fn admits(&self, has: &dyn Fn(&str) -> bool) -> bool {
         match self {
             FeatureExpr::Name(name) => has(name),
-            FeatureExpr::And(members) if members.iter().any(|m| matches!(m, FeatureExpr::Count(..))) => {
-                let (counts, rest): (Vec<_>, Vec<_>) =
-                    members.iter().partition(|m| matches!(m, FeatureExpr::Count(..)));
-                counts.iter().any(|m| m.admits(has)) && rest.iter().all(|m| m.admits(has))
-            }
             FeatureExpr::And(members) => members.iter().all(|m| m.admits(has)),
             FeatureExpr::Or(members) => members.iter().any(|m| m.admits(has)),
-            FeatureExpr::Count(inner, _) | FeatureExpr::Group(inner) => inner.admits(has),
+            FeatureExpr::Count(..) => true,
+            FeatureExpr::Group(inner) => inner.admits_a_share(has),
         }
     }
 
-    /// The counts that the job as a whole must meet: so many of its nodes meet that expression.
+    /// Whether one node can take a share of what stands in brackets.
+    fn admits_a_share(&self, has: &dyn Fn(&str) -> bool) -> bool {
+        match self {
+            FeatureExpr::And(members) => {
+                let (counts, rest): (Vec<_>, Vec<_>) =
+                    members.iter().partition(|m| matches!(m, FeatureExpr::Count(..)));
+                let served = counts.is_empty() || counts.iter().any(|m| m.admits_a_share(has));
+                served && rest.iter().all(|m| m.admits_a_share(has))
+            }
+            FeatureExpr::Or(members) => members.iter().any(|m| m.admits_a_share(has)),
+            FeatureExpr::Count(inner, _) | FeatureExpr::Group(inner) => inner.admits_a_share(has),
+            FeatureExpr::Name(name) => has(name),
+        }
+    }
+
+    /// The counts that the job as a whole must meet: at least so many of its nodes meet that expression.
     pub fn counts(&self) -> Vec<(&FeatureExpr, u32)> {
         match self {
             FeatureExpr::Name(_) | FeatureExpr::Or(_) => Vec::new(),
@@ -236,7 +248,12 @@ mod tests {
             ("[rack1*2&rack2*4]", "rack2", true),
             ("[rack1*2&rack2*4]", "rack3", false),
             ("ib*2&amd", "ib", false),
-            ("ib*2&amd", "ib amd", true),
+            ("ib*2&amd", "amd", true),
+            ("graphics*4", "", true),
+            ("[(rack1|rack2)*1&rack3*2]", "rack2", true),
+            ("[(rack1|rack2)*1&rack3*2]&ib", "rack3", false),
+            ("[rack1*2&rack2*4&ib]", "rack2", false),
+            ("[rack1*2&rack2*4&ib]", "rack2 ib", true),
         ] {
             let has = |name: &str| features.split(' ').any(|feature| feature == name);
             assert_eq!(text.parse::<FeatureExpr>().unwrap().admits(&has), expected, "{text}");

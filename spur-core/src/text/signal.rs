@@ -107,8 +107,8 @@ pub struct WarnSignal {
     pub seconds: u16,
     /// `B:` only to the batch shell; otherwise only to the steps.
     pub batch_only: bool,
-    /// `R:` also when a reservation is about to take the nodes.
-    pub at_reservation: bool,
+    /// `R:` the job may overlap a reservation that can start late.
+    pub overlap_reservation: bool,
 }
 
 impl WarnSignal {
@@ -118,9 +118,9 @@ impl WarnSignal {
 
 impl fmt::Display for WarnSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reservation = if self.at_reservation { "R" } else { "" };
+        let reservation = if self.overlap_reservation { "R" } else { "" };
         let batch = if self.batch_only { "B" } else { "" };
-        let colon = if self.at_reservation || self.batch_only { ":" } else { "" };
+        let colon = if self.overlap_reservation || self.batch_only { ":" } else { "" };
         write!(f, "{reservation}{batch}{colon}{}@{}", self.signal, self.seconds)
     }
 }
@@ -144,7 +144,7 @@ impl FromStr for WarnSignal {
             signal: signal.parse().map_err(|e: ParseError| refuse(e.problem))?,
             seconds: seconds.ok_or_else(|| refuse("seconds are a number up to 65535".to_owned()))?,
             batch_only: flags.contains('B'),
-            at_reservation: flags.contains('R'),
+            overlap_reservation: flags.contains('R'),
         })
     }
 }

@@ -40,6 +40,22 @@ pub struct Commit {
     outcome: oneshot::Receiver<Result<Committed, StoreError>>,
 }
 
+/// Sizes that trade disk space for work. The usual ones fit any cluster; small ones let a test see every case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Bytes committed after which they are copied from the write-ahead log into the database. What is copied at
+    /// once is synced at once, and a commit's own sync may have to wait for that: little and often is better.
+    pub checkpoint_bytes: usize,
+    /// Length of the write-ahead log from which on it is started over as soon as all of it has been copied.
+    pub long_log_bytes: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { checkpoint_bytes: 2 << 20, long_log_bytes: 8 << 20 }
+    }
+}
+
 /// What compaction may delete. Blobs that a batch released go in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
@@ -79,7 +95,15 @@ impl Journal {
     /// [`StoreError::InUse`] while another controller has it, [`StoreError::NewerSchema`], [`StoreError::Damaged`],
     /// and what the disk refuses.
     pub async fn open(path: &Path) -> Result<(Self, Recovered), StoreError> {
-        let opened = sqlite::open(path).await?;
+        Self::open_with(path, Tuning::default()).await
+    }
+
+    /// [`Journal::open`] with other than the usual sizes.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub async fn open_with(path: &Path, tuning: Tuning) -> Result<(Self, Recovered), StoreError> {
+        let opened = sqlite::open(path, tuning).await?;
         let recovered = Recovered {
             epoch: opened.epoch,
             last_seq: opened.last_seq,

@@ -22,5 +22,5 @@ mod sqlite;
 
 pub use batch::{Batch, Blob, Committed, Entry, MAX_BLOB_BYTES, MAX_BLOB_ID, Request, RequestId};
 pub use error::StoreError;
-pub use journal::{Commit, Compacted, Journal, Recovered, Retention};
+pub use journal::{Commit, Compacted, Journal, Recovered, Retention, Tuning};
 pub use snapshot::{SnapshotChunk, SnapshotWriter};

@@ -159,6 +159,13 @@ fn ports_are_dealt_out_in_order() {
 }
 
 #[test]
+fn without_authentication_everything_stays_on_loopback() {
+    let config = Config::parse("[auth]\nmethod = \"none\"\n", "spur.toml").unwrap();
+    assert!(config.local.agent.listen_addr.is_loopback());
+    assert!(config.local.controller.listen_addr.is_loopback());
+}
+
+#[test]
 fn numbers_have_tomls_spellings() {
     for (text, depth) in [("1_000", 1000), ("0x10", 16), ("+5", 5), ("0o17", 15)] {
         let config = Config::parse(&format!("[scheduler]\ndepth = {text}\n"), "spur.toml").unwrap();
@@ -167,7 +174,7 @@ fn numbers_have_tomls_spellings() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// However the reference is damaged, it is read or refused with lines that exist.
     #[test]

@@ -21,7 +21,11 @@ pub(super) struct Balanced<C> {
 }
 
 /// Balances the best placements in a domain.
-pub(super) fn balance<C: Cost>(solver: &mut Solver<'_, '_, C>, holder: DomainId, best: &Item<C>) -> Balanced<C> {
+pub(super) fn balance<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    holder: DomainId,
+    best: &Item<C>,
+) -> Balanced<C> {
     let problem = solver.problem;
     let head = &best.cost.fields()[..problem.layout.head()];
     let mut bounds = solver.bounds.clone();

@@ -80,8 +80,10 @@ fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
     for (set, need) in &ask.counts {
         let held = (0..free.len()).filter(|&i| taken[i] && set.contains(free[i].pos.index())).count();
         let missing = (*need as usize).saturating_sub(held);
-        let more: Vec<usize> =
-            (0..free.len()).filter(|&i| !taken[i] && set.contains(free[i].pos.index())).take(missing).collect();
+        let more: Vec<usize> = (0..free.len())
+            .filter(|&i| !taken[i] && set.contains(free[i].pos.index()))
+            .take(missing)
+            .collect();
         if more.len() < missing {
             return None;
         }

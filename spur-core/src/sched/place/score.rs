@@ -20,11 +20,11 @@ pub(super) fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
     let view = problem.view;
     let availability = share(u64::from(view.slots.nodes_of(domain)), size);
     let alignment = share(problem.wanted_slots(), problem.slots(domain));
-    let busy = view.occupied.map_or(0, |occupied| occupied.count_ones(range.clone()) as u64);
+    let busy = view.occupied.map_or(0, |occupied| range.clone().filter(|&index| occupied.contains(index)).count() as u64);
     let utilisation = share(busy, size);
-    let performance = view.performance.map_or(ONE, |known| {
-        positions(range).map(|pos| u64::from(known[pos.index()])).sum::<u64>() / size
-    });
+    let performance = view
+        .performance
+        .map_or(ONE, |known| positions(range).map(|pos| u64::from(known[pos.index()])).sum::<u64>() / size);
     let weights = problem.ask.score.weights;
     let terms = [
         (weights.resource_availability, availability),

@@ -70,7 +70,9 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
                 for goal in goals {
                     for suffix in &suffixes[index + 1] {
                         let rest = self.solver.plus(used, suffix);
-                        let Some(rest) = rest.and_then(|sum| self.solver.plus(&sum, &goal.rest)) else { continue };
+                        let Some(rest) = rest.and_then(|sum| self.solver.plus(&sum, &goal.rest)) else {
+                            continue;
+                        };
                         let part = Goal { domain, rest, outer: goal.outer };
                         if front.iter().any(|item| part.accepts(self.solver, self.cost, item)) {
                             parts.push((way, part));
@@ -124,8 +126,10 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
     /// Uses a domain below so that one of the goals is met; the ways that meet one.
     fn descend(&mut self, id: DomainId, parts: &[(usize, Goal<'_, C>)]) -> Vec<Item<C>> {
         let nothing = Item::nothing(self.solver.problem.layout.width());
-        let inner: Vec<Goal<'_, C>> =
-            parts.iter().map(|(_, part)| Goal { domain: id, rest: nothing.clone(), outer: Some(part) }).collect();
+        let inner: Vec<Goal<'_, C>> = parts
+            .iter()
+            .map(|(_, part)| Goal { domain: id, rest: nothing.clone(), outer: Some(part) })
+            .collect();
         let inside = self.members(id, &inner.iter().collect::<Vec<_>>());
         let mut closed = Vec::new();
         inside.iter().for_each(|way| self.solver.close(id, way, &mut closed));

@@ -87,6 +87,9 @@ pub(super) fn items(text: &str) -> Result<Vec<&str>, String> {
 }
 
 pub(super) fn push_item(list: &mut HostList, item: &str) -> Result<(), String> {
+    if item.contains('{') {
+        return Err(format!("`{item}`: only plain names can stand here, no function"));
+    }
     let parsed = all_consuming(pieces).parse(item);
     let (_, pieces) = parsed
         .map_err(|_| format!("`{item}`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"))?;
@@ -262,7 +265,7 @@ mod tests {
             ),
             ("n[1-99999999999999999999]", "the number 99999999999999999999 is too large"),
             ("n[[[[[[[[[1]]]]]]]]]", "brackets are nested more than 8 deep"),
-            ("switch{s1}", "`switch{s1}`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
+            ("switch{s1}", "`switch{s1}`: only plain names can stand here, no function"),
         ] {
             assert_eq!(host_list(text).unwrap_err().problem, problem, "{text}");
         }

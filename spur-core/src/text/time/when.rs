@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use nom::branch::alt;
 use nom::bytes::complete::{tag_no_case, take_while_m_n};
-use nom::character::complete::{alpha1, char, digit1, one_of};
+use nom::character::complete::{alpha1, char, digit1, one_of, space0};
 use nom::combinator::{all_consuming, map, map_opt, opt, value, verify};
-use nom::sequence::{preceded, terminated};
+use nom::sequence::{delimited, preceded, terminated};
 use nom::{IResult, Parser};
 
 use super::Time;
@@ -236,11 +236,11 @@ fn when(input: &str) -> IResult<&str, When> {
     .parse(input)
 }
 
-/// `+2hours`, `-90`.
+/// `+2hours`, `-90`, ` + 5 min`.
 fn offset(input: &str) -> IResult<&str, i64> {
     let count = map_opt(digit1, |digits: &str| digits.parse::<i64>().ok());
-    let unit = map_opt(opt(preceded(opt(char(' ')), alpha1)), |unit| unit.map_or(Some(1), unit_seconds));
-    let sign = alt((value(1, char('+')), value(-1, char('-'))));
+    let unit = map_opt(opt(preceded(space0, alpha1)), |unit| unit.map_or(Some(1), unit_seconds));
+    let sign = delimited(space0, alt((value(1, char('+')), value(-1, char('-')))), space0);
     map_opt((sign, count, unit), |(sign, count, unit): (i64, i64, i64)| {
         count.checked_mul(unit).map(|seconds| sign * seconds)
     })
@@ -409,6 +409,7 @@ mod tests {
             ("NOW+2days", "2026-11-22T14:30:00"),
             ("now+1week", "2026-11-27T14:30:00"),
             ("now+10 min", "2026-11-20T14:40:00"),
+            ("now + 1 hour", "2026-11-20T15:30:00"),
             ("now-1days", "2026-11-19T14:30:00"),
             ("16:00", "2026-11-20T16:00:00"),
             ("14:30", "2026-11-20T14:30:00"),

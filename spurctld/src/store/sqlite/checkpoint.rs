@@ -11,40 +11,39 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions, Connection, Row};
 use tokio::task::JoinHandle;
 
-use super::{StoreError, failed, write_options};
+use super::{StoreError, failed, from_sql, write_options};
+use crate::store::Tuning;
 
-/// Bytes handed in after which pages are copied.
-const BEGIN_BYTES: usize = 16 << 20;
-/// Pages in the log from which on it should be started over: 64 MiB of them.
-const LONG_LOG_PAGES: i64 = 16 << 10;
-/// Bytes handed in since the copy began, up to which the writer copies the rest itself.
-const SHORT_REST_BYTES: usize = 1 << 20;
-/// Copies without a short enough rest after which the writer copies the rest whatever its length.
-const PATIENCE: u32 = 8;
+/// Bytes in a page of the log.
+const PAGE_BYTES: u64 = 4096;
+/// The writer copies the rest itself if no more than this part of [`Tuning::checkpoint_bytes`] was handed in since
+/// the copy began.
+const SHORT_REST: usize = 2;
+/// The writer copies the rest whatever its length when the log is this many times as long as it should be.
+const TOO_LONG: u64 = 2;
 
 const COPY: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
 /// Watches the length of the log.
 pub(super) struct Checkpoints {
     path: PathBuf,
+    tuning: Tuning,
     /// The connection that copies, while it does not.
     idle: Option<SqliteConnection>,
     copying: Option<JoinHandle<Result<Copied, sqlx::Error>>>,
     /// Bytes handed in since the last copy began.
     bytes: usize,
-    /// Copies of a long log that left too long a rest.
-    patience: u32,
 }
 
 struct Copied {
     conn: SqliteConnection,
-    log_pages: i64,
+    log_bytes: u64,
 }
 
 impl Checkpoints {
-    pub(super) async fn new(path: &Path) -> Result<Self, StoreError> {
+    pub(super) async fn new(path: &Path, tuning: Tuning) -> Result<Self, StoreError> {
         let conn = write_options(path).connect().await.map_err(|error| failed("open", path, error))?;
-        Ok(Self { path: path.to_owned(), idle: Some(conn), copying: None, bytes: 0, patience: PATIENCE })
+        Ok(Self { path: path.to_owned(), tuning, idle: Some(conn), copying: None, bytes: 0 })
     }
 
     /// To be called after each commit, with the bytes it wrote and the writer's connection.
@@ -59,35 +58,32 @@ impl Checkpoints {
 
     async fn advance(&mut self, writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let mut again = false;
-        if let Some(copying) = self.copying.take_if(|copying| copying.is_finished()) {
+        let too_long = self.tuning.long_log_bytes * TOO_LONG;
+        // A disk that cannot keep up holds up commits here, rather than let the log grow without end.
+        let wait = self.bytes as u64 >= too_long;
+        if let Some(copying) = self.copying.take_if(|copying| wait || copying.is_finished()) {
             let copied = copying.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
             self.idle = Some(copied.conn);
-            if copied.log_pages >= LONG_LOG_PAGES {
-                again = !self.finish(writer).await?;
+            if copied.log_bytes >= self.tuning.long_log_bytes {
+                let short = self.bytes <= self.tuning.checkpoint_bytes / SHORT_REST;
+                again = !short && copied.log_bytes < too_long;
+                if !again {
+                    // A reader may keep the log from being started over; the next copy tries again.
+                    sqlx::query(COPY).execute(writer).await?;
+                    self.bytes = 0;
+                }
             }
         }
-        if (again || self.bytes >= BEGIN_BYTES)
+        if (again || self.bytes >= self.tuning.checkpoint_bytes)
             && let Some(mut conn) = self.idle.take()
         {
             self.bytes = 0;
             self.copying = Some(tokio::spawn(async move {
-                let log_pages = sqlx::query(COPY).fetch_one(&mut conn).await?.try_get(1)?;
-                Ok(Copied { conn, log_pages })
+                let pages: i64 = sqlx::query(COPY).fetch_one(&mut conn).await?.try_get(1)?;
+                Ok(Copied { conn, log_bytes: from_sql(pages) * PAGE_BYTES })
             }));
         }
         Ok(())
-    }
-
-    /// Copies the rest if it is short. A reader may keep the log from being started over; the next copy tries again.
-    async fn finish(&mut self, writer: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-        if self.bytes > SHORT_REST_BYTES && self.patience > 0 {
-            self.patience -= 1;
-            return Ok(false);
-        }
-        sqlx::query(COPY).execute(writer).await?;
-        self.bytes = 0;
-        self.patience = PATIENCE;
-        Ok(true)
     }
 
     /// Waits for a copy under way and closes the connection.

@@ -13,6 +13,7 @@ use super::{
     Compaction, Reader, Recovery, StoreError, Submission, create, failed, from_sql, lock, schema, snapshot,
     write_options,
 };
+use crate::store::Tuning;
 
 /// Batches that may wait for the commit under way. Those that wait together are committed together.
 const QUEUED_BATCHES: usize = 64;
@@ -34,7 +35,7 @@ pub(in crate::store) struct Opened {
 }
 
 /// Opens the journal at `path`; see [`Journal::open`](crate::store::Journal::open).
-pub(in crate::store) async fn open(path: &Path) -> Result<Opened, StoreError> {
+pub(in crate::store) async fn open(path: &Path, tuning: Tuning) -> Result<Opened, StoreError> {
     let lock = lock::take(path)?;
     create(path)?;
     let mut conn = write_options(path).connect().await.map_err(|error| failed("open", path, error))?;
@@ -61,7 +62,7 @@ pub(in crate::store) async fn open(path: &Path) -> Result<Opened, StoreError> {
     let (snapshot, snapshot_seen) = watch::channel(snapshot_seq);
     let (ended_sender, ended) = watch::channel(false);
     let queues = writer::Queues { batches: batch_queue, compactions: compaction_queue };
-    let writer = Writer::new(conn, path, epoch, last_seq, committed_sender, snapshot_seen);
+    let writer = Writer::new(conn, path, tuning, epoch, last_seq, committed_sender, snapshot_seen);
     let failure = Arc::new(OnceLock::new());
     let failure_seen = Arc::clone(&failure);
     // A thread of its own, so that a commit never waits for a turn among the controller's other tasks.

@@ -15,7 +15,7 @@ use super::checkpoint::Checkpoints;
 use super::compact::{self, Progress};
 use super::rows::Insert;
 use super::{BLOB_PART_BITS, BLOB_PART_BYTES, StoreError, failed, sql_int};
-use crate::store::{Batch, Blob, Committed, Compacted, Entry, Request, Retention};
+use crate::store::{Batch, Blob, Committed, Compacted, Entry, Request, Retention, Tuning};
 
 /// Batches committed in one transaction at most.
 const GROUP: usize = 64;
@@ -42,6 +42,7 @@ pub(super) struct Queues {
 pub(super) struct Writer {
     conn: SqliteConnection,
     path: PathBuf,
+    tuning: Tuning,
     epoch: u64,
     last_seq: u64,
     committed: watch::Sender<u64>,
@@ -79,6 +80,7 @@ impl Writer {
     pub(super) fn new(
         conn: SqliteConnection,
         path: &Path,
+        tuning: Tuning,
         epoch: u64,
         last_seq: u64,
         committed: watch::Sender<u64>,
@@ -94,12 +96,12 @@ impl Writer {
             ),
             released: Insert::new("INSERT INTO released (id)", 1, "ON CONFLICT DO NOTHING"),
         };
-        Self { conn, path: path.to_owned(), epoch, last_seq, committed, snapshot, statements }
+        Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot, statements }
     }
 
     /// On an error, the group that could not be committed is left in `group`.
     async fn work(&mut self, queues: &mut Queues, group: &mut Vec<Submission>) -> Result<(), StoreError> {
-        let mut checkpoints = Checkpoints::new(&self.path).await?;
+        let mut checkpoints = Checkpoints::new(&self.path, self.tuning).await?;
         let mut compaction: Option<Progress> = None;
         loop {
             tokio::select! {

@@ -73,26 +73,35 @@ pub(super) fn auth(mut section: Section<'_>, listens_on: &HostPort) -> AuthLocal
         auth.socket => path(&mut section, "socket"),
     );
     if auth.method == AuthMethod::None && !listens_on.is_loopback() {
-        section.refuse(
-            "method",
-            format_args!(
-                "\"none\" is for loopback only, and the controller listens on {listens_on}; \
-                 use \"key\", or listen on 127.0.0.1"
-            ),
-        );
+        section.refuse("method", loopback_only("controller", listens_on));
     }
     section.finish();
     auth
 }
 
-pub(super) fn agent(mut section: Section<'_>) -> AgentLocal {
+fn loopback_only(who: &str, listens_on: &HostPort) -> String {
+    format!(
+        "\"none\" is for loopback only, and the {who} listens on {listens_on}; \
+         use [auth] method = \"key\", or listen on 127.0.0.1"
+    )
+}
+
+/// `[agent]`; without authentication the nodes' daemons listen on loopback, too.
+pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLocal {
     let mut agent = AgentLocal::default();
+    if method == AuthMethod::None {
+        agent.listen_addr.host = "127.0.0.1".to_owned();
+    }
+    let Some(mut section) = section else { return agent };
     set!(
         agent.listen_addr => section.parsed("listen_addr"),
         agent.spool_dir => section.name("spool_dir").map(str::to_owned),
         agent.heartbeat_interval => section.duration("heartbeat_interval", 1..=3600),
         agent.prolog_timeout => section.duration("prolog_timeout", 1..=86_400),
     );
+    if method == AuthMethod::None && !agent.listen_addr.is_loopback() {
+        section.refuse("listen_addr", loopback_only("daemon of a node", &agent.listen_addr));
+    }
     agent.prolog = path(&mut section, "prolog");
     agent.epilog = path(&mut section, "epilog");
     agent.task_prolog = path(&mut section, "task_prolog");

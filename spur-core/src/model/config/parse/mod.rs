@@ -33,9 +33,8 @@ fn sections(top: &mut Section<'_>) -> Config {
     policy.scheduler = top.section("scheduler").map(policy::scheduler).unwrap_or_default();
     policy.preempt = top.section("preempt").map(policy::preempt).unwrap_or_default();
     policy.recovery = top.section("recovery").map(policy::recovery).unwrap_or_default();
-    local.agent = top.section("agent").map(daemons::agent).unwrap_or_default();
-    local.log = top.section("log").map(daemons::log).unwrap_or_default();
     auth(top, local);
+    local.log = top.section("log").map(daemons::log).unwrap_or_default();
     (policy.nodes, local.node_addresses) = nodes::nodes(top);
     policy.topologies = topology::topologies(top, &policy.nodes);
     policy.partitions = partitions::partitions(top, &policy.nodes, &policy.topologies);
@@ -43,12 +42,13 @@ fn sections(top: &mut Section<'_>) -> Config {
     config
 }
 
+/// Who may speak, and with that where the nodes' daemons may listen.
 fn auth(top: &mut Section<'_>, local: &mut Local) {
     let listens_on = &local.controller.listen_addr;
-    local.auth = match top.section("auth") {
-        Some(section) => daemons::auth(section, listens_on),
-        None => Default::default(),
-    };
+    if let Some(section) = top.section("auth") {
+        local.auth = daemons::auth(section, listens_on);
+    }
+    local.agent = daemons::agent(top.section("agent"), local.auth.method);
 }
 
 /// Every key that the reader of `text` asks for.

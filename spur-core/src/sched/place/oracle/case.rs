@@ -88,7 +88,11 @@ impl Random {
             let count = if nodes > 8 { 0 } else { self.between(0, 3) };
             let list: Vec<String> = (nodes..nodes + count).map(|node| format!("n{node}")).collect();
             nodes += count;
-            blocks.push(BlockConfig { name: format!("b{index}"), nodes: list.join(","), ..BlockConfig::default() });
+            blocks.push(BlockConfig {
+                name: format!("b{index}"),
+                nodes: list.join(","),
+                ..BlockConfig::default()
+            });
         }
         let block_sizes = self.pick(&[&[][..], &[3], &[3, 6], &[2, 8], &[2, 4, 8]]).to_vec();
         TopologyConfig { plugin: Plugin::Block, blocks, block_sizes, ..TopologyConfig::default() }

@@ -1,13 +1,11 @@
 //! The journal as its owner uses it: commits, recovery, request ids, blobs, snapshots, compaction.
 
-mod store;
-
 use std::fs;
 
+use crate::fixture::{batch, body, directory, drain, request_id, script};
 use spurctld::store::{Batch, Blob, Compacted, Entry, Journal, Retention, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
-use store::{batch, body, directory, drain, request_id, script};
 
 const DAY: Retention = Retention { entries_through: u64::MAX, requests_before: i64::MIN };
 
@@ -93,6 +91,7 @@ async fn an_id_made_up_twice_keeps_its_first_answer() {
     assert!(matches!(refused, StoreError::Duplicate { what: "blob id" }), "{refused}");
     let stopped = journal.commit(batch(&journal, 3, 1)).await.unwrap_err();
     assert!(matches!(stopped, StoreError::Duplicate { .. }), "the reason is kept: {stopped}");
+    assert!(matches!(journal.ended().await, StoreError::Duplicate { .. }));
     journal.close().await;
     let (_journal, recovered) = Journal::open(&path).await.unwrap();
     assert_eq!(recovered.last_seq, 2, "nothing of the refused batch is left");

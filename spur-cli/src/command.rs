@@ -1,0 +1,175 @@
+//! Which command was called, and how its end becomes an exit code.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::commands;
+use crate::error;
+use crate::session::Session;
+
+/// Every command there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `sbatch`
+    Sbatch,
+    /// `srun`
+    Srun,
+    /// `squeue`
+    Squeue,
+    /// `sinfo`
+    Sinfo,
+    /// `scontrol`
+    Scontrol,
+    /// `scancel`
+    Scancel,
+    /// `sacct`
+    Sacct,
+    /// `spur demo`
+    Demo,
+    /// `spur links`
+    Links,
+}
+
+/// How a command is known.
+struct Entry {
+    command: Command,
+    name: &'static str,
+    /// Whether it is also a program of its own, by a link.
+    linked: bool,
+    about: &'static str,
+}
+
+const COMMANDS: &[Entry] = &[
+    Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
+    Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
+    Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
+    Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
+    Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
+    Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
+    Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
+    Entry {
+        command: Command::Links,
+        name: "links",
+        linked: false,
+        about: "make the commands' links in a directory",
+    },
+];
+
+impl Command {
+    /// The name it is called by.
+    pub fn name(self) -> &'static str {
+        COMMANDS.iter().find(|entry| entry.command == self).map_or("spur", |entry| entry.name)
+    }
+
+    /// The names of the programs that are links to `spur`.
+    pub fn linked() -> impl Iterator<Item = &'static str> {
+        COMMANDS.iter().filter(|entry| entry.linked).map(|entry| entry.name)
+    }
+
+    fn by_name(name: &str) -> Option<Command> {
+        COMMANDS.iter().find(|entry| entry.name == name).map(|entry| entry.command)
+    }
+
+    async fn run(self, session: &mut Session, args: Vec<String>) -> anyhow::Result<u8> {
+        match self {
+            Command::Sbatch => commands::sbatch::run(session, args).await,
+            Command::Srun => commands::srun::run(session, args).await,
+            Command::Squeue => commands::squeue::run(session, args).await,
+            Command::Sinfo => commands::sinfo::run(session, args).await,
+            Command::Scontrol => commands::scontrol::run(session, args).await,
+            Command::Scancel => commands::scancel::run(session, args).await,
+            Command::Sacct => commands::sacct::run(session, args).await,
+            Command::Demo => commands::demo::run(session, &args).await,
+            Command::Links => commands::links::run(session, &args),
+        }
+    }
+}
+
+/// The whole program: finds the command, runs it, and tells how it ended.
+pub fn main() -> ExitCode {
+    let mut arguments = Vec::new();
+    for argument in std::env::args_os() {
+        match argument.into_string() {
+            Ok(argument) => arguments.push(argument),
+            Err(argument) => {
+                eprintln!("spur: error: argument {} is not UTF-8", argument.display());
+                return ExitCode::from(error::FAILURE);
+            }
+        }
+    }
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next().unwrap_or_default();
+    let called = Path::new(&program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match Command::by_name(called) {
+        Some(command) => start(command, rest),
+        None => subcommand(rest),
+    }
+}
+
+/// `spur COMMAND …`.
+fn subcommand(mut arguments: Vec<String>) -> ExitCode {
+    let Some(first) = arguments.first().cloned() else {
+        eprint!("{}", usage());
+        return ExitCode::from(error::FAILURE);
+    };
+    match first.as_str() {
+        "--help" | "-h" | "help" | "--usage" => {
+            print!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        "--version" | "-V" => {
+            println!("{}", version());
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    if let Some(command) = Command::by_name(&first) {
+        arguments.remove(0);
+        return start(command, arguments);
+    }
+    let known = COMMANDS.iter().map(|entry| entry.name);
+    let hint = match spur_core::text::nearest::nearest(&first, known) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "`spur --help` lists the commands".to_owned(),
+    };
+    eprintln!("spur: error: there is no command `{first}`; {hint}");
+    ExitCode::from(error::FAILURE)
+}
+
+fn start(command: Command, arguments: Vec<String>) -> ExitCode {
+    let mut session = Session::from_process(command.name());
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            session.error(&format!("cannot start: {error}"));
+            return ExitCode::from(error::FAILURE);
+        }
+    };
+    let ended = runtime.block_on(command.run(&mut session, arguments));
+    let ended = ended.and_then(|code| Ok(session.out.finish().map(|()| code)?));
+    // Reads that block, such as standard input, must not keep the program from ending.
+    runtime.shutdown_background();
+    match ended {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ExitCode::from(error::report(&mut session, &error)),
+    }
+}
+
+/// What `--version` prints.
+pub fn version() -> String {
+    format!("spur {}", env!("CARGO_PKG_VERSION"))
+}
+
+fn usage() -> String {
+    let mut text = String::from("Usage: spur COMMAND [ARGUMENTS]\n\nCommands:\n");
+    for entry in COMMANDS {
+        text.push_str(&format!("  {:<10} {}\n", entry.name, entry.about));
+    }
+    text.push_str(
+        "\nEach command explains itself with --help. `spur links DIR` makes links by which the commands\n",
+    );
+    text.push_str("are found under their own names.\n");
+    text
+}

@@ -1,0 +1,67 @@
+//! `spur links DIR`: the links by which the commands are found under their own names.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::command::Command;
+use crate::options::{CommandLine, Settled};
+use crate::session::Session;
+
+const LINE: CommandLine<()> = CommandLine {
+    name: "spur links",
+    synopsis: "DIR",
+    about: "Makes a symbolic link to this program in DIR for each of the client commands. A link that is there \
+            already is replaced; anything else is left alone and reported.",
+    options: &[],
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+/// Runs `spur links`.
+///
+/// # Errors
+/// A directory that cannot be written, or something in it that is in the way.
+pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let operands = match LINE.settle(words, &|name| session.env(name), &mut ())? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    let [directory] = &operands[..] else {
+        bail!("one directory is expected: spur links DIR");
+    };
+    let program = std::env::current_exe().context("cannot find out where this program lies")?;
+    for name in make(Path::new(directory), &program)? {
+        writeln!(session.out, "{name}")?;
+    }
+    Ok(0)
+}
+
+/// Makes the links to `program` in `directory`, which is created if need be; gives their paths.
+///
+/// # Errors
+/// A directory that cannot be written, or something in it that is in the way.
+pub fn make(directory: &Path, program: &Path) -> anyhow::Result<Vec<String>> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let mut made = Vec::new();
+    for name in Command::linked() {
+        let link = directory.join(name);
+        match fs::symlink_metadata(&link) {
+            Ok(there) if there.file_type().is_symlink() => {
+                fs::remove_file(&link).with_context(|| format!("cannot replace {}", link.display()))?;
+            }
+            Ok(_) => bail!("{} is there and is no link; move it away first", link.display()),
+            Err(_) => {}
+        }
+        symlink(program, &link).with_context(|| format!("cannot make {}", link.display()))?;
+        made.push(link.display().to_string());
+    }
+    Ok(made)
+}

@@ -1,0 +1,147 @@
+//! What the commands that ask and print have in common: whole lists from the controller, and the surroundings in
+//! which they are shown.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use spur_core::text::hostlist::{HostExpr, HostList};
+use spur_proto::client::{CallError, Connection, Controller};
+use spur_proto::v1::{
+    ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
+    ListStepsRequest, ListTopologyRequest, Node, Partition, Step, Topology,
+};
+
+use crate::error::Failure;
+use crate::format::Show;
+use crate::session::Session;
+
+/// What a command line asks for.
+pub enum Asked<Q> {
+    /// Only this text, which is printed and that is all.
+    Show(String),
+    /// To do this.
+    Run(Q),
+}
+
+/// The surroundings of this process: its zone, its clock, `SLURM_BITSTR_LEN`.
+///
+/// # Errors
+/// A `SLURM_BITSTR_LEN` that is no number.
+pub fn show(env: &dyn Fn(&str) -> Option<String>) -> Result<Show, Failure> {
+    let mut show = Show::new(TimeZone::system(), Timestamp::now().as_second());
+    if let Some(text) = env("SLURM_BITSTR_LEN") {
+        let wrong = |_| {
+            let text = format!("SLURM_BITSTR_LEN: `{text}` is not a number of characters; 0 is no limit");
+            Failure::new(text)
+        };
+        show.array_width = text.parse().map_err(wrong)?;
+    }
+    Ok(show)
+}
+
+/// The items of a list with commas; empty ones do not count.
+pub fn list(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+}
+
+/// The jobs that `filter` admits.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn jobs(connection: &mut Connection, filter: JobFilter) -> Result<Vec<Job>, CallError> {
+    let request = ListJobsRequest { filter: Some(filter) };
+    let call = async |mut controller: Controller, request| controller.list_jobs(request).await;
+    let mut stream = connection.read(request, call).await?;
+    let mut all = Vec::new();
+    while let Some(message) = connection.next(&mut stream).await? {
+        all.extend(message.jobs);
+    }
+    Ok(all)
+}
+
+/// The steps of the jobs that `filter` admits.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn steps(connection: &mut Connection, filter: JobFilter) -> Result<Vec<Step>, CallError> {
+    let request = ListStepsRequest { filter: Some(filter) };
+    let call = async |mut controller: Controller, request| controller.list_steps(request).await;
+    let mut stream = connection.read(request, call).await?;
+    let mut all = Vec::new();
+    while let Some(message) = connection.next(&mut stream).await? {
+        all.extend(message.steps);
+    }
+    Ok(all)
+}
+
+/// The nodes of a hostlist; all if it is empty.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn nodes(connection: &mut Connection, nodes: &str) -> Result<Vec<Node>, CallError> {
+    let request = ListNodesRequest { nodes: nodes.to_owned(), ..ListNodesRequest::default() };
+    let call = async |mut controller: Controller, request| controller.list_nodes(request).await;
+    let mut stream = connection.read(request, call).await?;
+    let mut all = Vec::new();
+    while let Some(message) = connection.next(&mut stream).await? {
+        all.extend(message.nodes);
+    }
+    Ok(all)
+}
+
+/// The partitions of these names; all if there are none.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn partitions(
+    connection: &mut Connection,
+    names: Vec<String>,
+) -> Result<Vec<Partition>, CallError> {
+    let call = async |mut controller: Controller, request| controller.list_partitions(request).await;
+    Ok(connection.read(ListPartitionsRequest { names }, call).await?.partitions)
+}
+
+/// One topology; its domains may come in several messages.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn topology(
+    connection: &mut Connection,
+    request: ListTopologyRequest,
+) -> Result<Topology, CallError> {
+    let call = async |mut controller: Controller, request| controller.list_topology(request).await;
+    let mut stream = connection.read(request, call).await?;
+    let mut whole = Topology::default();
+    while let Some(message) = connection.next(&mut stream).await? {
+        let Some(part) = message.topology else { continue };
+        let mut domains = std::mem::take(&mut whole.domains);
+        domains.extend(part.domains.iter().cloned());
+        whole = Topology { domains, ..part };
+    }
+    Ok(whole)
+}
+
+/// The names that a hostlist stands for; the controller is asked only where it names parts of the fabric.
+///
+/// # Errors
+/// A part that the controller does not know, or no answer.
+pub async fn expand(session: &mut Session, expression: &HostExpr) -> anyhow::Result<HostList> {
+    if let Some(names) = expression.as_plain() {
+        return Ok(names);
+    }
+    let request = ExpandHostlistRequest { expression: expression.to_string() };
+    let call = async |mut controller: Controller, request| controller.expand_hostlist(request).await;
+    Ok(session.connection()?.read(request, call).await?.nodes.parse()?)
+}
+
+/// What `--iterate` takes: seconds, at least one.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("`{text}` is not a number of seconds above 0")),
+    }
+}

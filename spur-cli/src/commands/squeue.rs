@@ -1,0 +1,411 @@
+//! `squeue`: jobs and steps that wait, run and have just ended.
+
+use std::io::Write;
+use std::time::Duration;
+
+use spur_core::text::jobid::JobRef;
+use spur_core::text::nearest::nearest;
+use spur_proto::v1::{Job, JobFilter, Step};
+use tokio::time::MissedTickBehavior;
+
+use super::query::{self, Asked};
+use crate::error::Failure;
+use crate::format::fields::{job, step};
+use crate::format::{Field, Format, FormatError, Show, Sort, json, table, value};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::{Session, whoami};
+
+const DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+const START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
+const STEPS: &str = "%.15i %.8j %.9P %.8u %.9M %N";
+
+/// Long and short names of the job states.
+pub(super) const STATES: [(&str, &str); 24] = [
+    ("PENDING", "PD"),
+    ("RUNNING", "R"),
+    ("SUSPENDED", "S"),
+    ("COMPLETED", "CD"),
+    ("CANCELLED", "CA"),
+    ("FAILED", "F"),
+    ("TIMEOUT", "TO"),
+    ("NODE_FAIL", "NF"),
+    ("PREEMPTED", "PR"),
+    ("BOOT_FAIL", "BF"),
+    ("DEADLINE", "DL"),
+    ("OUT_OF_MEMORY", "OOM"),
+    ("COMPLETING", "CG"),
+    ("CONFIGURING", "CF"),
+    ("RESIZING", "RS"),
+    ("RESV_DEL_HOLD", "RD"),
+    ("REQUEUED", "RQ"),
+    ("REQUEUE_FED", "RF"),
+    ("REQUEUE_HOLD", "RH"),
+    ("REVOKED", "RV"),
+    ("SIGNALING", "SI"),
+    ("SPECIAL_EXIT", "SE"),
+    ("STAGE_OUT", "SO"),
+    ("STOPPED", "ST"),
+];
+
+/// The states from `COMPLETED` to `OUT_OF_MEMORY` are for ever.
+const ENDED: std::ops::Range<usize> = 3..12;
+
+/// How columns were chosen.
+enum Columns {
+    Letters(String),
+    Names(String),
+}
+
+/// What the options say.
+#[derive(Default)]
+pub struct Query {
+    columns: Option<Columns>,
+    sort: Option<String>,
+    filter: JobFilter,
+    steps: Option<Vec<String>>,
+    /// `-j` or `-s` without a value: the next word is the list, if there is one.
+    open_jobs: bool,
+    open_steps: bool,
+    long: bool,
+    no_header: bool,
+    start: bool,
+    per_task: bool,
+    raw_units: bool,
+    json: bool,
+    iterate: Option<Duration>,
+}
+
+const LINE: CommandLine<Query> = CommandLine {
+    name: "squeue",
+    synopsis: "[OPTIONS]",
+    about: "Shows jobs and job steps that wait or run.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &["SQUEUE_"],
+    permute: true,
+};
+
+type QueryOpt = Opt<Query>;
+
+const OPTIONS: &[QueryOpt] = &[
+    QueryOpt::value("account", Some('A'), "NAMES", "only jobs of these accounts", |q, text| {
+        q.filter.accounts = query::list(text);
+        Ok(())
+    })
+    .or(&["accounts"])
+    .env(&["SQUEUE_ACCOUNT"]),
+    QueryOpt::flag("all", Some('a'), "jobs of all partitions; no partition is ever hidden", |_, _| Ok(()))
+        .env(&["SQUEUE_ALL"]),
+    QueryOpt::flag("array", Some('r'), "one line for each pending task of an array", |q, _| {
+        q.per_task = true;
+        Ok(())
+    })
+    .env(&["SQUEUE_ARRAY"]),
+    QueryOpt::value("format", Some('o'), "FORMAT", "columns as %[.][width]X", |q, text| {
+        q.columns = Some(Columns::Letters(text.to_owned()));
+        Ok(())
+    })
+    .env(&["SQUEUE_FORMAT"]),
+    QueryOpt::value("Format", Some('O'), "NAMES", "columns as name[:[.][width]],…", |q, text| {
+        q.columns = Some(Columns::Names(text.to_owned()));
+        Ok(())
+    })
+    .env(&["SQUEUE_FORMAT2"]),
+    QueryOpt::value("iterate", Some('i'), "SECONDS", "again and again, with a time stamp", |q, text| {
+        q.iterate = Some(query::interval(text)?);
+        Ok(())
+    }),
+    QueryOpt::value("jobs", Some('j'), "IDS", "only these jobs: 12, 12_3, 12_[1-4]", |q, text| {
+        q.open_jobs = text.is_empty();
+        q.jobs(text)
+    })
+    .optional(),
+    QueryOpt::flag("json", None, "as JSON", |q, _| {
+        q.json = true;
+        Ok(())
+    }),
+    QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
+        q.long = true;
+        Ok(())
+    }),
+    QueryOpt::flag("me", None, "only my own jobs", |q, _| {
+        q.filter.users = vec![whoami().user];
+        Ok(())
+    }),
+    QueryOpt::value("name", Some('n'), "NAMES", "only jobs of these names", |q, text| {
+        q.filter.names = query::list(text);
+        Ok(())
+    })
+    .env(&["SQUEUE_NAMES"]),
+    QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |q, _| {
+        q.raw_units = true;
+        Ok(())
+    }),
+    QueryOpt::value("nodelist", Some('w'), "NODES", "only jobs on these nodes", |q, text| {
+        text.clone_into(&mut q.filter.nodelist);
+        Ok(())
+    }),
+    QueryOpt::flag("noheader", Some('h'), "no header", |q, _| {
+        q.no_header = true;
+        Ok(())
+    }),
+    QueryOpt::value("partition", Some('p'), "NAMES", "only jobs of these partitions", |q, text| {
+        q.filter.partitions = query::list(text);
+        Ok(())
+    })
+    .env(&["SQUEUE_PARTITION"]),
+    QueryOpt::value("qos", Some('q'), "NAMES", "only jobs of these QOS", |q, text| {
+        q.filter.qos = query::list(text);
+        Ok(())
+    })
+    .env(&["SQUEUE_QOS"]),
+    QueryOpt::value("reservation", Some('R'), "NAMES", "only jobs in these reservations", |q, text| {
+        q.filter.reservations = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::value("sort", Some('S'), "LETTERS", "the order, e.g. P,t,-p", |q, text| {
+        q.sort = Some(text.to_owned());
+        Ok(())
+    })
+    .env(&["SQUEUE_SORT"]),
+    QueryOpt::flag("start", None, "when and where pending jobs are expected to start", |q, _| {
+        q.start = true;
+        Ok(())
+    }),
+    QueryOpt::value("states", Some('t'), "STATES", "only jobs in these states, or all", |q, text| {
+        q.filter.states = states(text)?;
+        Ok(())
+    })
+    .env(&["SQUEUE_STATES"]),
+    QueryOpt::value("steps", Some('s'), "STEPS", "steps instead of jobs; all, or JOB.STEP,…", |q, text| {
+        q.open_steps = text.is_empty();
+        q.steps(text)
+    })
+    .optional(),
+    QueryOpt::value("user", Some('u'), "USERS", "only jobs of these users", |q, text| {
+        q.filter.users = query::list(text);
+        Ok(())
+    })
+    .or(&["users"])
+    .env(&["SQUEUE_USERS"]),
+];
+
+/// Reads state names in both forms.
+///
+/// # Errors
+/// Names the first that is none, and all there are.
+pub(super) fn states(text: &str) -> Result<Vec<String>, String> {
+    let mut chosen = Vec::new();
+    for word in query::list(text) {
+        if word.eq_ignore_ascii_case("all") {
+            return Ok(vec!["all".to_owned()]);
+        }
+        let known = STATES
+            .iter()
+            .find(|(long, short)| word.eq_ignore_ascii_case(long) || word.eq_ignore_ascii_case(short));
+        let (long, _) = known.ok_or_else(|| {
+            let names: Vec<&str> = STATES.iter().map(|(long, _)| *long).collect();
+            let hint = nearest(&word.to_uppercase(), names.iter().copied());
+            let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+            format!(
+                "Invalid job state specified: {word}{hint}\nValid job states include: {}",
+                names.join(",")
+            )
+        })?;
+        chosen.push((*long).to_owned());
+    }
+    Ok(chosen)
+}
+
+impl Query {
+    /// Reads the words behind `squeue` and the environment.
+    ///
+    /// # Errors
+    /// An option that cannot be honoured.
+    pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
+        let mut query = Query::default();
+        let operands = match LINE.settle(words, env, &mut query)? {
+            Settled::Show(text) => return Ok(Asked::Show(text)),
+            Settled::Run(operands) => operands,
+        };
+        let mut operands = operands.into_iter();
+        if query.open_jobs
+            && let Some(list) = operands.next()
+        {
+            query.jobs(&list).map_err(Failure::new)?;
+        }
+        if query.open_steps
+            && let Some(list) = operands.next()
+        {
+            query.steps(&list).map_err(Failure::new)?;
+        }
+        match operands.next() {
+            Some(word) => Err(Failure::new(format!("Unrecognized option: {word}")).into()),
+            None => Ok(Asked::Run(query)),
+        }
+    }
+
+    fn jobs(&mut self, text: &str) -> Result<(), String> {
+        if !text.is_empty() {
+            let jobs = JobRef::<u32>::parse_list(text).map_err(|_| format!("Invalid job id: {text}"))?;
+            self.filter.job_ids = jobs.iter().map(JobRef::to_string).collect();
+        }
+        Ok(())
+    }
+
+    fn steps(&mut self, text: &str) -> Result<(), String> {
+        let steps = query::list(text);
+        for step in &steps {
+            let read: Result<JobRef, _> = step.parse();
+            read.map_err(|_| format!("Invalid job id: {step}"))?;
+        }
+        self.steps = Some(steps);
+        Ok(())
+    }
+
+    /// Whether it is about steps rather than jobs.
+    pub fn shows_steps(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// What to ask for. One job alone is asked for in all states, so that one that is not there is told of.
+    fn request(&self) -> JobFilter {
+        let mut filter = self.filter.clone();
+        if self.start && filter.states.is_empty() {
+            filter.states = vec!["PENDING".to_owned()];
+        }
+        if self.alone() {
+            filter.states = vec!["all".to_owned()];
+        }
+        filter
+    }
+
+    fn alone(&self) -> bool {
+        self.filter.job_ids.len() == 1 && self.steps.is_none()
+    }
+
+    fn admits(&self, job: &Job) -> bool {
+        let states = &self.filter.states;
+        let ended = STATES[ENDED].iter().any(|(long, _)| job.state == *long);
+        match states.first() {
+            _ if self.start && states.is_empty() => job.state == "PENDING",
+            None => !ended,
+            Some(first) => first == "all" || states.contains(&job.state),
+        }
+    }
+
+    fn format<R>(
+        &self,
+        default: &str,
+        fields: &'static [Field<R>],
+        records: &'static str,
+    ) -> Result<Format<R>, FormatError> {
+        match &self.columns {
+            Some(Columns::Letters(text)) => Format::letters(text, fields, records),
+            Some(Columns::Names(text)) => Format::names(text, fields, records),
+            None => Format::letters(default, fields, records),
+        }
+    }
+
+    fn surroundings(&self, show: &Show) -> Show {
+        Show { convert: !self.raw_units, ..show.clone() }
+    }
+
+    /// The text for these jobs.
+    ///
+    /// # Errors
+    /// A format or an order that names a field that is not there.
+    pub fn jobs_text(&self, jobs: Vec<Job>, show: &Show) -> anyhow::Result<String> {
+        let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| self.admits(job)).collect();
+        if self.per_task {
+            jobs = jobs.into_iter().flat_map(job::one_per_task).collect();
+        }
+        let show = self.surroundings(show);
+        let sort = self.sort.as_deref().unwrap_or(if self.start { "S" } else { "P,t,-p" });
+        Sort::parse(sort, job::FIELDS, None).map_err(Failure::new)?.apply(&mut jobs, &show);
+        if self.json {
+            return Ok(json::document("jobs", &jobs));
+        }
+        let default = match self {
+            Query { start: true, .. } => START,
+            Query { long: true, .. } => LONG,
+            _ => DEFAULT,
+        };
+        let format = self.format(default, job::FIELDS, "job")?;
+        Ok(self.dated(table::render(&format, &jobs, !self.no_header, &show), &show))
+    }
+
+    /// The text for these steps.
+    ///
+    /// # Errors
+    /// A format or an order that names a field that is not there.
+    pub fn steps_text(&self, steps: Vec<Step>, show: &Show) -> anyhow::Result<String> {
+        let mut steps: Vec<Step> = steps.into_iter().filter(|step| self.admits_step(step)).collect();
+        let sort = self.sort.as_deref().unwrap_or("P,i");
+        Sort::parse(sort, step::FIELDS, None).map_err(Failure::new)?.apply(&mut steps, show);
+        if self.json {
+            return Ok(json::document("steps", &steps));
+        }
+        let format = self.format(STEPS, step::FIELDS, "job step")?;
+        Ok(self.dated(table::render(&format, &steps, !self.no_header, show), show))
+    }
+
+    fn admits_step(&self, step: &Step) -> bool {
+        let wanted = self.steps.as_deref().unwrap_or_default();
+        let named = |text: &String| match text.parse::<JobRef>() {
+            Ok(JobRef { step: None, .. }) => text.parse() == Ok(step.job_id),
+            _ => *text == step::id(step),
+        };
+        wanted.is_empty() || wanted.iter().any(named)
+    }
+
+    fn dated(&self, text: String, show: &Show) -> String {
+        let dated = !self.no_header && (self.long || self.iterate.is_some());
+        let end = if self.iterate.is_some() { "\n" } else { "" };
+        if dated { format!("{}\n{text}{end}", value::date_line(show)) } else { text + end }
+    }
+
+    async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
+        let show = query::show(&|name| session.env(name))?;
+        let connection = session.connection()?;
+        if let Some(wanted) = &self.steps {
+            let mut filter = self.filter.clone();
+            let jobs = wanted.iter().filter_map(|step| step.parse::<JobRef>().ok());
+            filter.job_ids.extend(jobs.map(|job| job.job.to_string()));
+            return self.steps_text(query::steps(connection, filter).await?, &show);
+        }
+        let jobs = query::jobs(connection, self.request()).await?;
+        if jobs.is_empty() && self.alone() {
+            return Err(Failure::new("Invalid job id specified").into());
+        }
+        self.jobs_text(jobs, &show)
+    }
+}
+
+/// Runs `squeue`.
+///
+/// # Errors
+/// An option that cannot be honoured, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let query = match Query::read(&words, &|name| session.env(name))? {
+        Asked::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Asked::Run(query) => query,
+    };
+    let Some(period) = query.iterate else {
+        let text = query.page(session).await?;
+        write!(session.out, "{text}")?;
+        return Ok(0);
+    };
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let text = query.page(session).await?;
+        write!(session.out, "{text}")?;
+        session.out.flush()?;
+    }
+}

@@ -1,0 +1,216 @@
+//! What `squeue` can print of a job.
+
+use std::cmp::Ordering;
+
+use spur_core::text::array::TaskSet;
+use spur_core::text::hostlist::compare_names;
+use spur_proto::v1::{Job, Span};
+
+use crate::format::value::{exit, flag, limit, memory, or, or_null, time};
+use crate::format::{Field, Show};
+
+/// A job, or one pending task of an array as [`one_per_task`] makes it.
+pub type Row = Job;
+
+const fn field(
+    letter: char,
+    name: &'static str,
+    header: &'static str,
+    text: fn(&Job, &Show) -> String,
+) -> Field<Job> {
+    Field::new(Some(letter), name, header, text)
+}
+
+const fn named(name: &'static str, header: &'static str, text: fn(&Job, &Show) -> String) -> Field<Job> {
+    Field::new(None, name, header, text)
+}
+
+/// All fields: those of Slurm, then those that only Spur has.
+pub const FIELDS: &[Field<Job>] = &[
+    field('a', "Account", "ACCOUNT", |j, _| or_null(&j.account)),
+    field('A', "JobID", "JOBID", |j, _| j.id.to_string()).by(|a, b| a.id.cmp(&b.id)),
+    field('b', "tres-per-node", "TRES_PER_NODE", |j, _| or(&j.gres, "N/A")),
+    field('B', "BatchHost", "EXEC_HOST", |j, _| or(&j.batch_host, "n/a")),
+    field('c', "MinCpus", "MIN_CPUS", |j, _| j.min_cpus_node.to_string())
+        .by(|a, b| a.min_cpus_node.cmp(&b.min_cpus_node)),
+    field('C', "NumCPUs", "CPUS", |j, _| j.num_cpus.to_string()).by(|a, b| a.num_cpus.cmp(&b.num_cpus)),
+    field('d', "MinTmpDisk", "MIN_TMP_DISK", |j, show| memory(j.tmp_disk_mb, show))
+        .by(|a, b| a.tmp_disk_mb.cmp(&b.tmp_disk_mb)),
+    field('D', "NumNodes", "NODES", |j, _| j.num_nodes.to_string()).by(|a, b| a.num_nodes.cmp(&b.num_nodes)),
+    field('e', "EndTime", "END_TIME", |j, show| time(j.end_time, "N/A", show))
+        .by(|a, b| unknown_last(a.end_time, b.end_time)),
+    field('E', "Dependency", "DEPENDENCY", |j, _| or_null(&j.dependency)),
+    field('f', "Feature", "FEATURES", |j, _| or_null(&j.features)),
+    field('F', "ArrayJobID", "ARRAY_JOB_ID", |j, _| array_id(j).to_string())
+        .by(|a, b| array_id(a).cmp(&array_id(b))),
+    field('g', "GroupName", "GROUP", |j, _| j.group.clone()),
+    field('G', "GroupID", "GROUP", |j, _| j.gid.to_string()).by(|a, b| a.gid.cmp(&b.gid)),
+    field('h', "OverSubscribe", "OVER_SUBSCRIBE", |j, _| j.oversubscribe.clone()),
+    field('H', "Sockets", "SOCKETS_PER_NODE", |_, _| "*".to_owned()),
+    field('i', "JobArrayID", "JOBID", job_id).by(by_id),
+    field('I', "Cores", "CORES_PER_SOCKET", |_, _| "*".to_owned()),
+    field('j', "Name", "NAME", |j, _| j.name.clone()),
+    field('J', "Threads", "THREADS_PER_CORE", |_, _| "*".to_owned()),
+    field('k', "Comment", "COMMENT", |j, _| or_null(&j.comment)),
+    field('K', "ArrayTaskID", "ARRAY_TASK_ID", |j, show| or(&tasks(j, show), "N/A"))
+        .by(|a, b| a.array_task_id.cmp(&b.array_task_id)),
+    field('l', "TimeLimit", "TIME_LIMIT", |j, _| limit(j.time_limit, "UNLIMITED"))
+        .by(|a, b| unknown_last(a.time_limit, b.time_limit))
+        .span(),
+    field('L', "TimeLeft", "TIME_LEFT", |j, _| limit(left(j), "UNLIMITED"))
+        .by(|a, b| unknown_last(left(a), left(b)))
+        .span(),
+    field('m', "MinMemory", "MIN_MEMORY", |j, show| memory(min_memory(j), show))
+        .by(|a, b| min_memory(a).cmp(&min_memory(b))),
+    field('M', "TimeUsed", "TIME", |j, _| limit(Some(j.run_time), ""))
+        .by(|a, b| a.run_time.cmp(&b.run_time))
+        .span(),
+    field('n', "ReqNodes", "REQ_NODES", |j, _| j.required_nodes.clone()),
+    field('N', "NodeList", "NODELIST", |j, _| j.nodes.clone()).by(|a, b| compare_names(&a.nodes, &b.nodes)),
+    field('o', "Command", "COMMAND", |j, _| or_null(&j.command)),
+    field('O', "Contiguous", "CONTIGUOUS", |j, _| flag(j.contiguous)),
+    field('p', "Priority", "PRIORITY", |j, _| format!("{:.14}", f64::from(j.priority) / f64::from(u32::MAX)))
+        .by(|a, b| a.priority.cmp(&b.priority)),
+    field('P', "Partition", "PARTITION", |j, _| j.partition.clone()),
+    field('q', "QOS", "QOS", |j, _| or_null(&j.qos)),
+    field('Q', "PriorityLong", "PRIORITY", |j, _| j.priority.to_string())
+        .by(|a, b| a.priority.cmp(&b.priority)),
+    field('r', "Reason", "REASON", |j, _| or(&j.reason, "None")),
+    field('R', "ReasonList", "NODELIST(REASON)", |j, _| reason_or_nodes(j)),
+    field('S', "StartTime", "START_TIME", |j, show| time(j.start_time, "N/A", show))
+        .by(|a, b| unknown_last(a.start_time, b.start_time)),
+    field('t', "StateCompact", "ST", |j, _| j.state_compact.clone()),
+    field('T', "State", "STATE", |j, _| j.state.clone()),
+    field('u', "UserName", "USER", |j, _| j.user.clone()),
+    field('U', "UserID", "UID", |j, _| j.uid.to_string()).by(|a, b| a.uid.cmp(&b.uid)),
+    field('v', "Reservation", "RESERVATION", |j, _| or_null(&j.reservation)),
+    field('V', "SubmitTime", "SUBMIT_TIME", |j, show| time(Some(j.submit_time), "N/A", show))
+        .by(|a, b| a.submit_time.cmp(&b.submit_time)),
+    field('w', "WCKey", "WCKEY", |j, _| or_null(&j.wckey)),
+    field('W', "Licenses", "LICENSES", |j, _| or_null(&j.licenses)),
+    field('x', "ExcNodes", "EXC_NODES", |j, _| j.excluded_nodes.clone()),
+    field('X', "CoreSpec", "CORE_SPEC", |_, _| "N/A".to_owned()),
+    field('y', "Nice", "NICE", |j, _| j.nice.to_string()).by(|a, b| a.nice.cmp(&b.nice)),
+    field('Y', "SchedNodes", "SCHEDNODES", |j, _| or_null(&j.planned_nodes)),
+    field('z', "SCT", "S:C:T", |_, _| "*:*:*".to_owned()),
+    field('Z', "WorkDir", "WORK_DIR", |j, _| or_null(&j.work_dir)),
+    named("AllocNodes", "ALLOC_NODES", |j, _| or_null(&j.submit_host)),
+    named("BatchFlag", "BATCH_FLAG", |j, _| flag(j.batch)),
+    named("cpus-per-task", "CPUS_PER_TASK", |j, _| j.cpus_per_task.to_string()),
+    named("Deadline", "DEADLINE", |j, show| time(j.deadline, "N/A", show)),
+    named("DerivedEC", "DERIVED_EC", |j, _| exit(j.derived_exit_code, j.derived_exit_signal)),
+    named("EligibleTime", "ELIGIBLE_TIME", |j, show| time(j.eligible_time, "N/A", show)),
+    named("exit_code", "EXIT_CODE", |j, _| exit(j.exit_code, j.exit_signal)),
+    named("LastSchedEval", "LAST_SCHED_EVAL", |j, show| time(j.last_sched_eval, "N/A", show)),
+    named("MaxNodes", "MAX_NODES", |j, _| j.max_nodes.to_string()),
+    named("MinTime", "TIME_MIN", |j, _| limit(Some(j.time_min.unwrap_or(0)), "")),
+    named("Network", "NETWORK", |j, _| or_null(&j.network)),
+    named("NTPerNode", "NTASKS_PER_NODE", |j, _| j.tasks_per_node.unwrap_or(0).to_string()),
+    named("NumTasks", "TASKS", |j, _| j.num_tasks.to_string()),
+    named("PendingTime", "PENDING_TIME", pending_time),
+    named("ReqSwitch", "REQ_SWITCH", |j, _| switches(j).0.to_owned()),
+    named("Wait4Switch", "WAIT4SWITCH", |j, _| switches(j).1.to_owned()),
+    named("Requeue", "REQUEUE", |j, _| flag(j.requeue)),
+    named("RestartCnt", "RESTART_COUNT", |j, _| j.restarts.to_string()),
+    named("STDERR", "STDERR", |j, _| j.stderr.clone()),
+    named("STDIN", "STDIN", |j, _| j.stdin.clone()),
+    named("STDOUT", "STDOUT", |j, _| j.stdout.clone()),
+    named("tres-alloc", "TRES_ALLOC", |j, _| or(&j.alloc_tres, &j.req_tres)),
+    named("SegmentSize", "SEGMENT_SIZE", |j, _| optional(j.segment)),
+    named("Backfilled", "BACKFILLED", |j, _| flag(j.backfilled)),
+    named("Gather", "GATHER", |j, _| or_null(&j.gather)),
+    named("Placement", "PLACEMENT", |j, _| or_null(&j.placement)),
+    named("ReasonDetail", "REASON_DETAIL", |j, _| or_null(&j.reason_detail)),
+    named("Relaxed", "RELAXED", |j, _| or_null(&j.relaxed.join(","))),
+    named("Span", "SPAN", |j, _| or_null(&spans(&j.spans))),
+    named("Topology", "TOPOLOGY", |j, _| or_null(&j.topology)),
+    named("Why", "WHY", |j, _| or_null(&j.why)),
+];
+
+/// What stands for each pending task of an array alone, as `squeue -r` lists them; any other job stays.
+pub fn one_per_task(job: Job) -> Vec<Job> {
+    let tasks = job.array_tasks.split('%').next().unwrap_or_default().parse::<TaskSet>();
+    match tasks {
+        Ok(tasks) if job.array_task_id.is_none() && !tasks.is_empty() => {
+            let single = |task| Job { array_task_id: Some(task), array_tasks: String::new(), ..job.clone() };
+            tasks.iter().map(single).collect()
+        }
+        _ => vec![job],
+    }
+}
+
+/// `12`, `12_3`, `12_[4-7%2]`.
+pub fn job_id(job: &Job, show: &Show) -> String {
+    match (job.array_job_id, job.array_task_id) {
+        (Some(array), Some(task)) => format!("{array}_{task}"),
+        (Some(array), None) if !job.array_tasks.is_empty() => format!("{array}_[{}]", tasks(job, show)),
+        _ => job.id.to_string(),
+    }
+}
+
+/// The task, or all pending ones as Slurm shortens them: `0-15:3%2`; empty for a job without tasks.
+pub fn tasks(job: &Job, show: &Show) -> String {
+    if let Some(task) = job.array_task_id {
+        return task.to_string();
+    }
+    let (tasks, throttle) = match job.array_tasks.split_once('%') {
+        Some((tasks, throttle)) => (tasks, format!("%{throttle}")),
+        None => (job.array_tasks.as_str(), String::new()),
+    };
+    match tasks.parse::<TaskSet>() {
+        Ok(set) if show.array_width > 0 => set.truncated(show.array_width) + &throttle,
+        _ => job.array_tasks.clone(),
+    }
+}
+
+/// Domains per layer: `leaf=2,spine=1`.
+pub fn spans(spans: &[Span]) -> String {
+    let each: Vec<_> = spans.iter().map(|span| format!("{}={}", span.layer, span.count)).collect();
+    each.join(",")
+}
+
+/// Why a job waits or failed, in parentheses; otherwise its nodes.
+fn reason_or_nodes(job: &Job) -> String {
+    match job.state.as_str() {
+        "PENDING" | "TIMEOUT" | "OUT_OF_MEMORY" | "DEADLINE" | "FAILED" => {
+            format!("({})", or(&job.reason, "None"))
+        }
+        _ => job.nodes.clone(),
+    }
+}
+
+fn array_id(job: &Job) -> u32 {
+    job.array_job_id.unwrap_or(job.id)
+}
+
+/// By the id that is shown: arrays by their own, then by task, what is pending as a whole last.
+fn by_id(a: &Job, b: &Job) -> Ordering {
+    let key = |job: &Job| (array_id(job), job.array_task_id.is_none(), job.array_task_id, job.id);
+    key(a).cmp(&key(b))
+}
+
+fn min_memory(job: &Job) -> u64 {
+    job.min_memory_node.or(job.min_memory_cpu).unwrap_or(0)
+}
+
+fn left(job: &Job) -> Option<u64> {
+    job.time_limit.map(|limit| limit.saturating_sub(job.run_time))
+}
+
+fn pending_time(job: &Job, show: &Show) -> String {
+    let started = job.start_time.filter(|_| !job.start_is_planned);
+    (started.unwrap_or(show.now) - job.submit_time).max(0).to_string()
+}
+
+fn switches(job: &Job) -> (&str, &str) {
+    let (count, wait) = job.switches.split_once('@').unwrap_or((&job.switches, "0:00"));
+    (if count.is_empty() { "0" } else { count }, wait)
+}
+
+fn optional(number: Option<u32>) -> String {
+    number.map_or_else(|| "N/A".to_owned(), |number| number.to_string())
+}
+
+fn unknown_last<T: Ord>(a: Option<T>, b: Option<T>) -> Ordering {
+    (a.is_none(), a).cmp(&(b.is_none(), b))
+}

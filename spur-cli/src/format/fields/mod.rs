@@ -1,0 +1,6 @@
+//! The tables: what can be printed of each kind of record.
+
+pub mod accounting;
+pub mod job;
+pub mod node;
+pub mod step;

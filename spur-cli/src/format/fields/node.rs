@@ -1,0 +1,322 @@
+//! What `sinfo` can print of the nodes of a partition that are alike.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use spur_core::text::hostlist::{HostList, compare_names};
+use spur_proto::v1::{Node, Partition};
+
+use crate::format::value::{limit, load, or, or_null, time};
+use crate::format::{Field, Show};
+
+/// One line: some nodes of a partition, or of several partitions where nothing tells these apart.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The partition; the first one of several.
+    pub partition: Rc<Partition>,
+    /// Where the partition stands in the configuration.
+    pub position: usize,
+    /// The nodes, each once, in the order of their names.
+    pub nodes: Vec<Rc<Node>>,
+}
+
+/// What a field has to do with which nodes share a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// Lines differ in it: it is the partition's.
+    Partition,
+    /// Lines differ in it: it is the node's.
+    Node,
+    /// Lines differ in it with `--exact` only; otherwise the smallest value stands for all.
+    Exact,
+    /// It sums up or lists the nodes of a line.
+    Never,
+}
+
+/// How the field with this long name groups.
+pub fn groups(name: &str) -> Groups {
+    match name {
+        "Available" | "Groups" | "OverSubscribe" | "PriorityJobFactor" | "Time" | "DefaultTime"
+        | "PreemptMode" | "PriorityTier" | "Partition" | "PartitionName" | "Root" | "Size" | "AllocNodes"
+        | "MaxCPUsPerNode" | "Placement" => Groups::Partition,
+        "Features" | "features_act" | "Gres" | "GresUsed" | "Reason" | "TimeStamp" | "User" | "UserLong"
+        | "NodeHost" | "NodeAddr" | "StateCompact" | "StateLong" | "StateComplete" | "Version"
+        | "SwitchName" | "SwitchPath" | "Topology" => Groups::Node,
+        "CPUs" | "Disk" | "FreeMem" | "Memory" | "CPUsLoad" | "Weight" | "Sockets" | "Cores" | "Threads"
+        | "SocketCoreThread" | "AllocMem" => Groups::Exact,
+        _ => Groups::Never,
+    }
+}
+
+const fn field(
+    letter: char,
+    name: &'static str,
+    header: &'static str,
+    text: fn(&Row, &Show) -> String,
+) -> Field<Row> {
+    Field::new(Some(letter), name, header, text)
+}
+
+const fn named(name: &'static str, header: &'static str, text: fn(&Row, &Show) -> String) -> Field<Row> {
+    Field::new(None, name, header, text)
+}
+
+/// What `#P` sorts by: the order of the configuration.
+pub const CONFIGURED: &Field<Row> =
+    &Field::<Row>::new(None, "Partition", "PARTITION", |r, _| r.partition.name.clone())
+        .by(|a, b| a.position.cmp(&b.position));
+
+/// All fields: those of Slurm, then those that only Spur has.
+pub const FIELDS: &[Field<Row>] = &[
+    field('a', "Available", "AVAIL", |r, _| availability(&r.partition)),
+    field('A', "NodeAI", "NODES(A/I)", |r, _| {
+        let [allocated, idle, ..] = node_counts(r);
+        format!("{allocated}/{idle}")
+    }),
+    field('b', "features_act", "ACTIVE_FEATURES", |r, _| of_node(r, |n| or_null(&n.features))),
+    field('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".to_owned()),
+    field('c', "CPUs", "CPUS", |r, _| least(r, |n| n.cpus.into()))
+        .by(|a, b| order_least(a, b, |n| n.cpus.into())),
+    field('C', "CPUsState", "CPUS(A/I/O/T)", |r, _| slashed(cpu_counts(r))),
+    field('d', "Disk", "TMP_DISK", |r, _| least(r, |n| n.tmp_disk_mb))
+        .by(|a, b| order_least(a, b, |n| n.tmp_disk_mb)),
+    field('D', "Nodes", "NODES", |r, _| r.nodes.len().to_string())
+        .by(|a, b| a.nodes.len().cmp(&b.nodes.len())),
+    field('e', "FreeMem", "FREE_MEM", |r, _| range(r, |n| n.memory_free_mb, |m| m.to_string())),
+    field('E', "Reason", "REASON", |r, _| of_node(r, |n| or(&n.reason, "none"))),
+    field('f', "Features", "AVAIL_FEATURES", |r, _| of_node(r, |n| or_null(&n.features))),
+    field('F', "NodeAIOT", "NODES(A/I/O/T)", |r, _| slashed(node_counts(r))),
+    field('g', "Groups", "GROUPS", |r, _| match r.partition.allow_groups.as_str() {
+        "" | "ALL" => "all".to_owned(),
+        groups => groups.to_owned(),
+    }),
+    field('G', "Gres", "GRES", |r, _| of_node(r, |n| or_null(&n.gres))),
+    field('h', "OverSubscribe", "OVERSUBSCRIBE", |r, _| r.partition.oversubscribe.clone()),
+    field('H', "TimeStamp", "TIMESTAMP", |r, show| of_node(r, |n| time(n.reason_time, "Unknown", show))),
+    field('I', "PriorityJobFactor", "PRIO_JOB_FACTOR", |r, _| r.partition.priority_job_factor.to_string())
+        .by(|a, b| a.partition.priority_job_factor.cmp(&b.partition.priority_job_factor)),
+    field('l', "Time", "TIMELIMIT", |r, _| limit(r.partition.max_time, "infinite"))
+        .by(|a, b| unlimited_last(a.partition.max_time, b.partition.max_time)),
+    field('L', "DefaultTime", "DEFAULTTIME", |r, _| limit(r.partition.default_time, "n/a"))
+        .by(|a, b| unlimited_last(a.partition.default_time, b.partition.default_time)),
+    field('m', "Memory", "MEMORY", |r, _| least(r, |n| n.memory_mb))
+        .by(|a, b| order_least(a, b, |n| n.memory_mb)),
+    field('M', "PreemptMode", "PREEMPT_MODE", |r, _| or(&r.partition.preempt_mode, "OFF").to_uppercase()),
+    field('n', "NodeHost", "HOSTNAMES", |r, _| listed(r, |n| or(&n.hostname, &n.name))),
+    field('N', "NodeList", "NODELIST", |r, _| listed(r, |n| n.name.clone())).by(by_first_node),
+    field('o', "NodeAddr", "NODE_ADDR", |r, _| listed(r, |n| or(host_and_port(&n.address).0, &n.name))),
+    field('O', "CPUsLoad", "CPU_LOAD", |r, _| range(r, |n| n.load_hundredths.map(u64::from), hundredths)),
+    field('p', "PriorityTier", "PRIO_TIER", |r, _| r.partition.priority_tier.to_string())
+        .by(|a, b| a.partition.priority_tier.cmp(&b.partition.priority_tier)),
+    field('P', "Partition", "PARTITION", |r, _| starred(&r.partition)),
+    field('r', "Root", "ROOT", |_, _| "no".to_owned()),
+    field('R', "PartitionName", "PARTITION", |r, _| r.partition.name.clone()),
+    field('s', "Size", "JOB_SIZE", |r, _| job_size(&r.partition)),
+    field('S', "AllocNodes", "ALLOCNODES", |_, _| "all".to_owned()),
+    field('t', "StateCompact", "STATE", |r, _| of_row(r, |n| starred_state(n, compact_state(&n.state))))
+        .by(by_state),
+    field('T', "StateLong", "STATE", |r, _| of_row(r, |n| starred_state(n, &n.state))).by(by_state),
+    field('u', "User", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
+    field('U', "UserLong", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
+    field('v', "Version", "VERSION", |r, _| of_node(r, |n| or(&n.version, "N/A"))),
+    field('w', "Weight", "WEIGHT", |r, _| least(r, |n| n.weight.into()))
+        .by(|a, b| order_least(a, b, |n| n.weight.into())),
+    field('X', "Sockets", "SOCKETS", |r, _| least(r, |n| n.sockets.into()))
+        .by(|a, b| order_least(a, b, |n| n.sockets.into())),
+    field('Y', "Cores", "CORES", |r, _| least(r, |n| n.cores_per_socket.into()))
+        .by(|a, b| order_least(a, b, |n| n.cores_per_socket.into())),
+    field('Z', "Threads", "THREADS", |r, _| least(r, |n| n.threads_per_core.into()))
+        .by(|a, b| order_least(a, b, |n| n.threads_per_core.into())),
+    field('z', "SocketCoreThread", "S:C:T", |r, _| {
+        let [sockets, cores, threads] = [
+            least(r, |n| n.sockets.into()),
+            least(r, |n| n.cores_per_socket.into()),
+            least(r, |n| n.threads_per_core.into()),
+        ];
+        format!("{sockets}:{cores}:{threads}")
+    }),
+    named("AllocMem", "ALLOCMEM", |r, _| least(r, |n| n.memory_allocated_mb)),
+    named("GresUsed", "GRES_USED", |r, _| of_node(r, |n| or_null(&n.gres_used))),
+    named("StateComplete", "STATECOMPLETE", |r, _| of_row(r, |n| state_flags(n).to_lowercase())),
+    named("Placement", "PLACEMENT", |r, _| or_null(&r.partition.placement)),
+    named("SwitchName", "SWITCH", |r, _| of_node(r, |n| or_null(&n.switch_name))),
+    named("SwitchPath", "SWITCH_PATH", |r, _| of_node(r, |n| or_null(&n.switch_path))),
+    named("Topology", "TOPOLOGY", |r, _| of_node(r, |n| or_null(&n.topology))),
+];
+
+/// The name of a partition, with a star if it is the default one.
+pub fn starred(partition: &Partition) -> String {
+    format!("{}{}", partition.name, if partition.is_default { "*" } else { "" })
+}
+
+/// The two halves of `host:port`; all of it is the host where there is no port.
+pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
+            (host, Some(port))
+        }
+        _ => (address, None),
+    }
+}
+
+/// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.
+pub fn state_flags(node: &Node) -> String {
+    let in_use = match node.cpus_allocated {
+        0 => "IDLE",
+        used if used < node.cpus => "MIXED",
+        _ => "ALLOCATED",
+    };
+    let state = node.state.to_uppercase();
+    let state = match state.as_str() {
+        "DRAINED" | "DRAINING" | "DRAIN" => format!("{in_use}+DRAIN"),
+        "COMPLETING" | "PLANNED" => format!("{in_use}+{state}"),
+        _ => state,
+    };
+    if node.not_responding { state + "+NOT_RESPONDING" } else { state }
+}
+
+fn availability(partition: &Partition) -> String {
+    match partition.state.as_str() {
+        "INACTIVE" => "inact".to_owned(),
+        state => state.to_lowercase(),
+    }
+}
+
+fn job_size(partition: &Partition) -> String {
+    let least = partition.min_nodes.max(1);
+    match partition.max_nodes {
+        None => format!("{least}-infinite"),
+        Some(most) if most == least => least.to_string(),
+        Some(most) => format!("{least}-{most}"),
+    }
+}
+
+fn compact_state(state: &str) -> &str {
+    match state {
+        "allocated" => "alloc",
+        "mixed" => "mix",
+        "completing" => "comp",
+        "drained" => "drain",
+        "draining" => "drng",
+        "failing" => "failg",
+        "future" => "futr",
+        "planned" => "plnd",
+        "reserved" => "resv",
+        "unknown" => "unk",
+        _ => state,
+    }
+}
+
+fn starred_state(node: &Node, state: &str) -> String {
+    format!("{state}{}", if node.not_responding { "*" } else { "" })
+}
+
+/// Slurm's order: the bare states, then those that are drained, completing, silent, planned.
+fn state_rank(node: &Node) -> u32 {
+    let in_use = match node.cpus_allocated {
+        0 => 2,
+        used if used < node.cpus => 5,
+        _ => 3,
+    };
+    let rank = match node.state.as_str() {
+        "unknown" => 0,
+        "down" => 1,
+        "idle" => 2,
+        "allocated" => 3,
+        "mixed" => 5,
+        "future" => 6,
+        "drained" | "draining" | "drain" => in_use + (1 << 9),
+        "completing" => in_use + (1 << 10),
+        _ => in_use + (1 << 20),
+    };
+    rank + (u32::from(node.not_responding) << 11)
+}
+
+fn by_state(a: &Row, b: &Row) -> Ordering {
+    let rank = |row: &Row| row.nodes.first().map(|node| state_rank(node));
+    rank(a).cmp(&rank(b))
+}
+
+fn by_first_node(a: &Row, b: &Row) -> Ordering {
+    match (a.nodes.first(), b.nodes.first()) {
+        (Some(a), Some(b)) => compare_names(&a.name, &b.name),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    }
+}
+
+fn unlimited_last(a: Option<u64>, b: Option<u64>) -> Ordering {
+    (a.is_none(), a).cmp(&(b.is_none(), b))
+}
+
+/// Allocated, idle, other and all nodes.
+fn node_counts(row: &Row) -> [u64; 4] {
+    let mut counts = [0, 0, 0, row.nodes.len() as u64];
+    for node in &row.nodes {
+        let class = match node.state.as_str() {
+            "drained" | "down" | "fail" | "drain" => 2,
+            "allocated" | "mixed" | "completing" | "draining" | "failing" => 0,
+            _ if node.cpus_allocated > 0 => 0,
+            _ => 1,
+        };
+        counts[class] += 1;
+    }
+    counts
+}
+
+/// Allocated, idle, other and all CPUs.
+fn cpu_counts(row: &Row) -> [u64; 4] {
+    let mut counts = [0; 4];
+    for node in &row.nodes {
+        let free = u64::from(node.cpus.saturating_sub(node.cpus_allocated));
+        let gone =
+            matches!(node.state.as_str(), "down" | "drain" | "drained" | "draining" | "fail" | "failing");
+        counts[0] += u64::from(node.cpus_allocated);
+        counts[if gone { 2 } else { 1 }] += free;
+        counts[3] += u64::from(node.cpus);
+    }
+    counts
+}
+
+fn slashed(counts: [u64; 4]) -> String {
+    counts.map(|count| count.to_string()).join("/")
+}
+
+fn hundredths(load_value: u64) -> String {
+    load(u32::try_from(load_value).ok())
+}
+
+/// What the nodes of a line have in common, `n/a` without nodes.
+fn of_row(row: &Row, text: impl Fn(&Node) -> String) -> String {
+    row.nodes.first().map_or_else(|| "n/a".to_owned(), |node| text(node))
+}
+
+fn of_node(row: &Row, text: impl Fn(&Node) -> String) -> String {
+    row.nodes.first().map(|node| text(node)).unwrap_or_default()
+}
+
+fn listed(row: &Row, name: impl Fn(&Node) -> String) -> String {
+    HostList::from_names(row.nodes.iter().map(|node| name(node))).unique().to_string()
+}
+
+/// The least value, with a plus if there are others.
+fn least(row: &Row, value: impl Fn(&Node) -> u64) -> String {
+    let values: BTreeSet<u64> = row.nodes.iter().map(|node| value(node)).collect();
+    let more = if values.len() > 1 { "+" } else { "" };
+    format!("{}{more}", values.first().copied().unwrap_or(0))
+}
+
+fn order_least(a: &Row, b: &Row, value: impl Fn(&Node) -> u64) -> Ordering {
+    let least = |row: &Row| row.nodes.iter().map(|node| value(node)).min();
+    least(a).cmp(&least(b))
+}
+
+/// From the least to the greatest value that is known.
+fn range(row: &Row, value: impl Fn(&Node) -> Option<u64>, text: impl Fn(u64) -> String) -> String {
+    let values: BTreeSet<u64> = row.nodes.iter().filter_map(|node| value(node)).collect();
+    match (values.first(), values.last()) {
+        (Some(&least), Some(&most)) if least < most => format!("{}-{}", text(least), text(most)),
+        (Some(&only), _) => text(only),
+        _ => "N/A".to_owned(),
+    }
+}

@@ -1,0 +1,86 @@
+//! How Slurm writes single values.
+
+use jiff::Timestamp;
+use spur_core::text::memory::MemoryMb;
+use spur_core::text::time::{Elapsed, TimeLimit};
+
+use super::field::Show;
+
+/// The text, or `(null)` if it is empty.
+pub fn or_null(text: &str) -> String {
+    or(text, "(null)")
+}
+
+/// The text, or `absent` if it is empty.
+pub fn or(text: &str, absent: &str) -> String {
+    if text.is_empty() { absent.to_owned() } else { text.to_owned() }
+}
+
+/// `2026-11-20T10:00:00` in the zone of `show`, or `absent`.
+pub fn time(seconds: Option<i64>, absent: &str, show: &Show) -> String {
+    match seconds.map(Timestamp::from_second) {
+        Some(Ok(time)) => time.to_zoned(show.zone.clone()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
+        Some(Err(_)) | None => absent.to_owned(),
+    }
+}
+
+/// The line that `-l` and `-i` print first: `Fri Nov 20 12:11:37 2026`.
+pub fn date_line(show: &Show) -> String {
+    let time = Timestamp::from_second(show.now).unwrap_or_default();
+    time.to_zoned(show.zone.clone()).strftime("%a %b %d %H:%M:%S %Y").to_string()
+}
+
+/// A limit in seconds as `squeue` prints it, `0:05`, or `unlimited`.
+pub fn limit(seconds: Option<u64>, unlimited: &str) -> String {
+    seconds.map_or_else(|| unlimited.to_owned(), |seconds| Elapsed(seconds).to_string())
+}
+
+/// A limit in seconds as `scontrol` prints it: `00:00:05`, `UNLIMITED`.
+pub fn long_limit(seconds: Option<u64>) -> String {
+    seconds.map_or(TimeLimit::Unlimited, TimeLimit::Seconds).long()
+}
+
+/// An amount of memory as it is printed in requests: `0`, `200M`, `4G`.
+pub fn memory(megabytes: u64, show: &Show) -> String {
+    match megabytes {
+        0 => "0".to_owned(),
+        _ if show.convert => MemoryMb(megabytes).to_string(),
+        _ => format!("{megabytes}M"),
+    }
+}
+
+/// `code:signal`.
+pub fn exit(code: u32, signal: u32) -> String {
+    format!("{code}:{signal}")
+}
+
+/// The load of a node: hundredths as `0.43`, or `N/A`.
+pub fn load(hundredths: Option<u32>) -> String {
+    hundredths.map_or_else(|| "N/A".to_owned(), |load| format!("{}.{:02}", load / 100, load % 100))
+}
+
+/// 1 or 0.
+pub fn flag(set: bool) -> String {
+    u8::from(set).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_slurm_writes_them() {
+        let show = Show::new(TimeZone::UTC, 1_795_176_697);
+        assert_eq!(time(Some(show.now), "N/A", &show), "2026-11-20T12:11:37");
+        assert_eq!(time(None, "N/A", &show), "N/A");
+        assert_eq!(date_line(&show), "Fri Nov 20 12:11:37 2026");
+        assert_eq!(limit(Some(183_900), "UNLIMITED"), "2-03:05:00");
+        assert_eq!(long_limit(Some(300)), "00:05:00");
+        assert_eq!(long_limit(None), "UNLIMITED");
+        assert_eq!([0, 200, 2000, 4096].map(|m| memory(m, &show)), ["0", "200M", "2000M", "4G"]);
+        assert_eq!(memory(4096, &Show { convert: false, ..show }), "4096M");
+        assert_eq!([load(Some(43)), load(Some(105)), load(None)], ["0.43", "1.05", "N/A"]);
+    }
+}

@@ -1,0 +1,125 @@
+//! What a command works with: its name, its environment, where it writes, and the way to the controller.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+
+use spur_proto::client::Connection;
+use spur_proto::v1::TokenClaims;
+
+use crate::out::Out;
+use crate::settings::Settings;
+
+/// The surroundings of one command.
+pub struct Session {
+    /// The name by which it was called, e.g. `sbatch`.
+    pub name: &'static str,
+    /// Where results go.
+    pub out: Out,
+    /// Where complaints go in tests and simulations; the standard error otherwise.
+    complaints: Option<Out>,
+    environment: BTreeMap<OsString, OsString>,
+    connection: Option<Connection>,
+}
+
+impl Session {
+    /// With the environment and the standard streams of this process.
+    pub fn from_process(name: &'static str) -> Session {
+        let environment = std::env::vars_os().collect();
+        Session { name, out: Out::standard(), complaints: None, environment, connection: None }
+    }
+
+    /// With everything in memory, for tests and simulations.
+    pub fn in_memory(
+        name: &'static str,
+        environment: BTreeMap<String, String>,
+        connection: Option<Connection>,
+    ) -> Session {
+        let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Session { name, out: Out::memory(), complaints: Some(Out::memory()), environment, connection }
+    }
+
+    /// A variable of the environment, if it is set and UTF-8.
+    pub fn env(&self, name: &str) -> Option<String> {
+        self.environment.get(OsStr::new(name))?.to_str().map(str::to_owned)
+    }
+
+    /// The environment.
+    pub fn environment(&self) -> &BTreeMap<OsString, OsString> {
+        &self.environment
+    }
+
+    /// The way to the controller; the configuration is read when it is first asked for.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read.
+    pub fn connection(&mut self) -> anyhow::Result<&mut Connection> {
+        if self.connection.is_none() {
+            let settings = Settings::load(&|name| self.env(name))?;
+            self.connection = Some(Connection::new(&settings.controllers, settings.identity(&whoami()))?);
+        }
+        Ok(self.connection.as_mut().expect("it was made above"))
+    }
+
+    /// `name: error: text` on the standard error.
+    pub fn error(&mut self, text: &str) {
+        let name = self.name;
+        self.say(&format!("{name}: error: {text}"));
+    }
+
+    /// `name: warning: text` on the standard error.
+    pub fn warn(&mut self, text: &str) {
+        let name = self.name;
+        self.say(&format!("{name}: warning: {text}"));
+    }
+
+    /// `name: text` on the standard error.
+    pub fn inform(&mut self, text: &str) {
+        let name = self.name;
+        self.say(&format!("{name}: {text}"));
+    }
+
+    /// A line on the standard error. That nobody reads it is no reason to fail.
+    pub fn say(&mut self, line: &str) {
+        let _ = match &mut self.complaints {
+            Some(complaints) => writeln!(complaints, "{line}"),
+            None => writeln!(std::io::stderr(), "{line}"),
+        };
+    }
+
+    /// Output and standard error, to write to both.
+    pub fn streams(&mut self) -> (&mut Out, Box<dyn Write + '_>) {
+        let complaints: Box<dyn Write> = match &mut self.complaints {
+            Some(complaints) => Box::new(complaints),
+            None => Box::new(std::io::stderr()),
+        };
+        (&mut self.out, complaints)
+    }
+
+    /// What was said so far, where it is kept in memory.
+    pub fn take_complaints(&mut self) -> String {
+        self.complaints.as_mut().map(Out::take_text).unwrap_or_default()
+    }
+}
+
+/// The user of this process as the kernel and `/etc/passwd` know them.
+pub fn whoami() -> TokenClaims {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let user = name_of(uid, "/etc/passwd").or_else(|| std::env::var("USER").ok());
+    let group = name_of(gid, "/etc/group");
+    TokenClaims {
+        uid,
+        gid,
+        user: user.unwrap_or_else(|| uid.to_string()),
+        group: group.unwrap_or_else(|| gid.to_string()),
+        ..TokenClaims::default()
+    }
+}
+
+/// The name in the first field of the line whose third is `id`.
+fn name_of(id: u32, file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let id = id.to_string();
+    let line = text.lines().find(|line| line.split(':').nth(2) == Some(&id))?;
+    line.split(':').next().map(str::to_owned)
+}

@@ -1,0 +1,204 @@
+//! What a command needs of `spur.toml`: where the controller is and how to say who asks.
+//!
+//! The file of a large cluster is long and a command is short-lived, so only the two tables that matter here are
+//! parsed. The daemons read the whole file and refuse what they do not know.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use spur_core::model::config::{AuthLocal, Config};
+use spur_core::text::address::HostPort;
+use spur_proto::client::Identity;
+use spur_proto::v1::TokenClaims;
+
+/// Where the controller is and how to introduce oneself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Every host it may be on, in the order to try.
+    pub controllers: Vec<HostPort>,
+    method: Method,
+    socket: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Method {
+    #[default]
+    Key,
+    Munge,
+    None,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct File {
+    controller: ControllerTable,
+    auth: AuthTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ControllerTable {
+    listen_addr: Option<String>,
+    addr: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AuthTable {
+    method: Method,
+    socket: Option<PathBuf>,
+}
+
+impl Settings {
+    /// From the file and the environment: `SPUR_CONF` names the file, `SPUR_CONTROLLER` overrides the address.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or nothing that says where the controller is.
+    pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
+        let told = env("SPUR_CONF").filter(|path| !path.is_empty());
+        let path = PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE));
+        let controllers = env("SPUR_CONTROLLER").filter(|list| !list.is_empty());
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if told.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                if controllers.is_none() {
+                    bail!(
+                        "there is no {}; set SPUR_CONF to the cluster's spur.toml, or SPUR_CONTROLLER to the \
+                         controller's address",
+                        Config::DEFAULT_FILE
+                    );
+                }
+                String::new()
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        Settings::read(&text, controllers.as_deref(), &path)
+    }
+
+    fn read(text: &str, controllers: Option<&str>, path: &Path) -> anyhow::Result<Settings> {
+        let wanted = only_tables(text, &["controller", "auth"]);
+        let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
+        let place = |key: &str| format!("{}: controller.{key}", path.display());
+        let (list, whose) = match (controllers, &file.controller) {
+            (Some(list), _) => (list, "SPUR_CONTROLLER".to_owned()),
+            (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("addr")),
+            (None, ControllerTable { listen_addr: Some(list), .. }) => (list.as_str(), place("listen_addr")),
+            (None, _) => bail!(
+                "{} does not say where the controller is; add [controller] with addr = \"HOST:PORT\"",
+                path.display()
+            ),
+        };
+        let mut controllers = HostPort::parse_list(list).with_context(|| whose)?;
+        for address in &mut controllers {
+            reach(address);
+        }
+        if file.auth.method == Method::Munge {
+            bail!("{}: auth.method = \"munge\" is not built into this program; use \"key\"", path.display());
+        }
+        let socket = file.auth.socket.unwrap_or_else(|| AuthLocal::default().socket);
+        Ok(Settings { controllers, method: file.auth.method, socket })
+    }
+
+    /// How to say that `user` asks.
+    pub fn identity(&self, user: &TokenClaims) -> Identity {
+        match self.method {
+            Method::None => Identity::Unsigned(user.clone()),
+            Method::Key | Method::Munge => Identity::Socket(self.socket.clone()),
+        }
+    }
+}
+
+/// Who listens everywhere is reached at home.
+fn reach(address: &mut HostPort) {
+    match address.host.as_str() {
+        "0.0.0.0" => address.host = "127.0.0.1".to_owned(),
+        "::" => address.host = "::1".to_owned(),
+        _ => {}
+    }
+}
+
+/// The lines of the tables `names` with their headers; the others are left empty, so that line numbers stay.
+fn only_tables(text: &str, names: &[&str]) -> String {
+    let mut kept = String::new();
+    let mut keep = false;
+    for line in text.lines() {
+        if let Some(header) = header(line) {
+            keep = names.contains(&header);
+        }
+        if keep {
+            kept.push_str(line);
+        }
+        kept.push('\n');
+    }
+    kept
+}
+
+/// The name in a line `[name]`; for `[[name]]`, the empty name.
+fn header(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let line = line.split_once('#').map_or(line, |(line, _)| line.trim_end());
+    let inside = line.strip_prefix('[')?.strip_suffix(']')?;
+    Some(if inside.starts_with('[') { "" } else { inside.trim() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &str = r#"
+cluster_name = "demo"
+nonsense that nobody reads here
+
+[controller]  # where it is
+listen_addr = "0.0.0.0:7000"
+addr = "head:7000"
+kill_wait = "30s"
+
+[[nodes]]
+names = "n[1-4]"
+broken = [
+
+[auth]
+method = "key"
+socket = "/tmp/demo/identity.sock"
+"#;
+
+    fn read(text: &str, controllers: Option<&str>) -> anyhow::Result<Settings> {
+        Settings::read(text, controllers, Path::new("spur.toml"))
+    }
+
+    #[test]
+    fn only_two_tables_are_read() {
+        let settings = read(LONG, None).unwrap();
+        assert_eq!(settings.controllers, [HostPort { host: "head".into(), port: 7000 }]);
+        let identity = settings.identity(&TokenClaims::default());
+        assert!(matches!(identity, Identity::Socket(path) if path == Path::new("/tmp/demo/identity.sock")));
+    }
+
+    #[test]
+    fn the_environment_names_several_controllers() {
+        let settings = read(LONG, Some("a:6817,b:1")).unwrap();
+        assert_eq!(settings.controllers.len(), 2);
+        assert_eq!(settings.controllers[0].to_string(), "a:6817");
+        assert!(read("", Some("a:1,,")).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a:1")).unwrap_err());
+        assert!(refused.contains("spur.toml") && refused.contains("line 4"), "{refused}");
+        let refused = read("[auth]\n", None).unwrap_err().to_string();
+        assert!(refused.contains("[controller] with addr"), "{refused}");
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_reached_at_home() {
+        let settings =
+            read("[controller]\nlisten_addr = \"0.0.0.0:1\"\n[auth]\nmethod = \"none\"\n", None).unwrap();
+        assert_eq!(settings.controllers[0].to_string(), "127.0.0.1:1");
+        assert!(matches!(settings.identity(&TokenClaims::default()), Identity::Unsigned(_)));
+    }
+}

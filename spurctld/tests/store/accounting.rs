@@ -1,0 +1,131 @@
+//! Accounting: rows written with the entry they reach, and found again.
+
+use crate::fixture::directory;
+use spurctld::store::StoreError;
+use spurctld::store::accounting::{Accounting, JobRow, Query, StepRow};
+
+/// A job of user 1000 + `job_id` % 3 that ran for a minute, an hour after the one before.
+fn job(job_id: u32) -> JobRow {
+    let submitted = i64::from(job_id) * 3600;
+    JobRow {
+        job_id,
+        name: format!("name-{}", job_id % 2),
+        user: format!("user{}", job_id % 3),
+        uid: 1000 + job_id % 3,
+        group: "staff".to_owned(),
+        account: "physics".to_owned(),
+        partition: ["main", "gpu"][job_id as usize % 2].to_owned(),
+        qos: "normal".to_owned(),
+        state: "COMPLETED".to_owned(),
+        submitted,
+        eligible: Some(submitted),
+        started: Some(submitted + 10),
+        ended: Some(submitted + 70),
+        time_limit_secs: Some(3600),
+        alloc_tres: "cpu=4,mem=1G,node=1,billing=4".to_owned(),
+        node_list: "n[1-4]".to_owned(),
+        ..JobRow::default()
+    }
+}
+
+fn ids(rows: &[JobRow]) -> Vec<(u32, u32)> {
+    rows.iter().map(|row| (row.job_id, row.restarts)).collect()
+}
+
+async fn found(accounting: &Accounting, query: Query) -> Vec<u32> {
+    accounting.jobs(&query).await.expect("the query is answered").iter().map(|row| row.job_id).collect()
+}
+
+#[tokio::test]
+async fn rows_and_the_entry_they_reach_are_kept_together() {
+    let path = directory("accounting-rows").join("acct.db");
+    let accounting = Accounting::open(&path).await.unwrap();
+    assert_eq!(accounting.reached().await.unwrap(), 0);
+    let mut running = job(7);
+    running.state = "RUNNING".to_owned();
+    running.ended = None;
+    accounting.write(10, vec![running.clone(), job(8)], Vec::new()).await.unwrap();
+    assert_eq!(accounting.jobs(&Query::default()).await.unwrap(), [running, job(8)]);
+    let step = StepRow {
+        job_id: 7,
+        step_id: -1,
+        name: "batch".to_owned(),
+        max_rss_bytes: 1 << 33,
+        ..StepRow::default()
+    };
+    accounting
+        .write(12, vec![job(7)], vec![step.clone(), StepRow { step_id: 0, ..step.clone() }])
+        .await
+        .unwrap();
+    let backwards = accounting.write(11, vec![JobRow::default()], Vec::new()).await.unwrap_err();
+    assert!(matches!(backwards, StoreError::OutOfOrder { expected: 12, found: 11 }), "{backwards}");
+    accounting.close().await.unwrap();
+    assert!(matches!(accounting.write(13, Vec::new(), Vec::new()).await, Err(StoreError::Stopped)));
+
+    let accounting = Accounting::open(&path).await.unwrap();
+    assert_eq!(accounting.reached().await.unwrap(), 12);
+    assert_eq!(accounting.jobs(&Query::default()).await.unwrap(), [job(7), job(8)]);
+    let steps = accounting.steps(&[(8, 0), (7, 0), (7, 1)]).await.unwrap();
+    assert_eq!(steps, [step.clone(), StepRow { step_id: 0, ..step }]);
+    assert_eq!(accounting.steps(&[]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn queries_find_what_they_ask_for() {
+    let path = directory("accounting-queries").join("acct.db");
+    let accounting = Accounting::open(&path).await.unwrap();
+    let mut rows: Vec<JobRow> = (1..=12).map(job).collect();
+    rows[2].array_job_id = Some(3);
+    rows[3].array_job_id = Some(3);
+    rows[5].het_job_id = Some(6);
+    rows[6].het_job_id = Some(6);
+    rows[8].state = "FAILED".to_owned();
+    rows[9].state = "RUNNING".to_owned();
+    rows[9].ended = None;
+    let requeued = JobRow { state: "NODE_FAIL".to_owned(), ..rows[11].clone() };
+    rows[11].restarts = 1;
+    rows.push(requeued);
+    accounting.write(1, rows, Vec::new()).await.unwrap();
+
+    let strings = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let all = Query::default();
+    for (query, expected) in [
+        (Query { job_ids: vec![3, 5, 99], ..all.clone() }, &[3, 4, 5][..]),
+        (Query { job_ids: vec![6], ..all.clone() }, &[6, 7]),
+        (Query { uids: vec![1001], before: Some(8 * 3600), ..all.clone() }, &[1, 4, 7]),
+        (Query { users: strings(&["user0", "nobody"]), last_run_only: true, ..all.clone() }, &[3, 6, 9, 12]),
+        (Query { partitions: strings(&["gpu"]), before: Some(6 * 3600), ..all.clone() }, &[1, 3, 5]),
+        (Query { states: strings(&["FAILED", "NODE_FAIL"]), ..all.clone() }, &[9, 12]),
+        (Query { names: strings(&["name-1"]), not_before: Some(9 * 3600), ..all.clone() }, &[9, 11]),
+        (Query { accounts: strings(&["chemistry"]), ..all.clone() }, &[]),
+        (Query { qos: strings(&["normal"]), limit: 2, ..all.clone() }, &[1, 2]),
+        (Query { not_before: Some(10 * 3600 + 71), ..all.clone() }, &[10, 11, 12, 12]),
+        (Query { not_before: Some(11 * 3600), before: Some(12 * 3600), ..all.clone() }, &[10, 11]),
+    ] {
+        assert_eq!(found(&accounting, query.clone()).await, expected, "{query:?}");
+    }
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_without_gap_or_repetition() {
+    let path = directory("accounting-pages").join("acct.db");
+    let accounting = Accounting::open(&path).await.unwrap();
+    let runs = |id| [job(id), JobRow { restarts: 1, ..job(id) }];
+    let rows: Vec<JobRow> = (1..=150).flat_map(runs).collect();
+    let expected = ids(&rows);
+    accounting.write(1, rows, Vec::new()).await.unwrap();
+    for limit in [0, 1, 77, 300] {
+        let mut query = Query { limit, ..Query::default() };
+        let size = if limit == 0 { Query::PAGE } else { limit } as usize;
+        let mut seen = Vec::new();
+        loop {
+            let page = accounting.jobs(&query).await.unwrap();
+            seen.extend(ids(&page));
+            query.after = seen.last().copied();
+            if page.len() < size {
+                break;
+            }
+        }
+        assert_eq!(seen, expected, "pages of {size}");
+    }
+}

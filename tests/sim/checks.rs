@@ -1,0 +1,131 @@
+//! What must be true at the end of a run, and of every state on the way.
+
+use std::collections::BTreeMap;
+
+use spur_core::cluster::{Cluster, Event, invariant, snapshot};
+use spur_core::id::{Attempt, JobId};
+use spur_core::model::phase::{EndState, Phase};
+
+use crate::ledger::Ledger;
+use crate::world::World;
+
+/// No core has two owners, and what is taken is what is held.
+pub(crate) fn sound(cluster: &Cluster) {
+    let violations = invariant::violations(cluster);
+    assert!(violations.is_empty(), "after entry {}: {violations:#?}", cluster.seq());
+}
+
+/// Two clusters are the same, record by record.
+pub(crate) fn same(one: &Cluster, other: &Cluster, what: &str) {
+    let (one, other): (Vec<_>, Vec<_>) =
+        (snapshot::records(one).collect(), snapshot::records(other).collect());
+    assert_eq!(one.len(), other.len(), "{what}: another number of records");
+    for (one, other) in one.iter().zip(&other) {
+        assert_eq!(one, other, "{what}");
+    }
+}
+
+/// Everything that is checked once a run has come to rest.
+pub(crate) fn at_rest(world: &World) {
+    numbers_are_used_once(world);
+    every_acknowledged_job_ended_once(world);
+    no_attempt_ran_twice(&world.ledger);
+    attempts_follow_each_other(world);
+    records_tell_the_truth(world);
+    assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
+    let cluster = world.cluster();
+    for node in cluster.nodes() {
+        assert!(node.idle() && node.stale.is_empty(), "{} is not free again", node.name());
+    }
+    same(cluster, &world.disk.recover(false), "read again from the journal");
+    same(cluster, &world.disk.recover(true), "read again from the snapshot and the journal");
+}
+
+fn numbers_are_used_once(world: &World) {
+    let mut seen = BTreeMap::new();
+    for (at, entry) in (1u64..).zip(&world.disk.journal) {
+        assert_eq!(entry.seq, at, "the journal has no gaps");
+        if let Event::JobSubmitted { job, .. } = &entry.event {
+            assert_eq!(seen.insert(*job, ()), None, "job number {job} was used twice");
+        }
+    }
+}
+
+fn every_acknowledged_job_ended_once(world: &World) {
+    let mut ends: BTreeMap<JobId, u32> = BTreeMap::new();
+    for entry in &world.disk.journal {
+        if let Event::JobEnded { job, .. } = &entry.event {
+            *ends.entry(*job).or_default() += 1;
+        }
+    }
+    for (request, job) in &world.ledger.acknowledged {
+        assert_eq!(ends.get(job), Some(&1), "request {request} was acknowledged as job {job}");
+    }
+    for job in world.cluster().jobs().iter() {
+        assert!(matches!(job.phase, Phase::Ended(_)), "job {} is still {:?}", job.id, job.phase);
+        assert_eq!(ends.get(&job.id), Some(&1), "job {} ended {:?} times", job.id, ends.get(&job.id));
+    }
+}
+
+fn no_attempt_ran_twice(ledger: &Ledger) {
+    let mut launched: BTreeMap<Attempt, u32> = BTreeMap::new();
+    for launch in &ledger.launches {
+        *launched.entry(launch.attempt).or_default() += 1;
+    }
+    for (attempt, times) in launched {
+        assert_eq!(times, 1, "attempt {attempt} was launched {times} times");
+    }
+}
+
+/// The next attempt starts when the last one's process is gone, unless its node was silent and the record says so.
+fn attempts_follow_each_other(world: &World) {
+    let assumed = |attempt: Attempt| {
+        let mut restart = 0;
+        world.disk.journal.iter().any(|entry| match &entry.event {
+            Event::JobRequeued { job, .. } if *job == attempt.job => {
+                restart += 1;
+                false
+            }
+            Event::NodeReleased { job, lost, .. } => {
+                *job == attempt.job && restart == attempt.restart && *lost
+            }
+            _ => false,
+        })
+    };
+    for launch in &world.ledger.launches {
+        let later = world.ledger.launches.iter().filter(|other| {
+            other.attempt.job == launch.attempt.job && other.attempt.restart > launch.attempt.restart
+        });
+        for next in later {
+            let overlap = launch.gone.is_none_or(|gone| gone > next.from);
+            assert!(
+                !overlap || assumed(launch.attempt),
+                "attempt {} on node {} ran until {:?}, attempt {} began at {}",
+                launch.attempt,
+                launch.node,
+                launch.gone,
+                next.attempt,
+                next.from
+            );
+        }
+    }
+}
+
+/// A job that is recorded as completed had a process that exited with 0, and one that never ran has no start.
+fn records_tell_the_truth(world: &World) {
+    for job in world.cluster().jobs().iter() {
+        let Phase::Ended(ended) = &job.phase else { continue };
+        let last = world.ledger.launches.iter().find(|launch| launch.attempt == job.attempt());
+        if ended.outcome.state == EndState::Completed {
+            let exit = last.and_then(|launch| launch.exit);
+            assert!(
+                exit.is_some_and(|exit| exit.is_success()),
+                "job {} is COMPLETED, its process: {last:?}",
+                job.id
+            );
+        }
+        if ended.outcome.state == EndState::Cancelled {
+            assert!(world.ledger.cancelled.contains(&job.id), "job {} was never cancelled", job.id);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The shell around the core, as thin as it can be: commits in order, and nothing leaves before its commit.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::{self, Effect, Input, Reject, Reply};
+use spur_core::id::{NodeId, RequestId};
+use spur_core::text::time::Time;
+
+use crate::disk::Batch;
+
+/// What waits for a commit.
+pub(crate) struct InFlight {
+    pub(crate) batch: Batch,
+    pub(crate) effects: Vec<Effect>,
+    /// The client's request that is answered by it.
+    pub(crate) reply: Option<(u64, Result<Reply, Reject>)>,
+}
+
+/// A controller that runs.
+pub(crate) struct Controller {
+    pub(crate) epoch: u64,
+    /// The owner's state: ahead of the disk by what is in flight.
+    pub(crate) cluster: Cluster,
+    /// What has been committed.
+    pub(crate) replica: Cluster,
+    pub(crate) in_flight: VecDeque<InFlight>,
+    /// When the last commit under way will be done.
+    pub(crate) busy_until: u64,
+    pub(crate) sessions: BTreeMap<NodeId, u64>,
+}
+
+impl Controller {
+    pub(crate) fn new(cluster: Cluster) -> Self {
+        Self {
+            epoch: cluster.epoch() + 1,
+            replica: cluster.clone(),
+            cluster,
+            in_flight: VecDeque::new(),
+            busy_until: 0,
+            sessions: BTreeMap::new(),
+        }
+    }
+
+    /// Handles an input and queues what came of it for the next commit.
+    pub(crate) fn handle(&mut self, now: u64, input: Input, client: Option<(u64, RequestId)>) {
+        let at = Time(i64::try_from(now / 1000).expect("small"));
+        let before = self.cluster.seq();
+        let outcome = controller::handle(&mut self.cluster, self.epoch, at, input);
+        if outcome.answer.is_err() {
+            assert!(outcome.entries.is_empty() && outcome.effects.is_empty(), "a refusal changes nothing");
+            assert_eq!(self.cluster.seq(), before, "a refusal changes nothing");
+        }
+        let answered = client.and_then(|(_, request)| Some((request, outcome.answer.as_ref().ok()?.clone())));
+        self.in_flight.push_back(InFlight {
+            batch: Batch { entries: outcome.entries, answered },
+            effects: outcome.effects,
+            reply: client.map(|(number, _)| (number, outcome.answer)),
+        });
+    }
+}

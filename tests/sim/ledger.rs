@@ -1,0 +1,93 @@
+//! What really happened, seen from outside: every launch of every process, and what clients were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use spur_core::id::{Attempt, JobId, NodeId};
+use spur_core::text::exit::ExitCode;
+
+use crate::world::World;
+
+/// One process of a batch script.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) attempt: Attempt,
+    pub(crate) node: NodeId,
+    pub(crate) from: u64,
+    /// When it was gone, and how; `None` while it lives.
+    pub(crate) gone: Option<u64>,
+    pub(crate) exit: Option<ExitCode>,
+}
+
+/// The truth that the controller's records are held against.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(crate) launches: Vec<Launch>,
+    /// Jobs whose acceptance a client has seen, by the number of its request.
+    pub(crate) acknowledged: BTreeMap<u64, JobId>,
+    pub(crate) cancelled: BTreeSet<JobId>,
+    pub(crate) power_cuts: u64,
+    pub(crate) reboots: u64,
+    pub(crate) daemon_kills: u64,
+    pub(crate) broken_links: u64,
+}
+
+impl Ledger {
+    pub(crate) fn launch(&mut self, attempt: Attempt, node: NodeId, now: u64) {
+        self.launches.push(Launch { attempt, node, from: now, gone: None, exit: None });
+    }
+
+    pub(crate) fn gone(&mut self, attempt: Attempt, now: u64, exit: Option<ExitCode>) {
+        let alive =
+            self.launches.iter_mut().find(|launch| launch.attempt == attempt && launch.gone.is_none());
+        if let Some(launch) = alive {
+            launch.gone = Some(now);
+            launch.exit = exit;
+        }
+    }
+}
+
+/// Counts over many runs.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) runs: u64,
+    pub(crate) jobs: u64,
+    pub(crate) launches: u64,
+    pub(crate) entries: u64,
+    pub(crate) power_cuts: u64,
+    reboots: u64,
+    daemon_kills: u64,
+    broken_links: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, world: &World) {
+        let ledger = &world.ledger;
+        self.runs += 1;
+        self.jobs += ledger.acknowledged.len() as u64;
+        self.launches += ledger.launches.len() as u64;
+        self.entries += world.disk.journal.len() as u64;
+        self.power_cuts += ledger.power_cuts;
+        self.reboots += ledger.reboots;
+        self.daemon_kills += ledger.daemon_kills;
+        self.broken_links += ledger.broken_links;
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} runs: {} jobs, {} launches, {} entries, {} power cuts of the controller, {} reboots of nodes, \
+             {} kills of node daemons, {} broken connections",
+            self.runs,
+            self.jobs,
+            self.launches,
+            self.entries,
+            self.power_cuts,
+            self.reboots,
+            self.daemon_kills,
+            self.broken_links
+        )
+    }
+}

@@ -1,0 +1,166 @@
+//! A node that keeps the protocol: a spool that survives, processes that do not survive a boot, and reports that are
+//! repeated until they are acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spur_core::controller::command::{Held, Report};
+use spur_core::id::{Attempt, NodeId};
+use spur_core::model::node::{NodeShape, Registration};
+use spur_core::text::exit::ExitCode;
+use spur_core::text::time::Time;
+
+/// What the spool says of an attempt.
+#[derive(Debug)]
+struct Record {
+    /// A process of it is alive.
+    live: bool,
+    /// Reports nobody has acknowledged, oldest first.
+    unacknowledged: Vec<(u64, Report)>,
+}
+
+/// An order as it travels.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    Launch(Attempt),
+    Terminate { attempt: Attempt, kill: bool },
+    Acknowledge(u64),
+    Forget(Attempt),
+}
+
+/// What a node does on its own after an order.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    /// A process was started.
+    Launched(Attempt),
+    /// The process is told to end; a TERM may be ignored.
+    Told { attempt: Attempt, kill: bool },
+    /// There is something to report.
+    Report(u64, Attempt, Report),
+}
+
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) name: Arc<str>,
+    pub(crate) shape: NodeShape,
+    /// Counts boots.
+    pub(crate) boot: u32,
+    /// Whether the daemon runs.
+    pub(crate) running: bool,
+    /// The connection it has, if it has one.
+    pub(crate) session: Option<u64>,
+    records: BTreeMap<Attempt, Record>,
+    next_report: u64,
+}
+
+impl Node {
+    pub(crate) fn new(id: NodeId, name: Arc<str>, shape: NodeShape) -> Self {
+        Self {
+            id,
+            name,
+            shape,
+            boot: 1,
+            running: true,
+            session: None,
+            records: BTreeMap::new(),
+            next_report: 1,
+        }
+    }
+
+    pub(crate) fn registration(&self) -> Registration {
+        Registration {
+            shape: self.shape.clone(),
+            boot_id: self.boot.to_string().into(),
+            spool_id: "1".into(),
+            address: "".into(),
+            hostname: Arc::clone(&self.name),
+            version: "".into(),
+            arch: "".into(),
+            os: "".into(),
+            booted: Time(0),
+            started: Time(0),
+        }
+    }
+
+    pub(crate) fn held(&self) -> Vec<Held> {
+        self.records.iter().map(|(attempt, record)| Held { attempt: *attempt, live: record.live }).collect()
+    }
+
+    /// Everything that was never acknowledged, for a new connection.
+    pub(crate) fn unacknowledged(&self) -> Vec<(u64, Attempt, Report)> {
+        let all = self.records.iter().flat_map(|(attempt, record)| {
+            record.unacknowledged.iter().map(|(id, report)| (*id, *attempt, report.clone()))
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(id, ..)| *id);
+        all
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.records.values().all(|record| !record.live && record.unacknowledged.is_empty())
+    }
+
+    pub(crate) fn obey(&mut self, order: Order) -> Vec<Deed> {
+        match order {
+            Order::Launch(attempt) if self.records.contains_key(&attempt) => Vec::new(),
+            Order::Launch(attempt) => {
+                self.records.insert(attempt, Record { live: true, unacknowledged: Vec::new() });
+                vec![Deed::Launched(attempt)]
+            }
+            Order::Terminate { attempt, kill } => match self.records.get(&attempt) {
+                Some(record) if record.live => vec![Deed::Told { attempt, kill }],
+                Some(record) if !record.unacknowledged.is_empty() => Vec::new(),
+                // Nothing was ever here, or it was said and acknowledged: say it again, and refuse a late launch.
+                _ => {
+                    self.records.insert(attempt, Record { live: false, unacknowledged: Vec::new() });
+                    vec![self.report(attempt, Report::NodeDone { epilog_error: None })]
+                }
+            },
+            Order::Acknowledge(report) => {
+                for record in self.records.values_mut() {
+                    record.unacknowledged.retain(|(id, _)| *id != report);
+                }
+                Vec::new()
+            }
+            Order::Forget(attempt) => {
+                if self.records.get(&attempt).is_some_and(|record| !record.live) {
+                    self.records.remove(&attempt);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// The process of an attempt is gone; `exit` is `None` when nobody saw how.
+    pub(crate) fn ended(&mut self, attempt: Attempt, exit: Option<ExitCode>) -> Vec<Deed> {
+        let Some(record) = self.records.get_mut(&attempt).filter(|record| record.live) else {
+            return Vec::new();
+        };
+        record.live = false;
+        let ended =
+            Report::BatchEnded { exit: exit.unwrap_or_default(), out_of_memory: false, lost: exit.is_none() };
+        vec![self.report(attempt, ended), self.report(attempt, Report::NodeDone { epilog_error: None })]
+    }
+
+    /// All processes die and nobody sees how. The daemon is not back yet.
+    pub(crate) fn boot(&mut self) -> Vec<Attempt> {
+        self.boot += 1;
+        self.running = false;
+        self.session = None;
+        let died: Vec<Attempt> =
+            self.records.iter().filter(|(_, record)| record.live).map(|(attempt, _)| *attempt).collect();
+        for attempt in &died {
+            self.ended(*attempt, None);
+        }
+        died
+    }
+
+    fn report(&mut self, attempt: Attempt, report: Report) -> Deed {
+        let id = self.next_report;
+        self.next_report += 1;
+        if let Some(record) = self.records.get_mut(&attempt) {
+            record.unacknowledged.push((id, report.clone()));
+        }
+        Deed::Report(id, attempt, report)
+    }
+}

@@ -1,0 +1,48 @@
+//! Who plans: the real planner, or one that is as simple as can be (first come, first served, on the first nodes that
+//! are free), because the controller has to cope with any plan.
+
+use std::sync::Arc;
+
+use spur_core::cluster::Cluster;
+use spur_core::model::alloc::Why;
+use spur_core::sched;
+use spur_core::sched::forecast::Limits;
+use spur_core::sched::plan::{Start, StartPart};
+use spur_core::text::time::Time;
+
+/// Starts for what fits now.
+pub(crate) fn plan(cluster: &Cluster, now: Time, real: bool) -> Vec<Start> {
+    if real { sched::plan(cluster, now, &Limits).starts } else { simple(cluster, now) }
+}
+
+fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
+    let mut free: Vec<(spur_core::id::NodeId, u32)> = cluster
+        .nodes()
+        .iter()
+        .filter(|node| node.available())
+        .map(|node| (node.id, node.free_cpus().len()))
+        .collect();
+    let mut starts = Vec::new();
+    for job in cluster.jobs().pending().filter(|job| job.eligible_at(now)) {
+        let want = job.spec.shape.nodes.as_ref().map_or(1, |nodes| nodes.min) as usize;
+        let cpus = job.spec.shape.cpus_per_task.unwrap_or(1);
+        let fit: Vec<usize> = (0..free.len()).filter(|at| free[*at].1 >= cpus).take(want).collect();
+        if fit.len() < want {
+            continue;
+        }
+        for at in &fit {
+            free[*at].1 -= cpus;
+        }
+        let part =
+            |at: &usize| StartPart { node: free[*at].0, tasks: 1, cpus, memory_mb: 0, gres: Vec::new() };
+        starts.push(Start {
+            attempt: job.attempt(),
+            spec: Arc::clone(&job.spec),
+            partition: Arc::clone(&job.spec.partitions[0]),
+            parts: fit.iter().map(part).collect(),
+            exclusive: false,
+            why: Why::default(),
+        });
+    }
+    starts
+}

@@ -1,0 +1,651 @@
+//! The world: a queue of things that will happen, and what each of them does.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission};
+use spur_core::controller::{Command, Effect, Input, Reply, timers};
+use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
+use spur_core::model::caller::{Caller, Owner};
+use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
+use spur_core::model::job::{Batch as Script, JobSpec, Shape};
+use spur_core::model::node::{NodeShape, Registration};
+use spur_core::text::exit::ExitCode;
+use spur_core::text::nodes::NodeCount;
+use spur_core::text::time::{Seconds, Time, TimeLimit};
+
+use crate::chance::Chance;
+use crate::checks;
+use crate::controller::Controller;
+use crate::disk::Disk;
+use crate::ledger::Ledger;
+use crate::node::{Deed, Node, Order};
+use crate::planner;
+
+/// Faults stop at this time, milliseconds, and what is left must then come to an end.
+const CALM: u64 = 400_000;
+/// By then everything must be at rest, or something waits for ever.
+const END: u64 = 4_000_000;
+/// Silence after which a node is down.
+const TIMEOUT: u64 = 20_000;
+
+/// Something that will happen.
+enum Happening {
+    Submit { request: u64, first: bool },
+    Cancel,
+    Meddle,
+    SetRight,
+    Fault,
+    Synced { epoch: u64 },
+    StartController,
+    Connect { node: usize },
+    Hello { session: u64, node: usize, registration: Arc<Registration>, held: Vec<Held> },
+    ToController { session: u64, node: usize, id: u64, attempt: Attempt, report: Report },
+    ToNode { session: u64, node: usize, order: Order },
+    Exit { node: usize, boot: u32, attempt: Attempt, exit: ExitCode },
+    Silence { node: usize, session: u64 },
+    Wakeup,
+    Plan,
+}
+
+pub(crate) struct World {
+    chance: Chance,
+    now: u64,
+    happenings: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Happening>,
+    next: u64,
+    pub(crate) disk: Disk,
+    controller: Option<Controller>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) ledger: Ledger,
+    next_session: u64,
+    /// When the last message of each connection and direction arrives: the network keeps their order.
+    arrivals: BTreeMap<(u64, bool), u64>,
+    outstanding: BTreeMap<u64, ()>,
+    wakeup: Option<u64>,
+    real_planner: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let shape = NodeShape {
+            sockets: 1,
+            cores_per_socket: 4,
+            threads_per_core: 1,
+            cpus: 4,
+            memory_mb: 1000,
+            ..NodeShape::default()
+        };
+        let count = chance.between(2, 6);
+        let names: Vec<Arc<str>> = (0..count).map(|n| format!("n{n}").into()).collect();
+        let node = |(id, name): (u32, &Arc<str>)| Node::new(NodeId(id), Arc::clone(name), shape.clone());
+        let nodes = (0u32..).zip(&names).map(node).collect();
+        let policy = policy(&names, &shape, chance.percent(50));
+        let mut world = Self {
+            chance,
+            now: 1_000_000,
+            happenings: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            next: 0,
+            disk: Disk::default(),
+            controller: None,
+            nodes,
+            ledger: Ledger::default(),
+            next_session: 1,
+            arrivals: BTreeMap::new(),
+            outstanding: BTreeMap::new(),
+            wakeup: None,
+            real_planner: seed % 8 == 0,
+        };
+        world.start_controller();
+        let reconfigure = Command::Reconfigure(Arc::new(policy));
+        world.command(operator(), reconfigure, None);
+        for at in 0..world.nodes.len() {
+            world.soon(Happening::Connect { node: at });
+        }
+        for request in 0..world.chance.between(10, 40) {
+            let at = world.chance.below(CALM / 2);
+            world.later(at, Happening::Submit { request, first: true });
+            world.outstanding.insert(request, ());
+        }
+        for _ in 0..world.chance.between(4, 24) {
+            let at = world.chance.below(CALM);
+            world.later(at, Happening::Fault);
+            let at = world.chance.below(CALM);
+            world.later(at, Happening::Meddle);
+        }
+        world.later(CALM + 1, Happening::SetRight);
+        for _ in 0..world.chance.below(6) {
+            let at = world.chance.below(CALM);
+            world.later(at, Happening::Cancel);
+        }
+        world
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.controller.as_ref().expect("the controller runs").replica
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        let ledger = &self.ledger;
+        format!(
+            "{} jobs, {} launches, {} entries, {} power cuts",
+            ledger.acknowledged.len(),
+            ledger.launches.len(),
+            self.disk.journal.len(),
+            ledger.power_cuts
+        )
+    }
+
+    pub(crate) fn run(&mut self) {
+        let start = self.now;
+        while let Some(Reverse((at, id))) = self.happenings.pop() {
+            assert!(at < start + END, "something waits for ever:\n{:#?}", self.left());
+            self.now = at;
+            let happening = self.what.remove(&id).expect("each happens once");
+            self.happen(happening);
+            if at > start + CALM && self.at_rest() {
+                break;
+            }
+        }
+        assert!(self.at_rest(), "everything that will happen has, and jobs are left:\n{:#?}", self.left());
+        checks::at_rest(self);
+    }
+
+    /// Whether all jobs have ended and all that was said has arrived.
+    fn at_rest(&self) -> bool {
+        let Some(controller) = &self.controller else { return false };
+        let quiet = self.nodes.iter().all(|node| node.session.is_some() && node.is_quiet());
+        let over = controller.cluster.jobs().pending_count() == 0
+            && controller.cluster.jobs().active().next().is_none();
+        let clean = controller.cluster.nodes().iter().all(|node| node.stale.is_empty());
+        quiet && over && clean && controller.in_flight.is_empty() && self.outstanding.is_empty()
+    }
+
+    fn left(&self) -> Vec<String> {
+        let Some(controller) = &self.controller else { return vec!["no controller".to_owned()] };
+        let open = controller.cluster.jobs().pending().chain(controller.cluster.jobs().active());
+        open.map(|job| format!("job {}: {:?}", job.id, job.phase)).collect()
+    }
+
+    fn later(&mut self, delay: u64, happening: Happening) {
+        self.next += 1;
+        self.happenings.push(Reverse((self.now + delay, self.next)));
+        self.what.insert(self.next, happening);
+    }
+
+    fn soon(&mut self, happening: Happening) {
+        let delay = self.chance.between(1, 200);
+        self.later(delay, happening);
+    }
+
+    fn calm(&self) -> bool {
+        self.now > 1_000_000 + CALM
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Submit { request, first } => self.submit(request, first),
+            Happening::Cancel => self.cancel(),
+            Happening::Meddle => self.meddle(),
+            Happening::SetRight => self.set_right(),
+            Happening::Fault => self.fault(),
+            Happening::Synced { epoch } => self.synced(epoch),
+            Happening::StartController => self.start_controller(),
+            Happening::Connect { node } => self.connect(node),
+            Happening::Hello { session, node, registration, held } => {
+                self.hello(session, node, registration, held);
+            }
+            Happening::ToController { session, node, id, attempt, report } => {
+                let node = self.nodes[node].id;
+                if self
+                    .controller
+                    .as_ref()
+                    .is_some_and(|running| running.sessions.get(&node) == Some(&session))
+                {
+                    self.input(Input::Report { node, id, attempt, report });
+                }
+            }
+            Happening::ToNode { session, node, order } => {
+                if self.nodes[node].running && self.nodes[node].session == Some(session) {
+                    let deeds = self.nodes[node].obey(order);
+                    self.deeds(node, deeds);
+                }
+            }
+            Happening::Exit { node, boot, attempt, exit } => self.exit(node, boot, attempt, exit),
+            Happening::Silence { node, session } => {
+                let id = self.nodes[node].id;
+                let unheard = self.controller.as_ref().is_some_and(|running| {
+                    running.sessions.get(&id).is_none_or(|current| *current == session)
+                });
+                if unheard && self.nodes[node].session != Some(session) {
+                    self.input(Input::Silent { node: id });
+                }
+            }
+            Happening::Wakeup => {
+                self.wakeup = None;
+                self.input(Input::Wakeup);
+            }
+            Happening::Plan => self.plan(),
+        }
+    }
+
+    // ---- the controller
+
+    fn start_controller(&mut self) {
+        if self.controller.is_some() {
+            return;
+        }
+        let use_snapshot = self.chance.percent(50);
+        let cluster = self.disk.recover(use_snapshot);
+        checks::sound(&cluster);
+        let waiting: Vec<usize> = (0..self.nodes.len()).collect();
+        self.controller = Some(Controller::new(cluster));
+        for node in waiting {
+            self.later(TIMEOUT, Happening::Silence { node, session: 0 });
+        }
+        self.schedule();
+        self.soon(Happening::Plan);
+    }
+
+    /// The machine of the controller loses power: what was not synced is gone. A part of it may have reached the disk
+    /// without anyone having been told.
+    fn cut_power(&mut self) {
+        let Some(controller) = self.controller.take() else { return };
+        self.ledger.power_cuts += 1;
+        let written = self.chance.below(controller.in_flight.len() as u64 + 1);
+        for flight in controller.in_flight.iter().take(usize::try_from(written).expect("small")) {
+            self.disk.write(&flight.batch);
+        }
+        for node in 0..self.nodes.len() {
+            self.lose_link(node);
+        }
+        self.wakeup = None;
+        let delay = self.chance.between(10, 30_000);
+        self.later(delay, Happening::StartController);
+    }
+
+    fn command(&mut self, caller: Caller, command: Command, client: Option<(u64, RequestId)>) {
+        let request = client.map(|(_, request)| request);
+        let now = self.now;
+        if let Some(controller) = &mut self.controller {
+            controller.handle(now, Input::Command { caller, request, command }, client);
+            self.commit();
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        let now = self.now;
+        if let Some(controller) = &mut self.controller {
+            controller.handle(now, input, None);
+            checks::sound(&controller.cluster);
+            self.commit();
+        }
+    }
+
+    /// Starts the commit of what was handled last; commits end in order.
+    fn commit(&mut self) {
+        let sync = self.chance.between(1, 30);
+        let Some(controller) = &mut self.controller else { return };
+        controller.busy_until = controller.busy_until.max(self.now) + sync;
+        let (delay, epoch) = (controller.busy_until - self.now, controller.epoch);
+        self.later(delay, Happening::Synced { epoch });
+        self.schedule();
+    }
+
+    fn synced(&mut self, epoch: u64) {
+        let Some(controller) = self.controller.as_mut().filter(|running| running.epoch == epoch) else {
+            return;
+        };
+        let Some(flight) = controller.in_flight.pop_front() else { return };
+        self.disk.write(&flight.batch);
+        for entry in &flight.batch.entries {
+            controller.replica.apply(entry);
+        }
+        if !flight.batch.entries.is_empty() && self.chance.percent(3) {
+            self.disk.snapshot(&controller.replica);
+        }
+        for effect in flight.effects {
+            self.effect(effect);
+        }
+        if let Some((request, answer)) = flight.reply
+            && self.chance.percent(if self.calm() { 100 } else { 85 })
+        {
+            self.answer(request, answer.ok());
+        }
+        self.soon(Happening::Plan);
+    }
+
+    fn schedule(&mut self) {
+        let Some(controller) = &self.controller else { return };
+        let Some(due) = timers::next_wakeup(&controller.cluster).filter(|due| !due.is_never()) else {
+            return;
+        };
+        let at = u64::try_from(due.0.max(0)).expect("not negative") * 1000;
+        if self.wakeup.is_none_or(|planned| at < planned) {
+            self.wakeup = Some(at);
+            self.later(at.saturating_sub(self.now) + 1, Happening::Wakeup);
+        }
+    }
+
+    fn plan(&mut self) {
+        let Some(controller) = &self.controller else { return };
+        let at = Time(i64::try_from(self.now / 1000).expect("small"));
+        let starts = planner::plan(&controller.replica, at, self.real_planner);
+        let waiting = controller.replica.jobs().pending_count() > starts.len();
+        for start in starts {
+            self.input(Input::Start(Box::new(start)));
+        }
+        if waiting {
+            self.later(1000, Happening::Plan);
+        }
+    }
+
+    // ---- messages
+
+    fn effect(&mut self, effect: Effect) {
+        let (node, order) = match effect {
+            Effect::Launch { node, attempt } => (node, Order::Launch(attempt)),
+            Effect::Terminate { node, attempt, kill } => (node, Order::Terminate { attempt, kill }),
+            Effect::Acknowledge { node, report } => (node, Order::Acknowledge(report)),
+            Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
+            Effect::Signal { .. } | Effect::StepsChanged { .. } => return,
+        };
+        let session = self.controller.as_ref().and_then(|running| running.sessions.get(&node)).copied();
+        if let Some(session) = session {
+            let node = node.index();
+            let again = order.clone();
+            self.send(session, true, Happening::ToNode { session, node, order });
+            if self.chance.percent(5) {
+                self.send(session, true, Happening::ToNode { session, node, order: again });
+            }
+        }
+    }
+
+    /// Puts a message on a connection: late, but in order.
+    fn send(&mut self, session: u64, down: bool, message: Happening) {
+        let delay =
+            if self.chance.percent(3) { self.chance.between(1, 5000) } else { self.chance.between(1, 20) };
+        let last = self.arrivals.entry((session, down)).or_default();
+        let at = (*last).max(self.now + delay);
+        *last = at;
+        self.later(at - self.now, message);
+    }
+
+    fn connect(&mut self, node: usize) {
+        let reachable = self.controller.is_some() && self.nodes[node].running;
+        if !reachable {
+            if self.nodes[node].running {
+                self.later(1000, Happening::Connect { node });
+            }
+            return;
+        }
+        if self.nodes[node].session.is_some() {
+            return;
+        }
+        let session = self.next_session;
+        self.next_session += 1;
+        self.nodes[node].session = Some(session);
+        let registration = Arc::new(self.nodes[node].registration());
+        let held = self.nodes[node].held();
+        self.send(session, false, Happening::Hello { session, node, registration, held });
+        for (id, attempt, report) in self.nodes[node].unacknowledged() {
+            self.send(session, false, Happening::ToController { session, node, id, attempt, report });
+        }
+    }
+
+    fn hello(&mut self, session: u64, node: usize, registration: Arc<Registration>, held: Vec<Held>) {
+        if self.nodes[node].session != Some(session) {
+            return;
+        }
+        let (id, name) = (self.nodes[node].id, Arc::clone(&self.nodes[node].name));
+        match &mut self.controller {
+            Some(controller) if controller.cluster.node_named(&name).is_some() => {
+                controller.sessions.insert(id, session);
+                self.input(Input::Registered { name, registration, held });
+            }
+            _ => self.lose_link(node),
+        }
+    }
+
+    fn lose_link(&mut self, node: usize) {
+        let Some(session) = self.nodes[node].session.take() else { return };
+        let id = self.nodes[node].id;
+        if let Some(controller) = &mut self.controller {
+            controller.sessions.retain(|on, current| *on != id || *current != session);
+        }
+        self.later(TIMEOUT, Happening::Silence { node, session });
+        let delay = self.chance.between(100, 40_000);
+        self.later(delay, Happening::Connect { node });
+    }
+
+    fn deeds(&mut self, node: usize, deeds: Vec<Deed>) {
+        for deed in deeds {
+            match deed {
+                Deed::Launched(attempt) => self.launched(node, attempt),
+                Deed::Told { attempt, kill } => {
+                    if kill || self.chance.percent(70) {
+                        let (boot, exit) =
+                            (self.nodes[node].boot, ExitCode::signaled(if kill { 9 } else { 15 }));
+                        self.soon(Happening::Exit { node, boot, attempt, exit });
+                    }
+                }
+                Deed::Report(id, attempt, report) => {
+                    let Some(session) = self.nodes[node].session.filter(|_| self.nodes[node].running) else {
+                        continue;
+                    };
+                    let again = report.clone();
+                    self.send(session, false, Happening::ToController { session, node, id, attempt, report });
+                    if self.chance.percent(5) {
+                        let report = again;
+                        self.send(
+                            session,
+                            false,
+                            Happening::ToController { session, node, id, attempt, report },
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn launched(&mut self, node: usize, attempt: Attempt) {
+        let (id, boot, now) = (self.nodes[node].id, self.nodes[node].boot, self.now);
+        self.ledger.launch(attempt, id, now);
+        let exit = if self.chance.percent(15) { ExitCode::exited(3) } else { ExitCode::SUCCESS };
+        let runtime = self.chance.between(1, 90_000);
+        self.later(runtime, Happening::Exit { node, boot, attempt, exit });
+    }
+
+    fn exit(&mut self, node: usize, boot: u32, attempt: Attempt, exit: ExitCode) {
+        if self.nodes[node].boot != boot {
+            return;
+        }
+        let now = self.now;
+        self.ledger.gone(attempt, now, Some(exit));
+        let deeds = self.nodes[node].ended(attempt, Some(exit));
+        self.deeds(node, deeds);
+    }
+
+    // ---- people
+
+    fn submit(&mut self, request: u64, first: bool) {
+        if !self.outstanding.contains_key(&request) {
+            return;
+        }
+        // Whoever hears nothing asks again.
+        let patience = self.chance.between(2000, 20_000);
+        self.later(patience, Happening::Submit { request, first: false });
+        let id = RequestId(u128::from(request).to_be_bytes());
+        if !first {
+            if let Some(reply) = self.disk.answer(id).cloned() {
+                if self.controller.is_some() {
+                    self.answer(request, Some(reply));
+                }
+                return;
+            }
+            let flying = self.controller.as_ref().is_some_and(|running| {
+                running
+                    .in_flight
+                    .iter()
+                    .any(|flight| flight.batch.answered.as_ref().is_some_and(|(a, _)| *a == id))
+            });
+            if flying {
+                return;
+            }
+        }
+        let submission = self.submission(request);
+        self.command(user(), Command::Submit(Box::new(submission)), Some((request, id)));
+    }
+
+    fn answer(&mut self, request: u64, reply: Option<Reply>) {
+        if let Some(Reply::Submitted { job, .. }) = reply {
+            let known = self.ledger.acknowledged.insert(request, job);
+            assert!(known.is_none_or(|known| known == job), "request {request} got two answers");
+            self.outstanding.remove(&request);
+        }
+    }
+
+    fn submission(&mut self, request: u64) -> Submission {
+        let nodes = self.chance.between(1, 2.min(self.nodes.len() as u64));
+        let limit = self.chance.between(20, 120);
+        let script = Script {
+            script: BlobId(request * 2),
+            environment: BlobId(request * 2 + 1),
+            args: Box::default(),
+            command: "job".into(),
+            work_dir: "/".into(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            append: None,
+            umask: 0o022,
+            limits: Box::default(),
+        };
+        let spec = JobSpec {
+            name: format!("job{request}").into(),
+            owner: owner(1000),
+            account: None,
+            qos: None,
+            partitions: Box::default(),
+            shape: Shape {
+                nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
+                cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
+                ..Shape::default()
+            },
+            fabric: None,
+            time_limit: TimeLimit::Unlimited,
+            time_min: None,
+            begin: None,
+            deadline: None,
+            hold: false,
+            priority: None,
+            nice: 0,
+            dependency: None,
+            array: None,
+            requeue: true,
+            batch: Some(Box::new(script)),
+            extra: None,
+        };
+        Submission { spec, time_limit: Some(TimeLimit::Seconds(limit)), requeue: Some(true) }
+    }
+
+    fn cancel(&mut self) {
+        let some: Vec<JobId> = self.ledger.acknowledged.values().copied().collect();
+        if some.is_empty() {
+            return;
+        }
+        let at = self.chance.below(some.len() as u64);
+        let job = some[usize::try_from(at).expect("small")];
+        self.ledger.cancelled.insert(job);
+        self.command(user(), Command::Cancel { jobs: vec![job] }, None);
+    }
+
+    /// An operator who does what operators do.
+    fn meddle(&mut self) {
+        let at = self.chance.below(self.nodes.len() as u64);
+        let name = Arc::clone(&self.nodes[usize::try_from(at).expect("small")].name);
+        let job = JobId(u32::try_from(self.chance.between(1, 20)).expect("small"));
+        let change =
+            |state| NodeChange { state: Some(state), reason: Some("test".into()), ..NodeChange::default() };
+        let command = match self.chance.below(5) {
+            0 => Command::UpdateNodes { nodes: vec![name], change: change(NodeStateChange::Drain) },
+            1 => Command::Requeue { jobs: vec![job], hold: false },
+            2 => Command::Hold { jobs: vec![job], by_user: false },
+            3 => Command::UpdateNodes { nodes: vec![name], change: change(NodeStateChange::Down) },
+            _ => Command::Release { jobs: vec![job] },
+        };
+        self.command(operator(), command, None);
+    }
+
+    /// Takes back every hold and every drain, and looks again from time to time.
+    fn set_right(&mut self) {
+        self.later(300_000, Happening::SetRight);
+        let nodes = self.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        let change = NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() };
+        self.command(operator(), Command::UpdateNodes { nodes, change }, None);
+        let jobs = (1..=60).map(JobId).collect();
+        self.command(operator(), Command::Release { jobs }, None);
+    }
+
+    fn fault(&mut self) {
+        let at = self.chance.below(self.nodes.len() as u64);
+        let node = usize::try_from(at).expect("small");
+        match self.chance.below(10) {
+            0..=3 => self.cut_power(),
+            4 | 5 => {
+                self.ledger.broken_links += 1;
+                self.lose_link(node);
+            }
+            6 | 7 => {
+                // The daemon dies and comes back; its processes live on.
+                self.ledger.daemon_kills += 1;
+                self.lose_link(node);
+            }
+            _ => self.reboot(node),
+        }
+    }
+
+    fn reboot(&mut self, node: usize) {
+        self.ledger.reboots += 1;
+        let now = self.now;
+        self.lose_link(node);
+        for attempt in self.nodes[node].boot() {
+            self.ledger.gone(attempt, now, None);
+        }
+        self.nodes[node].running = true;
+    }
+}
+
+fn owner(uid: u32) -> Arc<Owner> {
+    Arc::new(Owner { uid, gid: uid, user: format!("u{uid}").into(), group: "users".into() })
+}
+
+fn user() -> Caller {
+    Caller { owner: owner(1000), operator: false }
+}
+
+fn operator() -> Caller {
+    Caller { owner: owner(0), operator: true }
+}
+
+fn policy(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {
+    let node = |name: &Arc<str>| NodeConfig { name: Arc::clone(name), shape: shape.clone(), weight: 1 };
+    let mut policy = Policy {
+        cluster_name: "sim".into(),
+        nodes: names.iter().map(node).collect(),
+        partitions: vec![PartitionConfig {
+            name: "main".into(),
+            nodes: names.to_vec(),
+            default: true,
+            ..PartitionConfig::default()
+        }],
+        ..Policy::default()
+    };
+    policy.jobs.min_job_age = Seconds(1_000_000);
+    policy.recovery.overlap = overlap;
+    policy
+}

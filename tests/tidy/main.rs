@@ -1,0 +1,197 @@
+//! What a machine can check of how this project is built: who may import whom, how long files get, what must be
+//! documented. Each rule says where it was broken and what to do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest source file, lines. Tables may be longer: they say so with [`TABLE`] in their first lines.
+const MOST_LINES: usize = 800;
+const TABLE: &str = "tidy: table";
+
+/// The rooms of the core, from the bottom up: each may use those before it. `id` is everybody's.
+const ROOMS: [&str; 7] = ["text", "model", "cluster", "sched", "controller", "compute", "sim"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
+}
+
+/// All files below `dir` with one of the endings, build output left out, with their text.
+fn files(dir: &str, endings: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(dir)];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display())) {
+            let path = entry.expect("a directory entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    open.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                found.push((path.strip_prefix(root()).expect("below the root").to_owned(), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn report(rule: &str, broken: &[String]) {
+    assert!(broken.is_empty(), "{rule}\n{}", broken.join("\n"));
+}
+
+/// The part of a source file before its tests.
+fn code(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+#[test]
+fn files_are_short_enough_to_read() {
+    let long = files(".", &[".rs"]).into_iter().filter(|(_, text)| {
+        text.lines().count() > MOST_LINES && !text.lines().take(12).any(|line| line.contains(TABLE))
+    });
+    let long: Vec<String> =
+        long.map(|(path, text)| format!("{}: {} lines", path.display(), text.lines().count())).collect();
+    report("split these: a file that long has two subjects (a table says `tidy: table` in its head)", &long);
+}
+
+#[test]
+fn the_core_is_pure() {
+    let impure = [
+        "std::time",
+        "std::fs",
+        "std::net::T",
+        "std::net::U",
+        "std::thread",
+        "std::env",
+        "std::process",
+        "std::io",
+        "tokio",
+        "SystemTime",
+        "Instant::",
+        "HashMap",
+        "HashSet",
+        "async fn",
+        "println!",
+        "eprintln!",
+    ];
+    let mut broken = Vec::new();
+    for (path, text) in files("spur-core/src", &[".rs"]) {
+        let place = path.to_string_lossy();
+        if place.contains("test") || place.contains("oracle") {
+            continue;
+        }
+        for (number, line) in (1..).zip(code(&text).lines()) {
+            let said = line.split("//").next().unwrap_or(line);
+            for word in impure.iter().filter(|word| said.contains(**word)) {
+                broken.push(format!("{}:{number}: {word}", path.display()));
+            }
+        }
+    }
+    report("the core has no clock, disk, network, thread or hash order; bring it in as a value", &broken);
+}
+
+#[test]
+fn rooms_of_the_core_import_downwards() {
+    let mut broken = Vec::new();
+    for (path, text) in files("spur-core/src", &[".rs"]) {
+        let inside = path.strip_prefix("spur-core/src").expect("in the core");
+        let first = inside.components().next().expect("a name").as_os_str().to_string_lossy().into_owned();
+        let room = first.trim_end_matches(".rs").to_owned();
+        let Some(height) = ROOMS.iter().position(|known| *known == room) else { continue };
+        for (number, line) in (1..).zip(text.lines()) {
+            let upwards = ROOMS.iter().skip(height + 1).find(|other| {
+                // `compute` stands on the model, beside the controller.
+                line.contains(&format!("crate::{other}::"))
+            });
+            if let Some(other) = upwards {
+                broken.push(format!("{}:{number}: {room} uses {other}", path.display()));
+            }
+        }
+    }
+    report("a room uses only those before it; move the word both need further down", &broken);
+}
+
+#[test]
+fn shells_do_not_know_each_other() {
+    let shells = ["spurctld", "spurd", "spur-cli"];
+    let mut broken = Vec::new();
+    for shell in shells {
+        let manifest = fs::read_to_string(root().join(shell).join("Cargo.toml")).expect("a manifest");
+        for other in shells.iter().filter(|other| **other != shell) {
+            if manifest
+                .lines()
+                .any(|line| line.starts_with(&format!("{other}.")) || line.starts_with(&format!("{other} =")))
+            {
+                broken.push(format!("{shell} depends on {other}"));
+            }
+        }
+    }
+    report("shells meet on the wire only", &broken);
+}
+
+#[test]
+fn unsafe_code_has_its_rooms() {
+    let rooms = ["spurd/src/step/", "tests/powerloss/"];
+    let mut broken = Vec::new();
+    for (path, text) in files(".", &[".rs"]) {
+        let place = path.to_string_lossy().into_owned();
+        let allowed = rooms.iter().any(|room| place.starts_with(room)) || place.starts_with("tests/tidy");
+        for (number, line) in (1..).zip(text.lines()).filter(|_| !allowed) {
+            let said = line.split("//").next().unwrap_or(line);
+            if ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
+                .iter()
+                .any(|word| said.contains(word))
+            {
+                broken.push(format!("{place}:{number}"));
+            }
+        }
+    }
+    report("unsafe code lives in spurd/src/step, with its reason", &broken);
+}
+
+#[test]
+fn every_event_is_documented() {
+    let events = fs::read_to_string(root().join("spur-core/src/cluster/event.rs")).expect("the events");
+    let states = fs::read_to_string(root().join("docs/states.md")).expect("docs/states.md");
+    let body = events.split("pub enum Event {").nth(1).expect("the enum");
+    let variants = body.lines().filter_map(|line| {
+        let name = line.strip_prefix("    ")?.strip_suffix(" {")?;
+        name.chars().next().filter(char::is_ascii_uppercase).map(|_| name.to_owned())
+    });
+    let missing: Vec<String> = variants.filter(|name| !states.contains(&format!("`{name}`"))).collect();
+    report("docs/states.md says nothing of these events", &missing);
+}
+
+#[test]
+fn every_data_file_is_read() {
+    let tests: Vec<(PathBuf, String)> = files(".", &[".rs"]);
+    let mut broken = Vec::new();
+    for entry in fs::read_dir(root().join("tests/data")).expect("tests/data") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        let read = tests.iter().any(|(_, text)| text.contains(&format!("data/{name}")));
+        if !read {
+            broken.push(format!("tests/data/{name}"));
+        }
+    }
+    report("no test reads these", &broken);
+}
+
+#[test]
+fn nothing_names_the_machine_it_was_written_on() {
+    let endings = [".rs", ".md", ".toml", ".sh", ".proto", ".service", ".txt", ".py"];
+    let mut broken = Vec::new();
+    for (path, text) in files(".", &endings) {
+        if path.starts_with("tests/tidy") {
+            continue;
+        }
+        for (number, line) in (1..).zip(text.lines()) {
+            if ["/home/", "/Users/"].iter().any(|place| line.contains(place)) && !line.contains("/home/alice")
+            {
+                broken.push(format!("{}:{number}: {line}", path.display()));
+            }
+        }
+    }
+    report("paths of one machine mean nothing on another; examples use /home/alice", &broken);
+}

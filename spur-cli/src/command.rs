@@ -12,6 +12,8 @@ use crate::session::Session;
 pub enum Command {
     /// `sbatch`
     Sbatch,
+    /// `srun`
+    Srun,
     /// `squeue`
     Squeue,
     /// `sinfo`
@@ -37,6 +39,7 @@ struct Entry {
 
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
+    Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
@@ -68,6 +71,7 @@ impl Command {
     async fn run(self, session: &mut Session, args: Vec<String>) -> anyhow::Result<u8> {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
+            Command::Srun => commands::srun::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,
             Command::Scontrol => commands::scontrol::run(session, args).await,

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use spur_proto::auth::IDENTITY_SOCKET;
-use spur_proto::channel::{Address, CONTROLLER_PORT};
+use spur_core::model::config::AuthLocal;
+use spur_core::text::address::HostPort;
 use spur_proto::client::Identity;
 use spur_proto::v1::TokenClaims;
 
@@ -20,7 +20,7 @@ pub const CONFIG_FILE: &str = "/etc/spur/spur.toml";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Every host it may be on, in the order to try.
-    pub controllers: Vec<Address>,
+    pub controllers: Vec<HostPort>,
     method: Method,
     socket: PathBuf,
 }
@@ -93,14 +93,14 @@ impl Settings {
                 path.display()
             ),
         };
-        let mut controllers = Address::parse_list(list, CONTROLLER_PORT).with_context(|| whose)?;
+        let mut controllers = HostPort::parse_list(list).with_context(|| whose)?;
         for address in &mut controllers {
             reach(address);
         }
         if file.auth.method == Method::Munge {
             bail!("{}: auth.method = \"munge\" is not built into this program; use \"key\"", path.display());
         }
-        let socket = file.auth.socket.unwrap_or_else(|| IDENTITY_SOCKET.into());
+        let socket = file.auth.socket.unwrap_or_else(|| AuthLocal::default().socket);
         Ok(Settings { controllers, method: file.auth.method, socket })
     }
 
@@ -114,7 +114,7 @@ impl Settings {
 }
 
 /// Who listens everywhere is reached at home.
-fn reach(address: &mut Address) {
+fn reach(address: &mut HostPort) {
     match address.host.as_str() {
         "0.0.0.0" => address.host = "127.0.0.1".to_owned(),
         "::" => address.host = "::1".to_owned(),
@@ -175,22 +175,22 @@ socket = "/tmp/demo/identity.sock"
     #[test]
     fn only_two_tables_are_read() {
         let settings = read(LONG, None).unwrap();
-        assert_eq!(settings.controllers, [Address { host: "head".into(), port: 7000 }]);
+        assert_eq!(settings.controllers, [HostPort { host: "head".into(), port: 7000 }]);
         let identity = settings.identity(&TokenClaims::default());
         assert!(matches!(identity, Identity::Socket(path) if path == Path::new("/tmp/demo/identity.sock")));
     }
 
     #[test]
     fn the_environment_names_several_controllers() {
-        let settings = read(LONG, Some("a,b:1")).unwrap();
+        let settings = read(LONG, Some("a:6817,b:1")).unwrap();
         assert_eq!(settings.controllers.len(), 2);
         assert_eq!(settings.controllers[0].to_string(), "a:6817");
-        assert!(read("", Some("a,,")).is_err());
+        assert!(read("", Some("a:1,,")).is_err());
     }
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a")).unwrap_err());
+        let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a:1")).unwrap_err());
         assert!(refused.contains("spur.toml") && refused.contains("line 4"), "{refused}");
         let refused = read("[auth]\n", None).unwrap_err().to_string();
         assert!(refused.contains("[controller] with addr"), "{refused}");

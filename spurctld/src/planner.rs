@@ -222,7 +222,6 @@ fn news(event: &Event) -> News {
         | Event::NodeRegistered { .. }
         | Event::NodeCleaned { .. }
         | Event::NodeDowned { .. }
-        | Event::NodeReturned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }

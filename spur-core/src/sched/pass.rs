@@ -22,7 +22,7 @@ use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY};
 use super::scene::{Scene, fabric_for};
 use super::state::{Hit, Hunt, Part, State};
-use super::wish::{self, Stage};
+use super::wish::{Stage, Wisher};
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
@@ -495,7 +495,6 @@ impl Pass {
     ) -> Result<Prospect, String> {
         let spec = &candidate.spec;
         let scene = Arc::clone(&self.scene);
-        let placed = &scene.partitions[partition];
         let fabric = fabric_for(&scene, partition, spec)?;
         let choices =
             spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
@@ -518,8 +517,15 @@ impl Pass {
             });
             lenses.push(lens.clone()?);
         }
-        let default = placed.partition.config.placement;
-        let stages = wish::stages(fabric, spec, request, default, candidate.eligible, self.now)?;
+        let wisher = Wisher {
+            scene: &scene,
+            partition,
+            fabric,
+            spec,
+            request,
+            gather_with: &candidate.gather_with,
+        };
+        let stages = wisher.stages(candidate.eligible, self.now)?;
         Ok(Prospect { partition, request: request.clone(), lenses, stages })
     }
 }

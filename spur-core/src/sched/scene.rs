@@ -11,6 +11,7 @@ use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
 use crate::model::job::JobSpec;
 use crate::model::node::NodeShape;
+use crate::model::topology::TopologyConfig;
 
 use super::room::{ClassId, Rooms};
 
@@ -44,6 +45,7 @@ pub(super) struct Scene {
     pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
+    no_topology: TopologyConfig,
 }
 
 impl Scene {
@@ -71,7 +73,7 @@ impl Scene {
         let fabrics = cluster.topologies().iter();
         let fabrics =
             fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
-        Self { policy: Arc::clone(cluster.policy()), nodes, partitions, fabrics, rooms }
+        Self { policy: Arc::clone(cluster.policy()), nodes, partitions, fabrics, rooms, no_topology: TopologyConfig::default() }
     }
 
     /// Whether nothing that was copied has changed since.
@@ -94,6 +96,12 @@ impl Scene {
     /// The number of the partition of that name.
     pub(super) fn partition(&self, name: &str) -> Option<usize> {
         self.partitions.iter().position(|scene| &**scene.partition.name() == name)
+    }
+
+    /// How a fabric was configured; a flat one has no configuration.
+    pub(super) fn topology(&self, fabric: &Fabric) -> &TopologyConfig {
+        let known = self.policy.topologies.iter().find(|config| config.name == fabric.name());
+        known.unwrap_or(&self.no_topology)
     }
 
     /// The names of nodes, in the order given.

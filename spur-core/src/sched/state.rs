@@ -14,7 +14,7 @@ use crate::text::time::Time;
 use super::explain::sizes;
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
-use super::place::{self, Ask, BlockRule, Misfit, Placement, Slots, Strategy};
+use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy};
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode};
@@ -25,6 +25,8 @@ use super::wish::Stage;
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
 const MAX_TRIES: u32 = 1_000;
+/// Domains that lost, named with a start.
+const RIVALS: usize = 3;
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -63,6 +65,8 @@ pub(super) struct Hit {
     /// Whether the job can start this moment.
     pub(super) starts: bool,
     pub(super) placement: Placement,
+    /// The best of the domains that could have held it and lost; looked for only when it starts.
+    pub(super) lost: Vec<Lost>,
     pub(super) relaxed: Vec<String>,
     pub(super) lens: Arc<Lens>,
 }
@@ -180,9 +184,9 @@ impl State {
         };
         self.counters.fit(domains.count);
         let start = search.sweep(&self.timeline, &mut self.counters, &mut judge)?;
-        let (placement, starts) = judge.hit?;
+        let (placement, lost, starts) = judge.hit?;
         let relaxed = stage.relaxed.clone();
-        Some(Hit { start, starts, placement, relaxed, lens: Arc::clone(lens) })
+        Some(Hit { start, starts, placement, lost, relaxed, lens: Arc::clone(lens) })
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
@@ -281,13 +285,17 @@ struct Trial<'a> {
     /// The sizes that will do, the largest first.
     asks: Vec<Ask>,
     tries: u32,
-    hit: Option<(Placement, bool)>,
+    hit: Option<(Placement, Vec<Lost>, bool)>,
 }
 
 impl Trial<'_> {
-    fn place(&self, slots: &Slots) -> Option<Placement> {
-        let view = self.lens.view(slots);
-        self.asks.iter().find_map(|ask| place::place(&self.lens.fabric, &view, ask).ok())
+    /// The best placement there is; for one that starts, with those that lost.
+    fn place(&self, slots: &Slots, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
+        let (fabric, view) = (&self.lens.fabric, self.lens.view(slots));
+        let mut asks = self.asks.iter();
+        let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
+        let lost = if starts { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        Some((placement, lost, starts))
     }
 }
 
@@ -314,10 +322,10 @@ impl Judge for Trial<'_> {
             if at == self.now { free } else { slots }
         };
         let slots = lens.slots(need, counters, &mut free);
-        self.hit = self.place(&slots).map(|placement| (placement, at == self.now));
+        self.hit = self.place(&slots, at == self.now);
         if self.hit.is_none() && held_back {
             let slots = lens.slots(need, counters, &mut |_, slots| slots);
-            self.hit = self.place(&slots).map(|placement| (placement, false));
+            self.hit = self.place(&slots, false);
         }
         match self.hit {
             Some(_) => Found::Yes,

@@ -60,7 +60,7 @@ impl Reservation {
     /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
     /// entries.
     pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
-        self.parts.iter().map(|part| (part.node, &*part.taken))
+        self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
     }
 }
 
@@ -326,7 +326,7 @@ impl Pass {
             attempt: candidate.attempt,
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
-            parts: parts.iter().map(part).collect(),
+            parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
             why: explain::why(hit, backfilled),
         });
@@ -377,7 +377,7 @@ impl Pass {
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
         let waiting = Waiting {
             start: (hit.start.since(self.now) < ENDLESS / 2).then_some(hit.start),
-            nodes: parts.iter().map(|part| part.node).collect(),
+            nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
             place: explain::place(hit),
             after,
             ..Waiting::of(candidate.attempt.job)

@@ -28,6 +28,8 @@ pub enum Command {
     Demo,
     /// `spur links`
     Links,
+    /// `spur keygen`
+    Keygen,
 }
 
 /// How a command is known.
@@ -54,6 +56,7 @@ const COMMANDS: &[Entry] = &[
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
 ];
 
 impl Command {
@@ -82,6 +85,7 @@ impl Command {
             Command::Sacct => commands::sacct::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Keygen => commands::keygen::run(session, &args),
         }
     }
 }

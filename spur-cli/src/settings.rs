@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use spur_core::model::config::{AuthLocal, Config};
+use spur_core::model::config::{AuthLocal, Config, ControllerLocal};
 use spur_core::text::address::HostPort;
 use spur_proto::client::Identity;
 use spur_proto::v1::TokenClaims;
@@ -82,14 +82,12 @@ impl Settings {
         let wanted = only_tables(text, &["controller", "auth"]);
         let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
         let place = |key: &str| format!("{}: controller.{key}", path.display());
+        let default = ControllerLocal::default().listen_addr.to_string();
         let (list, whose) = match (controllers, &file.controller) {
             (Some(list), _) => (list, "SPUR_CONTROLLER".to_owned()),
             (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("addr")),
             (None, ControllerTable { listen_addr: Some(list), .. }) => (list.as_str(), place("listen_addr")),
-            (None, _) => bail!(
-                "{} does not say where the controller is; add [controller] with addr = \"HOST:PORT\"",
-                path.display()
-            ),
+            (None, _) => (default.as_str(), place("listen_addr")),
         };
         let mut controllers = HostPort::parse_list(list).with_context(|| whose)?;
         for address in &mut controllers {

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spur_core::model::node::NodeShape;
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
-use spur_proto::channel;
 use spur_proto::client::Introduction;
 use spur_proto::refusal::PROTOCOL;
 use spur_proto::v1;
@@ -101,8 +100,7 @@ impl Registrar {
         controller: &HostPort,
         welcomed: &mut bool,
     ) -> Result<(), StreamError> {
-
-        let channel = channel::endpoint(controller)?.connect().await.map_err(|error| {
+        let channel = spur_proto::channel::endpoint(controller)?.connect().await.map_err(|error| {
             let cause =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             StreamError::Unreachable(cause)

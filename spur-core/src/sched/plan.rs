@@ -62,12 +62,45 @@ pub struct Waiting {
     pub priority: u32,
     /// Slurm's word for why.
     pub reason: Reason,
-    /// The sentence behind it; empty where the word says all.
+    /// The sentence behind it, without the planned start; empty where the word says all. [`Waiting::sentence`] has
+    /// both.
     pub detail: String,
     /// When it is planned to start, if that is known.
     pub start: Option<Time>,
     /// Where, if that is known; in rank order.
     pub nodes: Vec<NodeId>,
+    /// The domain it is planned in, where one holds all of it.
+    pub place: Option<Box<str>>,
+    /// The job whose end makes the planned start possible, if one does.
+    pub after: Option<JobId>,
+}
+
+impl Waiting {
+    /// A job of which nothing more is known.
+    #[must_use]
+    pub fn of(job: JobId) -> Self {
+        Self {
+            job,
+            priority: 0,
+            reason: Reason::None,
+            detail: String::new(),
+            start: None,
+            nodes: Vec::new(),
+            place: None,
+            after: None,
+        }
+    }
+
+    /// The whole sentence: what is missing, and when and where the job is planned to start. `render` writes a time as
+    /// its reader knows it: a date, or seconds from the start of a simulation.
+    #[must_use]
+    pub fn sentence(&self, render: impl Fn(Time) -> String) -> String {
+        let Some(start) = self.start else { return self.detail.clone() };
+        let place = self.place.as_ref().map_or_else(String::new, |place| format!(" in {place}"));
+        let after = self.after.map_or_else(String::new, |job| format!(" when job {job} ends"));
+        let gap = if self.detail.is_empty() { "" } else { "; " };
+        format!("{}{gap}earliest {}{place}{after}", self.detail, render(start))
+    }
 }
 
 /// What a pass did. Counts, never times: those belong to the shell that has a clock.

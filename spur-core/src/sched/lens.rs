@@ -1,0 +1,193 @@
+//! Which nodes a job may use at all, and how its fabric sees them: shared by all jobs that say the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::fabric::{Fabric, Layer, Pos};
+use crate::model::job::Shape;
+use crate::text::features::FeatureExpr;
+use crate::text::hostlist::{Function, HostExpr};
+
+use super::place::{Slots, View};
+use super::request::{Need, Slot};
+use super::scene::Scene;
+use super::sweep::{Counters, NOWHERE};
+
+/// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
+#[derive(Clone, Debug)]
+pub(super) struct Lens {
+    /// The fabric the job is placed on.
+    pub(super) fabric: Arc<Fabric>,
+    /// Configured nodes that may be used, whatever their state.
+    pub(super) admitted: FixedBitSet,
+    /// Their slots when nothing runs and every one is up.
+    pub(super) idle: Slots,
+    /// Weights by position; `None` where all are equal.
+    weights: Option<Vec<u32>>,
+}
+
+impl Lens {
+    /// Looks at the nodes of a partition that meet a constraint.
+    ///
+    /// # Errors
+    /// A name in a hostlist that means nothing.
+    pub(super) fn new(
+        scene: &Scene,
+        partition: usize,
+        fabric: &Arc<Fabric>,
+        need: &Need,
+        filter: &Filter<'_>,
+    ) -> Result<Self, String> {
+        let members = &scene.partitions[partition].partition.members;
+        let mut admitted = members.clone();
+        admitted.grow(scene.nodes.len());
+        for (index, node) in scene.nodes.iter().enumerate() {
+            let admits = node.configured && filter.admits(fabric, node_id(index), &node.shape.features);
+            if !admits {
+                admitted.set(index, false);
+            }
+        }
+        if let Some(exclude) = filter.exclude {
+            for name in named(fabric, exclude)? {
+                if let Some(pos) = fabric.pos_named(&name) {
+                    admitted.set(fabric.node(pos).index(), false);
+                }
+            }
+        }
+        let slots_of = |node: &NodeId| {
+            let scene_node = &scene.nodes[node.index()];
+            let full = scene.rooms.amount(scene.rooms.full(scene_node.class));
+            if admitted.contains(node.index()) { need.slots(&scene_node.shape, full) } else { 0 }
+        };
+        let positions = (0..fabric.len()).map(|index| fabric.node(pos(index)));
+        let slots: Vec<u32> = positions.map(|node| slots_of(&node)).collect();
+        let idle = slots_by_position(fabric, need, slots);
+        let weights: Vec<u32> =
+            (0..fabric.len()).map(|index| scene.nodes[fabric.node(pos(index)).index()].weight).collect();
+        let equal = weights.iter().all(|weight| Some(weight) == weights.first());
+        Ok(Self { fabric: Arc::clone(fabric), admitted, idle, weights: (!equal).then_some(weights) })
+    }
+
+    /// The slots that a sweep has counted, by position, each cut to what `limit` allows.
+    pub(super) fn slots(
+        &self,
+        need: &Need,
+        counters: &Counters,
+        limit: &mut dyn FnMut(u32, u32) -> u32,
+    ) -> Slots {
+        if matches!(need.slot, Slot::Node { .. }) {
+            let mut open = FixedBitSet::with_capacity(self.fabric.len());
+            for (node, slots) in counters.nodes() {
+                if let Some(pos) = self.fabric.pos(NodeId(node))
+                    && limit(node, slots) > 0
+                {
+                    open.insert(pos.index());
+                }
+            }
+            return Slots::whole(&self.fabric, open);
+        }
+        let mut by_position = vec![0; self.fabric.len()];
+        for (node, slots) in counters.nodes() {
+            if let Some(pos) = self.fabric.pos(NodeId(node)) {
+                by_position[pos.index()] = limit(node, slots);
+            }
+        }
+        Slots::tasks(&self.fabric, by_position)
+    }
+
+    /// What a placement looks at.
+    pub(super) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
+        View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }
+    }
+}
+
+/// The part of a request that says which nodes will do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filter<'a> {
+    /// What each node has to meet.
+    pub(super) features: Option<&'a FeatureExpr>,
+    /// Of each `[a|b]`, the alternative that all nodes have to meet.
+    pub(super) shared: &'a [&'a FeatureExpr],
+    /// Nodes that will not do.
+    pub(super) exclude: Option<&'a HostExpr>,
+}
+
+impl<'a> Filter<'a> {
+    /// What a request says.
+    pub(super) fn of(shape: &'a Shape) -> Self {
+        Self { features: shape.features.as_deref(), shared: &[], exclude: shape.exclude.as_deref() }
+    }
+
+    fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
+        if self.features.is_none() && self.shared.is_empty() {
+            return true;
+        }
+        let domains = fabric.pos(node).map(|pos| fabric.features(pos)).unwrap_or_default();
+        let has = |name: &str| features.iter().any(|feature| **feature == *name) || domains.contains(name);
+        self.features.is_none_or(|features| features.admits(&has))
+            && self.shared.iter().all(|alternative| alternative.admits(&has))
+    }
+}
+
+/// The names that a hostlist stands for, functions over the fabric resolved.
+pub(super) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
+    let resolve = |function: &Function| {
+        let mut names = Vec::new();
+        for argument in function.names.iter() {
+            let found = fabric.hostlist_function(function.kind.name(), &argument);
+            let found = found.map_err(|error| error.to_string())?;
+            names.extend(found.into_iter().map(|pos| fabric.node_name(pos).to_owned()));
+        }
+        Ok(names)
+    };
+    let names = list.expand(&resolve).map_err(|error| error.to_string())?;
+    Ok(names.iter().collect())
+}
+
+/// For every node the domain that counts for a layer (`None`: the whole fabric), and how many numbers that takes.
+#[derive(Clone, Debug)]
+pub(super) struct Domains {
+    pub(super) of_node: Vec<u32>,
+    pub(super) count: usize,
+}
+
+impl Domains {
+    /// The domains of one layer.
+    pub(super) fn of(fabric: &Fabric, layer: Option<Layer>, nodes: usize) -> Self {
+        let mut of_node = vec![NOWHERE; nodes];
+        for index in 0..fabric.len() {
+            let domain = match layer {
+                None => Some(0),
+                Some(Layer::NODE) => Some(fabric.node(pos(index)).0),
+                Some(layer) => fabric.domain_at(pos(index), layer).map(|id| id.0),
+            };
+            of_node[fabric.node(pos(index)).index()] = domain.unwrap_or(NOWHERE);
+        }
+        let count =
+            of_node.iter().filter(|domain| **domain != NOWHERE).max().map_or(0, |most| *most as usize + 1);
+        Self { of_node, count }
+    }
+}
+
+/// Domains by fabric and layer.
+pub(super) type DomainTable = BTreeMap<(String, Option<Layer>), Arc<Domains>>;
+
+fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
+    if !matches!(need.slot, Slot::Node { .. }) {
+        return Slots::tasks(fabric, slots);
+    }
+    let mut open = FixedBitSet::with_capacity(fabric.len());
+    slots.iter().enumerate().filter(|(_, slots)| **slots > 0).for_each(|(index, _)| open.insert(index));
+    Slots::whole(fabric, open)
+}
+
+fn pos(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(u32::try_from(index).expect("nodes are numbered in u32"))
+}

@@ -1,0 +1,523 @@
+//! One pass over the queue: what starts now, what is reserved for later, and why the rest waits.
+//!
+//! A pass owns everything it looks at. It was true when the pass was begun; whether it still is, the controller checks
+//! for every start again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::id::JobId;
+use crate::model::config::{Backfill, Order};
+use crate::model::job::JobSpec;
+use crate::model::reason::Reason;
+use crate::text::time::Time;
+
+use super::explain;
+use super::forecast::{ENDLESS, Forecast};
+use super::lens::{Filter, Lens};
+use super::plan::{Plan, Start, StartPart, Waiting};
+use super::queue::{self, Candidate};
+use super::request::{Need, Request};
+use super::room::{CPUS, GRES, MEMORY};
+use super::scene::Scene;
+use super::state::{Hit, Hunt, Part, State};
+use super::wish::{self, Stage};
+
+/// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
+/// planned start.
+const EXPLAINED: u32 = 100;
+
+/// How far a pass has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There are jobs left to look at.
+    More,
+    /// All have been looked at.
+    Done,
+}
+
+/// A start that is planned for later.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// The job.
+    pub job: JobId,
+    /// The request it was planned for.
+    pub spec: Arc<JobSpec>,
+    /// From when.
+    pub start: Time,
+    /// Until when it is planned to run.
+    pub end: Time,
+    /// Partition it is planned in.
+    pub partition: Arc<str>,
+    /// What it takes of which node, in rank order.
+    pub(super) parts: Vec<Part>,
+    /// What was said of it when it was made.
+    pub(super) waiting: Waiting,
+}
+
+/// The reservations that a deep pass made: what a quick pass must not disturb.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reservations(pub(super) Vec<Reservation>);
+
+impl Reservations {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The reservations, in queue order.
+    pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.0.iter()
+    }
+}
+
+/// A pass under way.
+#[derive(Debug)]
+pub struct Pass {
+    scene: Arc<Scene>,
+    now: Time,
+    seq: u64,
+    /// Whether plans keep their promises; see [`Forecast::is_firm`].
+    firm: bool,
+    /// Whether every job that the mode grants a reservation gets one.
+    deep: bool,
+    queue: std::vec::IntoIter<Candidate>,
+    /// Jobs put off until all others were looked at, because only the head keeps its place.
+    later: Vec<Candidate>,
+    state: State,
+    lenses: BTreeMap<LensKey, Result<Arc<Lens>, String>>,
+    /// Reservations from an earlier pass that are kept.
+    known: BTreeMap<JobId, Reservation>,
+    made: Vec<Reservation>,
+    /// Planned ends of reservations, and whose.
+    ends: BTreeMap<Time, Vec<usize>>,
+    /// By component of partitions: the first job that had to wait.
+    heads: Vec<Option<JobId>>,
+    explained: u32,
+    plan: Plan,
+    /// How many starts have been handed out.
+    handed: usize,
+}
+
+/// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
+type LensKey = (usize, String, Need, String, usize, String);
+
+/// A job's prospects in one partition.
+struct Prospect {
+    partition: usize,
+    request: Request,
+    lenses: Vec<Arc<Lens>>,
+    stages: Vec<Stage>,
+}
+
+impl Pass {
+    /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
+    /// would otherwise be overtaken by everybody.
+    pub(super) fn quick(
+        cluster: &Cluster,
+        scene: Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        known: &Reservations,
+    ) -> Self {
+        Self { deep: false, ..Self::new(cluster, scene, forecast, now, known) }
+    }
+
+    /// Begins a pass: collects the queue and what is known of the future. `known` reservations are kept as they are.
+    pub(super) fn new(
+        cluster: &Cluster,
+        scene: Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        known: &Reservations,
+    ) -> Self {
+        let queue = queue::collect(cluster, &scene, forecast, now);
+        let times = queue.candidates.iter().map(|candidate| candidate.run_time);
+        let state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
+        let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
+        plan.report.truncated = queue.truncated;
+        let mut pass = Self {
+            heads: vec![None; scene.partitions.len()],
+            scene,
+            now,
+            seq: cluster.seq(),
+            firm: forecast.is_firm(),
+            deep: true,
+            queue: queue.candidates.into_iter(),
+            later: Vec::new(),
+            state,
+            lenses: BTreeMap::new(),
+            known: BTreeMap::new(),
+            made: Vec::new(),
+            ends: BTreeMap::new(),
+            explained: 0,
+            plan,
+            handed: 0,
+        };
+        pass.keep(known);
+        pass
+    }
+
+    /// The entry of the journal that the pass was begun after.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The time the pass plans from.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Looks at up to `jobs` more jobs.
+    pub fn advance(&mut self, jobs: u32) -> Progress {
+        for _ in 0..jobs {
+            let Some(candidate) = self.next() else { return Progress::Done };
+            self.consider(candidate);
+        }
+        if self.queue.len() == 0 && self.later.is_empty() { Progress::Done } else { Progress::More }
+    }
+
+    /// The starts found since this was last asked: they need not wait for the rest of the pass.
+    pub fn take_starts(&mut self) -> Vec<Start> {
+        let fresh = self.plan.starts[self.handed..].to_vec();
+        self.handed = self.plan.starts.len();
+        fresh
+    }
+
+    /// The plan, and what the next quick pass must not disturb.
+    #[must_use]
+    pub fn finish(mut self) -> (Plan, Reservations) {
+        while self.advance(u32::MAX) == Progress::More {}
+        (self.plan, Reservations(self.made))
+    }
+
+    /// The next job. When the queue has been walked through, those that were put off come, shortest first.
+    fn next(&mut self) -> Option<Candidate> {
+        if let Some(candidate) = self.queue.next() {
+            return Some(candidate);
+        }
+        let mut later = std::mem::take(&mut self.later);
+        later.sort_by_key(|candidate| candidate.run_time);
+        self.queue = later.into_iter();
+        self.queue.next()
+    }
+
+    /// Takes over reservations that still make sense: of jobs that wait with the same request, and on nodes that are
+    /// still free then.
+    fn keep(&mut self, known: &Reservations) {
+        for reservation in &known.0 {
+            let same = |candidate: &&Candidate| {
+                candidate.attempt.job == reservation.job && Arc::ptr_eq(&candidate.spec, &reservation.spec)
+            };
+            let Some(candidate) = self.queue.as_slice().iter().find(same) else { continue };
+            let Some(partition) = self.scene.partition(&reservation.partition) else { continue };
+            let run_time = candidate.run_time;
+            let start = reservation.start.max(self.now);
+            if self.state.has(&reservation.parts, start, run_time) {
+                self.state.book(&reservation.parts, start, run_time, false);
+                let component = self.scene.partitions[partition].component;
+                self.heads[component].get_or_insert(reservation.job);
+                let kept = Reservation { start, end: start + run_time, ..reservation.clone() };
+                self.known.insert(reservation.job, kept);
+            }
+        }
+    }
+
+    fn backfill(&self) -> Backfill {
+        self.scene.policy.scheduler.backfill
+    }
+
+    /// Starts a job, or finds out when it can start and why not now.
+    fn consider(&mut self, candidate: Candidate) {
+        let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
+        let behind = candidate.choices.iter().all(|(partition, _)| self.head_of(*partition).is_some());
+        if shortest_first && behind && !candidate.second {
+            self.later.push(Candidate { second: true, ..candidate });
+            return;
+        }
+        self.plan.report.considered += 1;
+        let prospects = match self.prospects(&candidate) {
+            Ok(prospects) => prospects,
+            Err(problem) => {
+                self.wait(&candidate, Reason::BadConstraints, problem, None);
+                return;
+            }
+        };
+        let known = self.known.remove(&candidate.attempt.job);
+        if let Some(known) = &known {
+            self.state.unbook(&known.parts, known.start, candidate.run_time);
+        }
+        match self.search(&candidate, &prospects, known.is_some()) {
+            Some((index, hit)) if hit.starts => self.start(&candidate, &prospects[index], &hit),
+            found => self.hold_back(&candidate, &prospects, known, found),
+        }
+    }
+
+    fn head_of(&self, partition: usize) -> Option<JobId> {
+        self.heads[self.scene.partitions[partition].component]
+    }
+
+    /// Whether a job that has to wait in a partition gets a reservation there.
+    fn reserves(&self, partition: usize) -> bool {
+        match self.backfill() {
+            Backfill::Conservative if self.deep => true,
+            Backfill::Conservative | Backfill::Easy | Backfill::None => self.head_of(partition).is_none(),
+        }
+    }
+
+    /// The earliest start among a job's partitions; of equal ones the first it named.
+    fn search(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Prospect],
+        is_known: bool,
+    ) -> Option<(usize, Hit)> {
+        let mut best: Option<(usize, Hit)> = None;
+        for (index, prospect) in prospects.iter().enumerate() {
+            let reserves = !is_known && self.reserves(prospect.partition);
+            if self.backfill() == Backfill::None && !reserves && !is_known {
+                continue;
+            }
+            let horizon = if reserves { Time::MAX } else { self.now + 1 };
+            let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
+            let hunt = prospect.hunt(candidate.run_time, until);
+            if let Some(hit) = self.state.find(&hunt) {
+                best = Some((index, hit));
+            }
+        }
+        best
+    }
+
+    /// Starts a job.
+    fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) {
+        let need = &prospect.request.need;
+        let parts = self.state.parts(&self.scene, need, hit, candidate.run_time);
+        self.state.book(&parts, self.now, candidate.run_time, true);
+        let component = self.scene.partitions[prospect.partition].component;
+        let backfilled = self.heads[component].is_some();
+        let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
+        let part = |part: &Part| StartPart {
+            node: part.node,
+            tasks: need.tasks(part.slots),
+            cpus: u32::try_from(part.taken[CPUS]).unwrap_or(u32::MAX),
+            memory_mb: if counted { part.taken[MEMORY] } else { 0 },
+            gres: gres(&part.taken),
+        };
+        self.plan.starts.push(Start {
+            attempt: candidate.attempt,
+            spec: Arc::clone(&candidate.spec),
+            partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
+            parts: parts.iter().map(part).collect(),
+            exclusive: need.whole,
+            why: explain::why(hit, backfilled),
+        });
+    }
+
+    /// Says why a job waits, and reserves what was found for it.
+    fn hold_back(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Prospect],
+        known: Option<Reservation>,
+        found: Option<(usize, Hit)>,
+    ) {
+        if let Some(known) = known {
+            self.state.book(&known.parts, known.start, candidate.run_time, false);
+            self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
+            self.remember(known);
+            return;
+        }
+        let behind = prospects.iter().find_map(|prospect| self.head_of(prospect.partition));
+        let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect.partition));
+        let never = found.is_none() && could_reserve;
+        if never && let Some((reason, detail)) = self.never(prospects) {
+            self.wait(candidate, reason, detail, None);
+            return;
+        }
+        let reason = if behind.is_some() { Reason::Priority } else { Reason::Resources };
+        let detail = self.detail(candidate, prospects, behind);
+        let reservation = found.map(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        for prospect in prospects {
+            let component = self.scene.partitions[prospect.partition].component;
+            let blocks = reservation.as_ref().is_none_or(|made| {
+                *made.partition == **self.scene.partitions[prospect.partition].partition.name()
+            });
+            if blocks || self.backfill() == Backfill::None {
+                self.heads[component].get_or_insert(candidate.attempt.job);
+            }
+        }
+        self.wait(candidate, reason, detail, reservation);
+    }
+
+    /// Books a later start.
+    fn reserve(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) -> Reservation {
+        let run_time = candidate.run_time;
+        let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time);
+        self.state.book(&parts, hit.start, run_time, false);
+        let explains = self.explained <= EXPLAINED;
+        let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
+        let waiting = Waiting {
+            start: (hit.start.since(self.now) < ENDLESS / 2).then_some(hit.start),
+            nodes: parts.iter().map(|part| part.node).collect(),
+            place: explain::place(hit),
+            after,
+            ..Waiting::of(candidate.attempt.job)
+        };
+        self.plan.report.reserved += 1;
+        Reservation {
+            job: candidate.attempt.job,
+            spec: Arc::clone(&candidate.spec),
+            start: hit.start,
+            end: hit.start + run_time,
+            partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
+            parts,
+            waiting,
+        }
+    }
+
+    /// The job whose end a planned start waits for.
+    fn frees(&self, at: Time, parts: &[Part]) -> Option<JobId> {
+        let planned = self.ends.get(&at).into_iter().flatten().map(|index| &self.made[*index]);
+        let shares = |made: &&Reservation| {
+            made.parts.iter().any(|mine| parts.iter().any(|part| part.node == mine.node))
+        };
+        self.state.ends_at(at, parts).or_else(|| planned.filter(shares).map(|made| made.job).next())
+    }
+
+    fn remember(&mut self, reservation: Reservation) {
+        self.ends.entry(reservation.end).or_default().push(self.made.len());
+        self.made.push(reservation);
+    }
+
+    /// Notes that a job waits, and the promise made to the head of the queue.
+    fn wait(
+        &mut self,
+        candidate: &Candidate,
+        reason: Reason,
+        detail: String,
+        reservation: Option<Reservation>,
+    ) {
+        let job = candidate.attempt.job;
+        let planned =
+            reservation.as_ref().map(|made| made.waiting.clone()).unwrap_or_else(|| Waiting::of(job));
+        let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
+        let is_head = self.heads.iter().flatten().all(|head| *head == job);
+        if is_head && self.firm && !candidate.promised && self.plan.promise.is_none() {
+            self.plan.promise = waiting.start.map(|start| (job, start));
+        }
+        if let Some(mut made) = reservation {
+            made.waiting = waiting.clone();
+            self.remember(made);
+        }
+        self.plan.waiting.push(waiting);
+    }
+
+    /// Why a job that fits at no time does not: nodes that are out of service, or none that would do.
+    fn never(&mut self, prospects: &[Prospect]) -> Option<(Reason, String)> {
+        let mut worst = None;
+        for prospect in prospects {
+            for (lens, stage) in
+                prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
+            {
+                match explain::when_all_are_up(&self.scene, lens, &prospect.request, stage) {
+                    Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
+                    Err(detail) => worst = worst.or(Some((Reason::BadConstraints, detail))),
+                }
+            }
+        }
+        worst
+    }
+
+    /// What is missing now, for the first jobs of the queue.
+    fn detail(&mut self, candidate: &Candidate, prospects: &[Prospect], behind: Option<JobId>) -> String {
+        self.explained += 1;
+        if self.explained > EXPLAINED {
+            return String::new();
+        }
+        let Some(prospect) = prospects.first() else { return String::new() };
+        let hunt = prospect.hunt(candidate.run_time, self.now + 1);
+        let lens = &prospect.lenses[0];
+        match (self.state.misfit(&hunt), behind) {
+            (Some(misfit), _) => explain::misfit(&lens.fabric, &prospect.request, &misfit),
+            (None, Some(head)) => format!("job {head} comes first"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Everything that has to be known to look for room for a job.
+    fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
+        let mut prospects = Vec::with_capacity(candidate.choices.len());
+        let mut problem = None;
+        for (partition, request) in &candidate.choices {
+            match self.prospect(candidate, *partition, request) {
+                Ok(prospect) => prospects.push(prospect),
+                Err(error) => problem = problem.or(Some(error)),
+            }
+        }
+        if prospects.is_empty() { Err(problem.unwrap_or_default()) } else { Ok(prospects) }
+    }
+
+    fn prospect(
+        &mut self,
+        candidate: &Candidate,
+        partition: usize,
+        request: &Request,
+    ) -> Result<Prospect, String> {
+        let spec = &candidate.spec;
+        let scene = Arc::clone(&self.scene);
+        let placed = &scene.partitions[partition];
+        let wanted = spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref());
+        let named = wanted.and_then(|name| scene.fabrics.iter().find(|(known, _)| **known == *name));
+        let fabric = named.map_or(&placed.fabric, |(_, fabric)| fabric);
+        let choices =
+            spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
+        let alternatives = choices.first().map_or(1, |choice| choice.len());
+        let mut lenses = Vec::with_capacity(alternatives);
+        for alternative in 0..alternatives {
+            let shared = choices.first().map(|choice| &choice[alternative]);
+            let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
+            let text = |text: Option<String>| text.unwrap_or_default();
+            let key = (
+                partition,
+                fabric.name().to_owned(),
+                request.need.clone(),
+                text(spec.shape.features.as_ref().map(ToString::to_string)),
+                alternative,
+                text(spec.shape.exclude.as_ref().map(ToString::to_string)),
+            );
+            let lens = self.lenses.entry(key).or_insert_with(|| {
+                Lens::new(&scene, partition, fabric, &request.need, &filter).map(Arc::new)
+            });
+            lenses.push(lens.clone()?);
+        }
+        let default = placed.partition.config.placement;
+        let stages = wish::stages(fabric, spec, request, default, candidate.eligible, self.now)?;
+        Ok(Prospect { partition, request: request.clone(), lenses, stages })
+    }
+}
+
+impl Prospect {
+    fn hunt(&self, run_time: u64, until: Time) -> Hunt<'_> {
+        Hunt { request: &self.request, lenses: &self.lenses, stages: &self.stages, run_time, until }
+    }
+}
+
+/// Devices of an amount, as entry and count.
+fn gres(taken: &[u64]) -> Vec<(u16, u32)> {
+    let counts = taken[GRES..].iter().enumerate().filter(|(_, count)| **count > 0);
+    counts
+        .map(|(entry, count)| {
+            (u16::try_from(entry).unwrap_or(u16::MAX), u32::try_from(*count).unwrap_or(u32::MAX))
+        })
+        .collect()
+}

@@ -1,0 +1,138 @@
+//! What a pending job counts for: Slurm's multifactor priority, and the orders of the scheduling literature.
+
+use crate::model::config::{Order, SchedulerPolicy};
+use crate::text::time::Time;
+
+/// The facts about a pending job that orders look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// When it was submitted.
+    pub submitted: Time,
+    /// When nothing but resources kept it waiting any more.
+    pub eligible: Time,
+    /// Fewest nodes.
+    pub nodes: u32,
+    /// Fewest CPUs.
+    pub cpus: u64,
+    /// Planned run time, seconds.
+    pub run_time: u64,
+    /// `priority_job_factor` of its partition.
+    pub partition_factor: u32,
+    /// What was asked for or set by an operator.
+    pub explicit: Option<u32>,
+    /// `--nice`.
+    pub nice: i32,
+}
+
+/// What priorities are measured against.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// CPUs of the cluster.
+    pub cpus: u64,
+    /// The largest `priority_job_factor` of any partition.
+    pub partition_factor: u32,
+}
+
+/// Slurm's multifactor priority at `now`: the weighted sum of factors from 0 to 1, less the nice value; at least 1.
+///
+/// Age: the time since eligibility over `priority_max_age`. Job size: the mean of the shares of nodes and CPUs, or
+/// what is missing to all of them with `priority_favor_small`. Partition: its `priority_job_factor` over the largest.
+/// Fair share and QOS have nothing to say while usage and QOS are not recorded: their factors are 0.
+#[must_use]
+pub fn multifactor(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: Time) -> u32 {
+    if let Some(priority) = facts.explicit {
+        return priority;
+    }
+    let age = ratio(now.since(facts.eligible), policy.priority_max_age.0);
+    let size =
+        f64::midpoint(ratio(u64::from(facts.nodes), u64::from(scale.nodes)), ratio(facts.cpus, scale.cpus));
+    let size = if policy.priority_favor_small { 1.0 - size } else { size };
+    let partition = ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor));
+    let sum = f64::from(policy.priority_weight_age) * age
+        + f64::from(policy.priority_weight_job_size) * size
+        + f64::from(policy.priority_weight_partition) * partition
+        - f64::from(facts.nice);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to what a u32 holds just before"
+    )]
+    let priority = sum.clamp(1.0, f64::from(u32::MAX)) as u32;
+    priority
+}
+
+/// `part` of `whole` as a number from 0 to 1; 0 where there is no whole.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (real(part) / real(whole)).min(1.0) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds and CPU counts are far below 2^52")]
+fn real(number: u64) -> f64 {
+    number as f64
+}
+
+/// Where a job stands among others under an order: the smaller the earlier; `None` where it is not this that decides.
+///
+/// With `w` the time waited, `r` the planned run time, `q` the CPUs and `s` the time of submission: SAF `r q`; WFP3
+/// `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F4 `log₁₀(r) q + 870 log₁₀(s)` (Carastan-Santos and de Camargo, SC'17, for
+/// the last three).
+#[must_use]
+pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
+    let wait = real(now.since(facts.submitted));
+    let run = real(facts.run_time.max(1));
+    let cpus = real(facts.cpus.max(1));
+    Some(match order {
+        Order::Multifactor | Order::Fcfs => return None,
+        Order::Sjf => run,
+        Order::Saf => run * cpus,
+        Order::Wfp3 => -(wait / run).powi(3) * cpus,
+        // One CPU has the logarithm 0; it counts as barely more than that, so that it comes first.
+        Order::Unicep => -wait / (cpus.log2().max(1e-3) * run),
+        Order::F4 => run.log10() * cpus + 870.0 * real(facts.submitted.since(Time::ZERO).max(1)).log10(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            submitted: Time(0),
+            eligible: Time(0),
+            nodes: 2,
+            cpus: 8,
+            run_time: 100,
+            partition_factor: 1,
+            explicit: None,
+            nice: 0,
+        }
+    }
+
+    #[test]
+    fn factors_add_up_as_in_slurm() {
+        let scale = Scale { nodes: 4, cpus: 16, partition_factor: 2 };
+        let policy = SchedulerPolicy { priority_weight_job_size: 100, ..SchedulerPolicy::default() };
+        let half = Time(7 * 86_400 / 2);
+        // Half the age of 1000, half the size of 100, half the partition factor of 1000.
+        assert_eq!(multifactor(&policy, &scale, &facts(), half), 500 + 50 + 500);
+        assert_eq!(multifactor(&policy, &scale, &Facts { nice: 50, ..facts() }, half), 1000);
+        assert_eq!(multifactor(&policy, &scale, &Facts { nice: i32::MAX, ..facts() }, half), 1);
+        assert_eq!(multifactor(&policy, &scale, &Facts { explicit: Some(7), ..facts() }, half), 7);
+    }
+
+    #[test]
+    fn orders_prefer_what_they_say() {
+        let (small, large) = (facts(), Facts { cpus: 64, run_time: 1_000, ..facts() });
+        for order in [Order::Sjf, Order::Saf, Order::F4, Order::Unicep] {
+            assert!(rank(order, &small, Time(50)) < rank(order, &large, Time(50)), "{order:?}");
+        }
+        let waited = Facts { submitted: Time(-500), ..facts() };
+        for order in [Order::Wfp3, Order::Unicep] {
+            assert!(rank(order, &waited, Time(50)) < rank(order, &small, Time(50)), "{order:?}");
+        }
+        assert_eq!(rank(Order::Fcfs, &small, Time(50)), None);
+    }
+}

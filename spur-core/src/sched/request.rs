@@ -1,0 +1,296 @@
+//! What a job needs of nodes: its request, with the partition's defaults filled in, as counts that rooms can be
+//! compared with.
+//!
+//! The unit a placement hands out is a *slot*: a task, or a node where the job counts only nodes, or a device where it
+//! asks for a number of GPUs without saying for what. [`Need`] answers how many slots fit a room and what they take.
+
+use crate::model::config::{Oversubscribe, PartitionConfig};
+use crate::model::job::{JobSpec, MemoryNeed, Shape, Sharing};
+use crate::model::node::NodeShape;
+use crate::text::gres::GresSpec;
+
+use super::room::{CPUS, GRES, MEMORY};
+
+/// A job's request in one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Fewest and most nodes; `None` where only tasks count.
+    pub nodes: Option<(u32, u32)>,
+    /// The node counts that will do, largest first, where not every number of the range does.
+    pub sizes: Option<Vec<u32>>,
+    /// Slots of the whole job; `None`: one on each node.
+    pub slots: Option<u32>,
+    /// What the slots need.
+    pub need: Need,
+}
+
+/// What is handed out in one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// A node, with that many tasks on it.
+    Node {
+        /// Tasks on each node.
+        tasks: u32,
+    },
+    /// One task.
+    Task,
+    /// One GPU; every node has one task.
+    Gpu,
+}
+
+/// What a job needs on a node. Jobs with equal needs share what a pass finds out about rooms.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// What a slot is.
+    pub slot: Slot,
+    /// Most slots on one node.
+    pub most: Option<u32>,
+    /// CPUs of each task.
+    pub cpus_per_task: u32,
+    /// CPUs given on each node at least.
+    pub min_cpus: u32,
+    /// Memory of each node, MiB; `u64::MAX` for all there is.
+    pub memory_per_node: u64,
+    /// Memory of each CPU, MiB.
+    pub memory_per_cpu: u64,
+    /// Temporary disk a node must have, MiB.
+    pub tmp_disk_mb: u64,
+    /// Devices of each node.
+    pub gres_per_node: Vec<GresSpec>,
+    /// Devices of each task, or of each slot for [`Slot::Gpu`].
+    pub gres_per_task: Vec<GresSpec>,
+    /// Whether nodes are taken whole.
+    pub whole: bool,
+}
+
+/// Why a request makes no sense as it stands, with what would.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadRequest(pub String);
+
+impl Request {
+    /// Reads a job's request as it is in one partition.
+    ///
+    /// # Errors
+    /// A number of GPUs that cannot be divided evenly over tasks or nodes, with what could be.
+    pub fn new(spec: &JobSpec, partition: &PartitionConfig) -> Result<Self, BadRequest> {
+        let shape = &spec.shape;
+        let most_nodes = partition.max_nodes.unwrap_or(u32::MAX);
+        let range = shape.nodes.as_ref().map(|count| (count.min, count.max.unwrap_or(most_nodes)));
+        let nodes = range.map(|(min, max)| match shape.tasks {
+            Some(tasks) => (min.min(tasks.max(1)), max.min(tasks.max(1))),
+            None => (min, max),
+        });
+        let sizes = shape.nodes.as_ref().and_then(|count| count.sizes.clone());
+        let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
+        let per_node = shape.tasks_per_node.unwrap_or(1);
+        // With both -N and --ntasks-per-node every node has the same tasks, so nodes are all that is counted.
+        let by_nodes = match (nodes, shape.tasks) {
+            (Some(_), None) => true,
+            (Some((min, max)), Some(tasks)) => {
+                min == max
+                    && shape.tasks_per_node.is_some_and(|per_node| min.checked_mul(per_node) == Some(tasks))
+            }
+            (None, _) => false,
+        };
+        let slot = if by_nodes { Slot::Node { tasks: per_node } } else { Slot::Task };
+        let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
+        let mut request = Self { nodes, sizes, slots, need: Need::new(spec, partition, slot) };
+        request.spread_gpus(shape)?;
+        Ok(request)
+    }
+
+    /// Turns `--gpus`, a number for the whole job, into devices of each task, of each node, or slots.
+    fn spread_gpus(&mut self, shape: &Shape) -> Result<(), BadRequest> {
+        let each = |count: u32| -> Result<Vec<GresSpec>, BadRequest> {
+            let share = |spec: &GresSpec| match spec.count.checked_rem(u64::from(count)) {
+                Some(0) => Ok(GresSpec { count: spec.count / u64::from(count), ..spec.clone() }),
+                _ => {
+                    let fit = (spec.count / u64::from(count.max(1))).max(1) * u64::from(count.max(1));
+                    let unit = if self.slots.is_some() { "tasks" } else { "nodes" };
+                    Err(BadRequest(format!(
+                        "--gpus={} cannot be divided evenly over {count} {unit}; ask {fit}",
+                        spec.count
+                    )))
+                }
+            };
+            shape.gpus.iter().map(share).collect()
+        };
+        if shape.gpus.is_empty() {
+            return Ok(());
+        }
+        match (self.nodes, shape.tasks) {
+            (_, Some(tasks)) if self.need.slot == Slot::Task => self.need.gres_per_task.extend(each(tasks)?),
+            (Some((min, max)), _) if min == max => self.need.gres_per_node.extend(each(min)?),
+            (nodes, _) => {
+                let [gpus] = shape.gpus.as_slice() else {
+                    return Err(BadRequest(
+                        "--gpus of several types needs -N or -n to say how they are divided".to_owned(),
+                    ));
+                };
+                self.need.slot = Slot::Gpu;
+                self.need.gres_per_task.push(GresSpec { count: 1, ..gpus.clone() });
+                let count = u32::try_from(gpus.count).unwrap_or(u32::MAX);
+                self.slots = Some(count);
+                self.nodes = nodes.map(|(min, max)| (min.min(count), max.min(count)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fewest nodes it can run on; 1 where only slots count.
+    #[must_use]
+    pub fn min_nodes(&self) -> u32 {
+        self.nodes.map_or(1, |(min, _)| min)
+    }
+
+    /// Slots it needs altogether, at least.
+    #[must_use]
+    pub fn min_slots(&self) -> u64 {
+        u64::from(self.slots.unwrap_or_else(|| self.min_nodes()))
+    }
+
+    /// CPUs it needs altogether, at least: what orders and priorities call its size.
+    #[must_use]
+    pub fn cpus(&self) -> u64 {
+        let tasks = match self.need.slot {
+            Slot::Node { tasks } => u64::from(self.min_nodes()) * u64::from(tasks),
+            Slot::Task => self.min_slots(),
+            Slot::Gpu => u64::from(self.min_nodes()),
+        };
+        tasks * u64::from(self.need.cpus_per_task)
+    }
+}
+
+impl Need {
+    fn new(spec: &JobSpec, partition: &PartitionConfig, slot: Slot) -> Self {
+        let shape = &spec.shape;
+        let (memory_per_node, memory_per_cpu) = match (shape.memory, partition.def_mem_per_cpu) {
+            (Some(MemoryNeed::PerNode(0)), _) => (u64::MAX, 0),
+            (Some(MemoryNeed::PerNode(memory)), _) => (memory, 0),
+            (Some(MemoryNeed::PerCpu(memory)), _) | (None, Some(memory)) => (0, memory),
+            (None, None) => (0, 0),
+        };
+        Self {
+            slot,
+            most: shape.tasks_per_node.filter(|_| slot == Slot::Task),
+            cpus_per_task: shape.cpus_per_task.unwrap_or(1).max(1),
+            min_cpus: shape.min_cpus,
+            memory_per_node,
+            memory_per_cpu,
+            tmp_disk_mb: shape.tmp_disk_mb,
+            gres_per_node: shape.gres.clone(),
+            gres_per_task: shape.gpus_per_task.clone(),
+            whole: takes_whole_nodes(spec, partition),
+        }
+    }
+
+    /// How many slots fit `amount` on a node of that shape.
+    #[must_use]
+    pub fn slots(&self, shape: &NodeShape, amount: &[u64]) -> u32 {
+        let idle = amount[CPUS] == u64::from(shape.cpus);
+        if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) {
+            return 0;
+        }
+        let fits = |slots: u32| self.takes(shape, amount, slots).is_some();
+        let most = match self.slot {
+            Slot::Node { .. } => 1,
+            Slot::Task => amount[CPUS] / u64::from(self.cpus_per_task),
+            Slot::Gpu => amount[GRES..].iter().sum(),
+        };
+        let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
+        if most == 0 || !fits(1) {
+            return 0;
+        }
+        // More slots never need less, so the largest number that fits is found by halving.
+        let (mut low, mut high) = (1, most);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    /// What `slots` slots are given of `amount` on a node of that shape; `None` if they do not fit. A node that is
+    /// taken whole gives all its CPUs and devices; memory is given as asked, because it is counted only where asked.
+    #[must_use]
+    pub fn takes(&self, shape: &NodeShape, amount: &[u64], slots: u32) -> Option<Box<[u64]>> {
+        let mut taken = vec![0; amount.len()];
+        taken[CPUS] = self.cpus(shape, slots)?;
+        taken[MEMORY] = match self.memory_per_node {
+            u64::MAX => shape.memory_mb,
+            memory => memory.checked_add(taken[CPUS].checked_mul(self.memory_per_cpu)?)?,
+        };
+        let per_task = self.gres_per_task.iter().map(|spec| (spec, u64::from(self.shares(slots))));
+        let wanted = self.gres_per_node.iter().map(|spec| (spec, 1)).chain(per_task);
+        let mut wanted: Vec<(&GresSpec, u64)> = wanted.collect();
+        // Those that name a type go first: the others take what is left.
+        wanted.sort_by_key(|(spec, _)| spec.kind.is_none());
+        for (spec, times) in wanted {
+            take_gres(shape, amount, &mut taken, spec, spec.count.checked_mul(times)?)?;
+        }
+        let fits = taken.iter().zip(amount).all(|(taken, have)| taken <= have);
+        if self.whole {
+            taken[GRES..].copy_from_slice(&amount[GRES..]);
+        }
+        fits.then(|| taken.into_boxed_slice())
+    }
+
+    /// How many times the devices of a task are given for that many slots.
+    fn shares(&self, slots: u32) -> u32 {
+        match self.slot {
+            Slot::Node { tasks } => tasks.saturating_mul(slots),
+            Slot::Task | Slot::Gpu => slots,
+        }
+    }
+
+    /// Tasks that run in that many slots of one node.
+    #[must_use]
+    pub fn tasks(&self, slots: u32) -> u32 {
+        match self.slot {
+            Slot::Node { tasks } => tasks,
+            Slot::Task => slots,
+            Slot::Gpu => 1,
+        }
+    }
+
+    /// CPUs given for that many slots: whole cores, all of them where the node is taken whole.
+    fn cpus(&self, shape: &NodeShape, slots: u32) -> Option<u64> {
+        let asked = u64::from(self.tasks(slots)).checked_mul(u64::from(self.cpus_per_task))?;
+        let asked = asked.max(u64::from(self.min_cpus));
+        if self.whole {
+            return (asked <= u64::from(shape.cpus)).then_some(u64::from(shape.cpus));
+        }
+        Some(asked.next_multiple_of(u64::from(shape.threads_per_core.max(1))))
+    }
+}
+
+/// Whether the job has its nodes for itself.
+#[must_use]
+pub fn takes_whole_nodes(spec: &JobSpec, partition: &PartitionConfig) -> bool {
+    match spec.shape.sharing {
+        Sharing::Exclusive | Sharing::Topo => true,
+        Sharing::Partition | Sharing::Shared => partition.oversubscribe == Oversubscribe::Exclusive,
+    }
+}
+
+/// Adds `count` devices to what is taken, from the entries that match, in their order.
+fn take_gres(
+    shape: &NodeShape,
+    amount: &[u64],
+    taken: &mut [u64],
+    spec: &GresSpec,
+    count: u64,
+) -> Option<()> {
+    let mut left = count;
+    for (entry, gres) in shape.gres.iter().enumerate() {
+        let matches = *gres.name == *spec.name && spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind);
+        if matches {
+            let free = amount[GRES + entry].saturating_sub(taken[GRES + entry]);
+            let take = free.min(left);
+            taken[GRES + entry] += take;
+            left -= take;
+        }
+    }
+    (left == 0).then_some(())
+}

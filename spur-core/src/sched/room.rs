@@ -1,0 +1,179 @@
+//! Amounts of what nodes have, numbered, so that a pass compares and looks up small integers instead of vectors.
+//!
+//! An amount is a row of numbers: CPUs, memory in MiB, then devices in the order of the node's `gres`. Nodes of equal
+//! shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a class have one number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::node::NodeShape;
+
+/// Where an amount keeps its CPUs.
+pub(super) const CPUS: usize = 0;
+/// Where an amount keeps its memory, MiB.
+pub(super) const MEMORY: usize = 1;
+/// Where an amount keeps the devices of the first `gres` entry; the others follow.
+pub(super) const GRES: usize = 2;
+
+/// A class of nodes of equal shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClassId(pub(super) u32);
+
+impl ClassId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A numbered amount of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RoomId(pub(super) u32);
+
+impl RoomId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Room {
+    class: ClassId,
+    amount: Box<[u64]>,
+}
+
+/// The classes of nodes and every amount a pass has come across.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rooms {
+    shapes: Vec<Arc<NodeShape>>,
+    full: Vec<RoomId>,
+    rooms: Vec<Room>,
+    numbers: BTreeMap<(ClassId, Box<[u64]>), RoomId>,
+}
+
+impl Rooms {
+    /// The class of nodes of that shape.
+    pub(super) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
+        let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
+        let index = known.unwrap_or_else(|| {
+            self.shapes.push(Arc::clone(shape));
+            let class = ClassId(number(self.shapes.len() - 1));
+            let full = self.intern(class, capacity(shape));
+            self.full.push(full);
+            self.shapes.len() - 1
+        });
+        ClassId(number(index))
+    }
+
+    /// What the nodes of a class are made of.
+    pub(super) fn shape(&self, class: ClassId) -> &NodeShape {
+        &self.shapes[class.index()]
+    }
+
+    /// Everything that a node of the class has.
+    pub(super) fn full(&self, class: ClassId) -> RoomId {
+        self.full[class.index()]
+    }
+
+    /// How many rooms are numbered.
+    pub(super) fn len(&self) -> usize {
+        self.rooms.len()
+    }
+
+    /// The class a room belongs to.
+    pub(super) fn class_of(&self, room: RoomId) -> ClassId {
+        self.rooms[room.index()].class
+    }
+
+    /// The amount.
+    pub(super) fn amount(&self, room: RoomId) -> &[u64] {
+        &self.rooms[room.index()].amount
+    }
+
+    /// Whether there is a CPU in it: without one nothing can run there.
+    pub(super) fn usable(&self, room: RoomId) -> bool {
+        self.amount(room)[CPUS] > 0
+    }
+
+    /// Whether `small` is contained in `large`, both of one class.
+    pub(super) fn within(&self, small: RoomId, large: RoomId) -> bool {
+        small == large || self.amount(small).iter().zip(self.amount(large)).all(|(less, more)| less <= more)
+    }
+
+    /// The number of an amount.
+    pub(super) fn intern(&mut self, class: ClassId, amount: Box<[u64]>) -> RoomId {
+        if let Some(known) = self.numbers.get(&(class, amount.clone())) {
+            return *known;
+        }
+        let id = RoomId(number(self.rooms.len()));
+        self.rooms.push(Room { class, amount: amount.clone() });
+        self.numbers.insert((class, amount), id);
+        id
+    }
+
+    /// What is left of a room when `taken` is taken; nothing of what there is less of.
+    pub(super) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
+        let left = self.amount(room).iter().zip(taken).map(|(have, take)| have.saturating_sub(*take));
+        let left = left.collect();
+        self.intern(self.class_of(room), left)
+    }
+
+    /// A room with `given` added, never more than the class has.
+    pub(super) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
+        let class = self.class_of(room);
+        let full = self.amount(self.full(class)).iter();
+        let sum =
+            self.amount(room).iter().zip(given).zip(full).map(|((have, add), most)| (have + add).min(*most));
+        let sum = sum.collect();
+        self.intern(class, sum)
+    }
+
+    /// What is in both rooms.
+    pub(super) fn common(&mut self, one: RoomId, other: RoomId) -> RoomId {
+        if self.within(one, other) {
+            return one;
+        }
+        if self.within(other, one) {
+            return other;
+        }
+        let both =
+            self.amount(one).iter().zip(self.amount(other)).map(|(one, other)| *one.min(other)).collect();
+        self.intern(self.class_of(one), both)
+    }
+}
+
+/// Everything that a node of that shape has.
+pub(super) fn capacity(shape: &NodeShape) -> Box<[u64]> {
+    let fixed = [u64::from(shape.cpus), shape.memory_mb];
+    fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("a pass knows fewer than 2^32 amounts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::node::NodeGres;
+
+    #[test]
+    fn amounts_are_numbered_once_and_calculated_with() {
+        let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
+        let shape = Arc::new(NodeShape { cpus: 8, memory_mb: 1000, gres, ..NodeShape::default() });
+        let mut rooms = Rooms::default();
+        let class = rooms.class(&shape);
+        assert_eq!(rooms.class(&Arc::new((*shape).clone())), class);
+        let full = rooms.full(class);
+        assert_eq!(rooms.amount(full), [8, 1000, 4]);
+        let part = rooms.minus(full, &[2, 100, 4]);
+        assert_eq!(rooms.amount(part), [6, 900, 0]);
+        assert!(rooms.within(part, full) && !rooms.within(full, part));
+        assert_eq!(rooms.plus(part, &[2, 100, 4]), full);
+        assert_eq!(rooms.plus(full, &[2, 100, 4]), full);
+        let other = rooms.minus(full, &[4, 0, 0]);
+        let both = rooms.common(part, other);
+        assert_eq!(rooms.amount(both), [4, 900, 0]);
+        let none = rooms.minus(full, &[9, 0, 0]);
+        assert!(!rooms.usable(none));
+    }
+}

@@ -1,0 +1,127 @@
+//! The standing half of what a pass looks at: nodes, partitions and fabrics, owned, so that a pass outlives the
+//! moment it was begun and the cluster may change meanwhile.
+
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::cluster::{Cluster, Node, Partition};
+use crate::id::NodeId;
+use crate::model::config::Policy;
+use crate::model::fabric::Fabric;
+use crate::model::node::NodeShape;
+
+use super::room::{ClassId, Rooms};
+
+/// A node as far as plans care.
+#[derive(Clone, Debug)]
+pub(super) struct SceneNode {
+    pub(super) name: Arc<str>,
+    pub(super) shape: Arc<NodeShape>,
+    pub(super) class: ClassId,
+    pub(super) weight: u32,
+    pub(super) configured: bool,
+    pub(super) available: bool,
+}
+
+/// A partition with its fabric.
+#[derive(Clone, Debug)]
+pub(super) struct ScenePartition {
+    pub(super) partition: Partition,
+    pub(super) fabric: Arc<Fabric>,
+    /// Partitions that share nodes have the same number: a job that waits in one may keep jobs of the other waiting.
+    pub(super) component: usize,
+}
+
+/// Nodes, partitions and fabrics.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) policy: Arc<Policy>,
+    pub(super) nodes: Vec<SceneNode>,
+    pub(super) partitions: Vec<ScenePartition>,
+    /// Every topology by name.
+    pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
+    /// The classes of the nodes.
+    pub(super) rooms: Rooms,
+}
+
+impl Scene {
+    /// Copies what stands.
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        let mut rooms = Rooms::default();
+        let nodes = cluster.nodes().iter().map(|node| SceneNode {
+            name: Arc::clone(node.name()),
+            shape: Arc::clone(&node.shape),
+            class: rooms.class(&node.shape),
+            weight: node.config.weight,
+            configured: node.configured,
+            available: node.available(),
+        });
+        let nodes = nodes.collect();
+        let components = components(cluster.partitions());
+        let flat = flat(cluster);
+        let partitions = cluster.partitions().iter().zip(components);
+        let partitions = partitions.map(|(partition, component)| ScenePartition {
+            fabric: Arc::clone(cluster.fabric_of(partition).unwrap_or(&flat)),
+            partition: partition.clone(),
+            component,
+        });
+        let partitions = partitions.collect();
+        let fabrics = cluster.topologies().iter();
+        let fabrics =
+            fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
+        Self { policy: Arc::clone(cluster.policy()), nodes, partitions, fabrics, rooms }
+    }
+
+    /// Whether nothing that was copied has changed since.
+    pub(super) fn still_stands(&self, cluster: &Cluster) -> bool {
+        let same_node = |(mine, node): (&SceneNode, &Node)| {
+            Arc::ptr_eq(&mine.shape, &node.shape)
+                && mine.available == node.available()
+                && mine.configured == node.configured
+                && mine.weight == node.config.weight
+        };
+        let same_partition = |(mine, partition): (&ScenePartition, &Partition)| {
+            mine.partition.config.state == partition.config.state
+        };
+        Arc::ptr_eq(&self.policy, cluster.policy())
+            && self.nodes.len() == cluster.nodes().len()
+            && self.nodes.iter().zip(cluster.nodes()).all(same_node)
+            && self.partitions.iter().zip(cluster.partitions()).all(same_partition)
+    }
+
+    /// The number of the partition of that name.
+    pub(super) fn partition(&self, name: &str) -> Option<usize> {
+        self.partitions.iter().position(|scene| &**scene.partition.name() == name)
+    }
+
+    /// The names of nodes, in the order given.
+    pub(super) fn names<'a>(&'a self, nodes: impl IntoIterator<Item = NodeId> + 'a) -> Vec<&'a str> {
+        nodes.into_iter().filter_map(|id| self.nodes.get(id.index())).map(|node| &*node.name).collect()
+    }
+}
+
+/// A fabric without structure, for partitions that have no topology.
+fn flat(cluster: &Cluster) -> Arc<Fabric> {
+    let nodes = cluster.nodes().iter().filter(|node| node.configured);
+    let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
+    Arc::new(Fabric::flat("none", &nodes))
+}
+
+/// A number for each partition, the same for those that share nodes, directly or through others.
+fn components(partitions: &[Partition]) -> Vec<usize> {
+    let mut numbers: Vec<usize> = Vec::with_capacity(partitions.len());
+    let mut covered: Vec<FixedBitSet> = Vec::with_capacity(partitions.len());
+    for (index, partition) in partitions.iter().enumerate() {
+        numbers.push(index);
+        covered.push(partition.members.clone());
+        for other in 0..index {
+            if numbers[other] == other && !covered[other].is_disjoint(&covered[index]) {
+                let theirs = std::mem::take(&mut covered[other]);
+                covered[index].union_with(&theirs);
+                numbers.iter_mut().filter(|number| **number == other).for_each(|number| *number = index);
+            }
+        }
+    }
+    numbers
+}

@@ -1,0 +1,407 @@
+//! What a pass knows of nodes and time, and the one question it asks of it: where and when does this job fit?
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::{Alloc, NodeAlloc};
+use crate::model::fabric::{Fabric, Layer};
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+
+use super::forecast::Forecast;
+use super::lens::{DomainTable, Domains, Lens};
+use super::place::{self, Ask, BlockRule, Misfit, Placement, Slots, Strategy};
+use super::request::{Need, Request};
+use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
+use super::scene::{Scene, SceneNode};
+use super::sweep::{Counters, Found, Judge, Search};
+use super::timeline::{Step, Timeline};
+use super::wish::Stage;
+
+/// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
+/// pass decides the same on every machine.
+const MAX_TRIES: u32 = 1_000;
+/// A number of slots that has not been worked out.
+const UNKNOWN: u32 = u32::MAX;
+
+/// What is free when, what is free now, and what has been found out about rooms.
+#[derive(Debug)]
+pub(super) struct State {
+    now: Time,
+    timeline: Timeline,
+    rooms: Rooms,
+    /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
+    idle: Vec<RoomId>,
+    needs: BTreeMap<Need, usize>,
+    /// By need, by room: slots.
+    slots: Vec<Vec<u32>>,
+    domains: DomainTable,
+    counters: Counters,
+    /// Running jobs by their planned end.
+    ends: Vec<(Time, JobId, Arc<Alloc>)>,
+}
+
+/// A job to find room for, in one partition.
+pub(super) struct Hunt<'a> {
+    pub(super) request: &'a Request,
+    pub(super) lenses: &'a [Arc<Lens>],
+    pub(super) stages: &'a [Stage],
+    /// Planned run time, seconds.
+    pub(super) run_time: u64,
+    /// Only a start before this is of interest.
+    pub(super) until: Time,
+}
+
+/// Room that was found.
+#[derive(Clone, Debug)]
+pub(super) struct Hit {
+    pub(super) start: Time,
+    /// Whether the job can start this moment.
+    pub(super) starts: bool,
+    pub(super) placement: Placement,
+    pub(super) relaxed: Vec<String>,
+    pub(super) lens: Arc<Lens>,
+}
+
+/// What a job is given on one node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Part {
+    pub(super) node: NodeId,
+    pub(super) slots: u32,
+    pub(super) taken: Box<[u64]>,
+}
+
+impl State {
+    /// Looks at what runs now and when it is planned to end. Room that is free for less than `shortest` seconds is
+    /// of no use to anybody.
+    pub(super) fn new(
+        cluster: &Cluster,
+        scene: &Scene,
+        forecast: &dyn Forecast,
+        now: Time,
+        shortest: u64,
+    ) -> Self {
+        let mut rooms = scene.rooms.clone();
+        let mut held: Vec<Vec<(Time, Box<[u64]>)>> = vec![Vec::new(); scene.nodes.len()];
+        let mut ends = Vec::new();
+        for job in cluster.jobs().active() {
+            let Some((alloc, end)) = held_until(job, forecast, now) else { continue };
+            let still = |node: NodeId| match &job.phase {
+                Phase::Completing(completing) => completing.waiting.contains(&node),
+                Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => true,
+            };
+            for part in alloc.nodes.iter().filter(|part| still(part.node)) {
+                let node = &scene.nodes[part.node.index()];
+                let amount = if alloc.exclusive {
+                    rooms.amount(rooms.full(node.class)).into()
+                } else {
+                    amount_of(part, rooms.amount(rooms.full(node.class)).len())
+                };
+                held[part.node.index()].push((end, amount));
+            }
+            ends.push((end, job.id, Arc::clone(alloc)));
+        }
+        ends.sort_by_key(|(end, job, _)| (*end, *job));
+        let mut timeline = Timeline::new(scene.nodes.len(), shortest);
+        let mut idle = Vec::with_capacity(scene.nodes.len());
+        for (index, (node, held)) in scene.nodes.iter().zip(held).enumerate() {
+            let (free, steps) = steps(&mut rooms, node, held, now);
+            idle.push(free);
+            if node.available {
+                timeline.set(&mut rooms, index, steps);
+            }
+        }
+        timeline.index();
+        let counters = Counters::new(scene.nodes.len());
+        Self {
+            now,
+            timeline,
+            rooms,
+            idle,
+            needs: BTreeMap::new(),
+            slots: Vec::new(),
+            domains: DomainTable::new(),
+            counters,
+            ends,
+        }
+    }
+
+    /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
+    pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
+        let need = self.need(&hunt.request.need);
+        let mut best: Option<Hit> = None;
+        for stage in hunt.stages {
+            let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
+            if stage.from >= until {
+                break;
+            }
+            for lens in hunt.lenses {
+                let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
+                if let Some(hit) = self.find_at(hunt, need, stage, lens, until) {
+                    best = Some(hit);
+                }
+            }
+        }
+        best
+    }
+
+    fn find_at(
+        &mut self,
+        hunt: &Hunt<'_>,
+        need: usize,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        until: Time,
+    ) -> Option<Hit> {
+        let domains = self.domains(&lens.fabric, layer(lens, &stage.ask));
+        let mut judge = Trial {
+            now: self.now,
+            lens,
+            need: &hunt.request.need,
+            rooms: &self.rooms,
+            known: &mut self.slots[need],
+            idle: &self.idle,
+            asks: asks(hunt.request, &stage.ask),
+            tries: 0,
+            hit: None,
+        };
+        let search = Search {
+            admitted: &lens.admitted,
+            duration: hunt.run_time,
+            from: stage.from,
+            until,
+            domains: &domains.of_node,
+            min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
+            min_slots: hunt.request.min_slots(),
+        };
+        self.counters.fit(domains.count);
+        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge)?;
+        let (placement, starts) = judge.hit?;
+        let relaxed = stage.relaxed.clone();
+        Some(Hit { start, starts, placement, relaxed, lens: Arc::clone(lens) })
+    }
+
+    /// Why the last job that was looked for at this moment alone does not fit.
+    pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<Misfit> {
+        let need = self.need(&hunt.request.need);
+        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
+        let now = Hunt { until: self.now + 1, ..*hunt };
+        if self.find_at(&now, need, stage, lens, self.now + 1).is_some() {
+            return None;
+        }
+        let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
+        place::place(&lens.fabric, &lens.view(&slots), asks(hunt.request, &stage.ask).last()?).err()
+    }
+
+    /// Takes what a job is planned to use. What starts now is gone from this moment's free room as well.
+    pub(super) fn book(&mut self, parts: &[Part], start: Time, run_time: u64, starts: bool) {
+        for part in parts {
+            let node = part.node.0;
+            self.timeline.take(&mut self.rooms, node, start, start + run_time, &part.taken);
+            if starts {
+                let idle = &mut self.idle[part.node.index()];
+                *idle = self.rooms.minus(*idle, &part.taken);
+            }
+        }
+    }
+
+    /// Takes a reservation out again.
+    pub(super) fn unbook(&mut self, parts: &[Part], start: Time, run_time: u64) {
+        for part in parts {
+            self.timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
+        }
+    }
+
+    /// Whether parts planned earlier are still free.
+    pub(super) fn has(&mut self, parts: &[Part], start: Time, run_time: u64) -> bool {
+        parts.iter().all(|part| {
+            let room = self.timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
+            room.is_some_and(|room| {
+                self.rooms.amount(room).iter().zip(&part.taken).all(|(have, take)| have >= take)
+            })
+        })
+    }
+
+    /// What a placement takes of each node.
+    pub(super) fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit, run_time: u64) -> Vec<Part> {
+        let mut parts = Vec::with_capacity(hit.placement.shares.len());
+        for (pos, slots) in &hit.placement.shares {
+            let node = hit.lens.fabric.node(*pos);
+            let room = self.timeline.room(&mut self.rooms, node.0, hit.start, hit.start + run_time);
+            let Some(mut room) = room else { continue };
+            if hit.starts {
+                room = self.rooms.common(room, self.idle[node.index()]);
+            }
+            let shape = &scene.nodes[node.index()].shape;
+            let taken = need.takes(shape, self.rooms.amount(room), *slots);
+            let taken = taken.expect("a room has the slots that it was said to have");
+            parts.push(Part { node, slots: *slots, taken });
+        }
+        parts
+    }
+
+    /// The running job whose planned end at `at` frees one of the nodes.
+    pub(super) fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {
+        let first = self.ends.partition_point(|(end, ..)| *end < at);
+        let ending = self.ends[first..].iter().take_while(|(end, ..)| *end == at);
+        let frees = |alloc: &Alloc| parts.iter().any(|part| alloc.on(part.node).is_some());
+        ending.filter(|(_, _, alloc)| frees(alloc)).map(|(_, job, _)| *job).next()
+    }
+
+    fn need(&mut self, need: &Need) -> usize {
+        if let Some(known) = self.needs.get(need) {
+            return *known;
+        }
+        self.slots.push(Vec::new());
+        self.needs.insert(need.clone(), self.slots.len() - 1);
+        self.slots.len() - 1
+    }
+
+    fn domains(&mut self, fabric: &Arc<Fabric>, layer: Option<Layer>) -> Arc<Domains> {
+        let nodes = self.idle.len();
+        let table = self.domains.entry((fabric.name().to_owned(), layer));
+        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(fabric, layer, nodes))))
+    }
+}
+
+/// Tries to place a job at the times a sweep comes up with.
+struct Trial<'a> {
+    now: Time,
+    lens: &'a Lens,
+    need: &'a Need,
+    rooms: &'a Rooms,
+    known: &'a mut Vec<u32>,
+    idle: &'a [RoomId],
+    /// The sizes that will do, the largest first.
+    asks: Vec<Ask>,
+    tries: u32,
+    hit: Option<(Placement, bool)>,
+}
+
+impl Trial<'_> {
+    fn place(&self, slots: &Slots) -> Option<Placement> {
+        let view = self.lens.view(slots);
+        self.asks.iter().find_map(|ask| place::place(&self.lens.fabric, &view, ask).ok())
+    }
+}
+
+impl Judge for Trial<'_> {
+    fn slots(&mut self, room: RoomId) -> u32 {
+        if self.known.len() <= room.index() {
+            self.known.resize(self.rooms.len(), UNKNOWN);
+        }
+        let known = &mut self.known[room.index()];
+        if *known == UNKNOWN {
+            let shape = self.rooms.shape(self.rooms.class_of(room));
+            *known = self.need.slots(shape, self.rooms.amount(room));
+        }
+        *known
+    }
+
+    fn accept(&mut self, at: Time, counters: &Counters) -> Found {
+        self.tries += 1;
+        let (lens, need, idle) = (self.lens, self.need, self.idle);
+        let mut held_back = false;
+        let mut free = |node: u32, slots: u32| {
+            let free = self.slots(idle[node as usize]).min(slots);
+            held_back |= at == self.now && free < slots;
+            if at == self.now { free } else { slots }
+        };
+        let slots = lens.slots(need, counters, &mut free);
+        self.hit = self.place(&slots).map(|placement| (placement, at == self.now));
+        if self.hit.is_none() && held_back {
+            let slots = lens.slots(need, counters, &mut |_, slots| slots);
+            self.hit = self.place(&slots).map(|placement| (placement, false));
+        }
+        match self.hit {
+            Some(_) => Found::Yes,
+            None if self.tries < MAX_TRIES => Found::No,
+            None => Found::GiveUp,
+        }
+    }
+}
+
+/// The layer of which one domain has to hold the job; `None`: the whole fabric.
+fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
+    let top = lens.fabric.top();
+    match ask.strategy {
+        Strategy::Flat => ask.must,
+        Strategy::Tree => Some(ask.must.unwrap_or(top)),
+        // A segment is held by itself, so that nothing is known of the whole.
+        Strategy::Block if ask.segment.is_some() => Some(ask.must.unwrap_or(top)),
+        Strategy::Block => {
+            let most = ask.nodes.map_or(0, |(_, max)| max);
+            let slots = if ask.nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
+            let rule = BlockRule::new(&lens.fabric, &lens.idle).containment(most, slots).within;
+            Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
+        }
+    }
+}
+
+/// One ask, or one for each size that will do, the largest first.
+fn asks(request: &Request, ask: &Ask) -> Vec<Ask> {
+    match &request.sizes {
+        Some(sizes) => sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect(),
+        None => vec![ask.clone()],
+    }
+}
+
+/// What a job holds and until when it is planned to; a job that is past its time may end any moment.
+fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
+    match &job.phase {
+        Phase::Running { alloc, started, .. } => Some((alloc, forecast.end(job, *started, now).max(now))),
+        Phase::Completing(completing) => {
+            Some((&completing.alloc, completing.kill_at.unwrap_or(now).max(now)))
+        }
+        Phase::Pending(_) | Phase::Ended(_) => None,
+    }
+}
+
+/// What is held on one node, as an amount.
+fn amount_of(part: &NodeAlloc, length: usize) -> Box<[u64]> {
+    let mut amount = vec![0; length];
+    amount[CPUS] = u64::from(part.cpus.len());
+    amount[MEMORY] = part.memory_mb;
+    for gres in &part.gres {
+        if let Some(entry) = amount.get_mut(GRES + usize::from(gres.entry)) {
+            *entry += u64::from(gres.ids.len());
+        }
+    }
+    amount.into_boxed_slice()
+}
+
+/// What a node has free at this moment, and what it will have as its jobs end.
+fn steps(
+    rooms: &mut Rooms,
+    node: &SceneNode,
+    mut held: Vec<(Time, Box<[u64]>)>,
+    now: Time,
+) -> (RoomId, Vec<Step>) {
+    held.sort_by_key(|(end, _)| *end);
+    let full = rooms.full(node.class);
+    // What is held until the last end is taken from the full room first, so that the first step is what is free now.
+    let mut room = full;
+    let mut steps = Vec::with_capacity(held.len() + 1);
+    for (end, amount) in held.iter().rev() {
+        if !end.is_never() && *end > now {
+            steps.push(Step { from: *end, room });
+        }
+        room = rooms.minus(room, amount);
+    }
+    let overdue = held.iter().take_while(|(end, _)| *end <= now);
+    let at_once = overdue.fold(room, |room, (_, amount)| rooms.plus(room, amount));
+    steps.push(Step { from: now, room: at_once });
+    steps.reverse();
+    // Of several ends at one time the last has all the room.
+    let mut merged: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps {
+        match merged.last_mut() {
+            Some(last) if last.from == step.from => *last = step,
+            _ => merged.push(step),
+        }
+    }
+    (room, merged)
+}

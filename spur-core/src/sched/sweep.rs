@@ -1,0 +1,237 @@
+//! One forward sweep over the timeline: the earliest time at which some domain can hold a job.
+//!
+//! The sweep walks the holes by their start and keeps, for every node, the slots it has throughout the job's time if
+//! the job started now, and their sums for every domain of the layer that has to hold the whole job. Only when a
+//! domain has enough does anybody look closer: the caller tries to place the job then and there, and the sweep goes on
+//! if the constraints that a sum cannot see stand in the way.
+
+use fixedbitset::FixedBitSet;
+
+use crate::text::time::Time;
+
+use super::room::RoomId;
+use super::timeline::Timeline;
+
+/// The number of a node that belongs to no domain of the layer.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// What is looked for.
+pub(super) struct Search<'a> {
+    /// Nodes that may be used.
+    pub(super) admitted: &'a FixedBitSet,
+    /// How long, seconds.
+    pub(super) duration: u64,
+    /// Not before.
+    pub(super) from: Time,
+    /// Before this.
+    pub(super) until: Time,
+    /// For every node the domain that has to hold the whole job, or [`NOWHERE`].
+    pub(super) domains: &'a [u32],
+    /// Nodes wanted, at least.
+    pub(super) min_nodes: u32,
+    /// Slots wanted, at least.
+    pub(super) min_slots: u64,
+}
+
+/// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    /// Slots of every node throughout the job's time.
+    slots: Vec<u32>,
+    /// Until when the node has them.
+    until: Vec<Time>,
+    /// Nodes that had a slot at some time of the sweep.
+    touched: Vec<u32>,
+    /// Nodes and slots of every domain.
+    sums: Vec<(u32, u64)>,
+    used: Vec<u32>,
+    /// Domains that have enough.
+    enough: u32,
+    /// No node loses its slots before.
+    next_end: Time,
+}
+
+impl Counters {
+    /// For so many nodes.
+    pub(super) fn new(nodes: usize) -> Self {
+        Self {
+            slots: vec![0; nodes],
+            until: vec![Time::ZERO; nodes],
+            touched: Vec::new(),
+            sums: Vec::new(),
+            used: Vec::new(),
+            enough: 0,
+            next_end: Time::MAX,
+        }
+    }
+
+    /// Nodes with their slots at the time the sweep has reached.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.touched.iter().map(|node| (*node, self.slots[*node as usize])).filter(|(_, slots)| *slots > 0)
+    }
+
+    /// Makes room for so many domains.
+    pub(super) fn fit(&mut self, domains: usize) {
+        self.clear();
+        self.sums.resize(self.sums.len().max(domains), (0, 0));
+    }
+
+    fn clear(&mut self) {
+        for node in self.touched.drain(..) {
+            self.slots[node as usize] = 0;
+        }
+        for domain in self.used.drain(..) {
+            self.sums[domain as usize] = (0, 0);
+        }
+        self.enough = 0;
+        self.next_end = Time::MAX;
+    }
+
+    /// Gives a node other slots and keeps the sums right.
+    fn set(&mut self, search: &Search<'_>, node: u32, slots: u32, until: Time) {
+        let at = node as usize;
+        let before = std::mem::replace(&mut self.slots[at], slots);
+        self.until[at] = until;
+        if slots > 0 {
+            self.next_end = self.next_end.min(until);
+        }
+        let domain = search.domains[at];
+        if domain == NOWHERE {
+            return;
+        }
+        let sum = &mut self.sums[domain as usize];
+        if *sum == (0, 0) {
+            self.used.push(domain);
+        }
+        let had = search.enough(*sum);
+        sum.0 = sum.0 - u32::from(before > 0) + u32::from(slots > 0);
+        sum.1 = sum.1 - u64::from(before) + u64::from(slots);
+        let has = search.enough(*sum);
+        self.enough = self.enough - u32::from(had) + u32::from(has);
+    }
+}
+
+impl Search<'_> {
+    fn enough(&self, (nodes, slots): (u32, u64)) -> bool {
+        nodes >= self.min_nodes && slots >= self.min_slots
+    }
+
+    /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
+    /// first time for which it does is the answer. Without one, `counters` tell what there was at the last time.
+    pub(super) fn sweep(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        judge: &mut impl Judge,
+    ) -> Option<Time> {
+        counters.clear();
+        let mut now = self.from;
+        let mut grew = true;
+        for chunk in timeline.holes().chunks() {
+            if !chunk.may_hold(self.duration, self.from + self.duration) {
+                continue;
+            }
+            for hole in chunk.holes() {
+                if hole.start > now {
+                    if grew && let Some(answer) = self.look(timeline, counters, judge, now) {
+                        return answer;
+                    }
+                    grew = false;
+                    if hole.start >= self.until {
+                        return None;
+                    }
+                }
+                let until = hole.end;
+                if until.since(hole.start.max(self.from)) < self.duration
+                    || !self.admitted.contains(hole.node as usize)
+                {
+                    continue;
+                }
+                let slots = judge.slots(hole.room);
+                let at = hole.node as usize;
+                let first = hole.start.max(now);
+                if slots == 0 || until.since(first) < self.duration {
+                    continue;
+                }
+                if first > now {
+                    now = first;
+                    self.expire(timeline, counters, judge, now);
+                }
+                if slots > counters.slots[at] {
+                    if counters.slots[at] == 0 {
+                        counters.touched.push(hole.node);
+                    }
+                    counters.set(self, hole.node, slots, until);
+                    grew = true;
+                }
+            }
+        }
+        if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
+    }
+
+    /// Asks the caller, if some domain has enough. The outer `None` is "go on".
+    fn look(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        judge: &mut impl Judge,
+        now: Time,
+    ) -> Option<Option<Time>> {
+        if counters.enough == 0 {
+            return None;
+        }
+        self.expire(timeline, counters, judge, now);
+        if counters.enough == 0 {
+            return None;
+        }
+        match judge.accept(now, counters) {
+            Found::Yes => Some(Some(now)),
+            Found::No => None,
+            Found::GiveUp => Some(None),
+        }
+    }
+
+    /// Nodes whose slots would not last long enough any more get what their other holes offer.
+    fn expire(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge, now: Time) {
+        let needed = now + self.duration;
+        if counters.next_end >= needed {
+            return;
+        }
+        counters.next_end = Time::MAX;
+        let mut touched = std::mem::take(&mut counters.touched);
+        touched.retain(|&node| {
+            let at = node as usize;
+            if counters.until[at] >= needed {
+                counters.next_end = counters.next_end.min(counters.until[at]);
+                return counters.slots[at] > 0;
+            }
+            let holes = timeline.holes_on(node).iter();
+            let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
+            let best =
+                lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Time::ZERO));
+            counters.set(self, node, best.0, best.1);
+            best.0 > 0
+        });
+        counters.touched = touched;
+    }
+}
+
+/// What the caller of a sweep knows and the timeline does not.
+pub(super) trait Judge {
+    /// How many slots a room has.
+    fn slots(&mut self, room: RoomId) -> u32;
+
+    /// Whether the job can start at a time at which some domain has enough.
+    fn accept(&mut self, at: Time, counters: &Counters) -> Found;
+}
+
+/// What a judge says to a time at which a domain has enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It will do.
+    Yes,
+    /// Go on.
+    No,
+    /// It is not worth going on.
+    GiveUp,
+}

@@ -1,0 +1,148 @@
+//! The future of every node as far as it is known: what is free when.
+//!
+//! A node's future is a list of *steps*: from that time on, this room. From the steps follow its *holes*: every
+//! longest stretch of time over which some room is free throughout. A job that needs a node for a while fits if one
+//! hole has the length and the room, and then nothing else has to be looked at. All holes of all nodes stand in one
+//! list by their start, so that "the earliest time at which some domain can hold this" is one sweep over that list
+//! with a counter for each domain; see [`sweep`](super::sweep).
+//!
+//! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
+//! once and not found before some time is not found before it later in the same pass, because room only shrinks.
+
+use crate::text::time::Time;
+
+use super::holes::{Hole, Holes};
+use super::room::{RoomId, Rooms};
+
+/// From this time on a node has this room, until its next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) from: Time,
+    pub(super) room: RoomId,
+}
+
+/// What is free when, on every node.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    steps: Vec<Vec<Step>>,
+    of_node: Vec<Vec<Hole>>,
+    holes: Holes,
+    shortest: u64,
+}
+
+impl Timeline {
+    /// A timeline of `nodes` nodes that have nothing free yet. Holes shorter than `shortest` seconds are of no use to
+    /// anybody and left out.
+    pub(super) fn new(nodes: usize, shortest: u64) -> Self {
+        Self {
+            steps: vec![Vec::new(); nodes],
+            of_node: vec![Vec::new(); nodes],
+            holes: Holes::default(),
+            shortest: shortest.max(1),
+        }
+    }
+
+    /// Says what a node will have: `steps` by time, the first one now. For every node before [`Timeline::index`].
+    pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: Vec<Step>) {
+        self.steps[node] = steps;
+        self.of_node[node] = self.holes_of(rooms, node);
+    }
+
+    /// Puts the holes of all nodes in their order.
+    pub(super) fn index(&mut self) {
+        self.holes = Holes::new(self.of_node.iter().flatten().copied().collect());
+    }
+
+    /// The holes of all nodes by start.
+    pub(super) fn holes(&self) -> &Holes {
+        &self.holes
+    }
+
+    /// The holes of one node.
+    pub(super) fn holes_on(&self, node: u32) -> &[Hole] {
+        &self.of_node[node as usize]
+    }
+
+    /// What a node has throughout a stretch of time.
+    pub(super) fn room(&self, rooms: &mut Rooms, node: u32, from: Time, to: Time) -> Option<RoomId> {
+        let steps = &self.steps[node as usize];
+        let first = steps.iter().rposition(|step| step.from <= from)?;
+        let mut room = steps[first].room;
+        for step in steps[first + 1..].iter().take_while(|step| step.from < to) {
+            room = rooms.common(room, step.room);
+        }
+        Some(room)
+    }
+
+    /// Books `taken` of a node for a stretch of time.
+    pub(super) fn take(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
+        self.change(rooms, node, from, to, |rooms, room| rooms.minus(room, taken));
+    }
+
+    /// Undoes a booking.
+    pub(super) fn give_back(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
+        self.change(rooms, node, from, to, |rooms, room| rooms.plus(room, taken));
+    }
+
+    fn change(
+        &mut self,
+        rooms: &mut Rooms,
+        node: u32,
+        from: Time,
+        to: Time,
+        change: impl Fn(&mut Rooms, RoomId) -> RoomId,
+    ) {
+        let index = node as usize;
+        let steps = &mut self.steps[index];
+        split(steps, from);
+        split(steps, to);
+        for step in steps.iter_mut().filter(|step| from <= step.from && step.from < to) {
+            step.room = change(rooms, step.room);
+        }
+        steps.dedup_by_key(|step| step.room);
+        let after = self.holes_of(rooms, index);
+        let before = std::mem::replace(&mut self.of_node[index], after);
+        let after = &self.of_node[index];
+        before.iter().filter(|hole| !after.contains(hole)).for_each(|hole| self.holes.remove(hole));
+        after.iter().filter(|hole| !before.contains(hole)).for_each(|hole| self.holes.insert(*hole));
+    }
+
+    /// Every longest stretch over which a room is free: for each start the room shrinks as the stretch grows, and a
+    /// stretch counts just before it shrinks, unless it could as well have begun earlier.
+    fn holes_of(&self, rooms: &mut Rooms, node: usize) -> Vec<Hole> {
+        let steps = &self.steps[node];
+        let mut holes = Vec::new();
+        for (first, begin) in steps.iter().enumerate() {
+            let earlier = first.checked_sub(1).map(|before| steps[before].room);
+            let mut room = begin.room;
+            for next in first + 1..=steps.len() {
+                if !rooms.usable(room) || earlier.is_some_and(|earlier| rooms.within(room, earlier)) {
+                    break;
+                }
+                let end = steps.get(next).map_or(Time::MAX, |step| step.from);
+                let shrunk = steps.get(next).map(|step| rooms.common(room, step.room));
+                if shrunk != Some(room) {
+                    if end.since(begin.from) >= self.shortest {
+                        let node = u32::try_from(node).expect("nodes are numbered in u32");
+                        holes.push(Hole { start: begin.from, end, node, room });
+                    }
+                    let Some(shrunk) = shrunk else { break };
+                    room = shrunk;
+                }
+            }
+        }
+        holes
+    }
+}
+
+/// Makes a step begin at `at`, if the node's future is known then.
+fn split(steps: &mut Vec<Step>, at: Time) {
+    let next = steps.partition_point(|step| step.from <= at);
+    if let Some(before) = next.checked_sub(1)
+        && steps[before].from < at
+        && !at.is_never()
+    {
+        let room = steps[before].room;
+        steps.insert(next, Step { from: at, room });
+    }
+}

@@ -1,0 +1,148 @@
+//! A cluster made of a few lines: for scripts and for random tests.
+
+use std::sync::Arc;
+
+use spur_core::cluster::Cluster;
+use spur_core::cluster::event::{Entry, Event};
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc, Why};
+use spur_core::model::caller::Owner;
+use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
+use spur_core::model::job::{JobSpec, Shape};
+use spur_core::model::node::{NodeShape, Registration};
+use spur_core::model::topology::TopologyConfig;
+use spur_core::sched::plan::Start;
+use spur_core::text::hostlist::HostList;
+use spur_core::text::time::{Time, TimeLimit};
+
+/// A cluster with the clock that its entries are stamped with.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) now: Time,
+    seq: u64,
+}
+
+impl World {
+    /// A cluster with that policy, all nodes up.
+    pub(crate) fn new(policy: Policy) -> Self {
+        let mut world = Self { cluster: Cluster::default(), now: Time::ZERO, seq: 0 };
+        let nodes = policy.nodes.len();
+        world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+        for node in (0..nodes).map(|index| NodeId(u32::try_from(index).unwrap())) {
+            let shape = (*world.cluster.node(node).unwrap().shape).clone();
+            let registration = Arc::new(registration(shape));
+            world.apply(Event::NodeRegistered { node, registration, stale: Vec::new() });
+        }
+        world
+    }
+
+    pub(crate) fn apply(&mut self, event: Event) {
+        self.seq += 1;
+        let entry = Entry { seq: self.seq, epoch: 1, at: self.now, request: None, event };
+        self.cluster.apply(&entry);
+    }
+
+    pub(crate) fn submit(&mut self, job: JobId, spec: JobSpec) {
+        self.apply(Event::JobSubmitted { job, spec: Arc::new(spec) });
+    }
+
+    /// Starts a job as the controller would: with the lowest CPUs and devices that are free.
+    pub(crate) fn start(&mut self, start: &Start) {
+        let part = |part: &spur_core::sched::plan::StartPart| {
+            let node = self.cluster.node(part.node).unwrap();
+            let cpus = node.free_cpus().lowest(part.cpus);
+            assert_eq!(cpus.len(), part.cpus, "{} has the CPUs for job {}", node.name(), start.attempt);
+            assert!(node.free_memory_mb() >= part.memory_mb, "{} has the memory", node.name());
+            let gres = part.gres.iter().map(|(entry, count)| {
+                let ids = node.free_gres(usize::from(*entry)).lowest(*count);
+                assert_eq!(ids.len(), *count, "{} has the devices", node.name());
+                GresAlloc { entry: *entry, ids }
+            });
+            let gres = gres.collect();
+            NodeAlloc { node: part.node, tasks: part.tasks, cpus, memory_mb: part.memory_mb, gres }
+        };
+        let nodes = start.parts.iter().map(part).collect();
+        let alloc = Alloc {
+            partition: Arc::clone(&start.partition),
+            nodes,
+            exclusive: start.exclusive,
+            why: start.why.clone(),
+        };
+        self.apply(Event::JobStarted { job: start.attempt.job, alloc: Arc::new(alloc) });
+    }
+
+    /// Puts a job on nodes without asking anybody.
+    pub(crate) fn put(&mut self, job: JobId, nodes: &[NodeId], cpus: u32) {
+        let part = |node: &NodeId| {
+            let free = self.cluster.node(*node).unwrap().free_cpus();
+            let cpus = if cpus == 0 { free } else { free.lowest(cpus) };
+            NodeAlloc { node: *node, tasks: 1, cpus, memory_mb: 0, gres: Box::default() }
+        };
+        let partition = Arc::clone(&self.cluster.job(job).unwrap().spec.partitions[0]);
+        let nodes = nodes.iter().map(part).collect();
+        let alloc = Alloc { partition, nodes, exclusive: cpus == 0, why: Why::default() };
+        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc) });
+    }
+
+    /// The numbers of nodes by name.
+    pub(crate) fn ids(&self, names: &str) -> Vec<NodeId> {
+        let names: HostList = names.parse().expect("a hostlist");
+        names.iter().map(|name| self.cluster.node_named(&name).expect("a node").id).collect()
+    }
+}
+
+fn registration(shape: NodeShape) -> Registration {
+    Registration {
+        shape,
+        boot_id: "".into(),
+        spool_id: "".into(),
+        address: "".into(),
+        hostname: "".into(),
+        version: "".into(),
+        arch: "".into(),
+        os: "".into(),
+        booted: Time::ZERO,
+        started: Time::ZERO,
+    }
+}
+
+/// A node.
+pub(crate) fn node(name: &str, shape: NodeShape, weight: u32) -> NodeConfig {
+    NodeConfig { name: name.into(), shape, weight }
+}
+
+/// A partition of some nodes.
+pub(crate) fn partition(name: &str, nodes: Vec<Arc<str>>) -> PartitionConfig {
+    PartitionConfig { name: name.into(), nodes, ..PartitionConfig::default() }
+}
+
+/// A topology from TOML.
+pub(crate) fn topology(toml: &str) -> TopologyConfig {
+    toml::from_str(toml).expect("a topology")
+}
+
+/// A request for the partition `main`.
+pub(crate) fn spec(shape: Shape, seconds: u64) -> JobSpec {
+    JobSpec {
+        name: "job".into(),
+        owner: Arc::new(Owner { uid: 1000, gid: 1000, user: "user".into(), group: "user".into() }),
+        account: None,
+        qos: None,
+        partitions: Box::from(["main".into()]),
+        shape,
+        fabric: None,
+        time_limit: TimeLimit::Seconds(seconds),
+        time_min: None,
+        begin: None,
+        deadline: None,
+        hold: false,
+        priority: None,
+        nice: 0,
+        dependency: None,
+        array: None,
+        requeue: false,
+        batch: None,
+        extra: None,
+    }
+}

@@ -33,12 +33,8 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         return BROKEN_PIPE;
     }
-    for (at, line) in render(error).lines().enumerate() {
-        if at == 0 {
-            session.error(line);
-        } else {
-            session.say(line);
-        }
+    for line in render(error).lines() {
+        session.error(line);
     }
     if let Some(hint) = hint(session.name, error) {
         session.say(&hint);

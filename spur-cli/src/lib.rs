@@ -10,6 +10,7 @@ pub mod error;
 pub mod format;
 pub mod options;
 pub mod out;
+pub mod place;
 pub mod session;
 pub mod settings;
 pub mod terminal;

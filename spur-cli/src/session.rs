@@ -1,6 +1,7 @@
 //! What a command works with: its name, its environment, where it writes, and the way to the controller.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
 use spur_proto::client::Connection;
@@ -17,16 +18,14 @@ pub struct Session {
     pub out: Out,
     /// Where complaints go in tests and simulations; the standard error otherwise.
     complaints: Option<Out>,
-    environment: BTreeMap<String, String>,
+    environment: BTreeMap<OsString, OsString>,
     connection: Option<Connection>,
 }
 
 impl Session {
     /// With the environment and the standard streams of this process.
     pub fn from_process(name: &'static str) -> Session {
-        let environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
+        let environment = std::env::vars_os().collect();
         Session { name, out: Out::standard(), complaints: None, environment, connection: None }
     }
 
@@ -36,16 +35,17 @@ impl Session {
         environment: BTreeMap<String, String>,
         connection: Option<Connection>,
     ) -> Session {
+        let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         Session { name, out: Out::memory(), complaints: Some(Out::memory()), environment, connection }
     }
 
     /// A variable of the environment, if it is set and UTF-8.
     pub fn env(&self, name: &str) -> Option<String> {
-        self.environment.get(name).cloned()
+        self.environment.get(OsStr::new(name))?.to_str().map(str::to_owned)
     }
 
-    /// The environment, as far as it is UTF-8.
-    pub fn environment(&self) -> &BTreeMap<String, String> {
+    /// The environment.
+    pub fn environment(&self) -> &BTreeMap<OsString, OsString> {
         &self.environment
     }
 

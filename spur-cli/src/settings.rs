@@ -45,6 +45,7 @@ struct File {
 #[serde(default)]
 struct ControllerTable {
     listen_addr: Option<String>,
+    addr: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,14 +83,13 @@ impl Settings {
     fn read(text: &str, controllers: Option<&str>, path: &Path) -> anyhow::Result<Settings> {
         let wanted = only_tables(text, &["controller", "auth"]);
         let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
-        let listen = file.controller.listen_addr;
-        let (list, whose) = match (controllers, &listen) {
+        let place = |key: &str| format!("{}: controller.{key}", path.display());
+        let (list, whose) = match (controllers, &file.controller) {
             (Some(list), _) => (list, "SPUR_CONTROLLER".to_owned()),
-            (None, Some(address)) => {
-                (address.as_str(), format!("{}: controller.listen_addr", path.display()))
-            }
-            (None, None) => bail!(
-                "{} does not say where the controller is; add [controller] with listen_addr = \"HOST:PORT\"",
+            (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("addr")),
+            (None, ControllerTable { listen_addr: Some(list), .. }) => (list.as_str(), place("listen_addr")),
+            (None, _) => bail!(
+                "{} does not say where the controller is; add [controller] with addr = \"HOST:PORT\"",
                 path.display()
             ),
         };
@@ -155,7 +155,8 @@ cluster_name = "demo"
 nonsense that nobody reads here
 
 [controller]  # where it is
-listen_addr = "head:7000"
+listen_addr = "0.0.0.0:7000"
+addr = "head:7000"
 kill_wait = "30s"
 
 [[nodes]]
@@ -192,7 +193,7 @@ socket = "/tmp/demo/identity.sock"
         let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a")).unwrap_err());
         assert!(refused.contains("spur.toml") && refused.contains("line 4"), "{refused}");
         let refused = read("[auth]\n", None).unwrap_err().to_string();
-        assert!(refused.contains("listen_addr"), "{refused}");
+        assert!(refused.contains("[controller] with addr"), "{refused}");
     }
 
     #[test]

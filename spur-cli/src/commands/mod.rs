@@ -5,3 +5,4 @@ pub mod links;
 pub mod query;
 pub mod sbatch;
 pub mod squeue;
+pub mod watch;

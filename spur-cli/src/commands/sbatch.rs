@@ -1,13 +1,248 @@
 //! `sbatch`: submits a batch script.
 
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use spur_proto::channel::MAX_SCRIPT;
+use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
+
+use crate::commands::watch;
+use crate::error::FAILURE;
+use crate::options::defs::SBATCH_LINE;
+use crate::options::submission::{Export, Submission};
+use crate::options::{Layer, Reading};
+use crate::place::{self, Environment, Here};
 use crate::session::Session;
+
+/// What is submitted.
+struct Script {
+    body: Vec<u8>,
+    /// Its whole path; empty if it is no file.
+    path: String,
+    /// What the job is called unless it is given a name.
+    name: String,
+    args: Vec<String>,
+}
 
 /// Runs `sbatch`.
 ///
 /// # Errors
 /// Whatever keeps the job from being submitted.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
-    let _ = words;
-    session.connection()?;
+    let (args, operands) = match SBATCH_LINE.read(&words)? {
+        Reading::Run { args, operands } => (args, operands),
+        Reading::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+    };
+    let script = Script::take(&args, operands, &|name| session.env(name))?;
+    let text = String::from_utf8_lossy(&script.body);
+    let wishes = Submission::settle(args, &|name| session.env(name), Some(&text))?;
+    let spec = compose(session, &wishes, script)?;
+    let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
+    if wishes.test_only {
+        return test(session, request, &wishes).await;
+    }
+    let job = submit(session, request, &wishes).await?;
+    if wishes.wait {
+        session.out.flush()?;
+        let ended = watch::until_ended(session, vec![job], |_| {}).await?;
+        return Ok(watch::exit_code(&ended));
+    }
     Ok(0)
+}
+
+/// Submits the job and prints its number.
+async fn submit(session: &mut Session, request: SubmitRequest, wishes: &Submission) -> anyhow::Result<u32> {
+    let connection = session.connection()?;
+    let answer = connection.change(request, async |mut controller, r| controller.submit(r).await).await;
+    let answer = answer.context("Batch job submission failed")?;
+    tell(session, &answer.warnings, wishes);
+    if wishes.parsable {
+        writeln!(session.out, "{}", answer.job_id)?;
+    } else if !wishes.quiet {
+        writeln!(session.out, "Submitted batch job {}", answer.job_id)?;
+    }
+    Ok(answer.job_id)
+}
+
+/// Asks when and where the job would start, and tells it.
+async fn test(session: &mut Session, request: SubmitRequest, wishes: &Submission) -> anyhow::Result<u8> {
+    let connection = session.connection()?;
+    let answer = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await;
+    let answer = answer.context("allocation failure")?;
+    tell(session, &answer.warnings, wishes);
+    match answer.start_time {
+        Some(start) => {
+            session.inform(&forecast(&answer, start));
+            Ok(0)
+        }
+        None => {
+            let why = if answer.detail.is_empty() { &answer.reason } else { &answer.detail };
+            session.error(&format!("allocation failure: {why}"));
+            Ok(FAILURE)
+        }
+    }
+}
+
+fn forecast(answer: &TestSubmitResponse, start: i64) -> String {
+    let start = jiff::Timestamp::from_second(start).map_or_else(
+        |_| start.to_string(),
+        |start| start.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
+    );
+    let spans: Vec<String> =
+        answer.spans.iter().map(|span| format!("{} {}", span.count, span.layer)).collect();
+    let spans = if spans.is_empty() { String::new() } else { format!(" ({})", spans.join(", ")) };
+    format!(
+        "Job to start at {start} using {} processors on nodes {}{spans} in partition {}",
+        answer.num_cpus, answer.nodes, answer.partition
+    )
+}
+
+fn tell(session: &mut Session, warnings: &[String], wishes: &Submission) {
+    for warning in warnings.iter().filter(|_| !wishes.quiet) {
+        session.warn(warning);
+    }
+}
+
+/// The request as it goes to the controller.
+fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow::Result<JobSpec> {
+    let mut spec = wishes.clone().into_spec(&Here)?;
+    if spec.name.is_empty() {
+        spec.name = script.name;
+    }
+    spec.submit_host = place::hostname();
+    let environment = environment(session, wishes, &spec)?;
+    if wishes.verbose > 0 {
+        session.inform(&format!("job name: {}, {} variables", spec.name, environment.len()));
+    }
+    let files = wishes.files.clone();
+    spec.batch = Some(Batch {
+        script: script.body.into(),
+        environment: place::packed(&environment)?.into(),
+        args: script.args,
+        command: script.path,
+        work_dir: place::directory(wishes.chdir.as_deref())?,
+        stdin: files.input.unwrap_or_default(),
+        stdout: files.output.unwrap_or_default(),
+        stderr: files.error.unwrap_or_default(),
+        append: files.append,
+        umask: place::file_mask(),
+        limits: place::limits(&wishes.propagate),
+    });
+    Ok(spec)
+}
+
+/// What the script finds in its environment, beside what the controller and the node add.
+fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow::Result<Environment> {
+    let mut environment = match &wishes.export_file {
+        None => place::exported(session.environment(), &wishes.export),
+        Some(file) => {
+            let mut environment = place::exported(session.environment(), &Export::None);
+            environment.extend(place::read_variables(file)?);
+            environment
+        }
+    };
+    environment.insert("SLURM_SUBMIT_DIR".into(), place::directory(None)?.into());
+    environment.insert("SLURM_SUBMIT_HOST".into(), spec.submit_host.clone().into());
+    environment.insert("SLURM_UMASK".into(), format!("{:04o}", place::file_mask()).into());
+    if let Some(export) = wishes.export.spelled() {
+        environment.insert("SLURM_EXPORT_ENV".into(), export.into());
+    }
+    Ok(environment)
+}
+
+impl Script {
+    /// The script that the command line names, or wraps, or standard input.
+    fn take(
+        args: &Layer<Submission>,
+        operands: Vec<String>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Script> {
+        let wrap =
+            args.iter().rev().find(|said| said.option.long == "wrap").and_then(|said| said.value.clone());
+        let mut operands = operands.into_iter();
+        let script = match (wrap, operands.next()) {
+            (Some(_), Some(word)) => bail!("--wrap takes no script and no arguments, but there is `{word}`"),
+            (Some(command), None) => Script {
+                body: format!("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n")
+                    .into_bytes(),
+                path: String::new(),
+                name: "wrap".to_owned(),
+                args: Vec::new(),
+            },
+            (None, Some(path)) => Script::from_file(&path, operands.collect(), env)?,
+            (None, None) => Script {
+                body: read_all(io::stdin(), "standard input")?,
+                path: String::new(),
+                name: "sbatch".to_owned(),
+                args: Vec::new(),
+            },
+        };
+        script.check()?;
+        Ok(script)
+    }
+
+    fn from_file(
+        word: &str,
+        args: Vec<String>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Script> {
+        let path = find(word, env("PATH").as_deref());
+        let file = fs::File::open(&path).with_context(|| format!("Unable to open file {word}"))?;
+        let whole = std::path::absolute(&path).unwrap_or(path);
+        let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let body = read_all(file, word)?;
+        Ok(Script { body, path: whole.to_string_lossy().into_owned(), name, args })
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        if self.body.iter().all(u8::is_ascii_whitespace) {
+            bail!("Batch script is empty!");
+        }
+        if self.body.contains(&0) {
+            bail!("the batch script contains a NUL character, which no script may");
+        }
+        if !self.body.starts_with(b"#!") {
+            bail!(
+                "This does not look like a batch script.  The first\nline must start with #! followed by the path \
+                 to an interpreter.\nFor instance: #!/bin/sh"
+            );
+        }
+        if self.body.windows(2).any(|pair| pair == b"\r\n") {
+            bail!(
+                "Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n); convert \
+                 it, e.g. with `sed -i 's/\\r$//' SCRIPT`."
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A script by a bare name is looked for here and then where programs are.
+fn find(word: &str, path: Option<&str>) -> PathBuf {
+    let here = PathBuf::from(word);
+    if word.contains('/') || here.exists() {
+        return here;
+    }
+    let executable = |candidate: &PathBuf| {
+        let status = fs::metadata(candidate);
+        status.is_ok_and(|status| status.is_file() && status.permissions().mode() & 0o111 != 0)
+    };
+    let directories = path.unwrap_or_default().split(':').filter(|directory| !directory.is_empty());
+    directories.map(|directory| Path::new(directory).join(word)).find(executable).unwrap_or(here)
+}
+
+fn read_all(source: impl Read, what: &str) -> anyhow::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    let limit = MAX_SCRIPT as u64 + 1;
+    source.take(limit).read_to_end(&mut body).with_context(|| format!("cannot read {what}"))?;
+    if body.len() > MAX_SCRIPT {
+        bail!("{what} is larger than the {} MiB that a batch script may have", MAX_SCRIPT >> 20);
+    }
+    Ok(body)
 }

@@ -9,7 +9,7 @@ const COLUMN: usize = 32;
 /// The whole help.
 pub fn long<S>(line: &CommandLine<S>) -> String {
     let mut text = format!("Usage: {} {}\n\n{}\n\nOptions:\n", line.name, line.synopsis, line.about);
-    let mut options: Vec<&Opt<S>> = line.options().collect();
+    let mut options: Vec<&Opt<S>> = line.options().filter(|option| !option.long.is_empty()).collect();
     options.sort_by_key(|option| option.long);
     for option in options {
         entry(&mut text, &left(option), option.help);
@@ -18,7 +18,23 @@ pub fn long<S>(line: &CommandLine<S>) -> String {
     entry(&mut text, &common('h', "help", has('h')), "show this help");
     entry(&mut text, "      --usage", "show the options in short");
     entry(&mut text, &common('V', "version", has('V')), "show the version");
+    variables(&mut text, line);
     text
+}
+
+/// Which variables of the environment say what.
+fn variables<S>(text: &mut String, line: &CommandLine<S>) {
+    let own = |name: &&str| line.env_prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let named = line.options().flat_map(|option| option.env.iter().map(move |&name| (name, option)));
+    let mut named: Vec<_> = named.filter(|(name, _)| own(name)).collect();
+    named.sort_by_key(|&(name, _)| name);
+    if !named.is_empty() {
+        text.push_str("\nEnvironment, which counts less than the command line:\n");
+    }
+    for (name, option) in named {
+        let says = if option.long.is_empty() { option.help.to_owned() } else { format!("--{}", option.long) };
+        entry(text, &format!("  {name}"), &says);
+    }
 }
 
 /// The options on a few lines.
@@ -26,7 +42,7 @@ pub fn usage<S>(line: &CommandLine<S>) -> String {
     let start = format!("Usage: {}", line.name);
     let mut text = start.clone();
     let mut column = start.len();
-    for option in line.options() {
+    for option in line.options().filter(|option| !option.long.is_empty()) {
         let word = match option.value {
             Value::None => format!(" [--{}]", option.long),
             Value::Required(name) => format!(" [--{}={name}]", option.long),

@@ -111,6 +111,7 @@ fn find_long<S>(line: &CommandLine<S>, name: &str) -> Result<Named<S>, OptionErr
         let names = std::iter::once(option.long).chain(option.aliases.iter().copied());
         names.map(move |name| (name, Named::Option(option)))
     });
+    let own = own.filter(|(name, _)| !name.is_empty());
     let common = [("help", Named::Help), ("usage", Named::Usage), ("version", Named::Version)];
     let known: Vec<(&str, Named<S>)> = own.chain(common).collect();
     if let Some((_, exact)) = known.iter().find(|(known, _)| *known == name) {

@@ -4,8 +4,15 @@
 //! What was said and what it means are two things. Reading gives layers of what was said, with where it was said
 //! ([`layer`]); folding them, weakest first, into settings gives what it means.
 
+pub mod defs;
+pub mod directive;
 pub mod help;
 pub mod layer;
+pub mod submission;
+pub mod values;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -14,7 +21,7 @@ pub use layer::{Layer, Said};
 /// One option of a command whose settings are an `S`.
 #[derive(Debug)]
 pub struct Opt<S> {
-    /// The long name, without dashes.
+    /// The long name, without dashes; empty for what only the environment can say.
     pub long: &'static str,
     /// Other long names for the same.
     pub aliases: &'static [&'static str],
@@ -26,6 +33,9 @@ pub struct Opt<S> {
     pub env: &'static [&'static str],
     /// The commands that have it; see [`CommandLine::mask`].
     pub commands: u8,
+    /// Long names of options that cannot stand beside it in one place. In a stronger place, either overrides the
+    /// other.
+    pub excludes: &'static [&'static str],
     /// One sentence for `--help`.
     pub help: &'static str,
     /// What it does to the settings: its value, empty if it has none. The error says what is wrong with it.
@@ -60,7 +70,17 @@ impl<S> Opt<S> {
         help: &'static str,
         set: fn(&mut S, &str) -> Result<(), String>,
     ) -> Opt<S> {
-        Opt { long, aliases: &[], short, value: Value::None, env: &[], commands: u8::MAX, help, set }
+        Opt {
+            long,
+            aliases: &[],
+            short,
+            value: Value::None,
+            env: &[],
+            commands: u8::MAX,
+            excludes: &[],
+            help,
+            set,
+        }
     }
 
     /// An option with a value.
@@ -72,7 +92,12 @@ impl<S> Opt<S> {
         set: fn(&mut S, &str) -> Result<(), String>,
     ) -> Opt<S> {
         let value = Value::Required(name);
-        Opt { long, aliases: &[], short, value, env: &[], commands: u8::MAX, help, set }
+        Opt { value, ..Opt::flag(long, short, help, set) }
+    }
+
+    /// What only the environment can say.
+    pub const fn variable(help: &'static str, set: fn(&mut S, &str) -> Result<(), String>) -> Opt<S> {
+        Opt::value("", None, "", help, set)
     }
 
     /// The same with a value that may be left out.
@@ -92,6 +117,11 @@ impl<S> Opt<S> {
     /// The same with variables of the environment.
     pub const fn env(self, env: &'static [&'static str]) -> Opt<S> {
         Opt { env, ..self }
+    }
+
+    /// The same, not to stand beside others.
+    pub const fn excluding(self, excludes: &'static [&'static str]) -> Opt<S> {
+        Opt { excludes, ..self }
     }
 
     /// The same for some commands only.
@@ -180,13 +210,20 @@ pub fn fold<S: 'static>(
     layers: impl IntoIterator<Item = Layer<S>>,
     settings: &mut S,
 ) -> Result<(), OptionError> {
-    for said in layers.into_iter().flatten() {
-        let value = said.value.as_deref().unwrap_or_default();
-        (said.option.set)(settings, value).map_err(|problem| OptionError {
-            origin: said.origin.clone(),
-            problem,
-            usage: false,
-        })?;
+    for layer in layers {
+        for said in &layer {
+            let beside = |other: &&Said<S>| said.option.excludes.contains(&other.option.long);
+            if let Some(other) = layer.iter().find(beside) {
+                let problem =
+                    format!("--{} and --{} exclude each other", said.option.long, other.option.long);
+                return Err(OptionError { origin: said.origin.clone(), problem, usage: false });
+            }
+        }
+        for said in layer {
+            let value = said.value.as_deref().unwrap_or_default();
+            let act = (said.option.set)(settings, value);
+            act.map_err(|problem| OptionError { origin: said.origin, problem, usage: false })?;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,106 @@
+//! Waiting for jobs: their states as the controller tells of them, across its restarts.
+
+use std::collections::BTreeMap;
+
+use spur_proto::client::CallError;
+use spur_proto::v1::{Job, WatchJobsRequest};
+
+use crate::session::Session;
+
+/// The long names of the states in which a job stays.
+const FINAL: &[&str] = &[
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+];
+
+/// Whether a job in that state has ended.
+pub fn is_final(state: &str) -> bool {
+    FINAL.contains(&state)
+}
+
+/// Waits until all of the jobs have ended, and gives the last that was heard of each: of the jobs named and, for
+/// arrays, of their tasks. `on_change` hears of every change. A controller that goes away is waited for.
+///
+/// # Errors
+/// What the controller refuses, such as a job that does not exist.
+pub async fn until_ended(
+    session: &mut Session,
+    job_ids: Vec<u32>,
+    mut on_change: impl FnMut(&Job),
+) -> anyhow::Result<BTreeMap<u32, Job>> {
+    let request = WatchJobsRequest { job_ids };
+    let mut jobs = BTreeMap::new();
+    let mut told = false;
+    loop {
+        match follow(session, &request, &mut jobs, &mut on_change).await {
+            Ok(()) => return Ok(jobs),
+            Err(error) => {
+                if !error.downcast_ref::<CallError>().is_some_and(CallError::is_transient) {
+                    return Err(error);
+                }
+                if !told {
+                    session.warn(&format!("{error}; waiting for it"));
+                    told = true;
+                }
+            }
+        }
+    }
+}
+
+/// Follows one stream to its end.
+async fn follow(
+    session: &mut Session,
+    request: &WatchJobsRequest,
+    jobs: &mut BTreeMap<u32, Job>,
+    on_change: &mut impl FnMut(&Job),
+) -> anyhow::Result<()> {
+    let connection = session.connection()?;
+    let mut changes =
+        connection.read(request.clone(), async |mut controller, r| controller.watch_jobs(r).await).await?;
+    while let Some(change) = connection.next(&mut changes).await? {
+        if let Some(job) = change.job {
+            on_change(&job);
+            jobs.insert(job.id, job);
+        }
+    }
+    Ok(())
+}
+
+/// The exit code that `sbatch --wait` gives for these jobs: the highest of theirs; 1 for one that a signal ended or
+/// that did not get so far.
+pub fn exit_code(jobs: &BTreeMap<u32, Job>) -> u8 {
+    let code = |job: &Job| match (job.exit_code, job.exit_signal) {
+        (0, 0) => u8::from(job.state != "COMPLETED"),
+        (0, _) => 1,
+        (code, _) => u8::try_from(code).unwrap_or(u8::MAX),
+    };
+    jobs.values().map(code).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_the_worst_of_the_jobs() {
+        let job = |id, state: &str, exit_code, exit_signal| {
+            (id, Job { id, state: state.into(), exit_code, exit_signal, ..Job::default() })
+        };
+        for (jobs, expected) in [
+            (vec![job(1, "COMPLETED", 0, 0)], 0),
+            (vec![job(1, "FAILED", 7, 0), job(2, "FAILED", 3, 0), job(3, "COMPLETED", 0, 0)], 7),
+            (vec![job(1, "TIMEOUT", 0, 15)], 1),
+            (vec![job(1, "CANCELLED", 0, 0)], 1),
+            (vec![], 0),
+        ] {
+            assert_eq!(exit_code(&jobs.into_iter().collect()), expected);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `#SBATCH` lines of a batch script.
+//!
+//! They are read from the lines that begin with exactly `#SBATCH`, up to the first line that is neither blank nor a
+//! comment. A line holds words like a shell's, with quotes and backslashes; a `#` at the beginning of a word ends it.
+
+use super::{CommandLine, Layer, OptionError, Origin, Reading};
+
+const MARK: &str = "#SBATCH";
+
+/// What the script says.
+///
+/// # Errors
+/// What cannot be read, with its line.
+pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Layer<S>, OptionError> {
+    let mut layer = Vec::new();
+    for (at, text) in directives(script) {
+        let place = |option: &str| Origin::Script { line: at, option: option.to_owned() };
+        let words = words(text).map_err(|problem| OptionError::usage(place(""), problem))?;
+        if let [word] = &words[..]
+            && matches!(word.as_str(), "hetjob" | "packjob")
+        {
+            let problem = format!("`{MARK} {word}`: jobs of several components are not offered yet");
+            return Err(OptionError::usage(place(""), problem));
+        }
+        let moved = |origin: Origin| match origin {
+            Origin::Argument(option) => place(&option),
+            other => other,
+        };
+        let read = line.read(&words);
+        let reading = read.map_err(|error| OptionError { origin: moved(error.origin.clone()), ..error })?;
+        let Reading::Run { args, operands } = reading else {
+            return Err(OptionError::usage(place(""), "--help, --usage and --version have no place here"));
+        };
+        if let Some(word) = operands.first() {
+            let problem = format!("`{word}` is no option; options begin with a dash");
+            return Err(OptionError::usage(place(""), problem));
+        }
+        layer.extend(args.into_iter().map(|said| super::Said { origin: moved(said.origin), ..said }));
+    }
+    Ok(layer)
+}
+
+/// The texts behind the mark, with the numbers of their lines, counted from 1.
+fn directives(script: &str) -> impl Iterator<Item = (usize, &str)> {
+    let head = script.lines().enumerate().take_while(|(_, line)| {
+        let line = line.trim_start();
+        line.is_empty() || line.starts_with('#')
+    });
+    head.filter_map(|(at, line)| {
+        let rest = line.strip_prefix(MARK)?;
+        let marked = rest.is_empty() || rest.starts_with([' ', '\t', '-']);
+        marked.then_some((at + 1, rest))
+    })
+}
+
+/// Cuts a line into words.
+pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            ' ' | '\t' => words.extend(word.take()),
+            '#' if word.is_none() => break,
+            '\\' => {
+                let next = chars.next().ok_or("nothing follows the backslash")?;
+                word.get_or_insert_default().push(next);
+            }
+            '\'' | '"' => quoted(c, &mut chars, word.get_or_insert_default())?,
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Takes what is up to the closing quote.
+fn quoted(quote: char, chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
+    loop {
+        match chars.next() {
+            None => return Err(format!("the quote {quote} is not closed")),
+            Some(c) if c == quote => return Ok(()),
+            Some('\\') if quote == '"' => match chars.next() {
+                Some(c @ ('"' | '\\' | '$' | '`')) => word.push(c),
+                Some(c) => word.extend(['\\', c]),
+                None => return Err(format!("the quote {quote} is not closed")),
+            },
+            Some(c) => word.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_as_a_shell_cuts_them() {
+        for (line, expected) in [
+            (" -N 4  -n8", &["-N", "4", "-n8"][..]),
+            (" --comment='a b' # c", &["--comment=a b"]),
+            (r#" --comment="a \"b\" \n" x\ y"#, &[r#"--comment=a "b" \n"#, "x y"]),
+            (" --constraint=a#b", &["--constraint=a#b"]),
+            (" ''", &[""]),
+            ("", &[]),
+        ] {
+            assert_eq!(words(line).unwrap(), expected, "{line}");
+        }
+        for line in ["'a", "\"a", "\"a\\", "a\\"] {
+            assert!(words(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn directives_end_where_the_script_begins() {
+        let script = "#!/bin/sh\n#SBATCH -N1\n\n# SBATCH -N2\n  #SBATCH -N3\n#SBATCHER\n#SBATCH -N4\ntrue\n#SBATCH -N5\n";
+        assert_eq!(directives(script).collect::<Vec<_>>(), [(2, " -N1"), (7, " -N4")]);
+    }
+}

@@ -1,0 +1,208 @@
+//! What the options of a submission mean: the request as it goes to the controller, and what the command itself
+//! has to do.
+
+use std::time::Duration;
+
+use spur_core::text::dependency::Dependency;
+use spur_core::text::time::{Civil, CivilNow, Time, When};
+use spur_proto::v1::JobSpec;
+
+use super::defs::SBATCH_LINE;
+use super::{Layer, OptionError, Origin, Reading, directive, fold};
+
+/// What the options say, folded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Submission {
+    /// What goes to the controller as it stands. Batch script, points in time and numbers of other jobs are not in
+    /// it yet; see [`Submission::into_spec`].
+    pub spec: JobSpec,
+    /// `--begin`.
+    pub begin: Option<When>,
+    /// `--deadline`.
+    pub deadline: Option<When>,
+    /// `--dependency`.
+    pub dependency: Option<Dependency>,
+    /// `--gather-with`.
+    pub gather_with: Option<String>,
+    /// What the job reads and writes.
+    pub files: Files,
+    /// `--chdir`.
+    pub chdir: Option<String>,
+    /// `--export`.
+    pub export: Export,
+    /// `--export-file`.
+    pub export_file: Option<String>,
+    /// `--propagate`.
+    pub propagate: Propagate,
+    /// `--wrap`.
+    pub wrap: Option<String>,
+    /// `--wait` of `sbatch`.
+    pub wait: bool,
+    /// `--parsable`.
+    pub parsable: bool,
+    /// `--test-only`.
+    pub test_only: bool,
+    /// `--quiet`.
+    pub quiet: bool,
+    /// How often `--verbose` was given.
+    pub verbose: u8,
+    /// What only a step has.
+    pub step: StepWishes,
+}
+
+/// Standard input, output and error, as patterns of file names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// `--input`.
+    pub input: Option<String>,
+    /// `--output`.
+    pub output: Option<String>,
+    /// `--error`.
+    pub error: Option<String>,
+    /// `--open-mode`: whether files are added to; unset, as the node sees fit.
+    pub append: Option<bool>,
+}
+
+/// `--export`: which of the caller's variables a job gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Export {
+    /// All, and some set anew.
+    #[default]
+    All,
+    /// Only those that Spur and Slurm know by their names (`SLURM_`, `SPUR_`), and some set anew.
+    None,
+    /// A list of names, and of `NAME=VALUE`; `all` if `ALL` is among them.
+    Some {
+        /// Whether all others come along.
+        all: bool,
+        /// A name, and the value it is set to; without one, the caller's.
+        variables: Vec<(String, Option<String>)>,
+    },
+}
+
+impl Export {
+    /// As `SLURM_EXPORT_ENV` tells steps of it; nothing where nothing was said. Values stay behind: a step finds the
+    /// variables set already.
+    pub fn spelled(&self) -> Option<String> {
+        match self {
+            Export::All => None,
+            Export::None => Some("NONE".to_owned()),
+            Export::Some { all, variables } => {
+                let all = all.then_some("ALL");
+                let names = variables.iter().map(|(name, _)| name.as_str());
+                Some(all.into_iter().chain(names).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+/// `--propagate`: which of the caller's resource limits a job gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Propagate {
+    /// All of them.
+    #[default]
+    All,
+    /// None of them.
+    None,
+    /// Those named, without `RLIMIT_`.
+    Some(Vec<String>),
+}
+
+/// What only a step has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepWishes {
+    /// `--label`.
+    pub label: bool,
+    /// `--unbuffered`: what tasks write is passed on at once, not line by line.
+    pub unbuffered: bool,
+    /// `--kill-on-bad-exit`.
+    pub kill_on_bad_exit: bool,
+    /// `--wait`: how long the others may go on when the first task has ended; `None` for ever.
+    pub wait: Option<Duration>,
+    /// `--overlap`.
+    pub overlap: bool,
+    /// `--immediate`.
+    pub immediate: bool,
+    /// `--relative`.
+    pub relative: Option<u32>,
+}
+
+/// What must be known of the world to know what a time, or the number of a job, means.
+pub trait Surroundings {
+    /// The present, and what the user's clock shows.
+    fn now(&self) -> CivilNow;
+    /// The point in time of a civil time in the user's zone; `None` if there is none.
+    fn to_epoch(&self, civil: Civil) -> Option<Time>;
+    /// The number of a job by the name that the user has for it.
+    fn job_number(&self, name: &str) -> Option<u32> {
+        name.parse().ok()
+    }
+}
+
+impl Submission {
+    /// Reads what a user would type after `sbatch`, script and its arguments left out. Nothing is read or written,
+    /// so that a simulator can use it.
+    ///
+    /// # Errors
+    /// What is wrong, with the place where it was said.
+    pub fn parse(
+        argv: &[String],
+        env: &dyn Fn(&str) -> Option<String>,
+        script: Option<&str>,
+    ) -> Result<Submission, OptionError> {
+        match SBATCH_LINE.read(argv)? {
+            Reading::Show(_) => {
+                Err(OptionError::together("--help, --usage and --version have no place here"))
+            }
+            Reading::Run { args, operands } => match operands.first() {
+                None => Submission::settle(args, env, script),
+                Some(word) => Err(OptionError::together(format!("`{word}` is no option"))),
+            },
+        }
+    }
+
+    /// Folds the layers of a batch job: script, environment, command line.
+    ///
+    /// # Errors
+    /// What is wrong, with the place where it was said.
+    pub fn settle(
+        args: Layer<Submission>,
+        env: &dyn Fn(&str) -> Option<String>,
+        script: Option<&str>,
+    ) -> Result<Submission, OptionError> {
+        let script =
+            script.map_or(Ok(Layer::new()), |script| directive::from_script(&SBATCH_LINE, script))?;
+        let mut submission = Submission::default();
+        fold([script, SBATCH_LINE.read_env(env), args], &mut submission)?;
+        Ok(submission)
+    }
+
+    /// The request, with everything resolved but the batch script.
+    ///
+    /// # Errors
+    /// A time that does not exist, a job that is none.
+    pub fn into_spec(self, world: &dyn Surroundings) -> Result<JobSpec, OptionError> {
+        let mut spec = self.spec;
+        let refuse = |option: &str, problem: String| OptionError {
+            origin: Origin::Argument(option.to_owned()),
+            problem,
+            usage: false,
+        };
+        let resolve = |when: Option<When>, option| {
+            let point = |when: When| when.resolve(world.now(), &|civil| world.to_epoch(civil));
+            when.map(point).transpose().map_err(|error| refuse(option, error.to_string()))
+        };
+        let job = |name: &str, option| {
+            let unknown = || refuse(option, format!("`{name}` is no job; give the number of one"));
+            world.job_number(name).ok_or_else(unknown)
+        };
+        spec.begin = resolve(self.begin, "--begin")?.map(|time| time.0);
+        spec.deadline = resolve(self.deadline, "--deadline")?.map(|time| time.0);
+        if let Some(dependency) = self.dependency {
+            let dependency = dependency.map_jobs(|name: String| job(&name, "--dependency"))?;
+            spec.dependency = dependency.to_string();
+        }
+        spec.gather_with = self.gather_with.map(|name| job(&name, "--gather-with")).transpose()?;
+        Ok(spec)
+    }
+}

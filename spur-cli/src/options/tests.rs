@@ -1,0 +1,168 @@
+//! The cases of `tests/data/options`: what a user types, sets and writes into a script, and what becomes of it.
+//!
+//! A case is a line `$ sbatch …` or `$ srun …`, lines `env NAME=VALUE` and `script TEXT` behind it, and then what
+//! is expected: the fields that differ from a request for nothing, `here` before those that the command keeps for
+//! itself, or the error. With `SPUR_REWRITE` set, the files
+//! are rewritten with what comes out.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use spur_core::text::time::{Civil, CivilNow, Time};
+use spur_proto::v1::JobSpec;
+
+use super::defs::{SBATCH_LINE, SRUN_LINE};
+use super::submission::{Submission, Surroundings};
+use super::{OptionError, Reading, fold};
+
+/// Friday, 2026-11-20 14:30:00 in a zone an hour east of UTC.
+struct Afternoon;
+
+impl Surroundings for Afternoon {
+    fn now(&self) -> CivilNow {
+        let civil = Civil { year: 2026, month: 11, day: 20, hour: 14, minute: 30, second: 0 };
+        CivilNow { time: self.to_epoch(civil).unwrap(), civil }
+    }
+
+    fn to_epoch(&self, civil: Civil) -> Option<Time> {
+        civil.to_utc().map(|time| Time(time.0 - 3600))
+    }
+}
+
+#[derive(Default)]
+struct Case {
+    words: Vec<String>,
+    env: BTreeMap<String, String>,
+    script: Option<String>,
+}
+
+impl Case {
+    fn outcome(&self) -> String {
+        match self.submission().and_then(|wishes| Ok((wishes.clone(), wishes.into_spec(&Afternoon)?))) {
+            Err(error) => format!("error: {error}\n"),
+            Ok((wishes, spec)) => {
+                let mut text = differences(&spec, &JobSpec::default());
+                let here = Submission {
+                    spec: JobSpec::default(),
+                    begin: None,
+                    deadline: None,
+                    dependency: None,
+                    gather_with: None,
+                    ..wishes
+                };
+                for line in differences(&here, &Submission::default()).lines() {
+                    writeln!(text, "here {line}").unwrap();
+                }
+                text
+            }
+        }
+    }
+
+    fn submission(&self) -> Result<Submission, OptionError> {
+        let env = |name: &str| self.env.get(name).cloned();
+        if self.words[0] == "sbatch" {
+            return Submission::parse(&self.words[1..], &env, self.script.as_deref());
+        }
+        assert_eq!((self.words[0].as_str(), SBATCH_LINE.name), ("srun", "sbatch"));
+        let Reading::Run { args, .. } = SRUN_LINE.read(&self.words[1..])? else { panic!("help in a case") };
+        let mut wishes = Submission::default();
+        fold([SRUN_LINE.read_env(&env), args], &mut wishes)?;
+        Ok(wishes)
+    }
+}
+
+/// The fields of `value` that differ from those of `other`, one on a line.
+fn differences(value: &impl std::fmt::Debug, other: &impl std::fmt::Debug) -> String {
+    let (value, other) = (format!("{value:?}"), format!("{other:?}"));
+    let other = fields(&other);
+    let mut text = String::new();
+    for field in fields(&value).iter().filter(|field| !other.contains(field)) {
+        writeln!(text, "{field}").unwrap();
+    }
+    text
+}
+
+/// Cuts `Type { a: 1, b: "x" }` into its fields.
+fn fields(debug: &str) -> Vec<&str> {
+    let inside = debug.split_once(" { ").unwrap().1.strip_suffix(" }").unwrap();
+    let (mut depth, mut quoted, mut escaped, mut from) = (0, false, false, 0);
+    let mut fields = Vec::new();
+    for (at, c) in inside.char_indices() {
+        match c {
+            '"' if !escaped => quoted = !quoted,
+            '{' | '[' | '(' if !quoted => depth += 1,
+            '}' | ']' | ')' if !quoted => depth -= 1,
+            ',' if !quoted && depth == 0 => {
+                fields.push(inside[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    fields.push(inside[from..].trim());
+    fields
+}
+
+/// The file with the outcomes of this program instead of those that stand in it.
+fn run(text: &str) -> String {
+    let mut rewritten = String::new();
+    for block in text.split("\n\n") {
+        if !rewritten.is_empty() {
+            rewritten.push('\n');
+        }
+        let mut case = Case::default();
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                case.words = super::directive::words(command).unwrap();
+            } else if let Some(variable) = line.strip_prefix("env ") {
+                let (name, value) = variable.split_once('=').unwrap();
+                case.env.insert(name.to_owned(), value.to_owned());
+            } else if let Some(line) = line.strip_prefix("script") {
+                let script = case.script.get_or_insert_default();
+                script.push_str(line.strip_prefix(' ').unwrap_or(line));
+                script.push('\n');
+            } else if !line.starts_with('#') {
+                continue;
+            }
+            writeln!(rewritten, "{line}").unwrap();
+        }
+        if !case.words.is_empty() {
+            rewritten.push_str(&case.outcome());
+        }
+    }
+    rewritten
+}
+
+#[test]
+fn what_is_typed_becomes_what_is_asked() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/options");
+    let files: Vec<PathBuf> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty(), "no cases in {}", directory.display());
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let outcome = run(&text);
+        if std::env::var_os("SPUR_REWRITE").is_some() {
+            fs::write(&file, &outcome).unwrap();
+        } else {
+            assert_eq!(text, outcome, "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_option_is_the_only_one_of_its_name() {
+    for line in [&SBATCH_LINE, &SRUN_LINE] {
+        let mut names = std::collections::BTreeSet::new();
+        for option in line.options() {
+            let letter = option.short.map(String::from);
+            let long = std::iter::once(option.long).chain(option.aliases.iter().copied()).map(str::to_owned);
+            for name in long.chain(letter).filter(|name| !name.is_empty()) {
+                assert!(names.insert(name.clone()), "{} {name}", line.name);
+            }
+            assert!(!option.help.is_empty() && option.commands != u8::MAX, "{}", option.long);
+        }
+    }
+}

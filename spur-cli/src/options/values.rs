@@ -1,0 +1,144 @@
+//! Values that have no language of their own: numbers, words, lists of names.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use super::submission::{Export, Propagate};
+
+/// The events of `--mail-type`.
+const MAIL_TYPES: &[&str] = &[
+    "NONE",
+    "BEGIN",
+    "END",
+    "FAIL",
+    "REQUEUE",
+    "ALL",
+    "INVALID_DEPEND",
+    "STAGE_OUT",
+    "TIME_LIMIT",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_50",
+    "ARRAY_TASKS",
+];
+
+/// The limits of `--propagate`, without `RLIMIT_`.
+pub const RESOURCE_LIMITS: &[&str] =
+    &["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
+
+/// A text of a language that has a parser.
+pub(super) fn parsed<T: FromStr<Err: Display>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// A text that is not empty.
+pub(super) fn text(value: &str) -> Result<String, String> {
+    if value.is_empty() { Err("the value is empty".to_owned()) } else { Ok(value.to_owned()) }
+}
+
+/// A number of a type.
+pub(super) fn number<T: FromStr>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("`{value}` is no number that fits here"))
+}
+
+/// A number of at least one.
+pub(super) fn count(value: &str) -> Result<u32, String> {
+    match value.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("`{value}` is no number; give one of at least 1")),
+    }
+}
+
+pub(super) fn yes_no(value: &str) -> Result<bool, String> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(format!("`{other}` is not known; say yes or no")),
+    }
+}
+
+/// On unless the value says off.
+pub(super) fn on_off(value: &str) -> Result<bool, String> {
+    match value {
+        "" | "on" => Ok(true),
+        "off" | "no" => Ok(false),
+        other => Err(format!("`{other}` is not known; leave the value out, or say off")),
+    }
+}
+
+/// The events of `--mail-type`, in capitals.
+pub(super) fn mail_types(value: &str) -> Result<String, String> {
+    let known = |word: &str| {
+        let word = word.to_ascii_uppercase();
+        let there = MAIL_TYPES.contains(&word.as_str());
+        there.then_some(word.clone()).ok_or_else(|| format!("`{word}` is none of {}", MAIL_TYPES.join(", ")))
+    };
+    Ok(value.split(',').map(known).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+/// The limits of `--propagate`.
+pub(super) fn resource_limits(value: &str) -> Result<Propagate, String> {
+    match value.to_ascii_uppercase().as_str() {
+        "ALL" => return Ok(Propagate::All),
+        "NONE" => return Ok(Propagate::None),
+        _ => {}
+    }
+    let known = |word: &str| {
+        let word = word.to_ascii_uppercase();
+        let word = word.strip_prefix("RLIMIT_").unwrap_or(&word).to_owned();
+        if RESOURCE_LIMITS.contains(&word.as_str()) {
+            return Ok(word);
+        }
+        Err(format!("`{word}` is none of ALL, NONE, {}", RESOURCE_LIMITS.join(", ")))
+    };
+    value.split(',').map(known).collect::<Result<_, _>>().map(Propagate::Some)
+}
+
+impl FromStr for Export {
+    type Err = String;
+
+    fn from_str(value: &str) -> Result<Export, String> {
+        match value.to_ascii_uppercase().as_str() {
+            "ALL" => return Ok(Export::All),
+            "NONE" | "NIL" => return Ok(Export::None),
+            _ => {}
+        }
+        let mut all = false;
+        let mut variables = Vec::new();
+        for item in separated(value)? {
+            let (name, value) = match item.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (item, None),
+            };
+            match name.as_str() {
+                "ALL" if value.is_none() => all = true,
+                "NONE" if value.is_none() => return Err("NONE stands alone".to_owned()),
+                "" => {
+                    return Err("a name is missing; write NAME or NAME=VALUE, separated by commas".to_owned());
+                }
+                _ => variables.push((name, value)),
+            }
+        }
+        Ok(Export::Some { all, variables })
+    }
+}
+
+/// Cuts at commas that are not in quotes; the quotes go.
+fn separated(value: &str) -> Result<Vec<String>, String> {
+    let mut items = vec![String::new()];
+    let mut quote = None;
+    for c in value.chars() {
+        let last = items.last_mut().expect("there is one from the beginning");
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if c == ',' => items.push(String::new()),
+            _ => last.push(c),
+        }
+    }
+    match quote {
+        Some(open) => Err(format!("the quote {open} is not closed")),
+        None => Ok(items),
+    }
+}

@@ -1,0 +1,216 @@
+//! What a job or a step takes along from where it was started: environment, resource limits, directory, and what
+//! the clock on the wall shows.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use rustix::fs::Mode;
+use rustix::process::{Resource, getrlimit, umask};
+use spur_core::text::time::{Civil, CivilNow, Time};
+use spur_proto::channel::MAX_ENVIRONMENT;
+use spur_proto::v1::Limit;
+
+use crate::options::submission::{Export, Propagate, Surroundings};
+
+/// Variables by their names, in the order of these.
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// What variables of the batch system begin with: they come along even if nothing else does.
+const OURS: [&str; 2] = ["SLURM_", "SPUR_"];
+
+/// The part of `environment` that `--export` passes on.
+pub fn exported(environment: &Environment, export: &Export) -> Environment {
+    let ours = |name: &OsStr| OURS.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()));
+    let (all, set) = match export {
+        Export::All => (true, &[][..]),
+        Export::None => (false, &[][..]),
+        Export::Some { all, variables } => (*all, &variables[..]),
+    };
+    let kept = environment.iter().filter(|(name, _)| all || ours(name));
+    let mut exported: Environment = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    for (name, value) in set {
+        let value = value.as_ref().map(OsString::from).or_else(|| environment.get(OsStr::new(name)).cloned());
+        if let Some(value) = value {
+            exported.insert(name.into(), value);
+        }
+    }
+    exported
+}
+
+/// The variables in a file of `NAME=VALUE`, each followed by a zero byte. A number stands for an open file.
+///
+/// # Errors
+/// A file that cannot be read or holds something else.
+pub fn read_variables(file: &str) -> anyhow::Result<Environment> {
+    let number = file.parse::<u32>().ok().map(|number| format!("/proc/self/fd/{number}"));
+    let path = number.as_deref().unwrap_or(file);
+    let what = || format!("--export-file: cannot read {file}");
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(path).with_context(what)?;
+    opened.take(MAX_ENVIRONMENT as u64 + 1).read_to_end(&mut bytes).with_context(what)?;
+    let mut variables = Environment::new();
+    for entry in bytes.split(|&byte| byte == 0).filter(|entry| !entry.is_empty()) {
+        let Some(at) = entry.iter().position(|&byte| byte == b'=').filter(|&at| at > 0) else {
+            let entry = String::from_utf8_lossy(entry);
+            bail!("--export-file: {file} holds `{entry}`; write NAME=VALUE, each followed by a zero byte");
+        };
+        let (name, value) = (entry[..at].to_vec(), entry[at + 1..].to_vec());
+        variables.insert(OsString::from_vec(name), OsString::from_vec(value));
+    }
+    Ok(variables)
+}
+
+/// The variables as they travel: `NAME=VALUE`, each followed by a zero byte.
+///
+/// # Errors
+/// More than may travel.
+pub fn packed(environment: &Environment) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for (name, value) in environment {
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(b'=');
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.push(0);
+    }
+    if bytes.len() > MAX_ENVIRONMENT {
+        bail!(
+            "the environment has {} bytes; at most {MAX_ENVIRONMENT} are accepted: pass less on, e.g. with --export=NONE",
+            bytes.len()
+        );
+    }
+    Ok(bytes)
+}
+
+const LIMITS: &[(&str, Resource)] = &[
+    ("AS", Resource::As),
+    ("CORE", Resource::Core),
+    ("CPU", Resource::Cpu),
+    ("DATA", Resource::Data),
+    ("FSIZE", Resource::Fsize),
+    ("MEMLOCK", Resource::Memlock),
+    ("NOFILE", Resource::Nofile),
+    ("NPROC", Resource::Nproc),
+    ("RSS", Resource::Rss),
+    ("STACK", Resource::Stack),
+];
+
+/// The soft limits that `--propagate` passes on.
+pub fn limits(propagate: &Propagate) -> Vec<Limit> {
+    let chosen = |name: &str| match propagate {
+        Propagate::All => true,
+        Propagate::None => false,
+        Propagate::Some(names) => names.iter().any(|chosen| chosen == name),
+    };
+    let soft = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
+    let chosen = LIMITS.iter().filter(|(name, _)| chosen(name));
+    chosen.map(|&(name, resource)| Limit { name: name.to_owned(), soft: soft(resource) }).collect()
+}
+
+/// The file mode creation mask of this process.
+pub fn file_mask() -> u32 {
+    let mask = umask(Mode::empty());
+    umask(mask);
+    mask.as_raw_mode()
+}
+
+/// The directory in which a program shall run: this one, or one told from here.
+///
+/// # Errors
+/// A current directory that is gone, or a name that is not UTF-8.
+pub fn directory(chdir: Option<&str>) -> anyhow::Result<String> {
+    let here = std::env::current_dir().context("cannot find out the current directory")?;
+    let directory: PathBuf = chdir.map_or(here.clone(), |chdir| here.join(chdir));
+    match directory.into_os_string().into_string() {
+        Ok(directory) => Ok(directory),
+        Err(directory) => bail!("the directory {} is not UTF-8", directory.display()),
+    }
+}
+
+/// The name of this host.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The clock and the time zone of this host; neither is looked at before somebody asks.
+pub struct Here;
+
+impl Surroundings for Here {
+    fn now(&self) -> CivilNow {
+        let now = jiff::Zoned::now();
+        let civil = Civil {
+            year: now.year().into(),
+            month: now.month().unsigned_abs(),
+            day: now.day().unsigned_abs(),
+            hour: now.hour().unsigned_abs(),
+            minute: now.minute().unsigned_abs(),
+            second: now.second().unsigned_abs(),
+        };
+        CivilNow { time: Time(now.timestamp().as_second()), civil }
+    }
+
+    fn to_epoch(&self, civil: Civil) -> Option<Time> {
+        let small = |number: u8| i8::try_from(number).ok();
+        let civil = DateTime::new(
+            i16::try_from(civil.year).ok()?,
+            small(civil.month)?,
+            small(civil.day)?,
+            small(civil.hour)?,
+            small(civil.minute)?,
+            small(civil.second)?,
+            0,
+        );
+        let zoned = TimeZone::system().to_ambiguous_zoned(civil.ok()?).compatible().ok()?;
+        Some(Time(zoned.timestamp().as_second()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn export_says_what_comes_along() {
+        let here = environment(&[("A", "1"), ("B", "2"), ("SLURM_X", "3")]);
+        for (export, expected) in [
+            ("ALL", environment(&[("A", "1"), ("B", "2"), ("SLURM_X", "3")])),
+            ("NONE", environment(&[("SLURM_X", "3")])),
+            ("B,C,D=4", environment(&[("B", "2"), ("D", "4"), ("SLURM_X", "3")])),
+            ("ALL,A=9", environment(&[("A", "9"), ("B", "2"), ("SLURM_X", "3")])),
+        ] {
+            assert_eq!(exported(&here, &export.parse().unwrap()), expected, "{export}");
+        }
+    }
+
+    #[test]
+    fn the_environment_travels_with_zero_bytes() {
+        assert_eq!(packed(&environment(&[("A", "1"), ("B", "")])).unwrap(), b"A=1\0B=\0");
+        let large = environment(&[("A", &"x".repeat(MAX_ENVIRONMENT))]);
+        assert!(packed(&large).unwrap_err().to_string().contains("--export=NONE"));
+    }
+
+    #[test]
+    fn limits_are_those_of_this_process() {
+        assert_eq!(limits(&Propagate::None), []);
+        let one = limits(&Propagate::Some(vec!["NOFILE".into()]));
+        assert_eq!(one.len(), 1);
+        assert!(one[0].soft > 0);
+        let known = crate::options::values::RESOURCE_LIMITS;
+        assert!(LIMITS.iter().map(|&(name, _)| name).eq(known.iter().copied()));
+        assert_eq!(limits(&Propagate::All).len(), LIMITS.len());
+    }
+
+    #[test]
+    fn the_mask_stays_as_it_was() {
+        assert_eq!(file_mask(), file_mask());
+    }
+}

@@ -14,6 +14,8 @@ pub enum Command {
     Sbatch,
     /// `squeue`
     Squeue,
+    /// `sinfo`
+    Sinfo,
     /// `spur links`
     Links,
 }
@@ -30,6 +32,7 @@ struct Entry {
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
+    Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
     Entry {
         command: Command::Links,
         name: "links",
@@ -57,6 +60,7 @@ impl Command {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
+            Command::Sinfo => commands::sinfo::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
         }
     }

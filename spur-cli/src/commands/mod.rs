@@ -4,5 +4,6 @@
 pub mod links;
 pub mod query;
 pub mod sbatch;
+pub mod sinfo;
 pub mod squeue;
 pub mod watch;

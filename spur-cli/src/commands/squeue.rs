@@ -264,6 +264,11 @@ impl Query {
         Ok(())
     }
 
+    /// Whether it is about steps rather than jobs.
+    pub fn shows_steps(&self) -> bool {
+        self.steps.is_some()
+    }
+
     /// What to ask for. One job alone is asked for in all states, so that one that is not there is told of.
     fn request(&self) -> JobFilter {
         let mut filter = self.filter.clone();

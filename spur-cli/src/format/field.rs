@@ -47,6 +47,8 @@ pub struct Field<R: 'static> {
     pub text: fn(&R, &Show) -> String,
     /// How records sort by it.
     pub order: Order<R>,
+    /// Whether it is a span of time, of which no digit is ever cut off; the words in its place are.
+    pub span: bool,
 }
 
 impl<R> Field<R> {
@@ -57,12 +59,17 @@ impl<R> Field<R> {
         header: &'static str,
         text: fn(&R, &Show) -> String,
     ) -> Field<R> {
-        Field { letter, name, header, text, order: Order::Shown }
+        Field { letter, name, header, text, order: Order::Shown, span: false }
     }
 
     /// The same, sorting otherwise.
     pub const fn by(self, order: fn(&R, &R) -> Ordering) -> Field<R> {
         Field { order: Order::By(order), ..self }
+    }
+
+    /// The same, for a span of time.
+    pub const fn span(self) -> Field<R> {
+        Field { span: true, ..self }
     }
 
     /// How two records compare by this field.

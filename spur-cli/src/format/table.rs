@@ -32,7 +32,10 @@ pub fn render<'a, R>(
 fn assemble<R>(format: &Format<R>, text: impl Fn(&Column<R>) -> String) -> String {
     let mut line = format.prefix.clone();
     for column in &format.columns {
-        line.push_str(&fit(&text(column), column.width, column.right));
+        let text = text(column);
+        let never_cut = column.field.span && text.starts_with(|c: char| c.is_ascii_digit());
+        let width = column.width.map(|width| if never_cut { width.max(text.len()) } else { width });
+        line.push_str(&fit(&text, width, column.right));
         line.push_str(&column.suffix);
     }
     line

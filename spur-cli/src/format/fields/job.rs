@@ -55,17 +55,21 @@ pub const FIELDS: &[Field<Job>] = &[
     field('K', "ArrayTaskID", "ARRAY_TASK_ID", |j, show| or(&tasks(j, show), "N/A"))
         .by(|a, b| a.array_task_id.cmp(&b.array_task_id)),
     field('l', "TimeLimit", "TIME_LIMIT", |j, _| limit(j.time_limit, "UNLIMITED"))
-        .by(|a, b| unknown_last(a.time_limit, b.time_limit)),
+        .by(|a, b| unknown_last(a.time_limit, b.time_limit))
+        .span(),
     field('L', "TimeLeft", "TIME_LEFT", |j, _| limit(left(j), "UNLIMITED"))
-        .by(|a, b| unknown_last(left(a), left(b))),
+        .by(|a, b| unknown_last(left(a), left(b)))
+        .span(),
     field('m', "MinMemory", "MIN_MEMORY", |j, show| memory(min_memory(j), show))
         .by(|a, b| min_memory(a).cmp(&min_memory(b))),
-    field('M', "TimeUsed", "TIME", |j, _| limit(Some(j.run_time), "")).by(|a, b| a.run_time.cmp(&b.run_time)),
+    field('M', "TimeUsed", "TIME", |j, _| limit(Some(j.run_time), ""))
+        .by(|a, b| a.run_time.cmp(&b.run_time))
+        .span(),
     field('n', "ReqNodes", "REQ_NODES", |j, _| j.required_nodes.clone()),
     field('N', "NodeList", "NODELIST", |j, _| j.nodes.clone()).by(|a, b| compare_names(&a.nodes, &b.nodes)),
     field('o', "Command", "COMMAND", |j, _| or_null(&j.command)),
     field('O', "Contiguous", "CONTIGUOUS", |j, _| flag(j.contiguous)),
-    field('p', "Priority", "PRIORITY", |j, _| format!("{:.14}", f64::from(j.priority) / 4_294_967_296.0))
+    field('p', "Priority", "PRIORITY", |j, _| format!("{:.14}", f64::from(j.priority) / f64::from(u32::MAX)))
         .by(|a, b| a.priority.cmp(&b.priority)),
     field('P', "Partition", "PARTITION", |j, _| j.partition.clone()),
     field('q', "QOS", "QOS", |j, _| or_null(&j.qos)),

@@ -26,7 +26,8 @@ pub const FIELDS: &[Field<Step>] = &[
     field('j', "StepName", "NAME", |s, _| s.name.clone()),
     field('l', "TimeLimit", "TIME_LIMIT", |_, _| "UNLIMITED".to_owned()),
     field('M', "TimeUsed", "TIME", |s, show| limit(Some(used(s, show)), ""))
-        .by(|a, b| b.start_time.cmp(&a.start_time)),
+        .by(|a, b| b.start_time.cmp(&a.start_time))
+        .span(),
     field('N', "Nodes", "NODELIST", |s, _| s.nodes.clone()).by(|a, b| compare_names(&a.nodes, &b.nodes)),
     field('P', "Partition", "PARTITION", |s, _| s.partition.clone()),
     field('S', "StartTime", "START_TIME", |s, show| time(Some(s.start_time), "N/A", show))

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::shape::{self, Forest, Seed};
-use super::{Fabric, FabricError, Fault, Link, link, names, tree};
+use super::{Fabric, FabricError, Fault, Link, names, tree};
 use crate::id::NodeId;
 use crate::model::topology::{Line, Plugin, TopologyConfig};
+use crate::text::gather::{Latency, LinkSpeed};
 
 /// Sizes of the aggregates, in base blocks, where `block_sizes` does not say.
 const DEFAULT_MULTIPLES: [u32; 4] = [2, 4, 8, 16];
@@ -196,13 +197,13 @@ pub(super) fn read_link(
 ) -> Link {
     let mut link = Link::default();
     if let Some(text) = speed {
-        link.speed = link::parse_speed(text);
+        link.speed = text.parse::<LinkSpeed>().ok().map(|speed| speed.0);
         if link.speed.is_none() {
             faults.add(line, Fault::BadSpeed { domain: domain.to_owned(), text: text.to_owned() });
         }
     }
     if let Some(text) = latency {
-        link.latency = link::parse_latency(text);
+        link.latency = text.parse::<Latency>().ok().map(|latency| latency.0);
         if link.latency.is_none() {
             faults.add(line, Fault::BadLatency { domain: domain.to_owned(), text: text.to_owned() });
         }

@@ -15,8 +15,6 @@ use crate::model::topology::{Plugin, TopologyConfig};
 
 mod build;
 mod fault;
-mod interim;
-mod link;
 mod names;
 mod shape;
 mod show;

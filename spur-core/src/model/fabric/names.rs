@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Domain, DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
+use crate::text;
+use crate::text::hostlist::HostList;
 
 /// A domain name that finds nothing, or too much.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,15 +180,15 @@ fn expand_argument(argument: &str) -> Result<Vec<String>, FunctionError> {
 
 /// The names of a hostlist, in its order.
 pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
-    super::interim::expand(list)
+    list.parse::<HostList>().map(|list| list.iter().collect()).map_err(|error| error.problem)
 }
 
 /// Names as a hostlist.
 pub(super) fn compress(names: &[&str]) -> String {
-    super::interim::compress(names)
+    HostList::from_names(names).to_string()
 }
 
 /// The known name that a wrong one may have meant.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    super::interim::nearest(name, known)
+    text::nearest::nearest(name, known).map(str::to_owned)
 }

@@ -1,0 +1,366 @@
+//! `sinfo`: partitions and nodes, and with `--topology` what is free in each domain of the fabric.
+
+mod fabric;
+mod group;
+
+use std::io::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+use spur_core::text::hostlist::{HostExpr, HostList};
+use spur_proto::client::Controller;
+use spur_proto::v1::{ExpandHostlistRequest, ListTopologyRequest, Node, Partition, Topology};
+use tokio::time::MissedTickBehavior;
+
+use super::query::{self, Asked};
+use crate::error::Failure;
+use crate::format::fields::node::{self, starred};
+use crate::format::{Format, Show, Sort, json, table, value};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+
+/// Columns of names are at least this wide.
+const NAME_WIDTH: usize = 9;
+
+/// The states that `-t` takes, with the other names they have.
+const STATES: [&str; 25] = [
+    "alloc",
+    "allocated",
+    "comp",
+    "completing",
+    "down",
+    "drain",
+    "drained",
+    "draining",
+    "fail",
+    "failing",
+    "futr",
+    "future",
+    "idle",
+    "maint",
+    "mix",
+    "mixed",
+    "no_respond",
+    "planned",
+    "plnd",
+    "reserved",
+    "resv",
+    "unk",
+    "unknown",
+    "drng",
+    "failg",
+];
+
+enum Columns {
+    Letters(String),
+    Names(String),
+}
+
+/// What the options say.
+#[derive(Default)]
+pub struct Query {
+    columns: Option<Columns>,
+    sort: Option<String>,
+    partitions: Vec<String>,
+    nodes: Option<String>,
+    /// Any of these combinations of states.
+    states: Vec<Vec<String>>,
+    dead: bool,
+    responding: bool,
+    exact: bool,
+    long: bool,
+    by_node: bool,
+    summary: bool,
+    reasons: bool,
+    topology: Option<String>,
+    no_header: bool,
+    json: bool,
+    iterate: Option<Duration>,
+}
+
+const LINE: CommandLine<Query> = CommandLine {
+    name: "sinfo",
+    synopsis: "[OPTIONS]",
+    about: "Shows partitions and nodes.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &["SINFO_"],
+    permute: true,
+};
+
+type QueryOpt = Opt<Query>;
+
+const OPTIONS: &[QueryOpt] = &[
+    QueryOpt::flag("all", Some('a'), "all partitions; no partition is ever hidden", |_, _| Ok(()))
+        .env(&["SINFO_ALL"]),
+    QueryOpt::flag("dead", Some('d'), "only nodes that do not respond", |q, _| {
+        q.dead = true;
+        Ok(())
+    }),
+    QueryOpt::flag("exact", Some('e'), "a line for each configuration of nodes", |q, _| {
+        q.exact = true;
+        Ok(())
+    }),
+    QueryOpt::value("format", Some('o'), "FORMAT", "columns as %[.][width]X", |q, text| {
+        q.columns = Some(Columns::Letters(text.to_owned()));
+        Ok(())
+    })
+    .env(&["SINFO_FORMAT"]),
+    QueryOpt::value("Format", Some('O'), "NAMES", "columns as name[:[.][width]],…", |q, text| {
+        q.columns = Some(Columns::Names(text.to_owned()));
+        Ok(())
+    }),
+    QueryOpt::value("iterate", Some('i'), "SECONDS", "again and again, with a time stamp", |q, text| {
+        q.iterate = Some(query::interval(text)?);
+        Ok(())
+    }),
+    QueryOpt::flag("json", None, "as JSON", |q, _| {
+        q.json = true;
+        Ok(())
+    }),
+    QueryOpt::flag("list-reasons", Some('R'), "why nodes are down or drained", |q, _| {
+        q.reasons = true;
+        Ok(())
+    }),
+    QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
+        q.long = true;
+        Ok(())
+    }),
+    QueryOpt::flag("Node", Some('N'), "a line for each node", |q, _| {
+        q.by_node = true;
+        Ok(())
+    }),
+    QueryOpt::value("nodes", Some('n'), "NODES", "only these nodes", |q, text| {
+        text.parse::<HostExpr>().map_err(|e| e.to_string())?;
+        q.nodes = Some(text.to_owned());
+        Ok(())
+    }),
+    QueryOpt::flag("noheader", Some('h'), "no header", |q, _| {
+        q.no_header = true;
+        Ok(())
+    }),
+    QueryOpt::value("partition", Some('p'), "NAMES", "only these partitions", |q, text| {
+        q.partitions = query::list(text);
+        Ok(())
+    })
+    .env(&["SINFO_PARTITION"]),
+    QueryOpt::flag("responding", Some('r'), "only nodes that respond", |q, _| {
+        q.responding = true;
+        Ok(())
+    }),
+    QueryOpt::value("sort", Some('S'), "LETTERS", "the order, e.g. #P,-t", |q, text| {
+        q.sort = Some(text.to_owned());
+        Ok(())
+    })
+    .env(&["SINFO_SORT"]),
+    QueryOpt::value("states", Some('t'), "STATES", "only nodes in one of these states", |q, text| {
+        q.states = states(text)?;
+        Ok(())
+    }),
+    QueryOpt::flag("summarize", Some('s'), "a line for each partition", |q, _| {
+        q.summary = true;
+        Ok(())
+    }),
+    QueryOpt::value("topology", None, "NAME", "what is free in each domain of the fabric", |q, text| {
+        q.topology = Some(text.to_owned());
+        Ok(())
+    })
+    .optional(),
+];
+
+/// Reads `idle,drain&no_respond`.
+fn states(text: &str) -> Result<Vec<Vec<String>>, String> {
+    let alternatives = query::list(text);
+    if alternatives.iter().any(|word| word.eq_ignore_ascii_case("all")) {
+        return Ok(Vec::new());
+    }
+    let all_of = |alternative: &String| {
+        let states = alternative.split('&').map(|word| {
+            let state = word.trim().to_lowercase();
+            if STATES.contains(&state.as_str()) {
+                return Ok(state);
+            }
+            Err(format!("Bad state string: \"{word}\"\nvalid states: {}", STATES.join(",")))
+        });
+        states.collect()
+    };
+    alternatives.iter().map(all_of).collect()
+}
+
+/// Whether a node is in a state as `-t` names it.
+fn is_in(node: &Node, state: &str) -> bool {
+    match state {
+        "no_respond" => node.not_responding,
+        "drain" => node.state.starts_with("drain"),
+        "alloc" => node.state == "allocated",
+        "comp" => node.state == "completing",
+        "mix" => node.state == "mixed",
+        "drng" => node.state == "draining",
+        "failg" => node.state == "failing",
+        "futr" => node.state == "future",
+        "plnd" => node.state == "planned",
+        "resv" => node.state == "reserved",
+        "unk" => node.state == "unknown",
+        _ => node.state == state,
+    }
+}
+
+impl Query {
+    /// Reads the words behind `sinfo` and the environment.
+    ///
+    /// # Errors
+    /// An option that cannot be honoured.
+    pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
+        let mut query = Query::default();
+        let operands = match LINE.settle(words, env, &mut query)? {
+            Settled::Show(text) => return Ok(Asked::Show(text)),
+            Settled::Run(operands) => operands,
+        };
+        if let Some(word) = operands.first() {
+            return Err(Failure::new(format!("Unrecognized option: {word}")).into());
+        }
+        if query.dead && query.responding {
+            return Err(Failure::new("--dead and --responding exclude each other; give one of them").into());
+        }
+        Ok(Asked::Run(query))
+    }
+
+    /// The name of the topology to show instead of nodes; empty for the default one.
+    pub fn topology(&self) -> Option<&str> {
+        self.topology.as_deref()
+    }
+
+    /// The nodes that `-n` names.
+    pub fn nodes(&self) -> Option<&str> {
+        self.nodes.as_deref()
+    }
+
+    /// The text for a topology.
+    pub fn topology_text(&self, topology: &Topology) -> String {
+        fabric::text(topology, self.json, !self.no_header)
+    }
+
+    /// The text for these partitions and nodes; `wanted` are the nodes that `-n` names.
+    ///
+    /// # Errors
+    /// A format or an order that names a field that is not there.
+    pub fn text(
+        &self,
+        partitions: Vec<Partition>,
+        nodes: Vec<Node>,
+        wanted: Option<&HostList>,
+        show: &Show,
+    ) -> anyhow::Result<String> {
+        let names = wanted.map(|list| list.iter().collect::<std::collections::BTreeSet<_>>());
+        let chosen = |partition: &String| self.partitions.is_empty() || self.partitions.contains(partition);
+        let admitted = |node: &Node| {
+            names.as_ref().is_none_or(|names| names.contains(&node.name))
+                && node.partitions.iter().any(chosen)
+                && self.admits(node)
+        };
+        let nodes: Vec<Rc<Node>> = nodes.into_iter().filter(admitted).map(Rc::new).collect();
+        let partitions: Vec<Rc<Partition>> =
+            partitions.into_iter().filter(|p| chosen(&p.name)).map(Rc::new).collect();
+        if self.json {
+            let nodes: Vec<&Node> = nodes.iter().map(Rc::as_ref).collect();
+            let partitions: Vec<&Partition> = partitions.iter().map(Rc::as_ref).collect();
+            let kinds = [("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))];
+            return Ok(json::documents(kinds));
+        }
+        let format = match &self.columns {
+            Some(Columns::Letters(text)) => Format::letters(text, node::FIELDS, "node")?,
+            Some(Columns::Names(text)) => Format::names(text, node::FIELDS, "node")?,
+            None => Format::letters(&self.default_format(&partitions, &nodes), node::FIELDS, "node")?,
+        };
+        let single = self.by_node && self.columns.is_none();
+        let mut rows = group::rows(&partitions, &nodes, &format, self.exact, single, show);
+        if single || self.reasons {
+            rows.retain(|row| !row.nodes.is_empty());
+        }
+        let sort = self.sort.as_deref().unwrap_or(if single { "N" } else { "#P,-t" });
+        let sort = Sort::parse(sort, node::FIELDS, Some(node::CONFIGURED)).map_err(Failure::new)?;
+        sort.apply(&mut rows, show);
+        let text = table::render(&format, &rows, !self.no_header, show);
+        let dated = self.iterate.is_some() || (self.long && !self.no_header);
+        let end = if self.iterate.is_some() { "\n" } else { "" };
+        Ok(if dated { format!("{}\n{text}{end}", value::date_line(show)) } else { text })
+    }
+
+    fn admits(&self, node: &Node) -> bool {
+        let in_state = |all_of: &Vec<String>| all_of.iter().all(|state| is_in(node, state));
+        let gone = ["down", "drain", "fail"].iter().any(|state| node.state.starts_with(state));
+        (self.states.is_empty() || self.states.iter().any(in_state))
+            && (!self.dead || node.not_responding)
+            && (!self.responding || !node.not_responding)
+            && (!self.reasons || (!node.reason.is_empty() && (gone || !self.states.is_empty())))
+    }
+
+    fn default_format(&self, partitions: &[Rc<Partition>], nodes: &[Rc<Node>]) -> String {
+        let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0).max(NAME_WIDTH);
+        let p = longest(&mut partitions.iter().map(|partition| starred(partition).chars().count()));
+        let n = longest(&mut nodes.iter().map(|node| node.name.chars().count()));
+        match self {
+            Query { reasons: true, long: true, .. } => "%20E %12U %19H %6t %N".to_owned(),
+            Query { reasons: true, .. } => "%20E %9u %19H %N".to_owned(),
+            Query { summary: true, .. } => format!("%{p}P %.5a %.10l %.16F %N"),
+            Query { by_node: true, long: true, .. } => {
+                format!("%{n}N %.6D %.{p}P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E")
+            }
+            Query { by_node: true, .. } => format!("%{n}N %.6D %.{p}P %6t"),
+            Query { long: true, .. } => {
+                format!("%{p}P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N")
+            }
+            _ => format!("%{p}P %.5a %.10l %.6D %.6t %N"),
+        }
+    }
+
+    async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
+        let show = query::show(&|name| session.env(name))?;
+        let connection = session.connection()?;
+        if let Some(name) = &self.topology {
+            let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
+            let topology = query::topology(connection, request).await?;
+            return Ok(self.topology_text(&topology));
+        }
+        let wanted = match self.nodes.as_deref().map(|text| (text, text.parse::<HostExpr>())) {
+            None => None,
+            Some((_, Ok(expression))) if expression.as_plain().is_some() => expression.as_plain(),
+            Some((text, _)) => {
+                let request = ExpandHostlistRequest { expression: text.to_owned() };
+                let call =
+                    async |mut controller: Controller, request| controller.expand_hostlist(request).await;
+                Some(connection.read(request, call).await?.nodes.parse()?)
+            }
+        };
+        let partitions = query::partitions(connection, Vec::new()).await?;
+        let nodes = query::nodes(connection, "").await?;
+        self.text(partitions, nodes, wanted.as_ref(), &show)
+    }
+}
+
+/// Runs `sinfo`.
+///
+/// # Errors
+/// An option that cannot be honoured, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let query = match Query::read(&words, &|name| session.env(name))? {
+        Asked::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Asked::Run(query) => query,
+    };
+    let Some(period) = query.iterate else {
+        let text = query.page(session).await?;
+        write!(session.out, "{text}")?;
+        return Ok(0);
+    };
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let text = query.page(session).await?;
+        write!(session.out, "{text}")?;
+        session.out.flush()?;
+    }
+}

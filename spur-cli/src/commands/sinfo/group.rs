@@ -1,0 +1,79 @@
+//! Which nodes share a line of `sinfo`: those of which all printed columns say the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use spur_core::text::hostlist::compare_names;
+use spur_proto::v1::{Node, Partition};
+
+use crate::format::fields::node::{Groups, Row, groups};
+use crate::format::{Column, Format, Show};
+
+/// The lines, in the order of the partitions and in each of their first nodes. Partitions without nodes have a line
+/// of their own unless another line already stands for them. `exact` also tells apart what would be shown as
+/// `2+`; `single` gives every node of every partition a line.
+pub(super) fn rows(
+    partitions: &[Rc<Partition>],
+    nodes: &[Rc<Node>],
+    format: &Format<Row>,
+    exact: bool,
+    single: bool,
+    show: &Show,
+) -> Vec<Row> {
+    let members = members(nodes);
+    let of_kind = |wanted: &[Groups]| -> Vec<&Column<Row>> {
+        format.columns.iter().filter(|column| wanted.contains(&groups(column.field.name))).collect()
+    };
+    let of_partition = of_kind(&[Groups::Partition]);
+    let of_node = of_kind(if exact { &[Groups::Node, Groups::Exact] } else { &[Groups::Node] });
+    let key = |columns: &[&Column<Row>], row: &Row| -> Vec<String> {
+        columns.iter().map(|column| (column.field.text)(row, show)).collect()
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    let mut places: BTreeMap<(Vec<String>, Vec<String>), usize> = BTreeMap::new();
+    let mut shown = BTreeSet::new();
+    let mut empty = Vec::new();
+    for (position, partition) in partitions.iter().enumerate() {
+        let row = |nodes| Row { partition: Rc::clone(partition), position, nodes };
+        let partition_key = key(&of_partition, &row(Vec::new()));
+        let nodes = members.get(partition.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        if nodes.is_empty() {
+            empty.push((partition_key, row(Vec::new())));
+            continue;
+        }
+        shown.insert(partition_key.clone());
+        for node in nodes {
+            let alone = row(vec![Rc::clone(node)]);
+            if single {
+                rows.push(alone);
+                continue;
+            }
+            let place = places.entry((partition_key.clone(), key(&of_node, &alone))).or_insert(rows.len());
+            match rows.get_mut(*place) {
+                Some(row) => row.nodes.push(Rc::clone(node)),
+                None => rows.push(alone),
+            }
+        }
+    }
+    for (key, row) in empty {
+        if shown.insert(key) {
+            rows.push(row);
+        }
+    }
+    for row in &mut rows {
+        row.nodes.sort_by(|a, b| compare_names(&a.name, &b.name));
+        row.nodes.dedup_by(|a, b| a.name == b.name);
+    }
+    rows
+}
+
+/// The nodes of each partition.
+fn members(nodes: &[Rc<Node>]) -> BTreeMap<&str, Vec<Rc<Node>>> {
+    let mut members: BTreeMap<&str, Vec<Rc<Node>>> = BTreeMap::new();
+    for node in nodes {
+        for partition in &node.partitions {
+            members.entry(partition).or_default().push(Rc::clone(node));
+        }
+    }
+    members
+}

@@ -1,0 +1,122 @@
+//! What the commands print for given records: `tests/data/format/*.txt`, with the records in `cluster.json` beside
+//! them. Each case is a line `$ COMMAND …` and what it prints; `UPDATE_EXPECT=1` rewrites the files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use spur_cli::commands::query::Asked;
+use spur_cli::commands::{sinfo, squeue};
+use spur_cli::format::Show;
+use spur_proto::v1::{Job, Node, Partition, Step, Topology};
+
+#[derive(Deserialize)]
+struct Cluster {
+    now: i64,
+    jobs: Vec<Job>,
+    steps: Vec<Step>,
+    nodes: Vec<Node>,
+    partitions: Vec<Partition>,
+    topology: Topology,
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format")
+}
+
+/// Splits as a shell does: blanks, single and double quotes.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
+    let mut words = words(line);
+    let mut environment = BTreeMap::new();
+    while let Some((name, value)) = words[0].split_once('=') {
+        environment.insert(name.to_owned(), value.to_owned());
+        words.remove(0);
+    }
+    let command = words.remove(0);
+    let env = |name: &str| environment.get(name).cloned();
+    let mut show = Show::new(TimeZone::UTC, cluster.now);
+    if let Some(width) = env("SLURM_BITSTR_LEN") {
+        show.array_width = width.parse()?;
+    }
+    match command.as_str() {
+        "squeue" => match squeue::Query::read(&words, &env)? {
+            Asked::Show(text) => Ok(text),
+            Asked::Run(query) if query.shows_steps() => query.steps_text(cluster.steps.clone(), &show),
+            Asked::Run(query) => query.jobs_text(cluster.jobs.clone(), &show),
+        },
+        "sinfo" => match sinfo::Query::read(&words, &env)? {
+            Asked::Show(text) => Ok(text),
+            Asked::Run(query) if query.topology().is_some() => Ok(query.topology_text(&cluster.topology)),
+            Asked::Run(query) => {
+                let wanted = query.nodes().map(|text| text.parse().unwrap());
+                let (partitions, nodes) = (cluster.partitions.clone(), cluster.nodes.clone());
+                query.text(partitions, nodes, wanted.as_ref(), &show)
+            }
+        },
+        other => panic!("no such command in these tests: {other}"),
+    }
+}
+
+#[test]
+fn commands_print_what_slurm_prints() {
+    let directory = directory();
+    let records = fs::read_to_string(directory.join("cluster.json")).unwrap();
+    let cluster: Cluster = serde_json::from_str(&records).unwrap();
+    let update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    assert!(!files.is_empty());
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let mut got = String::new();
+        for line in text.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                got.push_str(&format!("$ {command}\n"));
+                match run(command, &cluster) {
+                    Ok(output) => got.push_str(&output),
+                    Err(error) => got.push_str(&format!("error: {error}\n")),
+                }
+            } else if line.starts_with("# ") {
+                got.push_str(&format!("{line}\n"));
+            }
+        }
+        if update {
+            fs::write(&file, &got).unwrap();
+        } else if got != text {
+            wrong.push(format!("{}\n{}", file.display(), first_difference(&text, &got)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn first_difference(expected: &str, got: &str) -> String {
+    let mut case = "";
+    for (expected, got) in expected.lines().map(Some).chain([None]).zip(got.lines().map(Some).chain([None])) {
+        case = expected.filter(|line| line.starts_with("$ ")).unwrap_or(case);
+        if expected != got {
+            return format!("  {case}\n  expected {expected:?}\n  got      {got:?}");
+        }
+    }
+    String::new()
+}

@@ -12,10 +12,18 @@ use crate::session::Session;
 pub enum Command {
     /// `sbatch`
     Sbatch,
+    /// `srun`
+    Srun,
     /// `squeue`
     Squeue,
     /// `sinfo`
     Sinfo,
+    /// `scontrol`
+    Scontrol,
+    /// `scancel`
+    Scancel,
+    /// `sacct`
+    Sacct,
     /// `spur links`
     Links,
 }
@@ -31,8 +39,12 @@ struct Entry {
 
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
+    Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
+    Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
+    Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
+    Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry {
         command: Command::Links,
         name: "links",
@@ -59,8 +71,12 @@ impl Command {
     async fn run(self, session: &mut Session, args: Vec<String>) -> anyhow::Result<u8> {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
+            Command::Srun => commands::srun::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,
+            Command::Scontrol => commands::scontrol::run(session, args).await,
+            Command::Scancel => commands::scancel::run(session, args).await,
+            Command::Sacct => commands::sacct::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
         }
     }

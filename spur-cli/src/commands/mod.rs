@@ -2,8 +2,13 @@
 //! gives the exit code.
 
 pub mod links;
+pub mod moment;
 pub mod query;
+pub mod sacct;
 pub mod sbatch;
+pub mod scancel;
+pub mod scontrol;
 pub mod sinfo;
 pub mod squeue;
+pub mod srun;
 pub mod watch;

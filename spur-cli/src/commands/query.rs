@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
-    Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest, ListStepsRequest,
-    ListTopologyRequest, Node, Partition, Step, Topology,
+    ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
+    ListStepsRequest, ListTopologyRequest, Node, Partition, Step, Topology,
 };
 
 use crate::error::Failure;
 use crate::format::Show;
+use crate::session::Session;
 
 /// What a command line asks for.
 pub enum Asked<Q> {
@@ -118,6 +120,19 @@ pub async fn topology(
         whole = Topology { domains, ..part };
     }
     Ok(whole)
+}
+
+/// The names that a hostlist stands for; the controller is asked only where it names parts of the fabric.
+///
+/// # Errors
+/// A part that the controller does not know, or no answer.
+pub async fn expand(session: &mut Session, expression: &HostExpr) -> anyhow::Result<HostList> {
+    if let Some(names) = expression.as_plain() {
+        return Ok(names);
+    }
+    let request = ExpandHostlistRequest { expression: expression.to_string() };
+    let call = async |mut controller: Controller, request| controller.expand_hostlist(request).await;
+    Ok(session.connection()?.read(request, call).await?.nodes.parse()?)
 }
 
 /// What `--iterate` takes: seconds, at least one.

@@ -9,7 +9,7 @@ use crate::text::hostlist::HostList;
 
 use super::lens::Lens;
 use super::place::{self, Ask, Misfit, Unit};
-use super::request::{Request, Slot};
+use super::request::Request;
 use super::scene::Scene;
 use super::state::Hit;
 use super::wish::Stage;
@@ -42,23 +42,28 @@ fn domain(fabric: &Fabric, id: Option<DomainId>) -> Option<(&str, Layer)> {
     seen.then(|| (domain.name(), domain.layer()))
 }
 
+/// Why a job waits: what it wants and what there is of it now.
+pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u64) -> String {
+    let sentence = misfit(fabric, request, why);
+    let in_one = why.layer.is_some_and(|layer| layer.index() < fabric.layer_names().len());
+    match (in_one, free) {
+        (true, _) => sentence,
+        (false, 0) => format!("{sentence}; none is free"),
+        (false, 1) => format!("{sentence}; 1 is free"),
+        (false, _) => format!("{sentence}; {free} are free"),
+    }
+}
+
 /// `Topology: needs 4 nodes in one spine; spine-0 has 3 free, spine-1 3, spine-2 3 (largest 3)`, or how many are
 /// missing where no layer is to blame.
 pub(super) fn misfit(fabric: &Fabric, request: &Request, misfit: &Misfit) -> String {
-    let unit = match (misfit.unit, request.need.slot) {
-        (Unit::Nodes, _) | (_, Slot::Node { .. }) => "node",
-        (Unit::Tasks, Slot::Gpu) => "GPU",
-        (Unit::Tasks, Slot::Task) => "task",
+    let unit = match misfit.unit {
+        Unit::Nodes => "node",
+        Unit::Tasks => request.need.slot.unit(),
     };
     let wanted = count(u64::from(misfit.wanted), unit);
     let layer = misfit.layer.filter(|layer| layer.index() < fabric.layer_names().len());
-    let Some(layer) = layer else {
-        let most = misfit.nearest.iter().map(|(_, has)| *has).max();
-        return match most {
-            Some(most) if most < misfit.wanted => format!("needs {wanted}; {most} free"),
-            _ => format!("needs {wanted}"),
-        };
-    };
+    let Some(layer) = layer else { return format!("needs {wanted}") };
     let named = misfit.nearest.iter().take(NAMED).enumerate().map(|(index, (id, has))| {
         let name = fabric.domain(*id).name();
         if index == 0 { format!("{name} has {has} free") } else { format!("{name} {has}") }
@@ -69,6 +74,26 @@ pub(super) fn misfit(fabric: &Fabric, request: &Request, misfit: &Misfit) -> Str
     format!("Topology: needs {wanted} in one {}; {there_is} (largest {largest})", fabric.layer_name(layer))
 }
 
+/// One ask, or one for each size that will do, the largest first.
+pub(super) fn sizes(request: &Request, ask: &Ask) -> Vec<Ask> {
+    match &request.sizes {
+        Some(sizes) => sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect(),
+        None => vec![ask.clone()],
+    }
+}
+
+/// Whether a job would fit if every node that is in service were idle.
+pub(super) fn fits_up(scene: &Scene, lens: &Lens, request: &Request, stage: &Stage) -> bool {
+    let mut up = lens.idle.clone();
+    for (pos, _) in lens.idle.iter() {
+        if !scene.nodes[lens.fabric.node(pos).index()].available {
+            up.set(&lens.fabric, pos, 0);
+        }
+    }
+    let view = lens.view(&up);
+    sizes(request, &stage.ask).iter().any(|ask| place::place(&lens.fabric, &view, ask).is_ok())
+}
+
 /// Whether a job would fit if every node were up and idle: then the nodes that are not are to blame, by name.
 /// Otherwise the cluster cannot run it at all, and the sentence says why.
 pub(super) fn when_all_are_up(
@@ -77,12 +102,7 @@ pub(super) fn when_all_are_up(
     request: &Request,
     stage: &Stage,
 ) -> Result<Option<String>, String> {
-    let asks: Vec<Ask> = match &request.sizes {
-        Some(sizes) => {
-            sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..stage.ask.clone() }).collect()
-        }
-        None => vec![stage.ask.clone()],
-    };
+    let asks = sizes(request, &stage.ask);
     let view = lens.view(&lens.idle);
     let mut last = String::new();
     for ask in &asks {

@@ -20,7 +20,7 @@ use super::plan::{Plan, Start, StartPart, Waiting};
 use super::queue::{self, Candidate};
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY};
-use super::scene::Scene;
+use super::scene::{Scene, fabric_for};
 use super::state::{Hit, Hunt, Part, State};
 use super::wish::{self, Stage};
 
@@ -304,7 +304,8 @@ impl Pass {
         let parts = self.state.parts(&self.scene, need, hit, candidate.run_time);
         self.state.book(&parts, self.now, candidate.run_time, true);
         let component = self.scene.partitions[prospect.partition].component;
-        let backfilled = self.heads[component].is_some();
+        let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
+        let backfilled = head.is_none() && self.heads[component].is_some();
         let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
         let part = |part: &Part| StartPart {
             node: part.node,
@@ -339,7 +340,7 @@ impl Pass {
         }
         let behind = prospects.iter().find_map(|prospect| self.head_of(prospect.partition));
         let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect.partition));
-        let never = found.is_none() && could_reserve;
+        let never = if could_reserve { found.is_none() } else { self.lacks_nodes(prospects) };
         if never && let Some((reason, detail)) = self.never(prospects) {
             self.wait(candidate, reason, detail, None);
             return;
@@ -422,6 +423,17 @@ impl Pass {
         self.plan.waiting.push(waiting);
     }
 
+    /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
+    fn lacks_nodes(&self, prospects: &[Prospect]) -> bool {
+        let fits = |prospect: &Prospect| {
+            let mut stages = prospect.stages.iter();
+            stages.any(|stage| {
+                prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
+            })
+        };
+        self.explained < EXPLAINED && !prospects.iter().any(fits)
+    }
+
     /// Why a job that fits at no time does not: nodes that are out of service, or none that would do.
     fn never(&mut self, prospects: &[Prospect]) -> Option<(Reason, String)> {
         let mut worst = None;
@@ -448,7 +460,7 @@ impl Pass {
         let hunt = prospect.hunt(candidate.run_time, self.now + 1);
         let lens = &prospect.lenses[0];
         match (self.state.misfit(&hunt), behind) {
-            (Some(misfit), _) => explain::misfit(&lens.fabric, &prospect.request, &misfit),
+            (Some((misfit, free)), _) => explain::waiting(&lens.fabric, &prospect.request, &misfit, free),
             (None, Some(head)) => format!("job {head} comes first"),
             (None, None) => String::new(),
         }
@@ -476,9 +488,7 @@ impl Pass {
         let spec = &candidate.spec;
         let scene = Arc::clone(&self.scene);
         let placed = &scene.partitions[partition];
-        let wanted = spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref());
-        let named = wanted.and_then(|name| scene.fabrics.iter().find(|(known, _)| **known == *name));
-        let fabric = named.map_or(&placed.fabric, |(_, fabric)| fabric);
+        let fabric = fabric_for(&scene, partition, spec)?;
         let choices =
             spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
         let alternatives = choices.first().map_or(1, |choice| choice.len());

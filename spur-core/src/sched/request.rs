@@ -38,6 +38,18 @@ pub enum Slot {
     Gpu,
 }
 
+impl Slot {
+    /// What people call one.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Slot::Node { .. } => "node",
+            Slot::Task => "task",
+            Slot::Gpu => "GPU",
+        }
+    }
+}
+
 /// What a job needs on a node. Jobs with equal needs share what a pass finds out about rooms.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {

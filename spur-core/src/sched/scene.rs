@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, Node, Partition};
 use crate::id::NodeId;
 use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
+use crate::model::job::JobSpec;
 use crate::model::node::NodeShape;
 
 use super::room::{ClassId, Rooms};
@@ -99,6 +100,24 @@ impl Scene {
     pub(super) fn names<'a>(&'a self, nodes: impl IntoIterator<Item = NodeId> + 'a) -> Vec<&'a str> {
         nodes.into_iter().filter_map(|id| self.nodes.get(id.index())).map(|node| &*node.name).collect()
     }
+}
+
+/// The fabric that a job is placed on in a partition: the one it names, or the partition's.
+pub(super) fn fabric_for<'a>(
+    scene: &'a Scene,
+    partition: usize,
+    spec: &JobSpec,
+) -> Result<&'a Arc<Fabric>, String> {
+    let own = &scene.partitions[partition].fabric;
+    let Some(wanted) = spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref()) else { return Ok(own) };
+    if ["tree", "block", "none"].contains(&wanted) {
+        return Ok(own);
+    }
+    let known = scene.fabrics.iter().find(|(name, _)| **name == *wanted);
+    known.map(|(_, fabric)| fabric).ok_or_else(|| {
+        let names: Vec<&str> = scene.fabrics.iter().map(|(name, _)| &**name).collect();
+        format!("there is no topology {wanted}; ask tree, block, none or one of {}", names.join(", "))
+    })
 }
 
 /// A fabric without structure, for partitions that have no topology.

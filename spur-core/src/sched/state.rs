@@ -11,6 +11,7 @@ use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
 
+use super::explain::sizes;
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
 use super::place::{self, Ask, BlockRule, Misfit, Placement, Slots, Strategy};
@@ -164,7 +165,7 @@ impl State {
             rooms: &self.rooms,
             known: &mut self.slots[need],
             idle: &self.idle,
-            asks: asks(hunt.request, &stage.ask),
+            asks: sizes(hunt.request, &stage.ask),
             tries: 0,
             hit: None,
         };
@@ -184,8 +185,8 @@ impl State {
         Some(Hit { start, starts, placement, relaxed, lens: Arc::clone(lens) })
     }
 
-    /// Why the last job that was looked for at this moment alone does not fit.
-    pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<Misfit> {
+    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
+    pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
         let need = self.need(&hunt.request.need);
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
         let now = Hunt { until: self.now + 1, ..*hunt };
@@ -193,7 +194,9 @@ impl State {
             return None;
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
-        place::place(&lens.fabric, &lens.view(&slots), asks(hunt.request, &stage.ask).last()?).err()
+        let asks = sizes(hunt.request, &stage.ask);
+        let misfit = place::place(&lens.fabric, &lens.view(&slots), asks.last()?).err()?;
+        Some((misfit, slots.total()))
     }
 
     /// Takes what a job is planned to use. What starts now is gone from this moment's free room as well.
@@ -338,14 +341,6 @@ fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
             let rule = BlockRule::new(&lens.fabric, &lens.idle).containment(most, slots).within;
             Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
         }
-    }
-}
-
-/// One ask, or one for each size that will do, the largest first.
-fn asks(request: &Request, ask: &Ask) -> Vec<Ask> {
-    match &request.sizes {
-        Some(sizes) => sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect(),
-        None => vec![ask.clone()],
     }
 }
 

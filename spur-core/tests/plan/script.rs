@@ -10,8 +10,10 @@
 //! at 60 end 1
 //! plan
 //! ----
-//! start 2 n0 n1
+//! start 2 n[0-1] | 2 nodes
 //! ```
+//!
+//! Other commands: `check OPTIONS`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 
@@ -101,6 +103,13 @@ impl Script {
                 self.world().apply(Event::PartitionSet { partition: words[0].into(), state });
             }
             "plan" => self.plan(),
+            "check" => {
+                let spec = spec(&words);
+                self.result = match sched::feasible::check(&self.world().cluster, &spec) {
+                    Ok(warnings) => format!("ok {}\n", warnings.join("; ")),
+                    Err(refusal) => format!("{:?}: {}\n", refusal.kind, refusal.message),
+                };
+            }
             "start-now" => self.start_now(),
             "next" => {
                 let now = self.world().now;

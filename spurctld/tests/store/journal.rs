@@ -86,6 +86,7 @@ async fn a_request_id_is_never_served_twice() {
     assert!(matches!(refused, StoreError::Duplicate { what: "request id" }), "{refused}");
     let stopped = journal.commit(batch(&journal, 2, 1)).await.unwrap_err();
     assert!(matches!(stopped, StoreError::Duplicate { .. }), "the reason is kept: {stopped}");
+    assert!(matches!(journal.ended().await, StoreError::Duplicate { .. }));
     journal.close().await;
     let (_journal, recovered) = Journal::open(&path).await.unwrap();
     assert_eq!(recovered.last_seq, 1, "nothing of the refused batch is left");

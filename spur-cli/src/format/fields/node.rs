@@ -105,7 +105,7 @@ pub const FIELDS: &[Field<Row>] = &[
     field('M', "PreemptMode", "PREEMPT_MODE", |r, _| or(&r.partition.preempt_mode, "OFF").to_uppercase()),
     field('n', "NodeHost", "HOSTNAMES", |r, _| listed(r, |n| or(&n.hostname, &n.name))),
     field('N', "NodeList", "NODELIST", |r, _| listed(r, |n| n.name.clone())).by(by_first_node),
-    field('o', "NodeAddr", "NODE_ADDR", |r, _| listed(r, |n| or(&n.address, &n.name))),
+    field('o', "NodeAddr", "NODE_ADDR", |r, _| listed(r, |n| or(host_and_port(&n.address).0, &n.name))),
     field('O', "CPUsLoad", "CPU_LOAD", |r, _| range(r, |n| n.load_hundredths.map(u64::from), hundredths)),
     field('p', "PriorityTier", "PRIO_TIER", |r, _| r.partition.priority_tier.to_string())
         .by(|a, b| a.partition.priority_tier.cmp(&b.partition.priority_tier)),
@@ -148,6 +148,16 @@ pub const FIELDS: &[Field<Row>] = &[
 /// The name of a partition, with a star if it is the default one.
 pub fn starred(partition: &Partition) -> String {
     format!("{}{}", partition.name, if partition.is_default { "*" } else { "" })
+}
+
+/// The two halves of `host:port`; all of it is the host where there is no port.
+pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
+            (host, Some(port))
+        }
+        _ => (address, None),
+    }
 }
 
 /// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.

@@ -43,8 +43,10 @@ pub struct Ask {
     pub max_slots_per_leaf: Option<u32>,
     /// At least that many of the nodes are in the set (`[a*2&b*4]`); at most [`Ask::MAX_COUNTS`].
     pub counts: Vec<(FixedBitSet, u32)>,
-    /// What the links of the domain that holds the job must do.
-    pub link: Option<LinkNeed>,
+    /// Every domain used has links of at least so many bits per second.
+    pub min_speed: Option<u64>,
+    /// The domain whose links have the lowest latency comes first.
+    pub lowest_latency: bool,
     /// Layers whose span is made small before anything else, first one first.
     pub prefer: Vec<Layer>,
     /// The domain the job would like to be in.
@@ -62,7 +64,7 @@ impl Ask {
     /// An ask for a number of nodes, one slot on each.
     #[must_use]
     pub fn nodes(count: u32) -> Self {
-        Self { nodes: Some((count, count)), ..Self::tasks(0) }.without_tasks()
+        Self { nodes: Some((count, count)), tasks: None, ..Self::tasks(0) }
     }
 
     /// An ask for a number of tasks on as many nodes as they need.
@@ -86,17 +88,13 @@ impl Ask {
             max_nodes_per_leaf: None,
             max_slots_per_leaf: None,
             counts: Vec::new(),
-            link: None,
+            min_speed: None,
+            lowest_latency: false,
             prefer: Vec::new(),
             prefer_domain: None,
             score: Score::default(),
             budget: crate::model::topology::DEFAULT_SEARCH_BUDGET,
         }
-    }
-
-    fn without_tasks(mut self) -> Self {
-        self.tasks = None;
-        self
     }
 }
 
@@ -132,15 +130,6 @@ pub struct Segment {
     pub spread: bool,
     /// The block rule binds the job as a whole as well.
     pub consolidate: bool,
-}
-
-/// What the links inside the domain that holds the job must do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkNeed {
-    /// At least this many bits per second.
-    Speed(u64),
-    /// The layer of the lowest latency first.
-    Latency,
 }
 
 /// The settable score of a domain: what counts, and when.

@@ -1,7 +1,7 @@
 //! The block rule: a guarantee by configured size, whatever is free or down now.
 
 use super::Slots;
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::{DomainId, Fabric, Layer};
 
 /// The largest domain of every layer, over the nodes that are admitted.
 ///
@@ -27,11 +27,17 @@ impl BlockRule {
     /// Measures a fabric over what an idle cluster would offer the job.
     #[must_use]
     pub fn new(fabric: &Fabric, idle: &Slots) -> Self {
+        Self::from_sizes(fabric, |id| (idle.nodes_of(id), idle.of(id)))
+    }
+
+    /// The rule over sizes of the caller's: nodes and slots of each domain.
+    pub(super) fn from_sizes(fabric: &Fabric, size: impl Fn(DomainId) -> (u32, u64)) -> Self {
         let mut largest = vec![(0, 0); usize::from(fabric.top().0) + 1];
         for (id, domain) in fabric.domains() {
+            let (nodes, slots) = size(id);
             for slot in &mut largest[domain.layer().index()..=domain.cover().index()] {
-                slot.0 = slot.0.max(idle.nodes_of(id));
-                slot.1 = slot.1.max(idle.of(id));
+                slot.0 = slot.0.max(nodes);
+                slot.1 = slot.1.max(slots);
             }
         }
         Self { largest }

@@ -4,11 +4,11 @@ use super::cost::Cost;
 use super::even::balance;
 use super::front::Item;
 use super::problem::Problem;
-use super::rank::{Holder, Rank, rank, rank_node};
+use super::rank::{Holder, Rank, difference, rank, rank_node};
 use super::share::share;
 use super::solve::Solver;
 use super::trace::{Chosen, trace};
-use super::{Mode, Placement};
+use super::{Lost, Mode, Placement};
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// A candidate with its rank and the way to use it.
@@ -44,8 +44,28 @@ pub(super) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, b
     (winner, exact)
 }
 
+/// The domains that come after the winner, best first, and why.
+pub(super) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
+    let found = all::<C>(problem);
+    let Some((winner, others)) = found.split_first() else { return Vec::new() };
+    let above_winner = |id: DomainId| match winner.holder {
+        Holder::Node(pos) => problem.fabric.domain(id).range().contains(&pos.index()),
+        Holder::Domain(held) => problem.fabric.within(held, id),
+    };
+    (others.iter())
+        .filter_map(|other| match other.holder {
+            // What only holds the winner's own place is no rival of it.
+            Holder::Domain(domain) if !above_winner(domain) => {
+                Some(Lost { domain, why: difference(&other.rank, &winner.rank) })
+            }
+            _ => None,
+        })
+        .take(most)
+        .collect()
+}
+
 /// All candidates, the winner among them, best first.
-pub(super) fn all<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+fn all<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let mut solver = Solver::<C>::new(problem);
     let mut found: Vec<Candidate<C>> = Vec::new();
     for layer in 0..problem.layout.layers {

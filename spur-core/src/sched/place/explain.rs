@@ -123,7 +123,8 @@ const NAMED: usize = 3;
 /// What is missing for a job that could not be placed.
 pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
     let nodes = ask.nodes.map(|(least, _)| least);
-    let (within, touch) = super::containment(fabric, view, ask, nodes);
+    let frame = super::frame(fabric, view, ask, nodes);
+    let within = frame.within;
     let unit = if ask.tasks.is_some() && ask.tasks_per_node.is_none() { Unit::Tasks } else { Unit::Nodes };
     let wanted = match unit {
         Unit::Tasks => ask.tasks.unwrap_or(0),
@@ -131,7 +132,7 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
     };
     let mut misfit =
         Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
-    let Some(problem) = Problem::new(fabric, view, ask, nodes, within, touch) else { return misfit };
+    let Some(problem) = Problem::new(fabric, view, ask, nodes, frame) else { return misfit };
     let holders = match within {
         Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
         _ => fabric.roots().to_vec(),
@@ -141,6 +142,12 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
     takes.truncate(NAMED);
     if takes.first().is_none_or(|&(_, most)| most < problem.amount) {
         misfit.kind = MisfitKind::TooFew;
+    }
+    if ask.min_speed.is_some() && misfit.kind == MisfitKind::TooFew {
+        let any = Ask { min_speed: None, ..ask.clone() };
+        if super::place(fabric, view, &any).is_ok() {
+            misfit.kind = MisfitKind::Link;
+        }
     }
     if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
         misfit.kind = MisfitKind::Required;

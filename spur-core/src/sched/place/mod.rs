@@ -15,31 +15,36 @@ mod flat;
 mod front;
 mod problem;
 mod rank;
+mod resolve;
 mod score;
+mod segment;
 mod share;
 mod slots;
 mod solve;
 mod trace;
 mod window;
+mod words;
 
 #[cfg(test)]
 mod oracle;
 
-pub use ask::{Ask, LinkNeed, Mode, Score, Segment, Strategy};
+pub use ask::{Ask, Mode, Score, Segment, Strategy};
 pub use block::{BlockRule, Containment};
 pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
+pub use resolve::{AskError, Resolved, Wish, resolve, strategy};
 pub use slots::{Slots, View};
+pub use words::refusal;
 
 use crate::model::fabric::{Fabric, Layer};
 use cost::Narrow;
-use problem::Problem;
+use problem::{Frame, Problem};
 
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
 ///
 /// # Errors
 /// [`Misfit`] where none is allowed now; it says what is missing where.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
-    for nodes in sizes(view, ask) {
+    for nodes in sizes(fabric, view, ask) {
         if let Some(placement) = place_size(fabric, view, ask, nodes) {
             return Ok(placement);
         }
@@ -47,11 +52,33 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
     Err(explain::misfit(fabric, view, ask))
 }
 
+/// The best few of the domains that could have held a job that was placed, and at which step each lost.
+///
+/// `ask` and `view` are those of the placement; `nodes` is the number of nodes it got, where the ask left that open.
+#[must_use]
+pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement, most: usize) -> Vec<Lost> {
+    let outlined = ask.contiguous || ask.adjacent.is_some() || ask.segment.is_some();
+    if ask.strategy == Strategy::Flat || fabric.roots().is_empty() || outlined {
+        return Vec::new();
+    }
+    let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
+    let frame = frame(fabric, view, ask, nodes);
+    let problem = Problem::new(fabric, view, ask, nodes, frame);
+    problem.map_or_else(Vec::new, |problem| choose::losers::<Vec<i64>>(&problem, most))
+}
+
 /// The numbers of nodes to try, the largest first.
-fn sizes(view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
-    let Some((least, most)) = ask.nodes else { return vec![None] };
+fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
+    let Some((least, largest)) = ask.nodes else { return vec![None] };
     let open = u32::try_from(view.slots.nodes()).unwrap_or(u32::MAX);
-    let most = most.min(open).min(ask.tasks.unwrap_or(u32::MAX));
+    let most = match ask.must {
+        Some(layer) if layer > Layer::NODE && ask.strategy != Strategy::Flat => {
+            let holders = fabric.domains().filter(|(_, domain)| domain.layer() <= layer);
+            holders.map(|(id, _)| view.slots.nodes_of(id)).max().unwrap_or(0)
+        }
+        _ => open,
+    };
+    let most = most.min(largest).min(ask.tasks.unwrap_or(u32::MAX));
     (least.max(1)..=most).rev().map(Some).collect()
 }
 
@@ -60,32 +87,34 @@ fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
         return flat::place_flat(fabric, view, ask, nodes);
     }
-    let (within, touch) = containment(fabric, view, ask, nodes);
-    let problem = Problem::new(fabric, view, ask, nodes, within, touch)?;
+    if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
+        return segment::place_segments(fabric, view, ask, nodes, segment);
+    }
+    solve(&Problem::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes))?)
+}
+
+/// Solves one problem, whatever its width.
+fn solve(problem: &Problem<'_>) -> Option<Placement> {
     if problem.layout.width() <= cost::NARROW {
-        solve_with::<Narrow>(&problem)
+        solve_with::<Narrow>(problem)
     } else {
-        solve_with::<Vec<i64>>(&problem)
+        solve_with::<Vec<i64>>(problem)
     }
 }
 
 /// The lowest layer that has to hold the job, and the limit that the block rule sets on the layer below.
-fn containment(
-    fabric: &Fabric,
-    view: &View<'_>,
-    ask: &Ask,
-    nodes: Option<u32>,
-) -> (Option<Layer>, Option<(Layer, u32)>) {
+fn frame(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Frame {
     if ask.strategy != Strategy::Block {
-        return (ask.must, None);
+        return Frame { within: ask.must, ..Frame::default() };
     }
     let slots = if nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
     let rule = BlockRule::new(fabric, view.idle).containment(nodes.unwrap_or(0), slots);
-    let within = match (rule.within, ask.must) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    (within, rule.touch)
+    Frame { within: lower(rule.within, ask.must), touch: rule.touch, ..Frame::default() }
+}
+
+/// The lower of two layers that have to hold a job.
+fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
+    a.into_iter().chain(b).min()
 }
 
 fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Option<Placement> {

@@ -4,7 +4,7 @@
 use fixedbitset::FixedBitSet;
 
 use super::front::{Item, Key, MAX_COUNTS, MAX_SPAN_CAPS};
-use super::{Ask, LinkNeed, Mode, View};
+use super::{Ask, Mode, View};
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::cost::Cost;
 
@@ -42,6 +42,19 @@ impl Layout {
     }
 }
 
+/// What the rule of the topology adds to an ask for one number of nodes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Frame {
+    /// The lowest layer one domain of which must hold the job; None: any root will do.
+    pub(super) within: Option<Layer>,
+    /// At most that many domains of the layer.
+    pub(super) touch: Option<(Layer, u32)>,
+    /// Domains of the layer hold multiples of so many nodes: the segments.
+    pub(super) unit: Option<(Layer, u32)>,
+    /// At most so many nodes of one leaf.
+    pub(super) leaf_nodes: Option<u32>,
+}
+
 /// One question; see the module.
 #[derive(Clone)]
 pub(super) struct Problem<'a> {
@@ -63,6 +76,11 @@ pub(super) struct Problem<'a> {
     pub(super) needs: [u32; MAX_COUNTS],
     pub(super) layout: Layout,
     leaf_cap: u32,
+    leaf_nodes: Option<u32>,
+    /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
+    node_unit: Option<(Layer, u32)>,
+    /// The most that some domains may take, sorted by domain.
+    limits: Vec<(DomainId, u32)>,
     /// Slots of each domain after rounding; None: as counted.
     rounded: Option<Vec<u64>>,
     /// Domains that may not be used; None: all may.
@@ -88,8 +106,7 @@ impl<'a> Problem<'a> {
         view: &'a View<'a>,
         ask: &'a Ask,
         nodes: Option<u32>,
-        within: Option<Layer>,
-        touch: Option<(Layer, u32)>,
+        frame: Frame,
     ) -> Option<Self> {
         let per_node = per_node(ask, nodes);
         let amount = match (per_node, nodes, ask.tasks) {
@@ -105,12 +122,12 @@ impl<'a> Problem<'a> {
             _ => return None,
         };
         let layers = fabric.top().index() + 1;
-        let units = units(ask, per_node, layers)?;
+        let units = units(ask, per_node, frame.unit.filter(|_| per_node.is_some()), layers)?;
         if amount == 0 || units.last().is_some_and(|unit| amount % unit != 0) {
             return None;
         }
         let mut span_caps: Vec<(Layer, u32)> = Vec::new();
-        for (layer, cap) in ask.max_spans.iter().copied().chain(touch) {
+        for (layer, cap) in ask.max_spans.iter().copied().chain(frame.touch) {
             match span_caps.iter_mut().find(|(known, _)| *known == layer) {
                 Some((_, known)) => *known = cap.min(*known),
                 None => span_caps.push((layer, cap)),
@@ -118,8 +135,8 @@ impl<'a> Problem<'a> {
         }
         span_caps.truncate(MAX_SPAN_CAPS);
         let slots_cap = ask.max_slots_per_leaf.map_or(u32::MAX, |cap| cap / per_node.unwrap_or(1));
-        let nodes_cap =
-            if per_node.is_some() { ask.max_nodes_per_leaf.unwrap_or(u32::MAX) } else { u32::MAX };
+        let leaf_nodes = [ask.max_nodes_per_leaf, frame.leaf_nodes].into_iter().flatten().min();
+        let nodes_cap = leaf_nodes.filter(|_| per_node.is_some()).unwrap_or(u32::MAX);
         let weights = weight_classes(view);
         let mut needs = [0; MAX_COUNTS];
         needs.iter_mut().zip(&ask.counts).for_each(|(need, (_, count))| *need = *count);
@@ -131,11 +148,14 @@ impl<'a> Problem<'a> {
             nodes: if per_node.is_some() { None } else { nodes },
             per_node,
             units,
-            within,
+            within: frame.within,
             span_caps,
             needs,
             layout: Layout { weights: weights.len(), prefer: ask.prefer.clone(), layers },
             leaf_cap: slots_cap.min(nodes_cap),
+            leaf_nodes: leaf_nodes.filter(|_| per_node.is_none()),
+            node_unit: frame.unit.filter(|_| per_node.is_none()),
+            limits: Vec::new(),
             rounded: None,
             barred: barred(fabric, view, ask),
             capacity: None,
@@ -169,11 +189,30 @@ impl<'a> Problem<'a> {
         if self.barred.is_some() || !self.ask.multiples.is_empty() {
             self.rounded = Some(self.round_slots());
         }
-        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX;
+        let units = self.units.iter().all(|&unit| unit == 1) && self.limits.is_empty();
+        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && units;
         let same = self.per_node.is_none_or(|each| each == 1) && self.ask.max_tasks_per_node.is_none();
         if !plain || !same {
             self.capacity = Some(self.count_capacity());
         }
+    }
+
+    /// Whether so many nodes are a multiple of what a domain that stands for the layers holds.
+    pub(super) fn suits_node_unit(&self, layers: std::ops::RangeInclusive<Layer>, nodes: u32) -> bool {
+        self.node_unit.is_none_or(|(layer, unit)| !layers.contains(&layer) || nodes % unit == 0)
+    }
+
+    /// The most that a domain may take, whatever it could.
+    pub(super) fn limit(&self, id: DomainId) -> u32 {
+        self.limits
+            .binary_search_by_key(&id, |(limited, _)| *limited)
+            .map_or(u32::MAX, |at| self.limits[at].1)
+    }
+
+    /// Limits what some domains may take; `limits` is sorted.
+    pub(super) fn set_limits(&mut self, limits: Vec<(DomainId, u32)>) {
+        self.limits = limits;
+        self.measure();
     }
 
     /// The most of the amount that one node can take.
@@ -197,6 +236,7 @@ impl<'a> Problem<'a> {
                     .iter()
                     .fold(0, |sum: u32, child| sum.saturating_add(capacity[child.index()]))
             };
+            let sum = sum.min(self.limit(id));
             capacity.push(sum - sum % unit);
         }
         capacity
@@ -284,6 +324,29 @@ impl<'a> Problem<'a> {
         problem
     }
 
+    /// The question for so much of one domain alone, without what binds the job as a whole.
+    pub(super) fn part(&self, domain: DomainId, amount: u32) -> Self {
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        only.insert_range(self.fabric.domain(domain).range());
+        if let Some(before) = &self.only {
+            only.intersect_with(before);
+        }
+        let inside = |pos: &Pos| self.fabric.domain(domain).range().contains(&pos.index());
+        let mut part = Self {
+            only: Some(only),
+            amount,
+            units: vec![1; self.units.len()],
+            node_unit: None,
+            span_caps: Vec::new(),
+            needs: [0; MAX_COUNTS],
+            required: self.required.iter().copied().filter(inside).collect(),
+            limits: Vec::new(),
+            ..self.clone()
+        };
+        part.find_forced();
+        part
+    }
+
     /// The same question for these leaves, each of which has to be used.
     pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
@@ -300,7 +363,7 @@ impl<'a> Problem<'a> {
 
     /// Whether fronts can grow with the product of two numbers.
     pub(super) fn is_hard(&self) -> bool {
-        self.nodes.is_some() || self.leaf_nodes().is_some() || !self.ask.counts.is_empty()
+        self.nodes.is_some() || self.leaf_nodes.is_some() || !self.ask.counts.is_empty()
     }
 
     /// The least amount that may be placed in a used domain that covers the layer is its unit; so is every step.
@@ -315,7 +378,7 @@ impl<'a> Problem<'a> {
 
     /// The most nodes of one leaf, where tasks are placed.
     pub(super) fn leaf_nodes(&self) -> Option<u32> {
-        if self.per_node.is_some() { None } else { self.ask.max_nodes_per_leaf }
+        self.leaf_nodes
     }
 
     /// The way to use one node, if it can be used at all; `bounds` are the least and the most of the amount on it.
@@ -388,14 +451,15 @@ fn per_node(ask: &Ask, nodes: Option<u32>) -> Option<u32> {
 }
 
 /// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
-fn units(ask: &Ask, per_node: Option<u32>, layers: usize) -> Option<Vec<u32>> {
+fn units(ask: &Ask, per_node: Option<u32>, unit: Option<(Layer, u32)>, layers: usize) -> Option<Vec<u32>> {
     let mut units = vec![1_u32; layers];
-    for &(layer, by) in &ask.multiples {
-        // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
-        let by = match (per_node, ask.tasks) {
-            (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),
-            _ => by,
-        };
+    // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
+    let per_task = |by: u32| match (per_node, ask.tasks) {
+        (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),
+        _ => by,
+    };
+    let multiples = ask.multiples.iter().map(|&(layer, by)| (layer, per_task(by)));
+    for (layer, by) in multiples.chain(unit) {
         for unit in &mut units[layer.index()..] {
             *unit = (*unit / narrow(gcd((*unit).into(), by.into()))).checked_mul(by)?;
         }
@@ -430,10 +494,11 @@ fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
         && let Some(occupied) = view.occupied
     {
         for id in fabric.domains_of(Layer::LEAF) {
-            barred.set(id.index(), occupied.count_ones(fabric.domain(id).range()) > 0);
+            let taken = fabric.domain(id).range().any(|index| occupied.contains(index));
+            barred.set(id.index(), taken);
         }
     }
-    if let Some(LinkNeed::Speed(need)) = ask.link {
+    if let Some(need) = ask.min_speed {
         for (id, domain) in fabric.domains() {
             if domain.link().speed.is_none_or(|speed| speed < need) {
                 barred.insert(id.index());

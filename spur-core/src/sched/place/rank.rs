@@ -4,7 +4,7 @@ use super::cost::Cost;
 use super::front::Item;
 use super::problem::Problem;
 use super::score::score;
-use super::{LinkNeed, LostWhy, Mode};
+use super::{LostWhy, Mode};
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
 
@@ -134,7 +134,7 @@ fn assemble(problem: &Problem<'_>, holder: Holder, fields: &[i64], waste: &[(Lay
         counts.then(|| Step::new(-number(score(problem, leaf_or_domain)), Means::Score))
     };
     if !distributed {
-        if problem.ask.link == Some(LinkNeed::Latency) {
+        if problem.ask.lowest_latency {
             head.push(Step::new(latency(problem, holder), Means::Latency));
         }
         head.push(Step::new(i64::from(own_layer.0), Means::Height));

@@ -38,7 +38,8 @@ impl Sharing<'_, '_> {
         let parts = self.parts(id, nodes);
         let unit = self.problem.unit(domain.cover());
         let mut lo: u32 = parts.iter().map(|(_, _, span)| span.lo).sum();
-        let mut hi = parts.iter().fold(0, |sum: u32, (_, _, span)| sum.saturating_add(span.hi));
+        let hi = parts.iter().fold(0, |sum: u32, (_, _, span)| sum.saturating_add(span.hi));
+        let mut hi = hi.min(self.problem.limit(id));
         if domain.layer() == Layer::LEAF {
             hi = hi.min(self.problem.leaf_cap());
         }

@@ -205,7 +205,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let domain = problem.fabric.domain(id);
         let (layer, cover) = (domain.layer(), domain.cover());
         let unit = problem.unit(cover);
-        let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(problem.amount));
+        let most = problem.amount.min(problem.limit(id));
+        let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(most));
         let mut item = inside.clone();
         if layer == Layer::LEAF {
             hi = hi.min(problem.leaf_cap());
@@ -215,6 +216,9 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             if problem.nodes.is_none() {
                 item.key.nodes = 0;
             }
+        }
+        if !problem.suits_node_unit(layer..=cover, item.key.nodes) {
+            return;
         }
         for &(least, most) in &self.bounds[layer.index()..=cover.index()] {
             lo = lo.max(least);
@@ -261,6 +265,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             && problem.nodes.is_none_or(|nodes| inside.key.nodes == nodes)
             && inside.key.counts == problem.needs
             && !self.exceeds_spans(inside)
+            && amount <= problem.limit(id)
             && !(leaf && amount > problem.leaf_cap())
             && !(leaf && problem.leaf_nodes().is_some_and(|most| inside.key.nodes > most))
     }

@@ -110,7 +110,7 @@ fn promise(problem: &Problem<'_>, window: &Range<usize>) -> u8 {
     let decides = problem.layout.weights == 0
         && ask.prefer.is_empty()
         && ask.prefer_domain.is_none()
-        && ask.link.is_none()
+        && !ask.lowest_latency
         && ask.mode != Mode::Distributed;
     let ends = [position(window.start), position(window.end - 1)];
     let common = problem.fabric.deepest_common(&ends);

@@ -1,12 +1,12 @@
 //! The definition of a best placement, written down as plainly as possible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mode;
 use super::case::Case;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::Plugin;
-use crate::sched::place::Strategy;
+use crate::sched::place::{Segment, Strategy};
 
 pub(super) struct Judge<'c> {
     case: &'c Case,
@@ -154,6 +154,9 @@ impl<'c> Judge<'c> {
         if ask.strategy != Strategy::Block {
             return true;
         }
+        if let Some(segment) = ask.segment {
+            return self.segments(&used[0], segment);
+        }
         // Jobs that only say tasks are measured by tasks, all others by nodes.
         let by_nodes = ask.nodes.is_some();
         let wanted = if by_nodes { u64::from(nodes) } else { u64::from(ask.tasks.unwrap()) };
@@ -170,6 +173,85 @@ impl<'c> Judge<'c> {
         let below = within.unwrap_or(self.layers) - 1;
         within.is_none_or(|layer| used[layer].len() == 1)
             && (below == 0 || used[below].len() as u64 <= wanted.div_ceil(size(below).max(1)).max(1))
+    }
+
+    /// Whether the nodes can be divided into segments of which each keeps the block rule.
+    fn segments(&self, nodes: &Used, segment: Segment) -> bool {
+        let nodes: Vec<usize> = nodes.keys().map(|&pos| pos as usize).collect();
+        let size = |layer: usize, id: DomainId| -> usize {
+            let inside = |pos: &usize| self.domain(*pos, layer) == Some(id);
+            (0..self.case.fabric.wired())
+                .filter(inside)
+                .filter(|&pos| self.case.idle.at(Pos(pos as u32)) > 0)
+                .count()
+        };
+        let ids = |layer: usize| -> BTreeSet<DomainId> {
+            (0..self.case.fabric.wired()).map(|pos| self.domain(pos, layer).unwrap()).collect()
+        };
+        let largest = |layer: usize| ids(layer).iter().map(|&id| size(layer, id)).max().unwrap_or(0);
+        let wanted = segment.size as usize;
+        if nodes.len() % wanted != 0 {
+            return false;
+        }
+        let within = (1..self.layers).find(|&layer| largest(layer) >= wanted);
+        let below = within.unwrap_or(self.layers) - 1;
+        let touch = if below == 0 { usize::MAX } else { wanted.div_ceil(largest(below).max(1)).max(1) };
+        let touched = |some: &[usize], layer: usize| -> usize {
+            some.iter().map(|&pos| self.domain(pos, layer)).collect::<BTreeSet<_>>().len()
+        };
+        let one_is_right = |some: &[usize]| {
+            within.is_none_or(|layer| touched(some, layer) == 1)
+                && (below == 0 || touched(some, below) <= touch)
+        };
+        if segment.consolidate {
+            // Sizes are counted in whole segments, at the layer where a segment lies in one domain.
+            let home = within.unwrap_or(self.layers - 1);
+            let holds = |layer: usize, id: DomainId| -> usize {
+                if layer < home {
+                    return size(layer, id);
+                }
+                let range = self.case.fabric.domain(id).range();
+                let homes: BTreeSet<DomainId> = range.filter_map(|pos| self.domain(pos, home)).collect();
+                let whole = |home_id: DomainId| {
+                    let all = size(home, home_id) / wanted * wanted;
+                    if home == 1 && segment.spread { all.min(wanted) } else { all }
+                };
+                homes.into_iter().map(whole).sum()
+            };
+            let largest = |layer: usize| ids(layer).iter().map(|&id| holds(layer, id)).max().unwrap_or(0);
+            let within = (1..self.layers).find(|&layer| largest(layer) >= nodes.len());
+            let below = within.unwrap_or(self.layers) - 1;
+            let touch =
+                if below == 0 { usize::MAX } else { nodes.len().div_ceil(largest(below).max(1)).max(1) };
+            if within.is_some_and(|layer| touched(&nodes, layer) > 1)
+                || below > 0 && touched(&nodes, below) > touch
+            {
+                return false;
+            }
+        }
+        self.divide(&nodes, segment, &BTreeSet::new(), &one_is_right)
+    }
+
+    fn divide(
+        &self,
+        left: &[usize],
+        segment: Segment,
+        taken: &BTreeSet<DomainId>,
+        one_is_right: &impl Fn(&[usize]) -> bool,
+    ) -> bool {
+        if left.is_empty() {
+            return true;
+        }
+        (0_u32..1 << left.len()).filter(|set| set & 1 == 1 && set.count_ones() == segment.size).any(|set| {
+            let (some, rest): (Vec<_>, Vec<_>) = (0..left.len()).partition(|&i| set >> i & 1 == 1);
+            let some: Vec<usize> = some.into_iter().map(|i| left[i]).collect();
+            let rest: Vec<usize> = rest.into_iter().map(|i| left[i]).collect();
+            let bases: BTreeSet<DomainId> = some.iter().map(|&pos| self.domain(pos, 1).unwrap()).collect();
+            if !one_is_right(&some) || segment.spread && !bases.is_disjoint(taken) {
+                return false;
+            }
+            self.divide(&rest, segment, &taken.union(&bases).copied().collect(), one_is_right)
+        })
     }
 
     /// Slots of a node or domain, after rounding.

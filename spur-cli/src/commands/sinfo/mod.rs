@@ -8,8 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spur_core::text::hostlist::{HostExpr, HostList};
-use spur_proto::client::Controller;
-use spur_proto::v1::{ExpandHostlistRequest, ListTopologyRequest, Node, Partition, Topology};
+use spur_proto::v1::{ListTopologyRequest, Node, Partition, Topology};
 use tokio::time::MissedTickBehavior;
 
 use super::query::{self, Asked};
@@ -316,22 +315,16 @@ impl Query {
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
         let show = query::show(&|name| session.env(name))?;
-        let connection = session.connection()?;
         if let Some(name) = &self.topology {
             let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
-            let topology = query::topology(connection, request).await?;
+            let topology = query::topology(session.connection()?, request).await?;
             return Ok(self.topology_text(&topology));
         }
-        let wanted = match self.nodes.as_deref().map(|text| (text, text.parse::<HostExpr>())) {
+        let wanted = match &self.nodes {
+            Some(text) => Some(query::expand(session, &text.parse()?).await?),
             None => None,
-            Some((_, Ok(expression))) if expression.as_plain().is_some() => expression.as_plain(),
-            Some((text, _)) => {
-                let request = ExpandHostlistRequest { expression: text.to_owned() };
-                let call =
-                    async |mut controller: Controller, request| controller.expand_hostlist(request).await;
-                Some(connection.read(request, call).await?.nodes.parse()?)
-            }
         };
+        let connection = session.connection()?;
         let partitions = query::partitions(connection, Vec::new()).await?;
         let nodes = query::nodes(connection, "").await?;
         self.text(partitions, nodes, wanted.as_ref(), &show)

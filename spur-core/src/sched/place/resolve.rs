@@ -1,0 +1,423 @@
+//! From what people wrote to an [`Ask`]: layer names become layers, rules by size and limits come in, what has waited
+//! long enough is relaxed, and what can never be is refused.
+
+use super::{Ask, Mode, Score, Segment, Strategy};
+use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::job::FabricAsk;
+use crate::model::topology::{Plugin, RuleConfig, TopologyConfig};
+use crate::text::gather::{Gather, GatherClause, Placement, Switches};
+use crate::text::nearest::nearest;
+
+/// What a job says about the fabric, and what is known of the job.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// Its options.
+    pub asked: &'a FabricAsk,
+    /// `--exclusive=topo`.
+    pub whole_leaves: bool,
+    /// Seconds since it became eligible.
+    pub waited: u64,
+    /// The partition's default of `--placement`.
+    pub placement: Placement,
+    /// Its size in nodes, for the rules by size; the most it could need where it only says tasks.
+    pub size: u32,
+    /// GPUs of one slot, for the limit per leaf; 0 where it uses none.
+    pub gpus_per_slot: u32,
+    /// The domain that `--gather-with` means.
+    pub gather_with: Option<DomainId>,
+}
+
+/// An ask with what its user should know.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// The ask.
+    pub ask: Ask,
+    /// What had no effect, and why.
+    pub warnings: Vec<String>,
+    /// What the job had asked for and no longer insists on.
+    pub relaxed: Vec<String>,
+    /// Seconds after eligibility at which the next constraint relaxes.
+    pub relaxes_at: Option<u64>,
+}
+
+/// Something that can never be, with what would work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// A topology rule where there is no topology.
+    #[error(
+        "{option} needs a topology, but {topology} has none: leave it out, or name another with --topology=NAME"
+    )]
+    NoTopology {
+        /// The option as written.
+        option: String,
+        /// The topology of the partition.
+        topology: String,
+    },
+    /// An option that the chosen rule gives no meaning.
+    #[error("{option} has no meaning with --topology=none: leave out one of the two")]
+    Ignored {
+        /// The option as written.
+        option: String,
+    },
+    /// A layer that is not there.
+    #[error("{option}: topology {topology} has no layer {layer}{}; its layers are {}", near.as_ref().map_or_else(String::new, |near| format!(" (did you mean {near}?)")), .known.join(", "))]
+    UnknownLayer {
+        /// The clause as written.
+        option: String,
+        /// The topology.
+        topology: String,
+        /// The name.
+        layer: String,
+        /// The name it may have meant.
+        near: Option<String>,
+        /// All there are.
+        known: Vec<String>,
+    },
+    /// A total that is no multiple.
+    #[error("{option}: {wanted} {unit} is no multiple of {by}: ask for {} instead", around(*.wanted, *.by))]
+    NoMultiple {
+        /// The clause as written.
+        option: String,
+        /// What the job asks for.
+        wanted: u32,
+        /// Tasks or nodes.
+        unit: &'static str,
+        /// The multiple.
+        by: u32,
+    },
+    /// Segments without a number of nodes.
+    #[error("--segment={0} needs a number of nodes: add -N")]
+    SegmentWithoutNodes(u32),
+    /// A segment of nothing.
+    #[error("--segment=0 is no segment: give its nodes, or leave it out")]
+    EmptySegment,
+    /// Options that go only with `--segment`.
+    #[error("{0} needs --segment=N")]
+    NeedsSegment(&'static str),
+}
+
+/// The multiples around a number.
+fn around(wanted: u32, by: u32) -> String {
+    let below = wanted - wanted % by.max(1);
+    let above = u64::from(below) + u64::from(by);
+    if below == 0 { above.to_string() } else { format!("{below} or {above}") }
+}
+
+/// The rule that applies on a fabric: what the job says, or what the fabric's plugin stands for. A topology's name
+/// chooses the fabric, not the rule.
+///
+/// # Errors
+/// [`AskError::NoTopology`] for `tree` or `block` where there are no domains.
+pub fn strategy(fabric: &Fabric, asked: &FabricAsk) -> Result<Strategy, AskError> {
+    let bare = fabric.roots().is_empty();
+    let word = asked.topology.as_deref();
+    match word {
+        Some("none") => Ok(Strategy::Flat),
+        Some(word @ ("tree" | "block")) if bare => {
+            let option = format!("--topology={word}");
+            Err(AskError::NoTopology { option, topology: fabric.name().to_owned() })
+        }
+        Some("tree") => Ok(Strategy::Tree),
+        Some("block") => Ok(Strategy::Block),
+        // A segment is a group of which the block rule holds.
+        _ if asked.segment.is_some() && !bare => Ok(Strategy::Block),
+        _ => Ok(match fabric.plugin() {
+            Plugin::Tree => Strategy::Tree,
+            Plugin::Block => Strategy::Block,
+            Plugin::None => Strategy::Flat,
+        }),
+    }
+}
+
+/// Completes an ask, of which the caller has set nodes, tasks and what is known of nodes.
+///
+/// # Errors
+/// [`AskError`]: what can never be, with what would work.
+pub fn resolve(
+    fabric: &Fabric,
+    config: &TopologyConfig,
+    wish: Wish<'_>,
+    base: Ask,
+) -> Result<Resolved, AskError> {
+    let strategy = strategy(fabric, wish.asked)?;
+    let mut resolver = Resolver {
+        fabric,
+        wish,
+        done: Resolved {
+            ask: Ask { strategy, budget: config.search_budget, ..base },
+            warnings: Vec::new(),
+            relaxed: Vec::new(),
+            relaxes_at: None,
+        },
+    };
+    resolver.check_meaning()?;
+    resolver.options()?;
+    if strategy != Strategy::Flat {
+        resolver.limits(config);
+        if let Some(rule) = rule_for(config, wish) {
+            resolver.rule(rule)?;
+        }
+        let ask = &mut resolver.done.ask;
+        ask.score = Score { weights: config.weights, before: config.score_before };
+    }
+    resolver.drop_implied();
+    resolver.check_multiples()?;
+    Ok(resolver.done)
+}
+
+/// The rule by size, for a job that asks nothing itself.
+fn rule_for<'c>(config: &'c TopologyConfig, wish: Wish<'_>) -> Option<&'c RuleConfig> {
+    let asked = wish.asked;
+    let asks_nothing = asked.topology.is_none()
+        && asked.gather.is_none()
+        && asked.switches.is_none()
+        && asked.segment.is_none()
+        && !asked.contiguous
+        && asked.placement.is_none()
+        && !wish.whole_leaves;
+    let fits = |rule: &&RuleConfig| rule.max_nodes.is_none_or(|most| wish.size <= most);
+    config.rule.iter().find(fits).filter(|_| asks_nothing)
+}
+
+struct Resolver<'a> {
+    fabric: &'a Fabric,
+    wish: Wish<'a>,
+    done: Resolved,
+}
+
+impl Resolver<'_> {
+    /// Refuses options that a placement without regard to the fabric would ignore.
+    fn check_meaning(&self) -> Result<(), AskError> {
+        if self.done.ask.strategy != Strategy::Flat {
+            return Ok(());
+        }
+        let asked = self.wish.asked;
+        let options = [
+            asked.gather.as_ref().map(|gather| format!("--gather={gather}")),
+            asked.switches.map(|switches| format!("--switches={switches}")),
+            asked.segment.map(|segment| format!("--segment={segment}")),
+            asked.network.map(|network| format!("--network={network}")),
+            asked.placement.map(|placement| format!("--placement={placement}")),
+            self.wish.whole_leaves.then(|| "--exclusive=topo".to_owned()),
+        ];
+        let Some(option) = options.into_iter().flatten().next() else { return Ok(()) };
+        Err(match asked.topology.as_deref() {
+            Some("none") => AskError::Ignored { option },
+            _ => AskError::NoTopology { option, topology: self.fabric.name().to_owned() },
+        })
+    }
+
+    fn options(&mut self) -> Result<(), AskError> {
+        let asked = self.wish.asked;
+        if let Some(gather) = &asked.gather {
+            self.gather(gather, "--gather=")?;
+        }
+        if let Some(switches) = asked.switches {
+            self.switches(switches);
+        }
+        self.segment()?;
+        let ask = &mut self.done.ask;
+        ask.contiguous |= asked.contiguous;
+        ask.whole_leaves |= self.wish.whole_leaves;
+        ask.mode = mode(asked.placement.unwrap_or(self.wish.placement));
+        if let Some(need) = asked.network {
+            ask.min_speed = need.bandwidth.map(|speed| speed.0);
+            ask.lowest_latency = need.latency;
+        }
+        ask.prefer_domain = self.wish.gather_with;
+        if let Some(name) = asked.prefer.as_deref() {
+            match self.fabric.find(name) {
+                Ok(domain) => ask.prefer_domain = Some(domain),
+                Err(error) => self.done.warnings.push(format!("--prefer={name} has no effect: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn layer(&self, clause: &GatherClause, source: &str) -> Result<Layer, AskError> {
+        let name = clause.layer();
+        self.fabric.layer(name).ok_or_else(|| {
+            let known = self.fabric.layer_names();
+            AskError::UnknownLayer {
+                option: format!("{source}{clause}"),
+                topology: self.fabric.name().to_owned(),
+                layer: name.to_owned(),
+                near: nearest(name, known.iter().map(String::as_str)).map(str::to_owned),
+                known: known.to_vec(),
+            }
+        })
+    }
+
+    fn gather(&mut self, gather: &Gather, source: &str) -> Result<(), AskError> {
+        for clause in &gather.clauses {
+            let layer = match (self.layer(clause, source), clause) {
+                (Err(error), GatherClause::Prefer { .. }) => {
+                    self.done.warnings.push(format!("{error}; it has no effect"));
+                    continue;
+                }
+                (layer, _) => layer?,
+            };
+            match *clause {
+                GatherClause::Must { until, .. } => {
+                    if self.holds_still(until.and_then(|limit| limit.seconds()), clause) {
+                        self.must(layer, source);
+                    } else {
+                        self.prefer(layer);
+                    }
+                }
+                GatherClause::Prefer { .. } => self.prefer(layer),
+                GatherClause::Multiple { multiple, .. } => self.done.ask.multiples.push((layer, multiple)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a constraint that relaxes after so many seconds is still hard; notes when it will not be.
+    fn holds_still(&mut self, until: Option<u64>, what: &dyn std::fmt::Display) -> bool {
+        let Some(until) = until else { return true };
+        if self.wish.waited >= until {
+            self.done.relaxed.push(what.to_string());
+            return false;
+        }
+        self.done.relaxes_at = self.done.relaxes_at.into_iter().chain([until]).min();
+        true
+    }
+
+    fn must(&mut self, layer: Layer, source: &str) {
+        let name = |layer| self.fabric.layer_name(layer);
+        if let Some(other) = self.done.ask.must {
+            let (low, high) = (layer.min(other), layer.max(other));
+            let warning = format!("{source}must:{} has no effect: must:{} implies it", name(high), name(low));
+            self.done.warnings.push(warning);
+            self.done.ask.must = Some(low);
+        } else {
+            self.done.ask.must = Some(layer);
+        }
+    }
+
+    fn prefer(&mut self, layer: Layer) {
+        if !self.done.ask.prefer.contains(&layer) {
+            self.done.ask.prefer.push(layer);
+        }
+    }
+
+    fn switches(&mut self, switches: Switches) {
+        let what = format!("switches={switches}");
+        if self.holds_still(switches.wait.and_then(|limit| limit.seconds()), &what) {
+            self.done.ask.max_spans.push((Layer::LEAF, switches.count));
+        }
+    }
+
+    fn segment(&mut self) -> Result<(), AskError> {
+        let asked = self.wish.asked;
+        let Some(size) = asked.segment else {
+            return match (asked.spread_segments, asked.consolidate_segments) {
+                (true, _) => Err(AskError::NeedsSegment("--spread-segments")),
+                (_, true) => Err(AskError::NeedsSegment("--consolidate-segments")),
+                _ => Ok(()),
+            };
+        };
+        let Some(nodes) = self.done.ask.nodes else { return Err(AskError::SegmentWithoutNodes(size)) };
+        if size == 0 {
+            return Err(AskError::EmptySegment);
+        }
+        let (least, most) = nodes;
+        if size > most {
+            let warning = format!("--segment={size} has no effect: the job has at most {most} nodes");
+            self.done.warnings.push(warning);
+            return Ok(());
+        }
+        // The size must divide some number of nodes that would do.
+        if !any_multiple(nodes, size) {
+            let (option, wanted) = (format!("--segment={size}"), least);
+            return Err(AskError::NoMultiple { option, wanted, unit: "nodes", by: size });
+        }
+        let (spread, consolidate) = (asked.spread_segments, asked.consolidate_segments);
+        self.done.ask.segment = Some(Segment { size, spread, consolidate });
+        Ok(())
+    }
+
+    fn limits(&mut self, config: &TopologyConfig) {
+        let ask = &mut self.done.ask;
+        let limits = config.limits;
+        ask.max_nodes_per_leaf = ask.max_nodes_per_leaf.into_iter().chain(limits.max_nodes_per_leaf).min();
+        if self.wish.gpus_per_slot > 0
+            && let Some(gpus) = limits.max_gpus_per_leaf
+        {
+            let slots = gpus / self.wish.gpus_per_slot;
+            ask.max_slots_per_leaf = ask.max_slots_per_leaf.into_iter().chain([slots]).min();
+        }
+    }
+
+    fn rule(&mut self, rule: &RuleConfig) -> Result<(), AskError> {
+        // The texts were checked with the configuration; a rule that cannot be read asks for nothing.
+        if let Some(gather) = rule.gather.as_ref().and_then(|text| text.parse::<Gather>().ok()) {
+            self.gather(&gather, "[[topology.rule]] gather = ")?;
+        }
+        if let Some(switches) = rule.switches.as_ref().and_then(|text| text.parse::<Switches>().ok()) {
+            self.switches(switches);
+        }
+        let ask = &mut self.done.ask;
+        if let Some(placement) = rule.placement.as_ref().and_then(|text| text.parse::<Placement>().ok()) {
+            ask.mode = mode(placement);
+        }
+        ask.whole_leaves |= rule.whole;
+        ask.adjacent = rule.adjacent;
+        Ok(())
+    }
+
+    /// Drops what another constraint implies, with a warning.
+    fn drop_implied(&mut self) {
+        let Some(must) = self.done.ask.must else { return };
+        let fabric = self.fabric;
+        let by = fabric.layer_name(must);
+        let warnings = &mut self.done.warnings;
+        self.done.ask.prefer.retain(|&layer| {
+            let implied = layer >= must;
+            if implied {
+                let name = fabric.layer_name(layer);
+                warnings.push(format!("prefer:{name} has no effect: must:{by} implies it"));
+            }
+            !implied
+        });
+        self.done.ask.max_spans.retain(|&(layer, most)| {
+            let implied = layer >= must;
+            if implied {
+                warnings.push(format!("--switches={most} has no effect: must:{by} implies it"));
+            }
+            !implied
+        });
+    }
+
+    /// Totals are multiples of what every domain holds a multiple of.
+    fn check_multiples(&self) -> Result<(), AskError> {
+        let ask = &self.done.ask;
+        for &(layer, by) in &ask.multiples {
+            let option = || format!("--gather={}*{by}", self.fabric.layer_name(layer));
+            match (ask.tasks, ask.nodes) {
+                (Some(tasks), _) if tasks % by != 0 => {
+                    return Err(AskError::NoMultiple { option: option(), wanted: tasks, unit: "tasks", by });
+                }
+                (None, Some(nodes)) if !any_multiple(nodes, by) => {
+                    let wanted = nodes.0;
+                    return Err(AskError::NoMultiple { option: option(), wanted, unit: "nodes", by });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether some number of nodes that would do is a multiple.
+fn any_multiple((least, most): (u32, u32), by: u32) -> bool {
+    most / by * by >= least.max(1)
+}
+
+fn mode(placement: Placement) -> Mode {
+    match placement {
+        Placement::Consolidated => Mode::Consolidated,
+        Placement::Balanced => Mode::Balanced,
+        Placement::Distributed => Mode::Distributed,
+    }
+}

@@ -1,0 +1,29 @@
+//! Placements as scripts: a fabric, what is free, what is asked, and where it goes and why.
+
+mod script;
+
+use std::path::{Path, PathBuf};
+
+/// Runs every script in `tests/data/place`. With `SPUR_BLESS=1` in the environment the results are written anew.
+#[test]
+fn scripts() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/place");
+    let entries = std::fs::read_dir(&folder).expect("the folder of scripts");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "there are scripts in {}", folder.display());
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a script");
+        let now = script::run(&text);
+        if now == text {
+            continue;
+        }
+        if std::env::var_os("SPUR_BLESS").is_some() {
+            std::fs::write(&file, now).expect("a script can be written");
+        } else {
+            wrong.push(format!("{}\n--- is now:\n{now}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -26,6 +26,8 @@ pub enum Command {
     Sacct,
     /// `spur links`
     Links,
+    /// `spur sim`
+    Sim,
 }
 
 /// How a command is known.
@@ -45,6 +47,12 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry {
+        command: Command::Sim,
+        name: "sim",
+        linked: false,
+        about: "run a workload on a cluster that is only calculated",
+    },
     Entry {
         command: Command::Links,
         name: "links",
@@ -78,6 +86,7 @@ impl Command {
             Command::Scancel => commands::scancel::run(session, args).await,
             Command::Sacct => commands::sacct::run(session, args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Sim => commands::sim::run(session, &args),
         }
     }
 }

@@ -428,7 +428,10 @@ impl Pass {
         let fits = |prospect: &Prospect| {
             let mut stages = prospect.stages.iter();
             stages.any(|stage| {
-                prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
+                prospect
+                    .lenses
+                    .iter()
+                    .any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
             })
         };
         self.explained < EXPLAINED && !prospects.iter().any(fits)

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use spur_core::text::address::HostPort;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::metadata::MetadataValue;
 use tonic::service::Interceptor;
@@ -18,7 +19,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::channel::{Address, AddressError, CALL_TIMEOUT, MAX_MESSAGE, unix_endpoint};
+use crate::channel::{self, AddressError, CALL_TIMEOUT, MAX_MESSAGE, unix_endpoint};
 use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
@@ -207,8 +208,8 @@ impl Connection {
     ///
     /// # Errors
     /// An address that is none, or no address at all.
-    pub fn new(controllers: &[Address], identity: Identity) -> Result<Connection, CallError> {
-        let endpoint = |address: &Address| Ok((address.to_string(), address.endpoint()?));
+    pub fn new(controllers: &[HostPort], identity: Identity) -> Result<Connection, CallError> {
+        let endpoint = |address: &HostPort| Ok((address.to_string(), channel::endpoint(address)?));
         let controllers = controllers.iter().map(endpoint).collect::<Result<Vec<_>, AddressError>>()?;
         if controllers.is_empty() {
             return Err(AddressError(String::new()).into());

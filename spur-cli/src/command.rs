@@ -24,6 +24,8 @@ pub enum Command {
     Scancel,
     /// `sacct`
     Sacct,
+    /// `spur demo`
+    Demo,
     /// `spur links`
     Links,
     /// `spur sim`
@@ -47,6 +49,7 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
         command: Command::Sim,
         name: "sim",
@@ -85,6 +88,7 @@ impl Command {
             Command::Scontrol => commands::scontrol::run(session, args).await,
             Command::Scancel => commands::scancel::run(session, args).await,
             Command::Sacct => commands::sacct::run(session, args).await,
+            Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Sim => commands::sim::run(session, &args),
         }

@@ -127,15 +127,23 @@ impl Inbox {
         self.offer(ask)?.await.map_err(|_| NoAnswer::Stopping)
     }
 
+    /// Puts a request in the queue, waiting for room if need be, and returns where its answer will be.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub async fn enqueue(&self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        ask.reply = Some(reply);
+        self.sender.send(Message::Ask(Box::new(ask))).await.map_err(|_| NoAnswer::Stopping)?;
+        Ok(answer)
+    }
+
     /// Asks, waiting for room if need be, and waits for the answer.
     ///
     /// # Errors
     /// [`NoAnswer::Stopping`].
     pub async fn insist(&self, input: Input) -> Result<Answered, NoAnswer> {
-        let (reply, answer) = oneshot::channel();
-        let ask = Ask { reply: Some(reply), ..Ask::of(input) };
-        self.sender.send(Message::Ask(Box::new(ask))).await.map_err(|_| NoAnswer::Stopping)?;
-        answer.await.map_err(|_| NoAnswer::Stopping)
+        self.enqueue(Ask::of(input)).await?.await.map_err(|_| NoAnswer::Stopping)
     }
 
     /// Says something that needs no answer, waiting for room if need be.

@@ -1,26 +1,30 @@
 //! The planner's thread: asks the core what should start, on a cluster of its own.
 //!
 //! It is fed with committed entries, so it never holds up a decision or a reply, and whatever it proposes is checked
-//! again by the owner. After a pass it waits for the owner's answers: each says from which entry on a start shows,
-//! and no later pass builds on less. What a pass says of the jobs that do not start is published for readers.
-
-mod first_fit;
+//! again by the owner. New work and freed resources get a quick pass at once; the deep pass goes on in slices between
+//! them. After proposals it waits for the owner's answers: each says from which entry on a start shows, and nothing is
+//! planned on less. What a deep pass says of the jobs that do not start is published for readers.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use spur_core::cluster::{Cluster, Event};
+use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
-use spur_core::sched::plan::{Plan, Waiting};
+use spur_core::sched::plan::{Start, Waiting};
+use spur_core::sched::{Pass, Planner, Progress, next_event_time};
 use spur_core::text::time::Time;
 
 use crate::clock;
 use crate::feed::Entries;
 use crate::inbox::{Inbox, NoAnswer};
 
+/// Jobs looked at in a deep pass before new work and freed resources get their turn.
+const SLICE: u32 = 64;
+/// A time that has just come is not waited for in a hurry.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// Priorities grow with age, so the queue is looked at this often even when nothing happens.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -72,125 +76,169 @@ impl Outlooks {
     }
 }
 
-/// The planner. See the module.
-pub(crate) struct Planner {
-    pub(crate) cluster: Cluster,
-    pub(crate) entries: Receiver<Entries>,
-    pub(crate) inbox: Inbox,
-    pub(crate) overlay: Overlay,
-    /// No pass is made before this entry has been applied.
-    pub(crate) floor: u64,
+/// The planner's thread. See the module.
+pub(crate) struct Planning {
+    cluster: Cluster,
+    entries: Receiver<Entries>,
+    inbox: Inbox,
+    overlay: Overlay,
+    planner: Planner,
+    /// The deep pass under way.
+    pass: Option<Pass>,
+    /// Something may let a job start that could not before.
+    quick_due: bool,
+    /// Something changed since the last deep pass began.
+    deep_due: bool,
+    /// No pass is made before this entry has been applied: the last that a proposal led to.
+    floor: u64,
 }
 
-impl Planner {
+impl Planning {
+    /// A planner on a replica that `entries` keeps up to date.
+    pub(crate) fn new(cluster: Cluster, entries: Receiver<Entries>, inbox: Inbox, overlay: Overlay) -> Self {
+        let planner = Planner::new(&cluster);
+        // The first passes answer for what happened before this start.
+        let (quick_due, deep_due) = (true, true);
+        Self { cluster, entries, inbox, overlay, planner, pass: None, quick_due, deep_due, floor: 0 }
+    }
+
     /// Plans until the feed or the owner ends.
     pub(crate) fn run(mut self) {
-        // The first pass answers for what happened before this start.
-        let mut changed = true;
-        loop {
-            let behind = self.cluster.seq() < self.floor;
-            let pause = if changed && !behind { Duration::ZERO } else { self.pause() };
-            match self.catch_up(pause) {
-                Ok(more) => changed |= more,
-                Err(RecvTimeoutError::Timeout) => changed = true,
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            if !changed || self.cluster.seq() < self.floor {
+        while self.catch_up().is_ok() {
+            if self.cluster.seq() < self.floor {
                 continue;
             }
-            changed = false;
-            let now = clock::now().max(self.cluster.at());
-            let plan = first_fit::plan(&self.cluster, now);
-            if self.propose(plan, now).is_err() {
+            if self.turn().is_err() {
                 return;
             }
         }
     }
 
-    /// Sends a plan to the owner and waits for its answers; by then the entries they led to are in the queue.
-    fn propose(&mut self, plan: Plan, now: Time) -> Result<(), NoAnswer> {
-        self.overlay.publish(Outlooks::new(now, plan.waiting));
-        let mut answers = Vec::with_capacity(plan.starts.len());
-        for start in plan.starts {
+    /// One piece of work: a quick pass, or a slice of a deep one.
+    fn turn(&mut self) -> Result<(), NoAnswer> {
+        let now = clock::now().max(self.cluster.at());
+        if std::mem::take(&mut self.quick_due) {
+            let plan = self.planner.start_now(&self.cluster, now);
+            return self.propose(plan.starts, None);
+        }
+        let mut pass = match self.pass.take() {
+            Some(pass) => pass,
+            None if std::mem::take(&mut self.deep_due) => self.planner.begin(&self.cluster, now),
+            None => return Ok(()),
+        };
+        let progress = pass.advance(SLICE);
+        let starts = pass.take_starts();
+        match progress {
+            Progress::More => {
+                self.pass = Some(pass);
+                self.propose(starts, None)
+            }
+            Progress::Done => {
+                let made = pass.now();
+                let plan = self.planner.finish(pass);
+                self.overlay.publish(Outlooks::new(made, plan.waiting));
+                self.propose(starts, plan.promise)
+            }
+        }
+    }
+
+    /// Sends proposals to the owner and waits for its answers; by then the entries they led to are in the queue.
+    fn propose(&mut self, starts: Vec<Start>, promise: Option<(JobId, Time)>) -> Result<(), NoAnswer> {
+        let mut answers = Vec::with_capacity(starts.len());
+        for start in starts {
             answers.push(self.inbox.propose(Input::Start(Box::new(start)))?);
         }
-        if let Some((job, start)) = plan.promise {
+        if let Some((job, start)) = promise {
             answers.push(self.inbox.propose(Input::Promise { job, start })?);
         }
-        let mut seq = 0;
         for answer in answers {
             let answered = answer.blocking_recv().map_err(|_| NoAnswer::Stopping)?;
+            self.floor = self.floor.max(answered.seq);
             if let Err(refused) = answered.answer {
                 tracing::debug!(?refused, "a proposal was not taken");
             }
-            seq = seq.max(answered.seq);
         }
-        self.floor = seq;
         Ok(())
     }
 
-    /// Applies what is in the queue, waiting at most `pause` for something; says whether any of it may let a job start.
-    fn catch_up(&mut self, pause: Duration) -> Result<bool, RecvTimeoutError> {
-        let mut matters = false;
-        let mut next = match pause {
-            Duration::ZERO => self.entries.try_recv().map_err(|error| match error {
-                std::sync::mpsc::TryRecvError::Empty => RecvTimeoutError::Timeout,
-                std::sync::mpsc::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
-            }),
-            pause => self.entries.recv_timeout(pause),
-        };
-        if pause.is_zero() && matches!(next, Err(RecvTimeoutError::Timeout)) {
-            return Ok(false);
+    /// Applies what is in the queue. Waits for something only if there is nothing to plan.
+    fn catch_up(&mut self) -> Result<(), RecvTimeoutError> {
+        let behind = self.cluster.seq() < self.floor;
+        let busy = self.quick_due || self.deep_due || self.pass.is_some();
+        if behind || !busy {
+            match self.entries.recv_timeout(self.pause()) {
+                Ok(entries) => self.apply(&entries),
+                // Time alone may let a job start: its begin time has come, or a wish of its has lapsed.
+                Err(RecvTimeoutError::Timeout) => (self.quick_due, self.deep_due) = (true, true),
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            }
         }
         loop {
-            for entry in next?.iter() {
-                self.cluster.apply(entry);
-                matters |= is_news(&entry.event);
+            match self.entries.try_recv() {
+                Ok(entries) => self.apply(&entries),
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
             }
-            next = match self.entries.try_recv() {
-                Ok(entries) => Ok(entries),
-                Err(_) => return Ok(matters),
-            };
+        }
+    }
+
+    fn apply(&mut self, entries: &[Arc<Entry>]) {
+        for entry in entries {
+            self.cluster.apply(entry);
+            self.planner.note(&self.cluster, &entry.event);
+            let news = news(&entry.event);
+            self.quick_due |= news >= News::Room;
+            self.deep_due |= news >= News::Order;
+            if news == News::Ground {
+                self.pass = None;
+            }
         }
     }
 
     /// How long nothing can happen to the queue without an entry.
     fn pause(&self) -> Duration {
-        let now = clock::now();
-        let begins = self.cluster.jobs().pending().filter_map(|job| match &job.phase {
-            spur_core::model::phase::Phase::Pending(pending) => pending.not_before.filter(|at| *at > now),
-            _ => None,
-        });
-        begins.min().map_or(LONGEST_PAUSE, |at| clock::until(at).clamp(Duration::from_millis(1), LONGEST_PAUSE))
+        let now = clock::now().max(self.cluster.at());
+        let next = next_event_time(&self.cluster, now).map_or(LONGEST_PAUSE, clock::until);
+        next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }
 
-/// Whether an event may let a job start, or change what is to be said of one.
-fn is_news(event: &Event) -> bool {
+/// What an event means to a plan; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    /// Nothing.
+    Nothing,
+    /// The next plan may look different.
+    Order,
+    /// A job may start that could not before.
+    Room,
+    /// A pass under way has a wrong picture of the cluster.
+    Ground,
+}
+
+fn news(event: &Event) -> News {
     match event {
         Event::PolicyChanged { .. }
-        | Event::JobSubmitted { .. }
+        | Event::NodeRegistered { .. }
+        | Event::NodeCleaned { .. }
+        | Event::NodeDowned { .. }
+        | Event::NodeDrained { .. }
+        | Event::NodeResumed { .. }
+        | Event::NodeUpdated { .. }
+        | Event::PartitionSet { .. } => News::Ground,
+        Event::JobSubmitted { .. }
         | Event::JobUpdated { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }
         | Event::NodeReleased { .. }
         | Event::JobEnded { .. }
-        | Event::JobRequeued { .. }
-        | Event::JobStarted { .. }
-        | Event::NodeRegistered { .. }
-        | Event::NodeCleaned { .. }
-        | Event::NodeDowned { .. }
-        | Event::NodeReturned { .. }
-        | Event::NodeDrained { .. }
-        | Event::NodeResumed { .. }
-        | Event::NodeUpdated { .. }
-        | Event::PartitionSet { .. } => true,
+        | Event::JobRequeued { .. } => News::Room,
+        Event::JobStarted { .. } | Event::JobEnding { .. } => News::Order,
         Event::StartPromised { .. }
         | Event::JobWarned { .. }
-        | Event::JobEnding { .. }
         | Event::JobKilled { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
-        | Event::StepNodeEnded { .. } => false,
+        | Event::StepNodeEnded { .. } => News::Nothing,
     }
 }

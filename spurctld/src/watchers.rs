@@ -92,7 +92,6 @@ fn jobs_of(event: &Event) -> &[JobId] {
         | Event::NodeRegistered { .. }
         | Event::NodeCleaned { .. }
         | Event::NodeDowned { .. }
-        | Event::NodeReturned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }

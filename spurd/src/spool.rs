@@ -20,6 +20,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use rustix::fs::FlockOperation;
@@ -76,6 +77,7 @@ type Waiting = (StepAttempt, oneshot::Sender<io::Result<()>>);
 pub struct Spool {
     root: PathBuf,
     id: String,
+    epoch: AtomicU64,
     marks: mpsc::Sender<Waiting>,
     _lock: File,
 }
@@ -104,7 +106,9 @@ impl Spool {
         }
         let root = fs::canonicalize(root).map_err(at(root.to_owned()))?;
         let id = own_id(&root).map_err(at(root.join("id")))?;
-        let spool = Spool { marks: start_committer(&root)?, root, id, _lock: lock };
+        let text = fs::read_to_string(root.join("epoch")).unwrap_or_default();
+        let epoch = AtomicU64::new(text.trim().parse().unwrap_or(0));
+        let spool = Spool { marks: start_committer(&root)?, root, id, epoch, _lock: lock };
         spool.sweep_unspawned().map_err(at(spool.root.join("attempts")))?;
         Ok(spool)
     }
@@ -116,8 +120,7 @@ impl Spool {
 
     /// The latest reign of a controller whose orders were obeyed; 0 if there was none.
     pub fn epoch(&self) -> u64 {
-        let text = fs::read_to_string(self.root.join("epoch")).unwrap_or_default();
-        text.trim().parse().unwrap_or(0)
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Keeps the reign whose orders are obeyed from now on.
@@ -125,7 +128,9 @@ impl Spool {
     /// # Errors
     /// What the file system refused.
     pub fn set_epoch(&self, epoch: u64) -> io::Result<()> {
-        write_durably(&self.root.join("epoch"), &epoch.to_string())
+        write_durably(&self.root.join("epoch"), &epoch.to_string())?;
+        self.epoch.store(epoch, Ordering::Release);
+        Ok(())
     }
 
     /// The directory of an attempt.

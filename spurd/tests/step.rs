@@ -1,7 +1,7 @@
 //! Steps with real processes: what a user, and a spurd that comes back, can notice of spurstepd.
 
-
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

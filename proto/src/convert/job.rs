@@ -11,7 +11,7 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::gres::GresList;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::pattern::{FilePattern, PatternContext};
-use spur_core::text::time::Time;
+use spur_core::text::time::{Civil, Time};
 use spur_core::text::tres::{Tres, TresKind};
 
 use super::{count, narrow};
@@ -309,7 +309,8 @@ fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) ->
     if pending.not_before.is_some_and(|begin| begin > now) {
         return (Reason::BeginTime, String::new());
     }
-    planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.detail.clone()))
+    let date = |time: Time| format!("{}Z", Civil::from_utc(time));
+    planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.sentence(date)))
 }
 
 /// What a job that started holds or held.

@@ -197,6 +197,7 @@ impl Query {
             None if !request.states.is_empty() => Some(request.end.unwrap_or(now.as_second())),
             None => Some(point(&"midnight".parse()?)?),
         };
+        request.states.retain(|state| state != "all");
         if let (Some(start), Some(end)) = (request.start, request.end)
             && start > end
         {

@@ -290,6 +290,12 @@ impl Compute {
         effects
     }
 
+    /// Whether a step was launched here, or is about to be.
+    #[must_use]
+    pub fn knows(&self, attempt: Attempt, step: StepId) -> bool {
+        self.attempts.get(&attempt).is_some_and(|held| held.steps.contains_key(&step))
+    }
+
     /// The attempts there are records of, for the registration.
     pub fn held(&self) -> impl Iterator<Item = HeldAttempt> {
         self.attempts

@@ -107,17 +107,22 @@ pub(super) fn when_all_are_up(
     let mut last = String::new();
     for ask in &asks {
         match place::place(&lens.fabric, &view, ask) {
-            Ok(_) => return Ok(missing(scene, lens)),
+            Ok(_) => return Ok(missing(scene, lens, ask)),
             Err(error) => last = misfit(&lens.fabric, request, &error),
         }
     }
     Err(last)
 }
 
-/// The nodes that a job could use and that are out of service, if any are.
-fn missing(scene: &Scene, lens: &Lens) -> Option<String> {
-    let out = lens.admitted.ones().filter(|index| !scene.nodes[*index].available);
-    let ids = out.map(|index| NodeId(u32::try_from(index).unwrap_or(u32::MAX)));
+/// The nodes that a job must have, or could use, and that are out of service, if any are.
+fn missing(scene: &Scene, lens: &Lens, ask: &Ask) -> Option<String> {
+    let out = |id: &NodeId| !scene.nodes[id.index()].available;
+    let required = ask.required.iter().map(|pos| lens.fabric.node(*pos)).filter(out);
+    let mut ids: Vec<NodeId> = required.collect();
+    if ids.is_empty() {
+        let admitted = lens.admitted.ones().map(|index| NodeId(u32::try_from(index).unwrap_or(u32::MAX)));
+        ids = admitted.filter(out).collect();
+    }
     let names = HostList::from_names(scene.names(ids));
     (!names.is_empty()).then(|| format!("UnavailableNodes:{names}"))
 }

@@ -109,10 +109,12 @@ impl Planner {
     /// Starts what fits now and disturbs none of the reservations that are known.
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
         let scene = self.scene(cluster);
-        Pass::quick(cluster, scene, &self.recent, now, &self.reservations).finish().0
+        let (plan, kept) = Pass::quick(cluster, scene, &self.recent, now, &self.reservations).finish();
+        self.reservations = kept;
+        plan
     }
 
-    /// The reservations of the last deep pass.
+    /// The reservations of the last deep pass, as far as they still make sense.
     #[must_use]
     pub fn reservations(&self) -> &Reservations {
         &self.reservations

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, Order};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
@@ -54,6 +54,14 @@ pub struct Reservation {
     pub(super) parts: Vec<Part>,
     /// What was said of it when it was made.
     pub(super) waiting: Waiting,
+}
+
+impl Reservation {
+    /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
+    /// entries.
+    pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
+        self.parts.iter().map(|part| (part.node, &*part.taken))
+    }
 }
 
 /// The reservations that a deep pass made: what a quick pass must not disturb.

@@ -1,5 +1,8 @@
 //! The planner against scripts, a slow and obvious implementation, and a checker that knows nothing of how it works.
 
+mod checker;
+mod oracle;
+mod random;
 mod script;
 mod world;
 

@@ -22,8 +22,7 @@ use spur_core::id::JobId;
 use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, Policy};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
-use spur_core::model::phase::{EndState, Hold, Outcome, Then};
-use spur_core::model::reason::Reason;
+use spur_core::model::phase::Hold;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner};
@@ -95,7 +94,7 @@ impl Script {
                     self.command(&words[1..].join(" "));
                 }
             }
-            "end" => self.end(id(words[0])),
+            "end" => self.world().end(id(words[0])),
             "hold" => self.world().apply(Event::JobHeld { job: id(words[0]), by: Hold::User }),
             "down" | "drain" => self.take_out(word, words[0]),
             "close" => {
@@ -171,22 +170,6 @@ impl Script {
         let nodes = self.world().ids(words[1]);
         self.world().submit(id(words[0]), world::spec(Shape::default(), limit));
         self.world().put(id(words[0]), &nodes, cpus);
-    }
-
-    fn end(&mut self, job: JobId) {
-        let outcome = Outcome {
-            state: EndState::Completed,
-            exit: spur_core::text::exit::ExitCode::default(),
-            reason: Reason::None,
-        };
-        let world = self.world();
-        let alloc = Arc::clone(world.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
-        let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None };
-        world.apply(ending);
-        for part in &alloc.nodes {
-            world.apply(Event::NodeReleased { job, node: part.node, lost: false });
-        }
-        world.apply(Event::JobEnded { job, outcome });
     }
 
     fn take_out(&mut self, how: &str, names: &str) {

@@ -5,6 +5,8 @@
 
 mod rows;
 
+pub(crate) use rows::step_label;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,8 +98,7 @@ impl Archive {
             return;
         }
         self.snapshot = seq;
-        let retention =
-            Retention { entries_through: seq, requests_before: clock::now().0 - REQUESTS_KEPT };
+        let retention = Retention { entries_through: seq, requests_before: clock::now().0 - REQUESTS_KEPT };
         match self.journal.compact(retention).await {
             Ok(done) => tracing::info!(seq, entries = done.entries, blobs = done.blobs, "snapshot written"),
             Err(error) => tracing::warn!(%error, "the journal was not compacted"),

@@ -164,7 +164,8 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         alloc_nodes: u32::try_from(step.nodes.len()).unwrap_or(u32::MAX),
         alloc_cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
         tasks: u32::try_from(step.tasks()).unwrap_or(u32::MAX),
-        node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node))).to_string(),
+        node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
+            .to_string(),
         layout: "Block".to_owned(),
         ..StepRow::default()
     }

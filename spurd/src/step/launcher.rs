@@ -108,12 +108,13 @@ impl Step {
         self.requests.send(request).await.map_err(|_| StepGone(self.attempt))
     }
 
-    /// Takes over the step's streams.
+    /// Takes over the step's streams and hears of its events: first its state, [`Event::Status`].
     ///
     /// # Errors
     /// The system's error, [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if the step is gone.
     pub async fn attach(&self) -> io::Result<(StreamReader, StreamWriter)> {
         let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Subscribe)).await?;
         writing.send(&Frame::Request(Request::Attach)).await?;
         Ok((StreamReader { reading }, StreamWriter { writing }))
     }
@@ -384,6 +385,10 @@ pub enum StreamEvent {
     Output(OutputPart),
     /// The tasks that still read have taken the input below this offset.
     InputTaken(u64),
+    /// Something happened in the step; the last word is [`Event::Ended`], before or after the end of its streams.
+    Step(Event),
+    /// Somebody else has taken over the streams.
+    Detached,
 }
 
 /// Where a step's output comes from.
@@ -393,8 +398,7 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// The next thing that happens; `None` when somebody else has attached or the step is gone. Loses nothing if it
-    /// is cancelled.
+    /// The next thing that happens; `None` when spurstepd is gone. Loses nothing if it is cancelled.
     ///
     /// # Errors
     /// The system's error if the connection broke.
@@ -403,8 +407,10 @@ impl StreamReader {
             match self.reading.receive().await? {
                 Some(Frame::Output(part)) => return Ok(Some(StreamEvent::Output(part))),
                 Some(Frame::Ack(Ack::Input { offset })) => return Ok(Some(StreamEvent::InputTaken(offset))),
-                Some(Frame::Event(Event::Detached)) | None => return Ok(None),
+                Some(Frame::Event(Event::Detached)) => return Ok(Some(StreamEvent::Detached)),
+                Some(Frame::Event(event)) => return Ok(Some(StreamEvent::Step(event))),
                 Some(_) => {}
+                None => return Ok(None),
             }
         }
     }

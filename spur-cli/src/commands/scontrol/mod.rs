@@ -95,7 +95,7 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     requeue JOBS                    put running or ended jobs back into the queue
     requeuehold JOBS                the same, held
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|FAIL|RESUME|UNDRAIN Reason= Weight= Features=
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features=
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
     show job|node|partition|step [NAMES]
     show topology [NAME] [unit=NAME] [node=NODES]

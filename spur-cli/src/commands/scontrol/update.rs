@@ -26,8 +26,8 @@ pub enum Update {
 }
 
 /// Keys of jobs whose values are points in time; the user's zone is known only here.
-const TIMES: [&str; 4] = ["StartTime", "EligibleTime", "Deadline", "EndTime"];
-const NODE_STATES: [&str; 5] = ["DOWN", "DRAIN", "FAIL", "RESUME", "UNDRAIN"];
+const TIMES: [&str; 3] = ["StartTime", "EligibleTime", "Deadline"];
+const NODE_STATES: [&str; 4] = ["DOWN", "DRAIN", "RESUME", "UNDRAIN"];
 const PARTITION_STATES: [&str; 4] = ["UP", "DOWN", "DRAIN", "INACTIVE"];
 
 /// Reads `JobId=… Key=Value …`, or the same with `NodeName` or `PartitionName`. Times are taken in `zone` at `now`.
@@ -82,7 +82,7 @@ fn job(
             Some(name) => {
                 point(&value, zone, now).map_err(|e| Failure::new(format!("Invalid {name}: {e}")))?
             }
-            None => value,
+            _ => value,
         };
         if changes.insert(key.to_owned(), value).is_some() {
             return Err(Failure::new(format!("{key} is given twice\nRequest aborted")));
@@ -133,7 +133,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
             }
         }
     }
-    if matches!(request.state.as_str(), "DOWN" | "DRAIN" | "FAIL") && request.reason.is_empty() {
+    if matches!(request.state.as_str(), "DOWN" | "DRAIN") && request.reason.is_empty() {
         let text = "You must specify a reason when DOWNING or DRAINING a node. Request denied";
         return Err(Failure::new(text));
     }
@@ -209,6 +209,7 @@ mod tests {
         let wanted = [("".to_owned(), "4".to_owned()), ("StartTime".to_owned(), "1795255200".to_owned())];
         assert_eq!(changes("JobId=4 StartTime=2026-11-21T11:00:00"), wanted);
         assert_eq!(changes("JobId=4 EligibleTime=now+60")[1].1, "1795176757");
+        assert_eq!(changes("JobId=4 Deadline=")[1].1, "");
     }
 
     #[test]

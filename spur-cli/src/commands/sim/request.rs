@@ -9,6 +9,9 @@ use spur_proto::v1::Batch;
 
 use crate::options::submission::{self, Surroundings};
 
+/// The script of jobs that only pretend to run.
+const SCRIPT: &[u8] = b"#!/bin/sh\n";
+
 /// What times and names of jobs mean in a simulation: its clock is in UTC and starts in 1970, and jobs go by the
 /// workload's names.
 struct Inside<'a, W>(&'a World<W>);
@@ -41,7 +44,12 @@ pub(super) fn submission<W: Watch>(
             .to_owned());
     };
     let mut wire = options.clone().into_spec(&Inside(world)).map_err(|error| error.to_string())?;
-    wire.batch = Some(Batch { work_dir: "/".to_owned(), umask: 0o022, ..Batch::default() });
+    wire.batch = Some(Batch {
+        script: SCRIPT.into(),
+        work_dir: "/".to_owned(),
+        umask: 0o022,
+        ..Batch::default()
+    });
     let (request, _) = spec::submission(wire).map_err(|error| error.to_string())?;
     Ok((request, options.test_only))
 }

@@ -18,6 +18,7 @@ use crate::model::config::{Backfill, Policy};
 use crate::model::fabric::Pos;
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
+use crate::model::reason::Reason;
 use crate::sched::plan::Plan;
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
@@ -262,7 +263,14 @@ impl<W: Watch> World<W> {
         };
         let submitted = ask(&mut trial, owner, Command::Submit(Box::new(submission)));
         if let Err(reject) = submitted {
-            self.tell(job, || What::Reject { job: name, error: reject.to_string() });
+            self.tell(job, || What::Test {
+                job: name,
+                start: None,
+                nodes: None,
+                spans: None,
+                reason: Some(Reason::BadConstraints.name()),
+                detail: Some(reject.to_string()),
+            });
             return;
         }
         let input = operator(Command::Reconfigure(Arc::new(policy)));

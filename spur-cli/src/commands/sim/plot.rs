@@ -9,7 +9,7 @@ use std::path::Path;
 use plotters::coord::Shift;
 use plotters::prelude::{
     AreaSeries, ChartBuilder, Color, DrawingArea, IntoDrawingArea, IntoFont, IntoLogRange, LineSeries,
-    PathElement, RGBColor, Rectangle, SVGBackend, SeriesLabelPosition, Text, WHITE,
+    PathElement, RGBColor, Rectangle, SVGBackend, SeriesLabelPosition, TRANSPARENT, Text, WHITE,
 };
 use spur_core::cluster::Cluster;
 use spur_core::model::fabric::{Fabric, Layer};
@@ -314,7 +314,7 @@ where
         .axis_desc_style(("sans-serif", 18))
         .label_style(("sans-serif", 15))
         .bold_line_style(GRID)
-        .light_line_style(GRID.mix(0.3))
+        .light_line_style(TRANSPARENT)
         .draw()?;
     Ok(())
 }
@@ -339,9 +339,9 @@ fn gantt(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
     let mut chart = ChartBuilder::on(canvas)
         .caption(title, ("sans-serif", 24).into_font())
         .margin(20)
+        .margin_right(if rows.domains.is_empty() { 20 } else { 130 })
         .x_label_area_size(50)
         .y_label_area_size(70)
-        .right_y_label_area_size(if rows.domains.is_empty() { 0 } else { 110 })
         .build_cartesian_2d(span.start / scale..span.end / scale, 0.0..f64::from(rows.count.max(1)))?;
     mesh(&mut chart, name, if rows.name.is_empty() { "node" } else { rows.name })?;
     let boxes = bars.iter().flat_map(|bar| {

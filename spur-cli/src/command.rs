@@ -30,6 +30,8 @@ pub enum Command {
     Links,
     /// `spur keygen`
     Keygen,
+    /// `spur sim`
+    Sim,
 }
 
 /// How a command is known.
@@ -50,6 +52,12 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
+    Entry {
+        command: Command::Sim,
+        name: "sim",
+        linked: false,
+        about: "run a workload on a cluster that is only calculated",
+    },
     Entry {
         command: Command::Links,
         name: "links",
@@ -86,6 +94,7 @@ impl Command {
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
+            Command::Sim => commands::sim::run(session, &args),
         }
     }
 }

@@ -68,9 +68,13 @@ const COMMANDS: &[Entry] = &[
 ];
 
 impl Command {
-    /// The name it is called by.
-    pub fn name(self) -> &'static str {
-        COMMANDS.iter().find(|entry| entry.command == self).map_or("spur", |entry| entry.name)
+    /// What it calls itself when it speaks.
+    pub fn title(self) -> &'static str {
+        match self {
+            Command::Demo => "spur demo",
+            Command::Links => "spur links",
+            other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
+        }
     }
 
     /// The names of the programs that are links to `spur`.
@@ -152,7 +156,7 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
 }
 
 fn start(command: Command, arguments: Vec<String>) -> ExitCode {
-    let mut session = Session::from_process(command.name());
+    let mut session = Session::from_process(command.title());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

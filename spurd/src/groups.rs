@@ -20,11 +20,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Makes the node's group.
+    /// Makes the node's group; its name holds the spool's, because nodes of several clusters on one host may share
+    /// theirs.
     ///
     /// # Errors
     /// Why there can be none, for people.
-    pub fn open(node: &str) -> Result<Groups, String> {
+    pub fn open(node: &str, spool_id: &str) -> Result<Groups, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("spurd does not run as root".to_owned());
         }
@@ -35,7 +36,7 @@ impl Groups {
             (fields.next()? == "cgroup2").then(|| PathBuf::from(path))
         });
         let mount = mount.ok_or_else(|| "no control groups of version 2 are mounted".to_owned())?;
-        let groups = Groups { node: mount.join("spurd").join(node) };
+        let groups = Groups { node: mount.join("spurd").join(format!("{node}_{spool_id}")) };
         let made = fs::create_dir_all(&groups.node);
         made.map_err(|error| format!("{}: {error}", groups.node.display()))?;
         for directory in [mount.as_path(), &mount.join("spurd"), &groups.node] {
@@ -69,6 +70,12 @@ impl Groups {
     /// The group of a job.
     pub fn job(&self, attempt: Attempt) -> PathBuf {
         self.node.join(format!("job_{}.{}", attempt.job, attempt.restart))
+    }
+
+    /// Removes the node's group if nothing of it is left; one with live jobs stays for the next spurd.
+    pub fn close(self) {
+        // The parent is shared with other nodes of this host and goes with the last.
+        let _ = fs::remove_dir(&self.node).and_then(|()| self.node.parent().map_or(Ok(()), fs::remove_dir));
     }
 
     /// Removes the group of a job that has nothing left here.

@@ -86,7 +86,12 @@ struct World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.kill();
+        if let Some(mut daemon) = self.daemon.take() {
+            let pid = rustix::process::Pid::from_child(&daemon);
+            // Asked to stop, it clears up after itself; a daemon that is gone already has failed the test.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = daemon.wait();
+        }
     }
 }
 
@@ -121,7 +126,7 @@ impl World {
             .arg(self.path("spool"))
             .args(["--controller", &self.controller.to_string()])
             .stdin(Stdio::null())
-            .env("RUST_LOG", "warn")
+            .env("RUST_LOG", std::env::var("SPURD_LOG").unwrap_or("warn".to_owned()))
             .spawn();
         self.daemon = Some(daemon.unwrap());
     }
@@ -400,7 +405,7 @@ impl Client {
     }
 
     async fn until_done(&mut self) {
-        while !matches!(self.next().await, Some(Output::Done(_)) | None) {}
+        while !matches!(self.next().await.expect("the end is announced"), Output::Done(_)) {}
     }
 }
 
@@ -443,7 +448,8 @@ async fn more_input_than_fits_anywhere_comes_out_again() {
             sent += part.len();
             client.send(Input::Stdin(v1::StepStdin { data: part.into(), end: sent == text.len() })).await;
         }
-        if let Some(Output::StdinTaken(offset)) = client.next().await {
+        let output = client.next().await.expect("the stream has not ended");
+        if let Output::StdinTaken(offset) = output {
             taken = usize::try_from(offset).unwrap();
         }
     }

@@ -222,6 +222,11 @@ impl Connection {
         Connection { patience, ..self }
     }
 
+    /// From now on asks again for so long; not at all asks every controller once.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// The address of the controller that is asked.
     pub fn address(&self) -> &str {
         &self.controllers[self.current].0

@@ -24,8 +24,12 @@ pub enum Command {
     Scancel,
     /// `sacct`
     Sacct,
+    /// `spur demo`
+    Demo,
     /// `spur links`
     Links,
+    /// `spur keygen`
+    Keygen,
 }
 
 /// How a command is known.
@@ -45,12 +49,14 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
         command: Command::Links,
         name: "links",
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
 ];
 
 impl Command {
@@ -77,7 +83,9 @@ impl Command {
             Command::Scontrol => commands::scontrol::run(session, args).await,
             Command::Scancel => commands::scancel::run(session, args).await,
             Command::Sacct => commands::sacct::run(session, args).await,
+            Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Keygen => commands::keygen::run(session, &args),
         }
     }
 }

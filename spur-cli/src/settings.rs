@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use spur_core::model::config::AuthLocal;
+use spur_core::model::config::{AuthLocal, Config, ControllerLocal};
 use spur_core::text::address::HostPort;
 use spur_proto::client::Identity;
 use spur_proto::v1::TokenClaims;
-
-/// Where the configuration lies unless `SPUR_CONF` says otherwise.
-pub const CONFIG_FILE: &str = "/etc/spur/spur.toml";
 
 /// Where the controller is and how to introduce oneself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,15 +59,16 @@ impl Settings {
     /// A file that cannot be read, or nothing that says where the controller is.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         let told = env("SPUR_CONF").filter(|path| !path.is_empty());
-        let path = PathBuf::from(told.as_deref().unwrap_or(CONFIG_FILE));
+        let path = PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE));
         let controllers = env("SPUR_CONTROLLER").filter(|list| !list.is_empty());
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if told.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 if controllers.is_none() {
                     bail!(
-                        "there is no {CONFIG_FILE}; set SPUR_CONF to the cluster's spur.toml, or SPUR_CONTROLLER \
-                         to the controller's address"
+                        "there is no {}; set SPUR_CONF to the cluster's spur.toml, or SPUR_CONTROLLER to the \
+                         controller's address",
+                        Config::DEFAULT_FILE
                     );
                 }
                 String::new()
@@ -84,14 +82,12 @@ impl Settings {
         let wanted = only_tables(text, &["controller", "auth"]);
         let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
         let place = |key: &str| format!("{}: controller.{key}", path.display());
+        let default = ControllerLocal::default().listen_addr.to_string();
         let (list, whose) = match (controllers, &file.controller) {
             (Some(list), _) => (list, "SPUR_CONTROLLER".to_owned()),
             (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("addr")),
             (None, ControllerTable { listen_addr: Some(list), .. }) => (list.as_str(), place("listen_addr")),
-            (None, _) => bail!(
-                "{} does not say where the controller is; add [controller] with addr = \"HOST:PORT\"",
-                path.display()
-            ),
+            (None, _) => (default.as_str(), place("listen_addr")),
         };
         let mut controllers = HostPort::parse_list(list).with_context(|| whose)?;
         for address in &mut controllers {

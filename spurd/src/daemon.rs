@@ -82,7 +82,9 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         ended = registrar => ended.context("the stream to the controller has failed")?,
     }
     tracing::info!("spurd stops; jobs go on");
-    drop(groups.map(Groups::close));
+    if let Some(groups) = groups {
+        groups.close();
+    }
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! The commands, one room each. A command is a function of a [`crate::session::Session`] and its words that
 //! gives the exit code.
 
+pub mod demo;
+pub mod keygen;
 pub mod links;
 pub mod moment;
 pub mod query;

@@ -76,7 +76,8 @@ pub struct Query {
     iterate: Option<Duration>,
 }
 
-const LINE: CommandLine<Query> = CommandLine {
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
     name: "squeue",
     synopsis: "[OPTIONS]",
     about: "Shows jobs and job steps that wait or run.",

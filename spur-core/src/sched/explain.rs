@@ -4,74 +4,50 @@ use std::sync::Arc;
 
 use crate::id::NodeId;
 use crate::model::alloc::Why;
-use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::fabric::Fabric;
 use crate::text::hostlist::HostList;
 
 use super::lens::Lens;
-use super::place::{self, Ask, Misfit, Unit};
+use super::place::{self, Ask, Misfit, MisfitKind};
 use super::request::Request;
 use super::scene::Scene;
 use super::state::Hit;
 use super::wish::Stage;
-
-/// Domains named in one sentence.
-const NAMED: usize = 4;
 
 /// What is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool) -> Why {
     let (fabric, placement) = (&hit.lens.fabric, &hit.placement);
     let names = fabric.layer_names();
     let spans = names.iter().zip(&placement.spans).map(|(name, span)| (Arc::from(name.as_str()), *span));
-    let nodes = count(u64::try_from(placement.shares.len()).unwrap_or(u64::MAX), "node");
-    let sentence = match domain(fabric, placement.common) {
-        Some((name, _)) => format!("{nodes} in {name}, which has {} left", slots(placement.waste)),
-        None => nodes,
-    };
-    Why { sentence, spans: spans.collect(), exact: placement.exact, backfilled, relaxed: hit.relaxed.clone() }
+    Why {
+        sentence: placement.sentence(fabric, &hit.lost),
+        spans: spans.collect(),
+        exact: placement.exact,
+        backfilled,
+        relaxed: hit.relaxed.clone(),
+    }
 }
 
 /// The domain that holds the whole of what was found, by name.
 pub(super) fn place(hit: &Hit) -> Option<Box<str>> {
-    domain(&hit.lens.fabric, hit.placement.common).map(|(name, _)| name.into())
-}
-
-/// A domain that users see: its name and layer.
-fn domain(fabric: &Fabric, id: Option<DomainId>) -> Option<(&str, Layer)> {
-    let domain = fabric.domain(id?);
+    let fabric = &hit.lens.fabric;
+    let domain = fabric.domain(hit.placement.common?);
     let seen = domain.layer().index() < fabric.layer_names().len();
-    seen.then(|| (domain.name(), domain.layer()))
+    seen.then(|| domain.name().into())
 }
 
-/// Why a job waits: what it wants and what there is of it now.
+/// Why a job waits: what it wants and what there is of it now. The fabric is named only where it stands in the way.
 pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u64) -> String {
-    let sentence = misfit(fabric, request, why);
-    let in_one = why.layer.is_some_and(|layer| layer.index() < fabric.layer_names().len());
-    match (in_one, free) {
-        (true, _) => sentence,
-        (false, 0) => format!("{sentence}; none is free"),
-        (false, 1) => format!("{sentence}; 1 is free"),
-        (false, _) => format!("{sentence}; {free} are free"),
+    let enough = free >= request.min_slots();
+    if !fabric.roots().is_empty() && (why.layer.is_some() || why.kind != MisfitKind::TooFew || enough) {
+        return why.sentence(fabric);
     }
-}
-
-/// `Topology: needs 4 nodes in one spine; spine-0 has 3 free, spine-1 3, spine-2 3 (largest 3)`, or how many are
-/// missing where no layer is to blame.
-pub(super) fn misfit(fabric: &Fabric, request: &Request, misfit: &Misfit) -> String {
-    let unit = match misfit.unit {
-        Unit::Nodes => "node",
-        Unit::Tasks => request.need.slot.unit(),
-    };
-    let wanted = count(u64::from(misfit.wanted), unit);
-    let layer = misfit.layer.filter(|layer| layer.index() < fabric.layer_names().len());
-    let Some(layer) = layer else { return format!("needs {wanted}") };
-    let named = misfit.nearest.iter().take(NAMED).enumerate().map(|(index, (id, has))| {
-        let name = fabric.domain(*id).name();
-        if index == 0 { format!("{name} has {has} free") } else { format!("{name} {has}") }
-    });
-    let named: Vec<String> = named.collect();
-    let largest = misfit.nearest.first().map_or(0, |(_, has)| *has);
-    let there_is = if named.is_empty() { "none is free".to_owned() } else { named.join(", ") };
-    format!("Topology: needs {wanted} in one {}; {there_is} (largest {largest})", fabric.layer_name(layer))
+    let wanted = count(u64::from(why.wanted), request.need.slot.unit());
+    match free {
+        0 => format!("needs {wanted}; none is free"),
+        1 => format!("needs {wanted}; 1 is free"),
+        _ => format!("needs {wanted}; {free} are free"),
+    }
 }
 
 /// One ask, or one for each size that will do, the largest first.
@@ -102,13 +78,12 @@ pub(super) fn when_all_are_up(
     request: &Request,
     stage: &Stage,
 ) -> Result<Option<String>, String> {
-    let asks = sizes(request, &stage.ask);
     let view = lens.view(&lens.idle);
     let mut last = String::new();
-    for ask in &asks {
+    for ask in &sizes(request, &stage.ask) {
         match place::place(&lens.fabric, &view, ask) {
             Ok(_) => return Ok(missing(scene, lens, ask)),
-            Err(error) => last = misfit(&lens.fabric, request, &error),
+            Err(error) => last = error.sentence(&lens.fabric),
         }
     }
     Err(last)
@@ -130,8 +105,4 @@ fn missing(scene: &Scene, lens: &Lens, ask: &Ask) -> Option<String> {
 /// `1 node`, `4 nodes`.
 fn count(number: u64, unit: &str) -> String {
     format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
-}
-
-fn slots(number: u64) -> String {
-    if number == 0 { "nothing".to_owned() } else { count(number, "slot") }
 }

@@ -9,10 +9,10 @@ use crate::text::time::{Time, TimeLimit};
 
 use super::explain;
 use super::lens::{Filter, Lens, named};
-use super::place::{self, Ask};
+use super::place;
 use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
-use super::wish;
+use super::wish::Wisher;
 
 /// Why a request can never be honoured, and the nearest one that can.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn in_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<Vec<Strin
         let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
         let lens = Lens::new(scene, index, fabric, &request.need, &filter)
             .or_else(|error| refuse(RefusalKind::NodeName, error))?;
-        match fits_idle(scene, partition, &lens, &request, spec) {
+        match fits_idle(scene, index, &lens, &request, spec) {
             Ok(warnings) => return Ok(warnings),
             Err(refusal) => last = Some(refusal),
         }
@@ -206,11 +206,12 @@ fn features(scene: &Scene, partition: &Partition, fabric: &Fabric, shape: &Shape
 /// Whether the idle cluster could hold the job.
 fn fits_idle(
     scene: &Scene,
-    partition: &Partition,
+    index: usize,
     lens: &Lens,
     request: &Request,
     spec: &JobSpec,
 ) -> Result<Vec<String>, Refusal> {
+    let partition = &scene.partitions[index].partition;
     let qualified = u32::try_from(lens.idle.nodes()).unwrap_or(u32::MAX);
     let (min, slots) = (request.min_nodes(), request.min_slots());
     if qualified == 0 {
@@ -235,45 +236,23 @@ fn fits_idle(
             ),
         );
     }
-    let default = partition.config.placement;
-    let stages = wish::stages(&lens.fabric, spec, request, default, Time::ZERO, Time::ZERO)
-        .or_else(|error| refuse(RefusalKind::Topology, error))?;
-    let asks = explain::sizes(request, &stages[0].ask);
-    let view = lens.view(&lens.idle);
-    let mut misfit = None;
-    for ask in &asks {
-        match place::place(&lens.fabric, &view, ask) {
-            Ok(_) => return Ok(Vec::new()),
-            Err(error) => misfit = Some((error, ask)),
+    let wisher = Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
+    let stages =
+        wisher.stages(Time::ZERO, Time::ZERO).or_else(|error| refuse(RefusalKind::Topology, error))?;
+    let mut reason = None;
+    for stage in stages {
+        for ask in &explain::sizes(request, &stage.ask) {
+            match (place::refusal(&lens.fabric, &lens.idle, ask), reason.take()) {
+                (None, None) => return Ok(stage.warnings),
+                (None, Some(why)) => {
+                    let warning = format!("{why}; the job waits in vain until that relaxes");
+                    return Ok(stage.warnings.into_iter().chain([warning]).collect());
+                }
+                (Some(why), earlier) => reason = earlier.or(Some(why)),
+            }
         }
     }
-    let Some((misfit, ask)) = misfit else { return Ok(Vec::new()) };
-    if !misfit.exact {
-        // The search was cut short: that is no proof that there is no placement.
-        return Ok(vec!["it could not be decided whether the topology can ever hold the job".to_owned()]);
-    }
-    let why = explain::misfit(&lens.fabric, request, &misfit);
-    let nearest = largest(lens, ask).map_or_else(String::new, |most| format!("; ask ≤ {most}"));
-    refuse(RefusalKind::Topology, format!("{why}{nearest}"))
-}
-
-/// The largest number of nodes, or of slots where nodes are not counted, that could be placed.
-fn largest(lens: &Lens, ask: &Ask) -> Option<u32> {
-    let view = lens.view(&lens.idle);
-    let smaller = |count: u32| match ask.nodes {
-        Some(_) => Ask { nodes: Some((count, count)), ..ask.clone() },
-        None => Ask { tasks: Some(count), ..ask.clone() },
-    };
-    let wanted = ask.nodes.map(|(min, _)| min).or(ask.tasks)?;
-    let fits = |count: &u32| place::place(&lens.fabric, &view, &smaller(*count)).is_ok();
-    // Multiples and segments make some counts impossible in between, so a few are tried below the usual halving.
-    let (mut low, mut high) = (0, wanted);
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if fits(&middle) { low = middle } else { high = middle }
-    }
-    let around = low.saturating_sub(8)..wanted.min(low.saturating_add(64));
-    around.rev().filter(|count| *count > 0).find(fits)
+    refuse(RefusalKind::Topology, reason.unwrap_or_default())
 }
 
 /// Why no node will do: what is asked of one node, and the most that one has.

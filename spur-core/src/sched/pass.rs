@@ -22,7 +22,7 @@ use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY};
 use super::scene::{Scene, fabric_for};
 use super::state::{Hit, Hunt, Part, State};
-use super::wish::{self, Stage};
+use super::wish::{Stage, Wisher};
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
@@ -60,7 +60,7 @@ impl Reservation {
     /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
     /// entries.
     pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
-        self.parts.iter().map(|part| (part.node, &*part.taken))
+        self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
     }
 }
 
@@ -326,7 +326,7 @@ impl Pass {
             attempt: candidate.attempt,
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
-            parts: parts.iter().map(part).collect(),
+            parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
             why: explain::why(hit, backfilled),
         });
@@ -377,7 +377,7 @@ impl Pass {
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
         let waiting = Waiting {
             start: (hit.start.since(self.now) < ENDLESS / 2).then_some(hit.start),
-            nodes: parts.iter().map(|part| part.node).collect(),
+            nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
             place: explain::place(hit),
             after,
             ..Waiting::of(candidate.attempt.job)
@@ -436,7 +436,10 @@ impl Pass {
         let fits = |prospect: &Prospect| {
             let mut stages = prospect.stages.iter();
             stages.any(|stage| {
-                prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
+                prospect
+                    .lenses
+                    .iter()
+                    .any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
             })
         };
         self.explained < EXPLAINED && !prospects.iter().any(fits)
@@ -495,7 +498,6 @@ impl Pass {
     ) -> Result<Prospect, String> {
         let spec = &candidate.spec;
         let scene = Arc::clone(&self.scene);
-        let placed = &scene.partitions[partition];
         let fabric = fabric_for(&scene, partition, spec)?;
         let choices =
             spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
@@ -518,8 +520,9 @@ impl Pass {
             });
             lenses.push(lens.clone()?);
         }
-        let default = placed.partition.config.placement;
-        let stages = wish::stages(fabric, spec, request, default, candidate.eligible, self.now)?;
+        let wisher =
+            Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
+        let stages = wisher.stages(candidate.eligible, self.now)?;
         Ok(Prospect { partition, request: request.clone(), lenses, stages })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::id::{Attempt, JobId};
+use crate::id::{Attempt, JobId, NodeId};
 use crate::model::config::{Order, PartitionState, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
@@ -28,6 +28,8 @@ pub(super) struct Candidate {
     pub(super) promised: bool,
     /// Planned run time, seconds.
     pub(super) run_time: u64,
+    /// Nodes of the job that `--gather-with` names, if it runs.
+    pub(super) gather_with: Vec<NodeId>,
     /// Whether it was put off once already.
     pub(super) second: bool,
     /// The partitions it may run in and what it needs there, in the order it named them.
@@ -84,6 +86,7 @@ pub(super) fn collect(cluster: &Cluster, scene: &Scene, forecast: &dyn Forecast,
     for job in cluster.jobs().pending() {
         match candidate(job, scene, forecast, now) {
             Ok(mut candidate) => {
+                candidate.gather_with = companions(cluster, &job.spec);
                 let key = key(job, &mut candidate, scene, policy, &scale, now);
                 keyed.push((key, candidate));
             }
@@ -149,9 +152,17 @@ fn candidate(
         eligible: pending.eligible.unwrap_or(job.submitted),
         promised: job.promised.is_some(),
         run_time: forecast.run_time(job).max(1),
+        gather_with: Vec::new(),
         second: false,
         choices,
     })
+}
+
+/// The nodes of the job that `--gather-with` names, if it runs.
+fn companions(cluster: &Cluster, spec: &JobSpec) -> Vec<NodeId> {
+    let wanted = spec.fabric.as_ref().and_then(|wish| wish.gather_with);
+    let alloc = wanted.and_then(|job| cluster.job(job)).and_then(|job| job.phase.alloc());
+    alloc.map_or_else(Vec::new, |alloc| alloc.nodes.iter().map(|part| part.node).collect())
 }
 
 fn scale(scene: &Scene) -> Scale {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fixedbitset::FixedBitSet;
+
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc};
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::{Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
@@ -14,10 +16,10 @@ use crate::text::time::Time;
 use super::explain::sizes;
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
-use super::place::{self, Ask, BlockRule, Misfit, Placement, Slots, Strategy};
+use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
-use super::scene::{Scene, SceneNode};
+use super::scene::{Scene, SceneNode, others_of_leaves};
 use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
 use super::wish::Stage;
@@ -25,6 +27,8 @@ use super::wish::Stage;
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
 const MAX_TRIES: u32 = 1_000;
+/// Domains that lost, named with a start.
+const RIVALS: usize = 3;
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -63,11 +67,15 @@ pub(super) struct Hit {
     /// Whether the job can start this moment.
     pub(super) starts: bool,
     pub(super) placement: Placement,
+    /// The best of the domains that could have held it and lost; looked for only when it starts.
+    pub(super) lost: Vec<Lost>,
     pub(super) relaxed: Vec<String>,
+    /// Whether the leaves it is in are closed to others while it runs.
+    pub(super) whole_leaves: bool,
     pub(super) lens: Arc<Lens>,
 }
 
-/// What a job is given on one node.
+/// What a job is given on one node; or, without slots, what it keeps others from using there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) node: NodeId,
@@ -102,6 +110,10 @@ impl State {
                     amount_of(part, rooms.amount(rooms.full(node.class)).len())
                 };
                 held[part.node.index()].push((end, amount));
+            }
+            for node in scene.closes(job, alloc) {
+                held[node.index()]
+                    .push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
             }
             ends.push((end, job.id, Arc::clone(alloc)));
         }
@@ -166,6 +178,7 @@ impl State {
             known: &mut self.slots[need],
             idle: &self.idle,
             asks: sizes(hunt.request, &stage.ask),
+            timeline: stage.ask.whole_leaves.then_some((&self.timeline, hunt.run_time)),
             tries: 0,
             hit: None,
         };
@@ -180,9 +193,10 @@ impl State {
         };
         self.counters.fit(domains.count);
         let start = search.sweep(&self.timeline, &mut self.counters, &mut judge)?;
-        let (placement, starts) = judge.hit?;
+        let (placement, lost, starts) = judge.hit?;
         let relaxed = stage.relaxed.clone();
-        Some(Hit { start, starts, placement, relaxed, lens: Arc::clone(lens) })
+        let whole_leaves = stage.ask.whole_leaves;
+        Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens: Arc::clone(lens) })
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
@@ -195,7 +209,11 @@ impl State {
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
         let asks = sizes(hunt.request, &stage.ask);
-        let misfit = place::place(&lens.fabric, &lens.view(&slots), asks.last()?).err()?;
+        let occupied = stage.ask.whole_leaves.then(|| {
+            occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, self.now, hunt.run_time)
+        });
+        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let misfit = place::place(&lens.fabric, &view, asks.last()?).err()?;
         Some((misfit, slots.total()))
     }
 
@@ -243,6 +261,13 @@ impl State {
             let taken = taken.expect("a room has the slots that it was said to have");
             parts.push(Part { node, slots: *slots, taken });
         }
+        if hit.whole_leaves {
+            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+            for node in others_of_leaves(&hit.lens.fabric, &used) {
+                let full = self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class)).into();
+                parts.push(Part { node, slots: 0, taken: full });
+            }
+        }
         parts
     }
 
@@ -280,14 +305,24 @@ struct Trial<'a> {
     idle: &'a [RoomId],
     /// The sizes that will do, the largest first.
     asks: Vec<Ask>,
+    /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
+    timeline: Option<(&'a Timeline, u64)>,
     tries: u32,
-    hit: Option<(Placement, bool)>,
+    hit: Option<(Placement, Vec<Lost>, bool)>,
 }
 
 impl Trial<'_> {
-    fn place(&self, slots: &Slots) -> Option<Placement> {
-        let view = self.lens.view(slots);
-        self.asks.iter().find_map(|ask| place::place(&self.lens.fabric, &view, ask).ok())
+    /// The best placement there is; for one that starts, with those that lost.
+    fn place(&self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
+        let fabric = &self.lens.fabric;
+        let occupied = self.timeline.map(|(timeline, run_time)| {
+            occupied(fabric, self.rooms, self.idle, timeline, self.now, at, run_time)
+        });
+        let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
+        let mut asks = self.asks.iter();
+        let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
+        let lost = if starts { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        Some((placement, lost, starts))
     }
 }
 
@@ -314,10 +349,10 @@ impl Judge for Trial<'_> {
             if at == self.now { free } else { slots }
         };
         let slots = lens.slots(need, counters, &mut free);
-        self.hit = self.place(&slots).map(|placement| (placement, at == self.now));
+        self.hit = self.place(&slots, at, at == self.now);
         if self.hit.is_none() && held_back {
             let slots = lens.slots(need, counters, &mut |_, slots| slots);
-            self.hit = self.place(&slots).map(|placement| (placement, false));
+            self.hit = self.place(&slots, at, false);
         }
         match self.hit {
             Some(_) => Found::Yes,
@@ -325,6 +360,25 @@ impl Judge for Trial<'_> {
             None => Found::GiveUp,
         }
     }
+}
+
+/// Positions that are not entirely free from `at` on for `run_time` seconds.
+fn occupied(
+    fabric: &Fabric,
+    rooms: &Rooms,
+    idle: &[RoomId],
+    timeline: &Timeline,
+    now: Time,
+    at: Time,
+    run_time: u64,
+) -> FixedBitSet {
+    let free = |index: usize| {
+        let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
+        let idle = idle[node.index()];
+        let full = rooms.full(rooms.class_of(idle));
+        timeline.is_throughout(node.0, at, at + run_time, full) && (at > now || idle == full)
+    };
+    (0..fabric.len()).filter(|index| !free(*index)).collect()
 }
 
 /// The layer of which one domain has to hold the job; `None`: the whole fabric.

@@ -265,7 +265,8 @@ fn spec(words: &[&str]) -> JobSpec {
     while let Some(word) = rest.next() {
         let (key, value) = word.split_once('=').map_or((*word, None), |(key, value)| (key, Some(value)));
         let flag = ["--exclusive", "--contiguous", "--hold"].contains(&key);
-        let value = if flag { "" } else { value.or_else(|| rest.next().copied()).expect("a value") };
+        let value =
+            if flag { value.unwrap_or("") } else { value.or_else(|| rest.next().copied()).expect("a value") };
         let shape = &mut spec.shape;
         match key {
             "-N" => shape.nodes = Some(value.parse::<NodeCount>().expect("nodes")),
@@ -283,6 +284,7 @@ fn spec(words: &[&str]) -> JobSpec {
             "--gres" => shape.gres = value.parse::<GresList>().expect("gres").0,
             "--gpus" => shape.gpus = GresList::parse_gpus(value).expect("gpus").0,
             "--gpus-per-task" => shape.gpus_per_task = GresList::parse_gpus(value).expect("gpus").0,
+            "--exclusive" if value == "topo" => shape.sharing = Sharing::Topo,
             "--exclusive" => shape.sharing = Sharing::Exclusive,
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--hold" => spec.hold = true,

@@ -9,7 +9,7 @@ use spur_core::controller::{Effect, Input, environment};
 use spur_core::id::{Attempt, NodeId};
 use spur_core::model::config::NodeAddress;
 use spur_core::model::job::Batch;
-use spur_core::model::phase::Phase;
+use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::address::HostPort;
 use spur_proto::convert::agent as convert;
 use spur_proto::v1;
@@ -35,7 +35,8 @@ impl Renderer {
         let order = match effect {
             Effect::Launch { node, attempt } => Order::Launch(self.launch(node, attempt).await?),
             Effect::Terminate { attempt, kill, .. } => {
-                Order::Terminate(v1::Terminate { attempt: Some(convert::wire_attempt(attempt)), kill })
+                let cause = cause(&self.replica.read(), attempt).to_owned();
+                Order::Terminate(v1::Terminate { attempt: Some(convert::wire_attempt(attempt)), kill, cause })
             }
             Effect::Signal { attempt, step, signal, batch, steps, .. } => Order::Signal(v1::Signal {
                 attempt: Some(convert::wire_attempt(attempt)),
@@ -111,4 +112,22 @@ pub(crate) fn address_of(node: &Node, configured: &BTreeMap<Arc<str>, NodeAddres
     let host = known.and_then(|known| known.host.clone()).unwrap_or(said.host);
     let port = known.and_then(|known| known.port).unwrap_or(said.port);
     HostPort { host, port }.to_string()
+}
+
+/// What a user reads after "CANCELLED AT …" in the output of a job that was ended; nothing for one that ended itself.
+fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
+    let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
+    match job.map(|job| &job.phase) {
+        Some(Phase::Completing(completing)) => match completing.outcome.state {
+            EndState::Timeout => "DUE TO TIME LIMIT",
+            EndState::Preempted => "DUE TO PREEMPTION",
+            EndState::NodeFail => "DUE TO NODE FAILURE",
+            EndState::Completed
+            | EndState::Cancelled
+            | EndState::Failed
+            | EndState::OutOfMemory
+            | EndState::Deadline => "",
+        },
+        Some(Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_)) | None => "",
+    }
 }

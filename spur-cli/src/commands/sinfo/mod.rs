@@ -77,7 +77,8 @@ pub struct Query {
     iterate: Option<Duration>,
 }
 
-const LINE: CommandLine<Query> = CommandLine {
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
     name: "sinfo",
     synopsis: "[OPTIONS]",
     about: "Shows partitions and nodes.",

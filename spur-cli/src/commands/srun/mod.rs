@@ -6,6 +6,7 @@
 mod node;
 mod output;
 mod signals;
+mod stdin;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -15,14 +15,14 @@ use spur_proto::refusal;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
 use spur_proto::v1::steps_client::StepsClient;
-use spur_proto::v1::{
-    StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput, StepSignal, StepStdin,
-};
+use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput, StepSignal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Status, Streaming};
+
+use super::stdin::Stdin;
 
 /// For how long a node that does not answer the launch is tried.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How much output is taken over before the node is told that it may drop it, in bytes.
-const TAKEN_BYTES: u64 = 256 << 10;
+const TAKEN_BYTES: u64 = 32 << 10;
 /// Messages to a node that may be under way.
 const QUEUE: usize = 8;
 
@@ -78,10 +78,10 @@ struct Follower {
     layout: StepNodeLayout,
     plan: Arc<Launch>,
     events: mpsc::Sender<(usize, Event)>,
-    stdin: mpsc::Receiver<Option<Bytes>>,
+    source: mpsc::Receiver<Option<Bytes>>,
+    stdin: Stdin,
     signals: mpsc::UnboundedReceiver<u32>,
-    /// Input that waits for room on the way to the node; a signal is passed before it.
-    pending: Option<Input>,
+    /// A message that waits for room on the way to the node; it goes before input.
     urgent: Option<Input>,
     started: bool,
     /// The end of what was taken over, by task and whether it is the standard error; and what of it the node knows.
@@ -106,9 +106,9 @@ pub(super) fn follow(
         layout: layout.clone(),
         plan,
         events,
-        stdin: stdin_end,
+        source: stdin_end,
+        stdin: Stdin::default(),
         signals: signals_end,
-        pending: None,
         urgent: None,
         started: false,
         taken: BTreeMap::new(),
@@ -181,6 +181,7 @@ impl Follower {
             Err(error) => return End::Broken(format!("cannot connect to {}: {error}", self.layout.address)),
         };
         *launched = true;
+        self.stdin.connected(matches!(first, Input::Attach(_)));
         let mut steps = StepsClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
@@ -213,12 +214,10 @@ impl Follower {
                 Some(signal) = self.signals.recv(), if self.urgent.is_none() => {
                     self.urgent = Some(Input::Signal(StepSignal { signal }));
                 }
-                Some(data) = self.stdin.recv(), if self.pending.is_none() && self.started => {
-                    let end = data.is_none();
-                    self.pending = Some(Input::Stdin(StepStdin { data: data.unwrap_or_default(), end }));
-                }
-                Ok(permit) = inputs.reserve(), if self.urgent.is_some() || self.pending.is_some() => {
-                    permit.send(StepInput { input: self.urgent.take().or_else(|| self.pending.take()) });
+                Some(data) = self.source.recv(), if self.stdin.has_room() => self.stdin.push(data),
+                Ok(permit) = inputs.reserve(), if self.urgent.is_some() || self.stdin.is_ready() => {
+                    let next = self.urgent.take().or_else(|| self.stdin.next().map(Input::Stdin));
+                    permit.send(StepInput { input: next });
                 }
             }
         }
@@ -259,6 +258,7 @@ impl Follower {
                     self.tell(Event::Ended { task, code, signal }).await;
                 }
             }
+            Output::StdinTaken(offset) => self.stdin.taken(offset),
             Output::Done(_) => return Some(End::Done),
             Output::Failed(error) => return Some(End::Refused(error.message)),
         }

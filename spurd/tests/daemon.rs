@@ -23,13 +23,16 @@ use tonic::{Request, Response, Status, Streaming};
 /// One stream that a node has opened.
 struct Link {
     up: Streaming<v1::NodeMessage>,
-    down: mpsc::Sender<Result<v1::Order, Status>>,
+    down: Orders,
     epoch: u64,
     hello: v1::Hello,
 }
 
+/// Where orders go down.
+type Orders = mpsc::Sender<Result<v1::Order, Status>>;
+
 struct Play {
-    links: mpsc::Sender<(Streaming<v1::NodeMessage>, mpsc::Sender<Result<v1::Order, Status>>)>,
+    links: mpsc::Sender<(Streaming<v1::NodeMessage>, Orders)>,
 }
 
 #[tonic::async_trait]
@@ -80,7 +83,7 @@ const ATTEMPT: v1::Attempt = v1::Attempt { job_id: 42, restart: 0 };
 struct World {
     directory: tempfile::TempDir,
     controller: SocketAddr,
-    links: mpsc::Receiver<(Streaming<v1::NodeMessage>, mpsc::Sender<Result<v1::Order, Status>>)>,
+    links: mpsc::Receiver<(Streaming<v1::NodeMessage>, Orders)>,
     daemon: Option<Child>,
 }
 
@@ -443,7 +446,7 @@ async fn more_input_than_fits_anywhere_comes_out_again() {
     let (mut sent, mut taken) = (0, 0);
     while !matches!(client.exits.as_slice(), [_, _]) || client.texts[1].len() < text.len() {
         while sent < text.len() && sent - taken < 64 << 10 {
-            let part = text[sent..].as_bytes();
+            let part = &text.as_bytes()[sent..];
             let part = part[..part.len().min(16 << 10)].to_vec();
             sent += part.len();
             client.send(Input::Stdin(v1::StepStdin { data: part.into(), end: sent == text.len() })).await;

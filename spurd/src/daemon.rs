@@ -44,7 +44,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         settings: Arc::clone(&settings),
         facts: Arc::clone(&facts),
         spool: Arc::clone(&spool),
-        launcher: Launcher::new(shim()?, Arc::clone(&spool)),
+        launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
         groups: groups.clone(),
     };
     let (owner, inbox, messages) = Owner::recover(tools).await.context("the spool cannot be read")?;

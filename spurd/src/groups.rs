@@ -4,11 +4,14 @@
 //! makes one for each step in it. Without the right or the kernel for that, steps are held together as process trees
 //! and limits are not enforced; spurd says so once, when it starts.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use spur_core::id::Attempt;
+use rustix::event::{PollFd, PollFlags};
+use spur_core::id::{Attempt, StepId};
+
+use crate::step::attempt::StepAttempt;
 
 /// What is enforced below the node's group, if the kernel has it.
 const CONTROLLERS: [&str; 3] = ["memory", "cpuset", "pids"];
@@ -72,6 +75,30 @@ impl Groups {
         self.node.join(format!("job_{}.{}", attempt.job, attempt.restart))
     }
 
+    /// Kills what is left of a step and waits until it is gone.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn kill(&self, step: StepAttempt) -> io::Result<()> {
+        let group = self.job(step.attempt).join(step_group(step.step));
+        let mut events = match File::open(group.join("cgroup.events")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        set(&group.join("cgroup.kill"), "1")?;
+        loop {
+            let mut text = String::new();
+            events.rewind()?;
+            events.read_to_string(&mut text)?;
+            if !text.lines().any(|line| line == "populated 1") {
+                return Ok(());
+            }
+            // The file becomes ready, exceptionally, when what it says has changed.
+            let mut changed = [PollFd::new(&events, PollFlags::PRI)];
+            while rustix::event::poll(&mut changed, None) == Err(rustix::io::Errno::INTR) {}
+        }
+    }
+
     /// Removes the node's group if nothing of it is left; one with live jobs stays for the next spurd.
     pub fn close(self) {
         // The parent is shared with other nodes of this host and goes with the last.
@@ -90,6 +117,11 @@ impl Groups {
             tracing::warn!(group = %job.display(), %error, "a job's control group stays behind");
         }
     }
+}
+
+/// The name of a step's group in its job's.
+pub(crate) fn step_group(step: StepId) -> String {
+    format!("step_{}", step.label())
 }
 
 /// Passes on to the groups below what this group has; what it has not is not enforced.

@@ -20,6 +20,7 @@ mod outbox;
 mod owner;
 pub mod planner;
 mod recover;
+pub mod reload;
 pub mod replica;
 mod rpc;
 pub mod server;

@@ -16,6 +16,7 @@ pub mod detach;
 mod feed;
 pub mod inbox;
 pub mod log;
+mod metrics;
 mod outbox;
 mod owner;
 pub mod planner;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use spur_core::cluster::{Cluster, Entry};
 use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
+use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
 use spur_proto::v1::agents_server::AgentsServer;
@@ -27,6 +28,7 @@ use crate::clock;
 use crate::config_file::ConfigFile;
 use crate::feed::Feed;
 use crate::inbox::Inbox;
+use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox};
 use crate::owner::{self, Owner};
 use crate::planner::{Overlay, Planning};
@@ -81,12 +83,13 @@ impl Server {
         let Config { policy, local } = config;
         let key = key_of(&local)?;
         let recovered = recover(&state_file(&local)?, policy).await?;
-        let listen = &local.controller.listen_addr;
-        let listener = TcpListener::bind((listen.host.as_str(), listen.port))
-            .await
-            .with_context(|| format!("[controller] listen_addr: cannot listen on {listen}"))?;
+        let listener = bind("listen_addr", &local.controller.listen_addr).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let window = identity::listen(&local.auth.socket).await?;
+        let metrics = match &local.controller.metrics_addr {
+            Some(listen) => Some(bind("metrics_addr", listen).await?),
+            None => None,
+        };
         let stop = Stop::default();
         let (failed, failure) = mpsc::unbounded_channel();
         let journal = recovered.journal.clone();
@@ -94,6 +97,10 @@ impl Server {
         let local = Arc::new(local);
         let desk = machine.begin(recovered, &local, config_file, key.clone(), &stop)?;
         let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
+        if let Some(metrics) = metrics {
+            let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };
+            machine.tasks.spawn(numbers.serve(metrics, stop.clone()));
+        }
         machine.listen(desk, listener, window, &local, key, &stop);
         let Machine { threads, tasks, .. } = machine;
         Ok(Self { address, stop, inbox, reload, journal, threads, tasks, failure })
@@ -144,6 +151,12 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Listens where a key of `[controller]` says.
+async fn bind(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
+    bound.with_context(|| format!("[controller] {key}: cannot listen on {listen}"))
 }
 
 /// The cluster key, if the cluster uses keys.
@@ -358,7 +371,7 @@ impl Machine {
             }
         });
         if let Some(window) = window {
-            self.tasks.spawn(identity::serve(window, key, stop.clone()));
+            self.tasks.spawn(identity::serve(window, local.auth.socket.clone(), key, stop.clone()));
         }
     }
 }

@@ -94,11 +94,6 @@ impl Client {
     pub(crate) fn wait_for(&mut self, id: u32, state: &str) -> Job {
         self.wait(id, |job| job.state == state)
     }
-
-    /// Waits until a job has ended.
-    pub(crate) fn wait_for_end(&mut self, id: u32) -> Job {
-        self.wait(id, has_ended)
-    }
 }
 
 /// The first thing that went wrong.

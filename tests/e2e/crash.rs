@@ -144,7 +144,7 @@ fn killing_the_controller_loses_nothing_and_runs_nothing_twice() {
     marks.sort();
     expected.sort();
     assert_eq!(marks, expected, "each job leaves each mark once");
-    let rows = cluster.ok(&["sacct", "-n", "-P", "-X", "-o", "jobid,state"]);
+    let rows = cluster.ok(&["sacct", "-a", "-n", "-P", "-X", "-o", "jobid,state"]);
     let completed = rows.lines().filter(|row| row.ends_with("|COMPLETED")).count();
     assert_eq!(
         (rows.lines().count(), completed),

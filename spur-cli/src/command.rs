@@ -28,6 +28,10 @@ pub enum Command {
     Demo,
     /// `spur links`
     Links,
+    /// `spur keygen`
+    Keygen,
+    /// `spur sim`
+    Sim,
 }
 
 /// How a command is known.
@@ -49,11 +53,18 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
+        command: Command::Sim,
+        name: "sim",
+        linked: false,
+        about: "run a workload on a cluster that is only calculated",
+    },
+    Entry {
         command: Command::Links,
         name: "links",
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
 ];
 
 impl Command {
@@ -86,6 +97,8 @@ impl Command {
             Command::Sacct => commands::sacct::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Keygen => commands::keygen::run(session, &args),
+            Command::Sim => commands::sim::run(session, &args),
         }
     }
 }

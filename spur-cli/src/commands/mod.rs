@@ -2,6 +2,7 @@
 //! gives the exit code.
 
 pub mod demo;
+pub mod keygen;
 pub mod links;
 pub mod moment;
 pub mod query;
@@ -9,6 +10,7 @@ pub mod sacct;
 pub mod sbatch;
 pub mod scancel;
 pub mod scontrol;
+pub mod sim;
 pub mod sinfo;
 pub mod squeue;
 pub mod srun;

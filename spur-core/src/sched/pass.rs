@@ -436,7 +436,10 @@ impl Pass {
         let fits = |prospect: &Prospect| {
             let mut stages = prospect.stages.iter();
             stages.any(|stage| {
-                prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
+                prospect
+                    .lenses
+                    .iter()
+                    .any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
             })
         };
         self.explained < EXPLAINED && !prospects.iter().any(fits)
@@ -517,14 +520,8 @@ impl Pass {
             });
             lenses.push(lens.clone()?);
         }
-        let wisher = Wisher {
-            scene: &scene,
-            partition,
-            fabric,
-            spec,
-            request,
-            gather_with: &candidate.gather_with,
-        };
+        let wisher =
+            Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
         let stages = wisher.stages(candidate.eligible, self.now)?;
         Ok(Prospect { partition, request: request.clone(), lenses, stages })
     }

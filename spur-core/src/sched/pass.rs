@@ -436,7 +436,10 @@ impl Pass {
         let fits = |prospect: &Prospect| {
             let mut stages = prospect.stages.iter();
             stages.any(|stage| {
-                prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
+                prospect
+                    .lenses
+                    .iter()
+                    .any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
             })
         };
         self.explained < EXPLAINED && !prospects.iter().any(fits)
@@ -512,19 +515,14 @@ impl Pass {
                 alternative,
                 text(spec.shape.exclude.as_ref().map(ToString::to_string)),
             );
+            let id = self.lenses.len();
             let lens = self.lenses.entry(key).or_insert_with(|| {
-                Lens::new(&scene, partition, fabric, &request.need, &filter).map(Arc::new)
+                Lens::new(id, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
             });
             lenses.push(lens.clone()?);
         }
-        let wisher = Wisher {
-            scene: &scene,
-            partition,
-            fabric,
-            spec,
-            request,
-            gather_with: &candidate.gather_with,
-        };
+        let wisher =
+            Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
         let stages = wisher.stages(candidate.eligible, self.now)?;
         Ok(Prospect { partition, request: request.clone(), lenses, stages })
     }

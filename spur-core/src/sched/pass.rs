@@ -342,6 +342,10 @@ impl Pass {
     ) {
         if let Some(known) = known {
             self.state.book(&known.parts, known.start, candidate.run_time, false);
+            if let Some(partition) = self.scene.partition(&known.partition) {
+                let component = self.scene.partitions[partition].component;
+                self.heads[component].get_or_insert(known.job);
+            }
             self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
             self.remember(known);
             return;

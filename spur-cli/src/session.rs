@@ -87,6 +87,15 @@ impl Session {
         };
     }
 
+    /// Output and standard error, to write to both.
+    pub fn streams(&mut self) -> (&mut Out, Box<dyn Write + '_>) {
+        let complaints: Box<dyn Write> = match &mut self.complaints {
+            Some(complaints) => Box::new(complaints),
+            None => Box::new(std::io::stderr()),
+        };
+        (&mut self.out, complaints)
+    }
+
     /// What was said so far, where it is kept in memory.
     pub fn take_complaints(&mut self) -> String {
         self.complaints.as_mut().map(Out::take_text).unwrap_or_default()

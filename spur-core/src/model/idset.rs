@@ -9,10 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Numbers per word.
 const WORD: u32 = u64::BITS;
-/// The largest number a set may hold; more than any node has of anything.
-pub const MAX_ID: u32 = 65_535;
+/// The largest number a set may hold; more than any node has of anything, and enough for a whole machine that a
+/// simulation counts as one node.
+pub const MAX_ID: u32 = 1_048_575;
 
-/// A set of numbers in `0..=65535`.
+/// A set of numbers in `0..=MAX_ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdSet(Words);
 
@@ -22,6 +23,12 @@ enum Words {
     Inline(u64),
     /// At least two words, the last of them not zero.
     Heap(Box<[u64]>),
+}
+
+/// The `count` lowest of a word's bits that are set.
+fn lowest_bits(word: u64, count: u32) -> u64 {
+    let rest = (0..count).fold(word, |rest, _| rest & rest.wrapping_sub(1));
+    word & !rest
 }
 
 /// Why a text is not a set of numbers.
@@ -36,7 +43,10 @@ impl IdSet {
     /// All numbers below `count`.
     #[must_use]
     pub fn first(count: u32) -> Self {
-        (0..count).collect()
+        let count = count.min(MAX_ID + 1);
+        let mut words = vec![u64::MAX; (count / WORD) as usize];
+        words.push((1 << (count % WORD)) - 1);
+        Self::from_words(words)
     }
 
     fn words(&self) -> &[u64] {
@@ -92,7 +102,18 @@ impl IdSet {
     /// The smallest `count` numbers of the set; fewer if there are not as many.
     #[must_use]
     pub fn lowest(&self, count: u32) -> Self {
-        self.iter().take(count as usize).collect()
+        let mut words = Vec::new();
+        let mut left = count;
+        for word in self.words() {
+            let has = word.count_ones();
+            if has > left {
+                words.push(lowest_bits(*word, left));
+                break;
+            }
+            words.push(*word);
+            left -= has;
+        }
+        Self::from_words(words)
     }
 
     /// What is in either.

@@ -88,6 +88,12 @@ impl Planner {
         self.recent.note(cluster, event);
     }
 
+    /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
+    pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
+        let scene = self.scene(cluster);
+        Pass::new(cluster, scene, forecast, now, &Reservations::default()).finish().0
+    }
+
     /// Begins a deep pass over the whole queue, up to the configured depths.
     pub fn begin(&mut self, cluster: &Cluster, now: Time) -> Pass {
         let scene = self.scene(cluster);

@@ -20,7 +20,9 @@ pub(super) fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
     let view = problem.view;
     let availability = share(u64::from(view.slots.nodes_of(domain)), size);
     let alignment = share(problem.wanted_slots(), problem.slots(domain));
-    let busy = view.occupied.map_or(0, |occupied| range.clone().filter(|&index| occupied.contains(index)).count() as u64);
+    let busy = view
+        .occupied
+        .map_or(0, |occupied| range.clone().filter(|&index| occupied.contains(index)).count() as u64);
     let utilisation = share(busy, size);
     let performance = view
         .performance

@@ -53,9 +53,7 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u6
 /// One ask, or one for each size that will do, the largest first.
 pub(super) fn sizes(request: &Request, ask: &Ask) -> Vec<Ask> {
     match &request.sizes {
-        Some(sizes) => {
-            sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect()
-        }
+        Some(sizes) => sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect(),
         None => vec![ask.clone()],
     }
 }

@@ -236,8 +236,7 @@ fn fits_idle(
             ),
         );
     }
-    let wisher =
-        Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
+    let wisher = Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
     let stages =
         wisher.stages(Time::ZERO, Time::ZERO).or_else(|error| refuse(RefusalKind::Topology, error))?;
     let mut reason = None;

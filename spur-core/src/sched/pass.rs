@@ -520,14 +520,8 @@ impl Pass {
             });
             lenses.push(lens.clone()?);
         }
-        let wisher = Wisher {
-            scene: &scene,
-            partition,
-            fabric,
-            spec,
-            request,
-            gather_with: &candidate.gather_with,
-        };
+        let wisher =
+            Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
         let stages = wisher.stages(candidate.eligible, self.now)?;
         Ok(Prospect { partition, request: request.clone(), lenses, stages })
     }

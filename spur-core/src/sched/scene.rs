@@ -7,8 +7,8 @@ use fixedbitset::FixedBitSet;
 
 use crate::cluster::{Cluster, Node, Partition};
 use crate::id::NodeId;
-use crate::model::config::Policy;
 use crate::model::alloc::Alloc;
+use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::{Job, JobSpec, Sharing};
 use crate::model::node::NodeShape;
@@ -77,7 +77,14 @@ impl Scene {
         let fabrics = cluster.topologies().iter();
         let fabrics =
             fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
-        Self { policy: Arc::clone(cluster.policy()), nodes, partitions, fabrics, rooms, no_topology: TopologyConfig::default() }
+        Self {
+            policy: Arc::clone(cluster.policy()),
+            nodes,
+            partitions,
+            fabrics,
+            rooms,
+            no_topology: TopologyConfig::default(),
+        }
     }
 
     /// Whether nothing that was copied has changed since.

@@ -112,7 +112,8 @@ impl State {
                 held[part.node.index()].push((end, amount));
             }
             for node in scene.closes(job, alloc) {
-                held[node.index()].push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
+                held[node.index()]
+                    .push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
             }
             ends.push((end, job.id, Arc::clone(alloc)));
         }

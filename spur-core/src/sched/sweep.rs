@@ -193,7 +193,13 @@ impl Search<'_> {
 
     /// Nodes whose slots would not last long enough any more get what their other holes offer; says whether any node
     /// has more slots than before.
-    fn expire(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge, now: Time) -> bool {
+    fn expire(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        judge: &mut impl Judge,
+        now: Time,
+    ) -> bool {
         let needed = now + self.duration;
         if counters.next_end >= needed {
             return false;

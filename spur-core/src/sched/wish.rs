@@ -113,8 +113,7 @@ impl Wisher<'_> {
         if let Some(nodelist) = &self.spec.shape.nodelist {
             let position =
                 |name: &String| fabric.pos_named(name).ok_or_else(|| format!("there is no node {name}"));
-            let required: Result<Vec<Pos>, String> =
-                named(fabric, nodelist)?.iter().map(position).collect();
+            let required: Result<Vec<Pos>, String> = named(fabric, nodelist)?.iter().map(position).collect();
             ask.required = required?;
             ask.required.sort_unstable();
             ask.required.dedup();

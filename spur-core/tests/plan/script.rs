@@ -265,7 +265,8 @@ fn spec(words: &[&str]) -> JobSpec {
     while let Some(word) = rest.next() {
         let (key, value) = word.split_once('=').map_or((*word, None), |(key, value)| (key, Some(value)));
         let flag = ["--exclusive", "--contiguous", "--hold"].contains(&key);
-        let value = if flag { value.unwrap_or("") } else { value.or_else(|| rest.next().copied()).expect("a value") };
+        let value =
+            if flag { value.unwrap_or("") } else { value.or_else(|| rest.next().copied()).expect("a value") };
         let shape = &mut spec.shape;
         match key {
             "-N" => shape.nodes = Some(value.parse::<NodeCount>().expect("nodes")),

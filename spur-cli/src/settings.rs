@@ -188,8 +188,12 @@ socket = "/tmp/demo/identity.sock"
     fn what_is_wrong_is_told_with_its_place() {
         let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a:1")).unwrap_err());
         assert!(refused.contains("spur.toml") && refused.contains("line 4"), "{refused}");
-        let refused = read("[auth]\n", None).unwrap_err().to_string();
-        assert!(refused.contains("[controller] with addr"), "{refused}");
+    }
+
+    #[test]
+    fn without_an_address_the_controller_is_on_this_host() {
+        let settings = read("[auth]\n", None).unwrap();
+        assert_eq!(settings.controllers[0].to_string(), "127.0.0.1:6817");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum Command {
     Links,
     /// `spur keygen`
     Keygen,
+    /// `spur sim`
+    Sim,
 }
 
 /// How a command is known.
@@ -51,6 +53,12 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
     Entry {
+        command: Command::Sim,
+        name: "sim",
+        linked: false,
+        about: "run a workload on a cluster that is only calculated",
+    },
+    Entry {
         command: Command::Links,
         name: "links",
         linked: false,
@@ -60,9 +68,13 @@ const COMMANDS: &[Entry] = &[
 ];
 
 impl Command {
-    /// The name it is called by.
-    pub fn name(self) -> &'static str {
-        COMMANDS.iter().find(|entry| entry.command == self).map_or("spur", |entry| entry.name)
+    /// What it calls itself when it speaks.
+    pub fn title(self) -> &'static str {
+        match self {
+            Command::Demo => "spur demo",
+            Command::Links => "spur links",
+            other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
+        }
     }
 
     /// The names of the programs that are links to `spur`.
@@ -86,6 +98,7 @@ impl Command {
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
+            Command::Sim => commands::sim::run(session, &args),
         }
     }
 }
@@ -143,7 +156,7 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
 }
 
 fn start(command: Command, arguments: Vec<String>) -> ExitCode {
-    let mut session = Session::from_process(command.name());
+    let mut session = Session::from_process(command.title());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -41,6 +41,7 @@ mod queue;
 pub mod request;
 mod room;
 mod scene;
+mod stairs;
 mod state;
 mod sweep;
 mod timeline;
@@ -85,6 +86,12 @@ impl Planner {
     /// Learns from an event that was just applied to the replica.
     pub fn note(&mut self, cluster: &Cluster, event: &Event) {
         self.recent.note(cluster, event);
+    }
+
+    /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
+    pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
+        let scene = self.scene(cluster);
+        Pass::new(cluster, scene, forecast, now, &Reservations::default()).finish().0
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.

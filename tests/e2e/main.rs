@@ -5,6 +5,7 @@ mod client;
 mod cluster;
 mod crash;
 mod life;
+mod order;
 mod power;
 mod steps;
 mod wrong;

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use spur_powerloss::Recorder;
 use tempfile::TempDir;
 
 use crate::client::Client;

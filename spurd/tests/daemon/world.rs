@@ -72,6 +72,9 @@ impl Link {
     }
 }
 
+/// The program under test.
+pub(crate) const SPURD: &str = env!("CARGO_BIN_EXE_spurd");
+
 pub(crate) const ATTEMPT: v1::Attempt = v1::Attempt { job_id: 42, restart: 0 };
 
 /// A controller, and a directory for a node.
@@ -116,12 +119,17 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) {
-        let daemon = Command::new(env!("CARGO_BIN_EXE_spurd"))
+        self.start_as(Command::new(SPURD), "spool");
+    }
+
+    /// Starts the daemon as `command`, with its spool in this directory.
+    pub(crate) fn start_as(&mut self, mut command: Command, spool: &str) {
+        let daemon = command
             .args(["-D", "-N", "n1", "--listen", "127.0.0.1:0", "--cpus", "2", "--features", "ib"])
             .arg("-f")
             .arg(self.path("spur.toml"))
             .arg("--spool")
-            .arg(self.path("spool"))
+            .arg(self.path(spool))
             .args(["--controller", &self.controller.to_string()])
             .stdin(Stdio::null())
             .env("RUST_LOG", std::env::var("SPURD_LOG").unwrap_or("warn".to_owned()))

@@ -110,12 +110,12 @@ impl CallError {
                 _ => CallError::Refused { code: error.code, message: error.message },
             };
         }
-        let detail = status.message().to_owned();
+        let detail = detail(status);
         match status.code() {
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => {
                 CallError::Broken { address: address.to_owned(), detail }
             }
-            code => CallError::Refused { code: format!("{code:?}"), message: detail },
+            code => CallError::Refused { code: format!("{code:?}"), message: status.message().to_owned() },
         }
     }
 
@@ -220,6 +220,11 @@ impl Connection {
     /// The same with another patience; none at all asks every controller once.
     pub fn with_patience(self, patience: Duration) -> Connection {
         Connection { patience, ..self }
+    }
+
+    /// From now on asks again for so long; not at all asks every controller once.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The address of the controller that is asked.
@@ -379,8 +384,16 @@ fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {
     }
 }
 
+/// What went wrong with a call that nobody refused.
+pub fn detail(status: &Status) -> String {
+    match std::error::Error::source(status) {
+        Some(source) => innermost(source),
+        None => status.message().to_owned(),
+    }
+}
+
 /// The text of the error at the bottom: what the system said, without the layers above it.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

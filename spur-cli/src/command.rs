@@ -28,6 +28,8 @@ pub enum Command {
     Demo,
     /// `spur links`
     Links,
+    /// `spur keygen`
+    Keygen,
     /// `spur sim`
     Sim,
 }
@@ -62,12 +64,17 @@ const COMMANDS: &[Entry] = &[
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
 ];
 
 impl Command {
-    /// The name it is called by.
-    pub fn name(self) -> &'static str {
-        COMMANDS.iter().find(|entry| entry.command == self).map_or("spur", |entry| entry.name)
+    /// What it calls itself when it speaks.
+    pub fn title(self) -> &'static str {
+        match self {
+            Command::Demo => "spur demo",
+            Command::Links => "spur links",
+            other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
+        }
     }
 
     /// The names of the programs that are links to `spur`.
@@ -90,6 +97,7 @@ impl Command {
             Command::Sacct => commands::sacct::run(session, args).await,
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Keygen => commands::keygen::run(session, &args),
             Command::Sim => commands::sim::run(session, &args),
         }
     }
@@ -148,7 +156,7 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
 }
 
 fn start(command: Command, arguments: Vec<String>) -> ExitCode {
-    let mut session = Session::from_process(command.name());
+    let mut session = Session::from_process(command.title());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

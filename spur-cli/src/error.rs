@@ -40,7 +40,8 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
         return BROKEN_PIPE;
     }
     for line in render(error).lines() {
-        session.error(line);
+        // Indented lines quote somebody else.
+        if line.starts_with(' ') { session.say(line) } else { session.error(line) }
     }
     if let Some(hint) = hint(session.name, error) {
         session.say(&hint);
@@ -53,6 +54,8 @@ fn render(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
+        // The number says nothing that the words do not.
+        let cause = cause.split(" (os error ").next().unwrap_or_default().to_owned();
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {

@@ -70,7 +70,7 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
             Asked::Show(text) => Ok(text),
             Asked::Run(query) if query.topology().is_some() => Ok(query.topology_text(&cluster.topology)),
             Asked::Run(query) => {
-                let wanted = query.nodes().map(|text| text.parse().unwrap());
+                let wanted = query.nodes().map(str::parse).transpose()?;
                 let (partitions, nodes) = (cluster.partitions.clone(), cluster.nodes.clone());
                 query.text(partitions, nodes, wanted.as_ref(), &show)
             }

@@ -8,10 +8,9 @@ use std::path::PathBuf;
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::idset::IdSet;
 use spur_core::text::pattern::{FilePattern, PatternContext};
-use spur_proto::v1;
+use spur_proto::{convert, v1};
 
 use crate::inventory::gpu::{Gpu, Vendor};
-use crate::report::from_wire;
 use crate::step::attempt::StepAttempt;
 use crate::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder};
 
@@ -52,7 +51,7 @@ impl NodeFacts {
     /// # Errors
     /// What about it cannot be carried out.
     pub fn batch(&self, order: v1::Launch) -> Result<Prepared, String> {
-        let attempt = from_wire(order.attempt.ok_or("the order names no attempt")?);
+        let attempt = convert::agent::attempt(order.attempt.ok_or("the order names no attempt")?);
         let user = order.user.ok_or("the order names no user")?;
         let batch = order.batch.ok_or("the order has no batch script")?;
         let part = order.part.unwrap_or_default();

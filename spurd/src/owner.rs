@@ -10,7 +10,7 @@ use std::time::Duration;
 use spur_core::compute::{Compute, Effect, Input};
 use spur_core::id::{Attempt, StepId};
 use spur_core::text::signal::Signal;
-use spur_proto::v1;
+use spur_proto::{convert, v1};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::assemble::{NodeFacts, Prepared};
@@ -33,7 +33,7 @@ pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, String>>;
 /// What reaches the owner.
 pub(crate) enum Message {
     /// The controller orders something.
-    Order(v1::order::Order),
+    Order(Box<v1::order::Order>),
     /// A stream to the controller is open; what is sent to `uplink` goes up. Answers what the node holds.
     Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Vec<v1::HeldAttempt>> },
     /// A client launches a step.
@@ -115,7 +115,7 @@ impl Owner {
 
     fn receive(&mut self, message: Message) {
         match message {
-            Message::Order(order) => self.obey(order),
+            Message::Order(order) => self.obey(*order),
             Message::Connected { uplink, held } => self.connected(uplink, held),
             Message::LaunchStep { prepared, answer } => {
                 let step = prepared.launch.order.attempt;
@@ -168,13 +168,13 @@ impl Owner {
         match order {
             Order::Launch(launch) => self.obey_launch(launch),
             Order::Terminate(v1::Terminate { attempt: Some(attempt), kill, cause }) => {
-                let attempt = report::from_wire(attempt);
+                let attempt = convert::agent::attempt(attempt);
                 tracing::info!(%attempt, kill, "terminate");
                 self.causes.insert(attempt, cause);
                 self.tell(Input::Terminate { attempt, kill });
             }
             Order::Signal(v1::Signal { attempt: Some(attempt), signal, step_id, batch, steps }) => {
-                let attempt = report::from_wire(attempt);
+                let attempt = convert::agent::attempt(attempt);
                 match u8::try_from(signal).ok().and_then(Signal::new) {
                     Some(signal) => {
                         let step = step_id.map(StepId);
@@ -188,7 +188,7 @@ impl Owner {
             }
             Order::Forget(v1::Forget { attempts }) => {
                 for attempt in attempts {
-                    self.tell(Input::Forget { attempt: report::from_wire(attempt) });
+                    self.tell(Input::Forget { attempt: convert::agent::attempt(attempt) });
                 }
             }
             Order::Terminate(_) | Order::Signal(_) => tracing::error!("an order that names no attempt"),
@@ -197,7 +197,7 @@ impl Owner {
     }
 
     fn obey_launch(&mut self, launch: v1::Launch) {
-        let Some(attempt) = launch.attempt.map(report::from_wire) else {
+        let Some(attempt) = launch.attempt.map(convert::agent::attempt) else {
             tracing::error!("a launch that names no attempt");
             return;
         };
@@ -325,7 +325,7 @@ impl Owner {
         ] {
             environment.push((name.to_owned(), value));
         }
-        let limit = Duration::from_secs(u64::try_from(agent.prolog_timeout.0).unwrap_or(0));
+        let limit = Duration::from_secs(agent.prolog_timeout.0);
         let program = SiteProgram { what, path: path.clone(), environment, limit };
         let groups = self.tools.groups.clone().filter(|_| !prolog);
         let inbox = self.inbox.clone();

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spur_core::model::node::NodeShape;
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
+use spur_proto::channel;
 use spur_proto::client::Introduction;
 use spur_proto::refusal::PROTOCOL;
 use spur_proto::v1;
@@ -100,7 +101,7 @@ impl Registrar {
         controller: &HostPort,
         welcomed: &mut bool,
     ) -> Result<(), StreamError> {
-        let channel = spur_proto::channel::endpoint(controller)?.connect().await.map_err(|error| {
+        let channel = channel::endpoint(controller)?.connect().await.map_err(|error| {
             let cause =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             StreamError::Unreachable(cause)
@@ -138,7 +139,7 @@ impl Registrar {
         loop {
             tokio::select! {
                 order = self.next_order(&mut orders) => {
-                    self.inbox.send(Message::Order(order?)).await.map_err(|_| StreamError::Stopping)?;
+                    self.inbox.send(Message::Order(Box::new(order?))).await.map_err(|_| StreamError::Stopping)?;
                 }
                 Some(report) = reports.recv() => send(report)?,
                 _ = beat.tick() => send(self.heartbeat())?,

@@ -1,8 +1,9 @@
 //! What the node says to the controller, as it crosses the wire.
 
 use spur_core::compute::{HeldAttempt, Report};
-use spur_core::id::{Attempt, JobId};
+use spur_core::id::Attempt;
 use spur_core::model::node::NodeShape;
+use spur_proto::convert::agent::wire_attempt;
 use spur_proto::v1;
 
 /// A report with its number.
@@ -27,7 +28,7 @@ pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMess
             Wire::NodeDone(v1::NodeDone { epilog_error: epilog_error.clone().unwrap_or_default() })
         }
     };
-    let report = v1::Report { id, attempt: Some(to_wire(attempt)), report: Some(report) };
+    let report = v1::Report { id, attempt: Some(wire_attempt(attempt)), report: Some(report) };
     message(v1::node_message::Message::Report(report))
 }
 
@@ -35,16 +36,8 @@ pub(crate) fn message(message: v1::node_message::Message) -> v1::NodeMessage {
     v1::NodeMessage { message: Some(message) }
 }
 
-pub(crate) fn to_wire(attempt: Attempt) -> v1::Attempt {
-    v1::Attempt { job_id: attempt.job.0, restart: attempt.restart }
-}
-
-pub(crate) fn from_wire(attempt: v1::Attempt) -> Attempt {
-    Attempt { job: JobId(attempt.job_id), restart: attempt.restart }
-}
-
 pub(crate) fn held(held: HeldAttempt) -> v1::HeldAttempt {
-    v1::HeldAttempt { attempt: Some(to_wire(held.attempt)), live: !held.done, done: held.done }
+    v1::HeldAttempt { attempt: Some(wire_attempt(held.attempt)), live: !held.done, done: held.done }
 }
 
 pub(crate) fn shape(shape: &NodeShape) -> v1::NodeShape {

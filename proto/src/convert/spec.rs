@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     fn batch() -> v1::Batch {
-        v1::Batch { script: "#!/bin/sh\n".into(), work_dir: "/home/ada".into(), ..v1::Batch::default() }
+        v1::Batch { script: "#!/bin/sh\n".into(), work_dir: "/home/alice".into(), ..v1::Batch::default() }
     }
 
     #[test]

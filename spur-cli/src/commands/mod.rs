@@ -2,6 +2,7 @@
 //! gives the exit code.
 
 pub mod demo;
+pub mod keygen;
 pub mod links;
 pub mod moment;
 pub mod query;

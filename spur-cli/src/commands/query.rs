@@ -1,6 +1,7 @@
 //! What the commands that ask and print have in common: whole lists from the controller, and the surroundings in
 //! which they are shown.
 
+use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use spur_proto::v1::{
     ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
     ListStepsRequest, ListTopologyRequest, Node, Partition, Step, Topology,
 };
+use tokio::time::MissedTickBehavior;
 
 use crate::error::Failure;
 use crate::format::Show;
@@ -133,6 +135,30 @@ pub async fn expand(session: &mut Session, expression: &HostExpr) -> anyhow::Res
     let request = ExpandHostlistRequest { expression: expression.to_string() };
     let call = async |mut controller: Controller, request| controller.expand_hostlist(request).await;
     Ok(session.connection()?.read(request, call).await?.nodes.parse()?)
+}
+
+/// Prints a page; with an interval again and again, until the program is interrupted.
+///
+/// # Errors
+/// The first page that cannot be had, or an output that cannot be written.
+pub async fn pages(
+    session: &mut Session,
+    every: Option<Duration>,
+    page: impl AsyncFn(&mut Session) -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let Some(period) = every else {
+        let text = page(session).await?;
+        write!(session.out, "{text}")?;
+        return Ok(());
+    };
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let text = page(session).await?;
+        write!(session.out, "{text}")?;
+        session.out.flush()?;
+    }
 }
 
 /// What `--iterate` takes: seconds, at least one.

@@ -46,7 +46,8 @@ pub struct Query {
 
 type QueryOpt = Opt<Query>;
 
-const LINE: CommandLine<Query> = CommandLine {
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
     name: "sacct",
     synopsis: "[OPTIONS]",
     about: "Shows jobs and steps from accounting: by default one's own since midnight.",

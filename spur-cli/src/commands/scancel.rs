@@ -34,7 +34,8 @@ pub struct Order {
 
 type OrderOpt = Opt<Order>;
 
-const LINE: CommandLine<Order> = CommandLine {
+/// How it is called.
+pub const LINE: CommandLine<Order> = CommandLine {
     name: "scancel",
     synopsis: "[OPTIONS] [JOB[_TASK][.STEP] …]",
     about: "Ends or signals jobs and steps: those that are named, or all that every option admits.",

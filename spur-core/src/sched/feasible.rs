@@ -77,7 +77,7 @@ fn in_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<Vec<Strin
     for alternative in 0..alternatives {
         let shared = choices.first().map(|choice| &choice[alternative]);
         let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-        let lens = Lens::new(scene, index, fabric, &request.need, &filter)
+        let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
             .or_else(|error| refuse(RefusalKind::NodeName, error))?;
         match fits_idle(scene, index, &lens, &request, spec) {
             Ok(warnings) => return Ok(warnings),

@@ -41,6 +41,7 @@ mod queue;
 pub mod request;
 mod room;
 mod scene;
+mod stairs;
 mod state;
 mod sweep;
 mod timeline;

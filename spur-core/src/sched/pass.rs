@@ -342,6 +342,10 @@ impl Pass {
     ) {
         if let Some(known) = known {
             self.state.book(&known.parts, known.start, candidate.run_time, false);
+            if let Some(partition) = self.scene.partition(&known.partition) {
+                let component = self.scene.partitions[partition].component;
+                self.heads[component].get_or_insert(known.job);
+            }
             self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
             self.remember(known);
             return;
@@ -515,8 +519,9 @@ impl Pass {
                 alternative,
                 text(spec.shape.exclude.as_ref().map(ToString::to_string)),
             );
+            let id = self.lenses.len();
             let lens = self.lenses.entry(key).or_insert_with(|| {
-                Lens::new(&scene, partition, fabric, &request.need, &filter).map(Arc::new)
+                Lens::new(id, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
             });
             lenses.push(lens.clone()?);
         }

@@ -20,6 +20,7 @@ use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strateg
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
+use super::stairs::{Family, Size, Stairs};
 use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
 use super::wish::Stage;
@@ -45,6 +46,7 @@ pub(super) struct State {
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
     counters: Counters,
+    stairs: Stairs,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
 }
@@ -138,6 +140,7 @@ impl State {
             slots: Vec::new(),
             domains: DomainTable::new(),
             counters,
+            stairs: Stairs::default(),
             ends,
         }
     }
@@ -161,6 +164,7 @@ impl State {
         best
     }
 
+    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
     fn find_at(
         &mut self,
         hunt: &Hunt<'_>,
@@ -169,7 +173,34 @@ impl State {
         lens: &Arc<Lens>,
         until: Time,
     ) -> Option<Hit> {
-        let domains = self.domains(&lens.fabric, layer(lens, &stage.ask));
+        let size = Size {
+            nodes: hunt.request.min_nodes(),
+            slots: hunt.request.min_slots(),
+            run_time: hunt.run_time,
+        };
+        let family = Family::of(lens.id, &stage.ask).filter(|_| hunt.request.sizes.is_none());
+        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
+        let from = stage.from.max(bound.unwrap_or(stage.from));
+        if from >= until {
+            return None;
+        }
+        let (hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
+        if let Some(family) = family.filter(|_| stage.from == self.now && !gave_up) {
+            self.stairs.note(family, size, hit.as_ref().map_or(until, |hit| hit.start));
+        }
+        hit
+    }
+
+    /// The earliest start in a stretch of time, and whether the search for it was given up.
+    fn sweep(
+        &mut self,
+        hunt: &Hunt<'_>,
+        need: usize,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: std::ops::Range<Time>,
+    ) -> (Option<Hit>, bool) {
+        let domains = self.domains(lens, &stage.ask);
         let mut judge = Trial {
             now: self.now,
             lens,
@@ -185,26 +216,28 @@ impl State {
         let search = Search {
             admitted: &lens.admitted,
             duration: hunt.run_time,
-            from: stage.from,
-            until,
+            from: times.start,
+            until: times.end,
             domains: &domains.of_node,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
         };
         self.counters.fit(domains.count);
-        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge)?;
-        let (placement, lost, starts) = judge.hit?;
+        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
+        let gave_up = judge.tries >= MAX_TRIES;
+        let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         let relaxed = stage.relaxed.clone();
         let whole_leaves = stage.ask.whole_leaves;
-        Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens: Arc::clone(lens) })
+        let lens = Arc::clone(lens);
+        (Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
     pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
         let need = self.need(&hunt.request.need);
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let now = Hunt { until: self.now + 1, ..*hunt };
-        if self.find_at(&now, need, stage, lens, self.now + 1).is_some() {
+        let now = self.now..self.now + 1;
+        if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
@@ -231,6 +264,7 @@ impl State {
 
     /// Takes a reservation out again.
     pub(super) fn unbook(&mut self, parts: &[Part], start: Time, run_time: u64) {
+        self.stairs.clear();
         for part in parts {
             self.timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
         }
@@ -288,10 +322,11 @@ impl State {
         self.slots.len() - 1
     }
 
-    fn domains(&mut self, fabric: &Arc<Fabric>, layer: Option<Layer>) -> Arc<Domains> {
+    fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
         let nodes = self.idle.len();
-        let table = self.domains.entry((fabric.name().to_owned(), layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(fabric, layer, nodes))))
+        let layer = layer(lens, ask);
+        let table = self.domains.entry((lens.id, layer));
+        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
     }
 }
 

@@ -288,6 +288,7 @@ fn spec(words: &[&str]) -> JobSpec {
             "--exclusive" => shape.sharing = Sharing::Exclusive,
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--hold" => spec.hold = true,
+            "--nice" => spec.nice = value.parse().expect("a number"),
             "--priority" => spec.priority = value.parse().ok(),
             "--user" => {
                 let owner = Arc::make_mut(&mut spec.owner);

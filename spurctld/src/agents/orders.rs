@@ -83,6 +83,22 @@ impl Renderer {
     }
 }
 
+/// What the user reads of why an attempt is ended, where it is not the user's own doing.
+fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
+    let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
+    let Some(Phase::Completing(completing)) = job.map(|job| &job.phase) else { return "" };
+    match completing.outcome.state {
+        EndState::Timeout => "DUE TO TIME LIMIT",
+        EndState::Preempted => "DUE TO PREEMPTION",
+        EndState::NodeFail => "DUE TO NODE FAILURE",
+        EndState::Completed
+        | EndState::Cancelled
+        | EndState::Failed
+        | EndState::OutOfMemory
+        | EndState::Deadline => "",
+    }
+}
+
 /// All of a launch but the blobs; nothing if the attempt does not run any more.
 fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::Launch, Box<Batch>)> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
@@ -112,22 +128,4 @@ pub(crate) fn address_of(node: &Node, configured: &BTreeMap<Arc<str>, NodeAddres
     let host = known.and_then(|known| known.host.clone()).unwrap_or(said.host);
     let port = known.and_then(|known| known.port).unwrap_or(said.port);
     HostPort { host, port }.to_string()
-}
-
-/// What a user reads after "CANCELLED AT …" in the output of a job that was ended; nothing for one that ended itself.
-fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
-    let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
-    match job.map(|job| &job.phase) {
-        Some(Phase::Completing(completing)) => match completing.outcome.state {
-            EndState::Timeout => "DUE TO TIME LIMIT",
-            EndState::Preempted => "DUE TO PREEMPTION",
-            EndState::NodeFail => "DUE TO NODE FAILURE",
-            EndState::Completed
-            | EndState::Cancelled
-            | EndState::Failed
-            | EndState::OutOfMemory
-            | EndState::Deadline => "",
-        },
-        Some(Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_)) | None => "",
-    }
 }

@@ -161,7 +161,9 @@ impl StepService {
 }
 
 fn attempt_of(credential: &v1::StepCredential) -> StepAttempt {
-    let attempt =
-        crate::report::from_wire(v1::Attempt { job_id: credential.job_id, restart: credential.restart });
+    let attempt = spur_proto::convert::agent::attempt(v1::Attempt {
+        job_id: credential.job_id,
+        restart: credential.restart,
+    });
     StepAttempt { attempt, step: spur_core::id::StepId(credential.step_id) }
 }

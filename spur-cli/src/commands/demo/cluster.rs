@@ -154,8 +154,8 @@ impl Cluster {
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
                 let log = fs::read_to_string(self.site.path("log").join(&name)).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
-                let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-                anyhow::anyhow!("{name} ended unexpectedly ({status}); its last words:\n{last}")
+                let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
+                anyhow::anyhow!("{name} ended unexpectedly ({status}); its last words:\n  {last}")
             }
         }
     }

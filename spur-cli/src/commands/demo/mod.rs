@@ -8,6 +8,7 @@ mod progress;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -131,13 +132,31 @@ async fn show(
     cluster.start().await?;
     progress.done();
     let site = cluster.site.clone();
-    let shown = async {
-        if wishes.shell { shell(&site, progress).await } else { demonstrate(session, &site, progress).await }
+    let begun = async {
+        let greeted = greet(&site, progress).await?;
+        if wishes.shell { Ok(None) } else { demonstrate(session, &site, progress, greeted).await.map(Some) }
     };
-    tokio::select! {
-        shown = shown => shown,
-        failure = cluster.failure() => Err(failure),
+    let code = tokio::select! {
+        code = begun => code?,
+        failure = cluster.failure() => return Err(failure),
+    };
+    match code {
+        Some(code) => Ok(code),
+        // Whoever has the shell may end what daemons they like.
+        None => shell(&site, progress).await,
     }
+}
+
+/// Runs a job on all nodes, so that all of them are there when it has ended.
+async fn greet(site: &Site, progress: &mut Progress) -> anyhow::Result<Jobs> {
+    let directory = site.path("jobs");
+    jobs::write_task(&directory)?;
+    progress.now("waiting for the nodes: `hello` runs on all of them");
+    GREETING.write(&directory)?;
+    let greeting = BTreeMap::from([(submit(site, &GREETING).await?, &GREETING)]);
+    let ended = wait(site, &greeting, |_| false).await?;
+    progress.done();
+    Ok(ended)
 }
 
 /// Lets the user have the cluster.
@@ -145,25 +164,24 @@ async fn shell(site: &Site, progress: &mut Progress) -> anyhow::Result<u8> {
     progress.clear();
     let program = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
     let program = program.unwrap_or_else(|| "/bin/sh".to_owned());
-    eprintln!("A cluster of sixteen nodes is up; sbatch, squeue, sinfo and the others work in this shell.");
-    eprintln!("It goes when the shell ends. Try: sinfo; sbatch -N4 --wrap 'srun hostname'; squeue");
+    eprintln!("A cluster of sixteen nodes is up and has run its first job on all of them.");
+    eprintln!("sbatch, squeue, sinfo and the others work in this shell; the cluster goes when it ends.");
+    eprintln!("Try: sinfo; sbatch -N4 --wrap 'srun -l hostname'; squeue");
     let mut shell = Command::new(&program);
     shell.env_clear().envs(site.environment()).kill_on_drop(true);
     let ended = shell.status().await.with_context(|| format!("cannot run {program}"))?;
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }
 
-/// Submits the jobs, shows them, and judges how they ended.
-async fn demonstrate(session: &mut Session, site: &Site, progress: &mut Progress) -> anyhow::Result<u8> {
+/// Submits the jobs, shows them, and judges how they ended, beside the one that has greeted.
+async fn demonstrate(
+    session: &mut Session,
+    site: &Site,
+    progress: &mut Progress,
+    mut ended: Jobs,
+) -> anyhow::Result<u8> {
     let directory = site.path("jobs");
-    jobs::write_task(&directory)?;
-    progress.now("waiting for the nodes: `hello` runs on all of them");
-    GREETING.write(&directory)?;
-    let mut submitted = BTreeMap::new();
-    submitted.insert(submit(site, &GREETING).await?, &GREETING);
-    let mut ended = wait(site, &submitted, |_| false).await?;
-    progress.done();
-
+    let mut submitted: BTreeMap<u32, &Plan> = ended.keys().map(|&id| (id, &GREETING)).collect();
     progress.now("submitting five jobs");
     let mut gates: Vec<Gate> = Vec::new();
     let mut five = BTreeMap::new();
@@ -195,8 +213,18 @@ async fn demonstrate(session: &mut Session, site: &Site, progress: &mut Progress
     submitted.extend(five);
     progress.done();
     progress.clear();
-    let mut faults = idle;
-    for (id, plan) in &submitted {
+    judge(session, &directory, &submitted, ended, idle)
+}
+
+/// Tells what became of the jobs, and what of it is not as it should be.
+fn judge(
+    session: &mut Session,
+    directory: &Path,
+    submitted: &BTreeMap<u32, &Plan>,
+    mut ended: Jobs,
+    mut faults: Vec<String>,
+) -> anyhow::Result<u8> {
+    for (id, plan) in submitted {
         let job = ended.remove(id).unwrap_or_default();
         let output = fs::read_to_string(directory.join(format!("{}.out", plan.name))).unwrap_or_default();
         report(session, plan, &job, &output)?;

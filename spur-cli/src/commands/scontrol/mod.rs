@@ -13,6 +13,7 @@ pub mod update;
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -184,6 +185,7 @@ fn is_up(answer: &PingResponse) -> String {
 async fn control(session: &mut Session, keyword: &str) -> anyhow::Result<u8> {
     match keyword {
         "ping" => {
+            session.connection()?.set_patience(Duration::ZERO);
             let answer = match ping(session).await {
                 Ok(answer) => answer,
                 Err(error) if error.is::<CallError>() => {

@@ -1,5 +1,6 @@
 //! `scontrol show job`.
 
+use spur_core::text::time::TimeLimit;
 use spur_proto::v1::Job;
 
 use super::record::Record;
@@ -166,7 +167,7 @@ fn fabric(r: &mut Record, job: &Job) {
             r.more("ConsolidateSegments", "Yes");
         }
     }
-    r.line_if("Switches", &job.switches);
+    r.line_if("Switches", &switches(&job.switches));
     r.line_if("TresPerNode", &job.gres);
     r.line_if("Topology", &job.topology);
     r.line_if("Gather", &job.gather);
@@ -178,4 +179,12 @@ fn fabric(r: &mut Record, job: &Job) {
     }
     r.line_if("Why", &job.why);
     r.line_if("ReasonDetail", &job.reason_detail);
+}
+
+/// `1@5:00` with the time as `scontrol` prints times: `1@00:05:00`.
+fn switches(written: &str) -> String {
+    match written.split_once('@').map(|(count, wait)| (count, wait.parse::<TimeLimit>())) {
+        Some((count, Ok(wait))) => format!("{count}@{}", wait.long()),
+        _ => written.to_owned(),
+    }
 }

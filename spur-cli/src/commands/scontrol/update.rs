@@ -79,7 +79,7 @@ fn job(
     for (key, value) in pairs {
         let moment = TIMES.iter().find(|name| name.eq_ignore_ascii_case(key));
         let value = match moment {
-            Some(name) => {
+            Some(name) if !value.is_empty() => {
                 point(&value, zone, now).map_err(|e| Failure::new(format!("Invalid {name}: {e}")))?
             }
             _ => value,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spur_core::text::address::HostPort;
 use spur_proto::channel::{self, MAX_MESSAGE};
+use spur_proto::client;
 use spur_proto::refusal;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
@@ -178,7 +179,13 @@ impl Follower {
         };
         let channel = match channel {
             Ok(channel) => channel,
-            Err(error) => return End::Broken(format!("cannot connect to {}: {error}", self.layout.address)),
+            Err(error) => {
+                return End::Broken(format!(
+                    "cannot connect to {}: {}",
+                    self.layout.address,
+                    client::innermost(&error)
+                ));
+            }
         };
         *launched = true;
         self.stdin.connected(matches!(first, Input::Attach(_)));
@@ -274,6 +281,6 @@ impl Follower {
 fn ended_by(status: &Status) -> End {
     match refusal::error_of(status) {
         Some(error) => End::Refused(error.message),
-        None => End::Broken(status.message().to_owned()),
+        None => End::Broken(client::detail(status)),
     }
 }

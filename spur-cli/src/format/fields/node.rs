@@ -160,13 +160,18 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.
-pub fn state_flags(node: &Node) -> String {
-    let in_use = match node.cpus_allocated {
+/// What a node would be if nothing held beside it: `IDLE`, `MIXED` or `ALLOCATED`.
+pub fn in_use(node: &Node) -> &'static str {
+    match node.cpus_allocated {
         0 => "IDLE",
         used if used < node.cpus => "MIXED",
         _ => "ALLOCATED",
-    };
+    }
+}
+
+/// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.
+pub fn state_flags(node: &Node) -> String {
+    let in_use = in_use(node);
     let state = node.state.to_uppercase();
     let state = match state.as_str() {
         "DRAINED" | "DRAINING" | "DRAIN" => format!("{in_use}+DRAIN"),
@@ -214,9 +219,9 @@ fn starred_state(node: &Node, state: &str) -> String {
 
 /// Slurm's order: the bare states, then those that are drained, completing, silent, planned.
 fn state_rank(node: &Node) -> u32 {
-    let in_use = match node.cpus_allocated {
-        0 => 2,
-        used if used < node.cpus => 5,
+    let in_use = match in_use(node) {
+        "IDLE" => 2,
+        "MIXED" => 5,
         _ => 3,
     };
     let rank = match node.state.as_str() {

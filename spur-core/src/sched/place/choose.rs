@@ -36,7 +36,7 @@ pub(super) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, b
         if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
             break;
         }
-        for candidate in at_layer(&mut solver, layer) {
+        for candidate in at_layer(&mut solver, layer, false) {
             take_better(&mut solver, &mut winner, candidate);
         }
     }
@@ -70,7 +70,7 @@ fn all<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let mut found: Vec<Candidate<C>> = Vec::new();
     for layer in 0..problem.layout.layers {
         let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
-        found.extend(at_layer(&mut solver, layer));
+        found.extend(at_layer(&mut solver, layer, true));
     }
     if problem.ask.mode == Mode::Balanced {
         found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
@@ -136,8 +136,8 @@ fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
         })
 }
 
-/// The candidates whose own layer this is.
-fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Candidate<C>> {
+/// The candidates whose own layer this is; unless `everyone` is wanted, those that cannot be best may be missing.
+fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer, everyone: bool) -> Vec<Candidate<C>> {
     let problem = solver.problem;
     if problem.within.is_some_and(|within| layer > within) {
         return Vec::new();
@@ -145,11 +145,14 @@ fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Candid
     if layer == Layer::NODE {
         return single_nodes(problem);
     }
+    let holders = problem.fabric.domains_of(layer);
+    let mut holders: Vec<DomainId> =
+        holders.filter(|&id| problem.capacity(id) >= problem.amount && may_hold(problem, id)).collect();
+    if !everyone && holders.len() > 1 {
+        narrow(solver, &mut holders);
+    }
     let mut found = Vec::new();
-    for id in problem.fabric.domains_of(layer) {
-        if problem.capacity(id) < problem.amount || !may_hold(problem, id) {
-            continue;
-        }
+    for id in holders {
         if let Some(best) = solver.best(id) {
             let rank = rank(problem, id, &best);
             let bounds = solver.bounds.clone();
@@ -157,6 +160,44 @@ fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer) -> Vec<Candid
         }
     }
     found
+}
+
+/// Keeps of the domains of one layer those that could hold the best placement, by counts alone.
+fn narrow<C: Cost>(solver: &mut Solver<'_, '_, C>, holders: &mut Vec<DomainId>) {
+    let problem = solver.problem;
+    let fabric = problem.fabric;
+    let ask = problem.ask;
+    let layer = fabric.domain(holders[0]).layer();
+    let in_order = ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
+        && ask.prefer_domain.is_none()
+        && !ask.lowest_latency
+        && !ask.score.weights.any();
+    if !problem.can_be_guided() || !in_order {
+        return;
+    }
+    keep_least(holders, |&id| problem.fewest_members(id));
+    if layer.0 > Layer::LEAF.0 + 1 || (layer > Layer::LEAF && !problem.nodes_are_alike()) {
+        let mut heads: Vec<(DomainId, C)> = Vec::new();
+        for &id in holders.iter() {
+            heads.extend(solver.best_head(id).map(|item| (id, item.cost)));
+        }
+        let least = heads.iter().map(|(_, cost)| cost).min().cloned();
+        *holders =
+            heads.into_iter().filter(|(_, cost)| Some(cost) == least.as_ref()).map(|(id, _)| id).collect();
+    }
+    if ask.mode == Mode::Consolidated {
+        for above in (layer.0..=fabric.top().0).map(Layer) {
+            keep_least(holders, |&id| problem.slots(fabric.covering(id, above)));
+        }
+    }
+}
+
+fn keep_least<K: Ord>(holders: &mut Vec<DomainId>, key: impl FnMut(&DomainId) -> K) {
+    let keys: Vec<K> = holders.iter().map(key).collect();
+    if let Some(least) = keys.iter().min() {
+        let mut kept = keys.iter().map(|key| key == least);
+        holders.retain(|_| kept.next().unwrap_or(true));
+    }
 }
 
 /// Whether a domain may be the one that holds the job.
@@ -228,6 +269,7 @@ pub(super) fn realise<C: Cost>(problem: &Problem<'_>, mut candidate: Candidate<C
         }
         Holder::Domain(id) => {
             let mut bounded = solver.bounded(candidate.bounds.clone());
+            bounded.guide_to(id);
             let nodes = trace(&mut bounded, id, &candidate.best, false);
             (share_out(problem, id, &nodes, &candidate), Some(id))
         }

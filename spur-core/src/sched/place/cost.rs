@@ -12,6 +12,13 @@ pub(super) trait Cost: Clone + Ord + std::fmt::Debug {
     /// The fields, to be written.
     fn fields_mut(&mut self) -> &mut [i64];
 
+    /// Takes away a cost that was added before.
+    fn sub(&mut self, other: &Self) {
+        for (field, less) in self.fields_mut().iter_mut().zip(other.fields()) {
+            *field -= less;
+        }
+    }
+
     /// Adds another cost.
     fn add(&mut self, other: &Self) {
         for (field, more) in self.fields_mut().iter_mut().zip(other.fields()) {

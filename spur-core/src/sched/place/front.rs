@@ -73,9 +73,14 @@ pub(super) fn prune<C: Cost>(items: &mut Vec<Item<C>>, step: u32) {
     });
     let mut kept: Vec<Item<C>> = Vec::new();
     let mut group = 0;
+    // The kept way of this key that holds most: it settles nearly every question.
+    let mut widest = 0;
     for item in items.drain(..) {
         if kept.last().is_some_and(|last| last.key != item.key) {
             group = kept.len();
+        }
+        if kept.len() > group && widest >= group && kept[widest].makes_needless(&item) {
+            continue;
         }
         if let Some(last) = kept.last_mut()
             && last.key == item.key
@@ -83,8 +88,18 @@ pub(super) fn prune<C: Cost>(items: &mut Vec<Item<C>>, step: u32) {
             && item.lo <= last.hi.saturating_add(step)
         {
             last.hi = last.hi.max(item.hi);
-        } else if !kept[group..].iter().rev().any(|better| better.makes_needless(&item)) {
+            let hi = last.hi;
+            if widest < group || hi > kept[widest].hi {
+                widest = kept.len() - 1;
+            }
+            continue;
+        }
+        let is_widest = kept.len() == group || widest < group || item.hi > kept[widest].hi;
+        if is_widest || !kept[group..].iter().rev().any(|better| better.makes_needless(&item)) {
             kept.push(item);
+            if is_widest {
+                widest = kept.len() - 1;
+            }
         }
     }
     *items = kept;

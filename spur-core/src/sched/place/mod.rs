@@ -13,6 +13,7 @@ mod even;
 mod explain;
 mod flat;
 mod front;
+mod plain;
 mod problem;
 mod rank;
 mod resolve;
@@ -123,6 +124,11 @@ fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Option<Placement> {
     }
     if let Some(leaves) = problem.ask.adjacent {
         return window::adjacent::<C>(problem, leaves);
+    }
+    match plain::place(problem) {
+        plain::Plain::Placed(placement) => return Some(placement),
+        plain::Plain::Nowhere => return None,
+        plain::Plain::Other => {}
     }
     let (winner, exact) = choose::choose::<C>(problem);
     winner.map(|winner| choose::realise(problem, winner, exact))

@@ -356,9 +356,45 @@ impl<'a> Problem<'a> {
         problem
     }
 
+    /// The fewest members of a domain, nodes or domains, that can take the whole job.
+    pub(super) fn fewest_members(&self, id: DomainId) -> usize {
+        let domain = self.fabric.domain(id);
+        let mut takes: Vec<u32> = match domain.children() {
+            [] => positions(domain.range()).map(|pos| self.most_on(pos)).collect(),
+            children => children.iter().map(|&child| self.room(child)).collect(),
+        };
+        takes.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0_u32;
+        let reached = |takes: &u32| {
+            sum = sum.saturating_add(*takes);
+            sum >= self.amount
+        };
+        takes.iter().position(reached).unwrap_or(usize::MAX)
+    }
+
+    /// What a leaf can take of the job as a part of a larger domain; 0 where it may not be used.
+    pub(super) fn room(&self, leaf: DomainId) -> u32 {
+        if self.is_barred(leaf) { 0 } else { self.capacity(leaf) }
+    }
+
     /// Slots that the job takes in all.
     pub(super) fn wanted_slots(&self) -> u64 {
         u64::from(self.amount) * u64::from(self.per_node.unwrap_or(1))
+    }
+
+    /// Whether spans can be settled before everything else, by capacity alone: nothing cuts or rounds what is held.
+    pub(super) fn can_be_guided(&self) -> bool {
+        self.ask.mode != Mode::Distributed
+            && !self.is_hard()
+            && self.node_unit.is_none()
+            && self.units.iter().all(|&unit| unit == 1)
+            && self.leaf_cap == u32::MAX
+            && self.limits.is_empty()
+            && self.weights.is_empty()
+            && self.span_caps.is_empty()
+            && self.required.is_empty()
+            && self.forced_leaves.is_empty()
+            && self.only.is_none()
     }
 
     /// Whether fronts can grow with the product of two numbers.

@@ -27,7 +27,20 @@ pub(super) struct Solver<'p, 'a, C> {
     /// By layer: the least and the most of the amount in a used domain that counts for it.
     pub(super) bounds: Vec<(u32, u32)>,
     fronts: Vec<Option<Front<C>>>,
+    heads_only: bool,
+    guide: Option<Box<Guide<'p, 'a, C>>>,
     pub(super) exact: bool,
+}
+
+/// What is known of the best placements in one domain before best fit is looked at.
+///
+/// With the spans of the best placement there is room for `slack` more than the job. A way to use a part belongs to a
+/// best placement only if it holds at most `slack` less than the most that ways of its spans do: otherwise taking one
+/// of those instead would make that room larger.
+struct Guide<'p, 'a, C> {
+    holder: DomainId,
+    slack: u32,
+    heads: Solver<'p, 'a, C>,
 }
 
 impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
@@ -37,6 +50,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             problem,
             bounds: vec![(0, u32::MAX); layers],
             fronts: vec![None; problem.fabric.domains().count()],
+            heads_only: false,
+            guide: None,
             exact: true,
         }
     }
@@ -62,7 +77,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     }
 
     fn node_front(&self, pos: Pos) -> Option<Front<C>> {
-        let item = self.problem.node(pos, self.bounds[0])?;
+        let mut item = self.problem.node(pos, self.bounds[0])?;
+        self.forget_tail(&mut item);
         let mut items = Vec::new();
         if self.problem.ask.mode == Mode::Distributed && self.problem.per_node.is_none() {
             let unit = self.problem.unit(Layer::NODE);
@@ -116,12 +132,73 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         if self.misses_a_forced(id) {
             return Vec::new();
         }
-        // From the last member to the first, as tracing goes over them: what is cut is then cut there, too.
-        let mut all = vec![Item::nothing(width)];
-        for (member, front) in self.members(id).iter().rev() {
-            all = self.join(&all, front, !self.is_forced(*member), id);
+        let members = self.members(id);
+        self.fold(id, &members, |_| ())
+    }
+
+    /// Joins the members of a domain from the last to the first; `see` sees every step.
+    pub(super) fn fold(
+        &mut self,
+        id: DomainId,
+        members: &[(Member, Front<C>)],
+        mut see: impl FnMut(&[Item<C>]),
+    ) -> Vec<Item<C>> {
+        let nothing = vec![Item::nothing(self.problem.layout.width())];
+        let (mut all, mut floor) = (nothing.clone(), nothing);
+        let mut guide = self.guide.take();
+        for (member, front) in members.iter().rev() {
+            let optional = !self.is_forced(*member);
+            all = self.join(&all, front, optional, id);
+            if let Some(guide) = &mut guide {
+                let front = match *member {
+                    Member::Domain(child) => guide.heads.front(child),
+                    Member::Node(pos) => guide.heads.node_front(pos).unwrap_or_default(),
+                };
+                floor = guide.heads.join(&floor, &front, optional, id);
+                let enough = self.problem.amount.saturating_sub(guide.slack);
+                keep_near(&mut all, &floor, enough, guide.slack, self.problem.layout.head());
+            }
+            see(&all);
         }
+        self.guide = guide;
         all
+    }
+
+    /// Finds out what the spans of the best placement in a domain are, where that helps; false if there is none.
+    pub(super) fn guide_to(&mut self, id: DomainId) -> bool {
+        let free = self.bounds.iter().all(|&(least, most)| least == 0 && most == u32::MAX);
+        if self.heads_only || !free || !self.problem.can_be_guided() {
+            return true;
+        }
+        let before = self.guide.take();
+        if let Some(guide) = before.filter(|guide| guide.holder == id) {
+            self.guide = Some(guide);
+            return true;
+        }
+        // Fronts that were cut for another domain are no use here.
+        self.fronts.fill(None);
+        let mut heads = Self { heads_only: true, ..Self::new(self.problem) };
+        let Some(best) = heads.best(id) else { return false };
+        let alike = heads.inside(id).into_iter().filter(|item| item.cost == best.cost).map(|item| item.hi);
+        let slack = alike.max().unwrap_or(best.hi).max(best.hi) - self.problem.amount;
+        self.guide = Some(Box::new(Guide { holder: id, slack, heads }));
+        true
+    }
+
+    /// The spans of the best placement in a domain, without anything that comes after them.
+    pub(super) fn best_head(&mut self, id: DomainId) -> Option<Item<C>> {
+        self.guide_to(id);
+        match &mut self.guide {
+            Some(guide) => guide.heads.best(id),
+            None => None,
+        }
+    }
+
+    fn forget_tail(&self, item: &mut Item<C>) {
+        if self.heads_only {
+            let head = self.problem.layout.head();
+            item.cost.fields_mut()[head..].fill(0);
+        }
     }
 
     /// Whether some member that has to be used cannot be.
@@ -236,6 +313,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             return;
         }
         problem.charge(item.cost.fields_mut(), layer, cover, problem.slots(id));
+        self.forget_tail(&mut item);
         if problem.ask.mode == Mode::Distributed {
             for amount in (item.lo..=item.hi).step_by(unit as usize) {
                 out.push(self.square(&item, amount, layer, cover));
@@ -243,6 +321,15 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         } else {
             out.push(item);
         }
+    }
+
+    /// What using a domain costs besides its members, where that does not depend on its share.
+    pub(super) fn charge_of(&self, id: DomainId) -> C {
+        let domain = self.problem.fabric.domain(id);
+        let mut item = Item::<C>::nothing(self.problem.layout.width());
+        self.problem.charge(item.cost.fields_mut(), domain.layer(), domain.cover(), self.problem.slots(id));
+        self.forget_tail(&mut item);
+        item.cost
     }
 
     /// The way with an exact amount, charged for its square: the sum of squares is least where shares are even.
@@ -272,9 +359,29 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
 
     /// The cheapest way to put the whole job into a domain.
     pub(super) fn best(&mut self, id: DomainId) -> Option<Item<C>> {
+        if !self.guide_to(id) {
+            return None;
+        }
         let inside = self.inside(id);
         inside.into_iter().filter(|item| self.is_whole(id, item)).min_by(|a, b| a.cost.cmp(&b.cost))
     }
+}
+
+/// Drops ways that hold too little for their spans, but none that holds `enough`; `floor` has the most that each
+/// spans hold.
+fn keep_near<C: Cost>(items: &mut Vec<Item<C>>, floor: &[Item<C>], enough: u32, slack: u32, head: usize) {
+    let mut most = 0;
+    let steps: Vec<u32> = (floor.iter())
+        .map(|item| {
+            most = most.max(item.hi);
+            most
+        })
+        .collect();
+    items.retain(|item| {
+        let fields = &item.cost.fields()[..head];
+        let at = floor.partition_point(|other| other.cost.fields()[..head] <= *fields);
+        at == 0 || item.hi >= enough || item.hi.saturating_add(slack) >= steps[at - 1]
+    });
 }
 
 /// Whether an item is the first or the last of its key in a sorted front: the cheapest, or the one that holds most.

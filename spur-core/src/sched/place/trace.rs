@@ -3,8 +3,10 @@
 //! Members of a domain are gone through in fabric order and each is used if the rest can still be completed at the
 //! same cost; as every list has equally many positions, that gives the first one.
 
+use super::Mode;
 use super::cost::Cost;
 use super::front::Item;
+use super::problem::positions;
 use super::solve::{Front, Member, Solver};
 use crate::model::fabric::{DomainId, Pos};
 
@@ -14,6 +16,8 @@ struct Goal<'g, C> {
     domain: DomainId,
     rest: Item<C>,
     outer: Option<&'g Goal<'g, C>>,
+    /// What the members of the domain cost together, where that does not depend on their shares.
+    cost: Option<C>,
 }
 
 /// A chosen node with the least and the most it may take.
@@ -30,13 +34,22 @@ pub(super) fn trace<C: Cost>(
     shares: bool,
 ) -> Vec<Chosen> {
     let nothing = Item::nothing(solver.problem.layout.width());
-    let goal = Goal { domain, rest: nothing, outer: None };
+    let known = solver.problem.ask.mode != Mode::Distributed;
+    let goal = Goal { domain, rest: nothing, outer: None, cost: known.then(|| best.cost.clone()) };
     let mut walk = Walk { solver, cost: &best.cost, shares, nodes: Vec::new() };
     walk.members(domain, &[&goal]);
     walk.nodes
 }
 
 impl<C: Cost> Goal<'_, C> {
+    /// What a member has to cost next to what else is used, where that is known.
+    fn member_cost(&self, used: &Item<C>, suffix: &Item<C>) -> Option<C> {
+        let mut cost = self.cost.clone()?;
+        cost.sub(&used.cost);
+        cost.sub(&suffix.cost);
+        Some(cost)
+    }
+
     /// Whether a part, put where this goal wants one, completes a placement of the cost.
     fn accepts(&self, solver: &Solver<'_, '_, C>, cost: &C, part: &Item<C>) -> bool {
         let Some(inside) = solver.plus(&self.rest, part) else { return false };
@@ -61,6 +74,10 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
     /// Goes through the members of a domain; any of `goals` will do, and all of them are about this domain's inside,
     /// with nothing of it used yet. Returns what was used: several ways where the nodes leave that open.
     fn members(&mut self, domain: DomainId, goals: &[&Goal<'_, C>]) -> Vec<Item<C>> {
+        let leaf = self.solver.problem.fabric.domain(domain).children().is_empty();
+        if leaf && self.solver.problem.nodes_are_alike() {
+            return vec![self.alike(domain, goals)];
+        }
         let members = self.solver.members(domain);
         let suffixes = suffixes(self.solver, &members, domain);
         let mut used = vec![Item::nothing(self.solver.problem.layout.width())];
@@ -69,12 +86,23 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
             for (way, used) in used.iter().enumerate() {
                 for goal in goals {
                     for suffix in &suffixes[index + 1] {
+                        let wanted = goal.member_cost(used, suffix);
+                        let costs = |item: &Item<C>| wanted.as_ref().is_none_or(|cost| item.cost == *cost);
+                        if !front.iter().any(costs) {
+                            continue;
+                        }
                         let rest = self.solver.plus(used, suffix);
                         let Some(rest) = rest.and_then(|sum| self.solver.plus(&sum, &goal.rest)) else {
                             continue;
                         };
-                        let part = Goal { domain, rest, outer: goal.outer };
-                        if front.iter().any(|item| part.accepts(self.solver, self.cost, item)) {
+                        let part = Goal { domain, rest, outer: goal.outer, cost: wanted };
+                        let fits = |item: &Item<C>| part.accepts(self.solver, self.cost, item);
+                        let known = |(other, goal): &(usize, Goal<'_, C>)| {
+                            *other == way
+                                && goal.rest == part.rest
+                                && goal.outer.map(std::ptr::from_ref) == part.outer.map(std::ptr::from_ref)
+                        };
+                        if !parts.iter().any(known) && front.iter().any(fits) {
                             parts.push((way, part));
                         }
                     }
@@ -123,12 +151,37 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
         (ways, lo, hi)
     }
 
+    /// Uses a leaf whose nodes are all alike: the first of them, as many as any goal takes.
+    fn alike(&mut self, leaf: DomainId, goals: &[&Goal<'_, C>]) -> Item<C> {
+        let nothing = Item::nothing(self.solver.problem.layout.width());
+        let open = self.solver.problem.view.slots.open();
+        let free = positions(self.solver.problem.fabric.domain(leaf).range())
+            .filter(|pos| open.contains(pos.index()));
+        let most = self.solver.problem.view.slots.nodes_of(leaf).min(self.solver.problem.amount);
+        for amount in (1..=most).rev() {
+            let part = Item { lo: amount, hi: amount, ..nothing.clone() };
+            if goals.iter().any(|goal| goal.accepts(self.solver, self.cost, &part)) {
+                self.nodes.extend(free.take(amount as usize).map(|pos| (pos, 1, 1)));
+                return part;
+            }
+        }
+        nothing
+    }
+
     /// Uses a domain below so that one of the goals is met; the ways that meet one.
     fn descend(&mut self, id: DomainId, parts: &[(usize, Goal<'_, C>)]) -> Vec<Item<C>> {
         let nothing = Item::nothing(self.solver.problem.layout.width());
+        let inside = |cost: &C| {
+            let mut cost = cost.clone();
+            cost.sub(&self.solver.charge_of(id));
+            cost
+        };
         let inner: Vec<Goal<'_, C>> = parts
             .iter()
-            .map(|(_, part)| Goal { domain: id, rest: nothing.clone(), outer: Some(part) })
+            .map(|(_, part)| {
+                let cost = part.cost.as_ref().map(inside);
+                Goal { domain: id, rest: nothing.clone(), outer: Some(part), cost }
+            })
             .collect();
         let inside = self.members(id, &inner.iter().collect::<Vec<_>>());
         let mut closed = Vec::new();
@@ -144,12 +197,7 @@ fn suffixes<C: Cost>(
     domain: DomainId,
 ) -> Vec<Vec<Item<C>>> {
     let mut suffixes = vec![vec![Item::nothing(solver.problem.layout.width())]];
-    for (member, front) in members.iter().rev() {
-        let last = suffixes.last().expect("it starts with one");
-        let optional = !solver.is_forced(*member);
-        let next = solver.join(last, front, optional, domain);
-        suffixes.push(next);
-    }
+    solver.fold(domain, members, |items| suffixes.push(items.to_vec()));
     suffixes.reverse();
     suffixes
 }

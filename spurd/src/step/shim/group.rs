@@ -53,12 +53,14 @@ impl Group {
         self.events.as_fd()
     }
 
-    /// True while a process is in the group.
+    /// True while a process is in the group. A group that somebody removed was empty: the kernel removes no other.
     pub(super) fn populated(&self) -> bool {
         let mut text = String::new();
         let mut events = &self.events;
-        let read = events.rewind().and_then(|()| events.read_to_string(&mut text));
-        read.is_err() || !text.lines().any(|line| line == "populated 0")
+        match events.rewind().and_then(|()| events.read_to_string(&mut text)) {
+            Ok(_) => !text.lines().any(|line| line == "populated 0"),
+            Err(error) => error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()),
+        }
     }
 
     /// The processes in the group at this moment.

@@ -1,0 +1,111 @@
+//! How long one placement takes on 100,000 nodes: 3,125 leaves of 32 in spines of 32 leaves, each node busy at random.
+//!
+//! Prints the median of many placements of each size. Run with `cargo bench -p spur-core --bench place`.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use fixedbitset::FixedBitSet;
+use spur_core::id::NodeId;
+use spur_core::model::fabric::{Fabric, Layer, Pos};
+use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig};
+use spur_core::sched::place::{Ask, Slots, View, place};
+
+const NODES: u32 = 100_000;
+const LEAF: u32 = 32;
+const SPINE: u32 = 32;
+const ROUNDS: usize = 201;
+
+fn fabric() -> Fabric {
+    let names: Vec<String> = (0..NODES).map(|node| format!("n{node:06}")).collect();
+    let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+    let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
+    let leaves = NODES / LEAF;
+    let spines = leaves.div_ceil(SPINE);
+    let mut switch = |name: String, nodes: Option<String>, switches: Option<String>| {
+        config.switches.push(SwitchConfig { name, nodes, switches, ..SwitchConfig::default() });
+    };
+    for leaf in 0..leaves {
+        let nodes = format!("n[{:06}-{:06}]", leaf * LEAF, (leaf + 1) * LEAF - 1);
+        switch(format!("leaf{leaf:04}"), Some(nodes), None);
+    }
+    for spine in 0..spines {
+        let last = ((spine + 1) * SPINE).min(leaves) - 1;
+        let below = format!("leaf[{:04}-{last:04}]", spine * SPINE);
+        switch(format!("spine{spine:03}"), None, Some(below));
+    }
+    switch("core".to_owned(), None, Some(format!("spine[000-{:03}]", spines - 1)));
+    Fabric::build(&config, &table, &[]).unwrap_or_else(|errors| panic!("{}", errors[0]))
+}
+
+/// Nodes free with a chance of `percent`, the same on every run.
+fn open(percent: u64) -> FixedBitSet {
+    let mut state = 1_u64;
+    let mut free = |_: &usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % 100 < percent
+    };
+    (0..NODES as usize).filter(|node| free(node)).collect()
+}
+
+fn main() {
+    let fabric = fabric();
+    let idle = Slots::whole(&fabric, (0..NODES as usize).collect());
+    println!("{:>6} {:>6} {:>24} {:>12}", "free", "nodes", "asks", "median");
+    for percent in [100, 50, 5] {
+        let slots = Slots::whole(&fabric, open(percent));
+        let view = View::new(&slots, &idle);
+        for nodes in [1, 8, 30, 100, 500, 1000, 5000] {
+            for (name, ask) in asks(nodes) {
+                let rounds = if nodes > 1000 { 1 } else { ROUNDS };
+                let mut times: Vec<u128> = (0..rounds)
+                    .map(|_| {
+                        let start = Instant::now();
+                        let _ = black_box(place(&fabric, &view, black_box(&ask)));
+                        start.elapsed().as_nanos()
+                    })
+                    .collect();
+                times.sort_unstable();
+                println!("{percent:>5}% {nodes:>6} {name:>24} {:>9.1} us", times[rounds / 2] as f64 / 1000.0);
+            }
+        }
+    }
+    count(&fabric);
+    task_slots(&fabric);
+}
+
+fn asks(nodes: u32) -> Vec<(&'static str, Ask)> {
+    let plain = Ask::nodes(nodes);
+    let mut must = Ask::nodes(nodes);
+    must.must = Some(Layer(2));
+    let mut prefer = Ask::nodes(nodes);
+    prefer.prefer = vec![Layer(1), Layer(2)];
+    vec![("plain", plain), ("must:spine", must), ("prefer:leaf,prefer:spine", prefer)]
+}
+
+/// What a view costs to set up, from nothing and for one node that changed.
+fn count(fabric: &Fabric) {
+    let open = open(50);
+    let start = Instant::now();
+    let mut slots = black_box(Slots::whole(fabric, open));
+    println!("counting from nothing {:.1} us", start.elapsed().as_nanos() as f64 / 1000.0);
+    let start = Instant::now();
+    for node in 0..1000 {
+        slots.set(fabric, Pos(node * 97), 1);
+    }
+    println!("changing one node {:.3} us", start.elapsed().as_nanos() as f64 / 1e6);
+}
+
+fn task_slots(fabric: &Fabric) {
+    let open = open(50);
+    let slots = (0..NODES as usize).map(|node| if open.contains(node) { 1 + (node as u32 % 7) } else { 0 });
+    let slots = Slots::tasks(fabric, slots.collect());
+    let idle = Slots::tasks(fabric, vec![8; NODES as usize]);
+    let view = View::new(&slots, &idle);
+    for tasks in [1, 7, 16, 60] {
+        let ask = Ask::tasks(tasks);
+        let start = Instant::now();
+        let _ = black_box(place(fabric, &view, &ask));
+        println!("{tasks} tasks on shared nodes {:.1} us", start.elapsed().as_nanos() as f64 / 1000.0);
+    }
+}

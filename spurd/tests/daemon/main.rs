@@ -1,0 +1,7 @@
+//! The daemon with real processes, against a controller that the test plays.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod jobs;
+mod steps;
+mod world;

@@ -44,12 +44,8 @@ pub(super) fn submission<W: Watch>(
             .to_owned());
     };
     let mut wire = options.clone().into_spec(&Inside(world)).map_err(|error| error.to_string())?;
-    wire.batch = Some(Batch {
-        script: SCRIPT.into(),
-        work_dir: "/".to_owned(),
-        umask: 0o022,
-        ..Batch::default()
-    });
+    wire.batch =
+        Some(Batch { script: SCRIPT.into(), work_dir: "/".to_owned(), umask: 0o022, ..Batch::default() });
     let (request, _) = spec::submission(wire).map_err(|error| error.to_string())?;
     Ok((request, options.test_only))
 }

@@ -33,6 +33,30 @@ impl Client {
         self.runtime.block_on(call).map(|answer| answer.job_id)
     }
 
+    /// Cancels a job; what keeps it from being cancelled.
+    pub(crate) fn cancel(&mut self, id: u32) -> Option<String> {
+        let filter = Some(JobFilter { job_ids: vec![id.to_string()], ..JobFilter::default() });
+        let request = v1::CancelJobsRequest { filter, ..v1::CancelJobsRequest::default() };
+        let call = self.connection.change(request, async |mut controller, r| controller.cancel_jobs(r).await);
+        problem(self.runtime.block_on(call).map(|answer| answer.problems))
+    }
+
+    /// Holds a job; what keeps it from being held.
+    pub(crate) fn hold(&mut self, id: u32) -> Option<String> {
+        let request = v1::HoldJobsRequest { job_ids: vec![id.to_string()], ..v1::HoldJobsRequest::default() };
+        let call = self.connection.change(request, async |mut controller, r| controller.hold_jobs(r).await);
+        problem(self.runtime.block_on(call).map(|answer| answer.problems))
+    }
+
+    /// Requeues a job; what keeps it from being requeued.
+    pub(crate) fn requeue(&mut self, id: u32) -> Option<String> {
+        let request =
+            v1::RequeueJobsRequest { job_ids: vec![id.to_string()], ..v1::RequeueJobsRequest::default() };
+        let call =
+            self.connection.change(request, async |mut controller, r| controller.requeue_jobs(r).await);
+        problem(self.runtime.block_on(call).map(|answer| answer.problems))
+    }
+
     /// All jobs there are, ended or not.
     pub(crate) fn jobs(&mut self) -> Vec<Job> {
         let filter = JobFilter { states: vec!["all".to_owned()], ..JobFilter::default() };
@@ -70,10 +94,13 @@ impl Client {
     pub(crate) fn wait_for(&mut self, id: u32, state: &str) -> Job {
         self.wait(id, |job| job.state == state)
     }
+}
 
-    /// Waits until a job has ended.
-    pub(crate) fn wait_for_end(&mut self, id: u32) -> Job {
-        self.wait(id, has_ended)
+/// The first thing that went wrong.
+fn problem(answer: Result<Vec<v1::JobProblem>, CallError>) -> Option<String> {
+    match answer {
+        Ok(problems) => problems.into_iter().find_map(|problem| problem.error).map(|error| error.message),
+        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use spur_powerloss::Recorder;
 use tempfile::TempDir;
@@ -239,7 +240,7 @@ impl Cluster {
         fs::write(self.work(name), text).expect("the directory is ours");
     }
 
-    /// Makes a gate: a script that does `read x <NAME` waits until it is opened.
+    /// Makes a pipe in the directory in which jobs run.
     pub(crate) fn gate(&self, name: &str) -> Gate {
         let path = self.work(name);
         let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo is there");
@@ -287,16 +288,26 @@ impl Drop for Cluster {
     }
 }
 
-/// What a job waits at.
+/// A pipe between the test and its jobs.
 pub(crate) struct Gate {
     fifo: File,
 }
 
 impl Gate {
-    /// Lets one job pass.
+    /// Lets one job pass that waits with `read x <NAME`.
     pub(crate) fn open(&mut self) {
-        use std::io::Write;
         self.fifo.write_all(b"go\n").expect("there is room in the pipe");
+    }
+
+    /// Waits until a job has said something with `echo x >NAME`.
+    pub(crate) fn wait(&mut self) {
+        let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&self.fifo, PollFlags::IN)], Some(&timeout));
+        assert!(ready.expect("the pipe is open") == 1, "no job has said anything");
+        let mut byte = [0];
+        while byte != *b"\n" {
+            self.fifo.read_exact(&mut byte).expect("a line comes whole");
+        }
     }
 }
 

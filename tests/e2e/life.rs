@@ -172,16 +172,10 @@ fn a_job_can_be_cancelled_before_and_while_it_runs() {
     cluster.ok(&["scancel", &running.to_string()]);
     client.wait_for(running, "CANCELLED");
     assert!(!cluster.work("pending.txt").exists());
-    let signalled = cluster.sbatch(&[
-        "-o",
-        "signal.txt",
-        "--wrap",
-        "trap 'echo got it; exit 5' USR1; touch up; while :; do sleep 0.05; done",
-    ]);
-    client.wait_for(signalled, "RUNNING");
-    while !cluster.work("up").exists() {
-        std::thread::yield_now();
-    }
+    let mut up = cluster.gate("up");
+    let signalled = "trap 'echo got it; exit 5' USR1; echo >up; while :; do sleep 0.05; done";
+    let signalled = cluster.sbatch(&["-o", "signal.txt", "--wrap", signalled]);
+    up.wait();
     cluster.ok(&["scancel", "-s", "USR1", "-b", &signalled.to_string()]);
     let ended = client.wait_for(signalled, "FAILED");
     assert_eq!((ended.exit_code, cluster.read("signal.txt")), (5, "got it\n".to_owned()));

@@ -7,7 +7,6 @@ use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-use super::explain;
 use super::lens::{Filter, Lens, named};
 use super::place;
 use super::request::{Need, Request};
@@ -241,7 +240,7 @@ fn fits_idle(
         wisher.stages(Time::ZERO, Time::ZERO).or_else(|error| refuse(RefusalKind::Topology, error))?;
     let mut reason = None;
     for stage in stages {
-        for ask in &explain::sizes(request, &stage.ask) {
+        for ask in &stage.asks {
             match (place::refusal(&lens.fabric, &lens.idle, ask), reason.take()) {
                 (None, None) => return Ok(stage.warnings),
                 (None, Some(why)) => {

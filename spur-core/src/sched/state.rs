@@ -13,7 +13,6 @@ use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
 
-use super::explain::sizes;
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
@@ -53,6 +52,8 @@ pub(super) struct State {
 
 /// A job to find room for, in one partition.
 pub(super) struct Hunt<'a> {
+    /// The number of its need.
+    pub(super) need: usize,
     pub(super) request: &'a Request,
     pub(super) lenses: &'a [Arc<Lens>],
     pub(super) stages: &'a [Stage],
@@ -147,7 +148,7 @@ impl State {
 
     /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
     pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
-        let need = self.need(&hunt.request.need);
+        let need = hunt.need;
         let mut best: Option<Hit> = None;
         for stage in hunt.stages {
             let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
@@ -178,7 +179,7 @@ impl State {
             slots: hunt.request.min_slots(),
             run_time: hunt.run_time,
         };
-        let family = Family::of(lens.id, &stage.ask).filter(|_| hunt.request.sizes.is_none());
+        let family = Family::of(lens.id, stage.ask()).filter(|_| hunt.request.sizes.is_none());
         let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
         let from = stage.from.max(bound.unwrap_or(stage.from));
         if from >= until {
@@ -200,7 +201,7 @@ impl State {
         lens: &Arc<Lens>,
         times: std::ops::Range<Time>,
     ) -> (Option<Hit>, bool) {
-        let domains = self.domains(lens, &stage.ask);
+        let domains = self.domains(lens, stage.ask());
         let mut judge = Trial {
             now: self.now,
             lens,
@@ -208,8 +209,8 @@ impl State {
             rooms: &self.rooms,
             known: &mut self.slots[need],
             idle: &self.idle,
-            asks: sizes(hunt.request, &stage.ask),
-            timeline: stage.ask.whole_leaves.then_some((&self.timeline, hunt.run_time)),
+            asks: &stage.asks,
+            timeline: stage.ask().whole_leaves.then_some((&self.timeline, hunt.run_time)),
             tries: 0,
             hit: None,
         };
@@ -227,26 +228,25 @@ impl State {
         let gave_up = judge.tries >= MAX_TRIES;
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         let relaxed = stage.relaxed.clone();
-        let whole_leaves = stage.ask.whole_leaves;
+        let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
         (Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
     pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
-        let need = self.need(&hunt.request.need);
+        let need = hunt.need;
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
         let now = self.now..self.now + 1;
         if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
-        let asks = sizes(hunt.request, &stage.ask);
-        let occupied = stage.ask.whole_leaves.then(|| {
+        let occupied = stage.ask().whole_leaves.then(|| {
             occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, self.now, hunt.run_time)
         });
         let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
-        let misfit = place::place(&lens.fabric, &view, asks.last()?).err()?;
+        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
         Some((misfit, slots.total()))
     }
 
@@ -313,7 +313,8 @@ impl State {
         ending.filter(|(_, _, alloc)| frees(alloc)).map(|(_, job, _)| *job).next()
     }
 
-    fn need(&mut self, need: &Need) -> usize {
+    /// The number of a need: equal needs have the same.
+    pub(super) fn need(&mut self, need: &Need) -> usize {
         if let Some(known) = self.needs.get(need) {
             return *known;
         }
@@ -339,7 +340,7 @@ struct Trial<'a> {
     known: &'a mut Vec<u32>,
     idle: &'a [RoomId],
     /// The sizes that will do, the largest first.
-    asks: Vec<Ask>,
+    asks: &'a [Ask],
     /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
     timeline: Option<(&'a Timeline, u64)>,
     tries: u32,

@@ -190,12 +190,14 @@ async fn demonstrate(
         five.insert(submit(site, plan).await?, plan);
     }
     progress.done();
-    progress.now("waiting until the cluster is busy");
+    let text = "waiting until the cluster is busy";
+    progress.now(text);
+    let all = five.values().filter(|plan| plan.gated).count();
     let gated = |jobs: &Jobs| {
-        let running = |(id, plan): (&u32, &&Plan)| {
-            !plan.gated || jobs.get(id).is_some_and(|job| job.state == "RUNNING")
-        };
-        five.iter().all(running)
+        let running = |id| jobs.get(id).is_some_and(|job| job.state == "RUNNING");
+        let there = five.iter().filter(|(id, plan)| plan.gated && running(*id)).count();
+        progress.count(text, there, all);
+        there == all
     };
     let seen = wait(site, &five, gated).await?;
     let idle: Vec<String> = five
@@ -207,9 +209,15 @@ async fn demonstrate(
     progress.clear();
     queries(session, site).await?;
 
-    progress.now("waiting for the jobs to end");
+    let text = "waiting for the jobs to end";
+    progress.now(text);
     gates.iter_mut().try_for_each(Gate::open)?;
-    ended.extend(wait(site, &five, |_| false).await?);
+    let over = |jobs: &Jobs| {
+        let ended = jobs.values().filter(|job| watch::is_final(&job.state)).count();
+        progress.count(text, ended, five.len());
+        false
+    };
+    ended.extend(wait(site, &five, over).await?);
     submitted.extend(five);
     progress.done();
     progress.clear();
@@ -261,7 +269,7 @@ async fn submit(site: &Site, plan: &Plan) -> anyhow::Result<u32> {
 async fn wait(
     site: &Site,
     plans: &BTreeMap<u32, &'static Plan>,
-    wanted: impl Fn(&Jobs) -> bool,
+    mut wanted: impl FnMut(&Jobs) -> bool,
 ) -> anyhow::Result<Jobs> {
     let mut inside = site.session("spur demo");
     let mut last = Jobs::new();

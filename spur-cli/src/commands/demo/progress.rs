@@ -32,6 +32,13 @@ impl Progress {
         say(&line);
     }
 
+    /// How many of the things that the step waits for are there; only shown where a line can change.
+    pub(super) fn count(&mut self, text: &str, there: usize, all: usize) {
+        if self.terminal {
+            self.now(&format!("{text}: {there} of {all}"));
+        }
+    }
+
     /// A step is done.
     pub(super) fn done(&mut self) {
         self.steps.0 += 1;

@@ -56,7 +56,7 @@ impl Settings {
     /// From the file and the environment: `SPUR_CONF` names the file, `SPUR_CONTROLLER` overrides the address.
     ///
     /// # Errors
-    /// A file that cannot be read, or nothing that says where the controller is.
+    /// A file that cannot be read, or neither file nor address.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         let told = env("SPUR_CONF").filter(|path| !path.is_empty());
         let path = PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE));
@@ -188,8 +188,14 @@ socket = "/tmp/demo/identity.sock"
     fn what_is_wrong_is_told_with_its_place() {
         let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a:1")).unwrap_err());
         assert!(refused.contains("spur.toml") && refused.contains("line 4"), "{refused}");
-        let refused = read("[auth]\n", None).unwrap_err().to_string();
-        assert!(refused.contains("[controller] with addr"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_left_out_has_the_documented_default() {
+        let settings = read("[auth]\n", None).unwrap();
+        assert_eq!(settings.controllers, [ControllerLocal::default().listen_addr]);
+        let identity = settings.identity(TokenClaims::default);
+        assert!(matches!(identity, Identity::Socket(path) if path == AuthLocal::default().socket));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! `cargo bench -p spur-core --bench pass`. Nodes stand in a tree of leaves of 20, pods of 25 leaves and one top. As
 //! many jobs run as there are nodes, all with different ends.
 
+#![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
+
 #[path = "../tests/plan/world.rs"]
+#[expect(dead_code, reason = "the tests use all of it")]
 mod world;
 
 use std::sync::Arc;

@@ -48,6 +48,12 @@ fn open(percent: u64) -> FixedBitSet {
     (0..NODES as usize).filter(|node| free(node)).collect()
 }
 
+/// The sizes given as arguments, or the usual ones.
+fn sizes() -> Vec<u32> {
+    let given: Vec<u32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    if given.is_empty() { vec![1, 8, 30, 100, 500, 1000, 5000] } else { given }
+}
+
 fn main() {
     let fabric = fabric();
     let idle = Slots::whole(&fabric, (0..NODES as usize).collect());
@@ -55,7 +61,7 @@ fn main() {
     for percent in [100, 50, 5] {
         let slots = Slots::whole(&fabric, open(percent));
         let view = View::new(&slots, &idle);
-        for nodes in [1, 8, 30, 100, 500, 1000, 5000] {
+        for nodes in sizes() {
             for (name, ask) in asks(nodes) {
                 let rounds = if nodes > 1000 { 1 } else { ROUNDS };
                 let mut times: Vec<u128> = (0..rounds)

@@ -8,31 +8,32 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use spur_core::cluster::{Cluster, Entry};
-use spur_core::controller::{Command, Input};
 use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
+use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
 use spur_proto::v1::agents_server::AgentsServer;
 use spur_proto::v1::controller_server::ControllerServer;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 
 use crate::agents::{self, Agents, Attendance, Renderer};
 use crate::alarm::{self, Alarm};
-use crate::answer::Answer;
 use crate::archive::Archive;
 use crate::blobs::Blobs;
 use crate::clock;
 use crate::config_file::ConfigFile;
 use crate::feed::Feed;
-use crate::inbox::{Inbox, Refused};
+use crate::inbox::Inbox;
+use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox};
 use crate::owner::{self, Owner};
 use crate::planner::{Overlay, Planning};
 use crate::recover::{self, History};
+use crate::reload::Reload;
 use crate::replica::Replica;
 use crate::rpc::access::Gate;
 use crate::rpc::{Desk, identity};
@@ -49,7 +50,7 @@ pub struct Server {
     address: SocketAddr,
     stop: Stop,
     inbox: Inbox,
-    config_file: ConfigFile,
+    reload: Reload,
     journal: Journal,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
@@ -82,21 +83,27 @@ impl Server {
         let Config { policy, local } = config;
         let key = key_of(&local)?;
         let recovered = recover(&state_file(&local)?, policy).await?;
-        let listen = &local.controller.listen_addr;
-        let listener = TcpListener::bind((listen.host.as_str(), listen.port))
-            .await
-            .with_context(|| format!("[controller] listen_addr: cannot listen on {listen}"))?;
+        let listener = bind("listen_addr", &local.controller.listen_addr).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let window = identity::listen(&local.auth.socket).await?;
+        let metrics = match &local.controller.metrics_addr {
+            Some(listen) => Some(bind("metrics_addr", listen).await?),
+            None => None,
+        };
         let stop = Stop::default();
         let (failed, failure) = mpsc::unbounded_channel();
         let journal = recovered.journal.clone();
         let mut machine = Machine { threads: Vec::new(), tasks: JoinSet::new(), failed };
-        let desk = machine.begin(recovered, &local, config_file.clone(), key.clone(), &stop)?;
-        let inbox = desk.inbox.clone();
+        let local = Arc::new(local);
+        let desk = machine.begin(recovered, &local, config_file, key.clone(), &stop)?;
+        let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
+        if let Some(metrics) = metrics {
+            let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };
+            machine.tasks.spawn(numbers.serve(metrics, stop.clone()));
+        }
         machine.listen(desk, listener, window, &local, key, &stop);
         let Machine { threads, tasks, .. } = machine;
-        Ok(Self { address, stop, inbox, config_file, journal, threads, tasks, failure })
+        Ok(Self { address, stop, inbox, reload, journal, threads, tasks, failure })
     }
 
     /// Where it listens.
@@ -111,7 +118,7 @@ impl Server {
 
     /// What puts the configuration file in force again.
     pub fn reload(&self) -> Reload {
-        Reload { inbox: self.inbox.clone(), config_file: self.config_file.clone() }
+        self.reload.clone()
     }
 
     /// Serves until it is stopped, and ends in good order.
@@ -146,34 +153,10 @@ impl Server {
     }
 }
 
-/// Puts the configuration file in force again.
-pub struct Reload {
-    inbox: Inbox,
-    config_file: ConfigFile,
-}
-
-impl Reload {
-    /// Reads the file and puts its policy in force; what has changed is logged. A file that cannot be honoured is
-    /// logged, and the policy of before stays in force.
-    pub async fn now(&self) {
-        match self.attempt().await {
-            Ok(changes) if changes.is_empty() => tracing::info!("reconfigured: nothing has changed"),
-            Ok(changes) => tracing::info!(changes = changes.join("; "), "reconfigured"),
-            Err(error) => tracing::error!("not reconfigured, the old policy stays: {error:#}"),
-        }
-    }
-
-    async fn attempt(&self) -> anyhow::Result<Vec<String>> {
-        let config = self.config_file.read()?;
-        let command = Command::Reconfigure(config.policy.into());
-        let input = Input::Command { caller: owner::daemon(), request: None, command };
-        match self.inbox.insist(input).await?.answer {
-            Ok(Answer::Reconfigured { changes }) => Ok(changes),
-            Ok(other) => bail!("the controller answered with {other:?}"),
-            Err(Refused::Rejected(rejected)) => Err(rejected.into()),
-            Err(Refused::Unsure) => bail!("the controller is busy"),
-        }
-    }
+/// Listens where a key of `[controller]` says.
+async fn bind(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
+    bound.with_context(|| format!("[controller] {key}: cannot listen on {listen}"))
 }
 
 /// The cluster key, if the cluster uses keys.
@@ -254,7 +237,7 @@ impl Machine {
     fn begin(
         &mut self,
         recovered: Recovered,
-        local: &Local,
+        local: &Arc<Local>,
         config_file: ConfigFile,
         key: Option<Arc<ClusterKey>>,
         stop: &Stop,
@@ -266,9 +249,11 @@ impl Machine {
         let (alarm, alarms) = watch::channel(Alarm::default());
         let (to_planner, for_planner) = std::sync::mpsc::channel();
         let (to_archive, for_archive) = mpsc::unbounded_channel();
+        let (copies, wanted) = mpsc::channel(1);
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::default());
         let epoch = journal.epoch();
+        let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local));
 
         let archive = Archive {
             cluster: base,
@@ -281,7 +266,7 @@ impl Machine {
         let _ = to_archive.send(entries.into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         self.thread("archive", move || {
-            runtime.block_on(archive.run(for_archive));
+            runtime.block_on(archive.run(for_archive, wanted));
             Ok(())
         })?;
         let planning = Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone());
@@ -319,11 +304,11 @@ impl Machine {
             accounting,
             key,
             node_addresses: Arc::new(local.node_addresses.clone()),
-            config_file,
+            reload,
             stop: stop.clone(),
             epoch,
             started: clock::now(),
-            what_if: Arc::new(tokio::sync::Semaphore::new(1)),
+            copies: Arc::new(Mutex::new(copies)),
         })
     }
 
@@ -386,7 +371,7 @@ impl Machine {
             }
         });
         if let Some(window) = window {
-            self.tasks.spawn(identity::serve(window, key, stop.clone()));
+            self.tasks.spawn(identity::serve(window, local.auth.socket.clone(), key, stop.clone()));
         }
     }
 }

@@ -1,4 +1,5 @@
 //! The whole controller, over its own protocol: clients that ask, nodes that the tests play.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "controller/mod.rs"]
 mod support;

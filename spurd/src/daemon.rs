@@ -37,15 +37,15 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
     let port = listener.local_addr()?.port();
     let facts = Arc::new(facts(&settings, &inventory));
-    let groups = control_groups(&settings.name);
+    let groups = control_groups(&settings.name, spool.id());
     let address = advertised(&settings, port);
     let settings = Arc::new(settings);
     let tools = Tools {
         settings: Arc::clone(&settings),
         facts: Arc::clone(&facts),
         spool: Arc::clone(&spool),
-        launcher: Launcher::new(shim()?, Arc::clone(&spool)),
-        groups,
+        launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
+        groups: groups.clone(),
     };
     let (owner, inbox, messages) = Owner::recover(tools).await.context("the spool cannot be read")?;
     let owner = tokio::spawn(owner.run(messages));
@@ -82,6 +82,9 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         ended = registrar => ended.context("the stream to the controller has failed")?,
     }
     tracing::info!("spurd stops; jobs go on");
+    if let Some(groups) = groups {
+        groups.close();
+    }
     Ok(())
 }
 
@@ -123,8 +126,8 @@ fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
     }
 }
 
-fn control_groups(node: &str) -> Option<Groups> {
-    match Groups::open(node) {
+fn control_groups(node: &str, spool_id: &str) -> Option<Groups> {
+    match Groups::open(node, spool_id) {
         Ok(groups) => {
             tracing::info!(enforced = ?groups.enforced(), "steps are held together by control groups");
             Some(groups)

@@ -4,11 +4,14 @@
 //! makes one for each step in it. Without the right or the kernel for that, steps are held together as process trees
 //! and limits are not enforced; spurd says so once, when it starts.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use spur_core::id::Attempt;
+use rustix::event::{PollFd, PollFlags};
+use spur_core::id::{Attempt, StepId};
+
+use crate::step::attempt::StepAttempt;
 
 /// What is enforced below the node's group, if the kernel has it.
 const CONTROLLERS: [&str; 3] = ["memory", "cpuset", "pids"];
@@ -20,11 +23,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Makes the node's group.
+    /// Makes the node's group; its name holds the spool's, because nodes of several clusters on one host may share
+    /// theirs.
     ///
     /// # Errors
     /// Why there can be none, for people.
-    pub fn open(node: &str) -> Result<Groups, String> {
+    pub fn open(node: &str, spool_id: &str) -> Result<Groups, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("spurd does not run as root".to_owned());
         }
@@ -35,7 +39,7 @@ impl Groups {
             (fields.next()? == "cgroup2").then(|| PathBuf::from(path))
         });
         let mount = mount.ok_or_else(|| "no control groups of version 2 are mounted".to_owned())?;
-        let groups = Groups { node: mount.join("spurd").join(node) };
+        let groups = Groups { node: mount.join("spurd").join(format!("{node}_{spool_id}")) };
         let made = fs::create_dir_all(&groups.node);
         made.map_err(|error| format!("{}: {error}", groups.node.display()))?;
         for directory in [mount.as_path(), &mount.join("spurd"), &groups.node] {
@@ -71,6 +75,36 @@ impl Groups {
         self.node.join(format!("job_{}.{}", attempt.job, attempt.restart))
     }
 
+    /// Kills what is left of a step and waits until it is gone.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn kill(&self, step: StepAttempt) -> io::Result<()> {
+        let group = self.job(step.attempt).join(step_group(step.step));
+        let mut events = match File::open(group.join("cgroup.events")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        set(&group.join("cgroup.kill"), "1")?;
+        loop {
+            let mut text = String::new();
+            events.rewind()?;
+            events.read_to_string(&mut text)?;
+            if !text.lines().any(|line| line == "populated 1") {
+                return Ok(());
+            }
+            // The file becomes ready, exceptionally, when what it says has changed.
+            let mut changed = [PollFd::new(&events, PollFlags::PRI)];
+            while rustix::event::poll(&mut changed, None) == Err(rustix::io::Errno::INTR) {}
+        }
+    }
+
+    /// Removes the node's group if nothing of it is left; one with live jobs stays for the next spurd.
+    pub fn close(self) {
+        // The parent is shared with other nodes of this host and goes with the last.
+        let _ = fs::remove_dir(&self.node).and_then(|()| self.node.parent().map_or(Ok(()), fs::remove_dir));
+    }
+
     /// Removes the group of a job that has nothing left here.
     pub fn remove(&self, attempt: Attempt) {
         let job = self.job(attempt);
@@ -83,6 +117,11 @@ impl Groups {
             tracing::warn!(group = %job.display(), %error, "a job's control group stays behind");
         }
     }
+}
+
+/// The name of a step's group in its job's.
+pub(crate) fn step_group(step: StepId) -> String {
+    format!("step_{}", step.label())
 }
 
 /// Passes on to the groups below what this group has; what it has not is not enforced.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spur_core::compute::{Compute, Effect, Input};
+use spur_core::compute::{Compute, Effect, Input, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use spur_core::text::signal::Signal;
 use spur_proto::{convert, v1};
@@ -67,8 +67,6 @@ pub(crate) struct Owner {
     inbox: mpsc::Sender<Message>,
     pending: BTreeMap<StepAttempt, Pending>,
     running: BTreeMap<StepAttempt, mpsc::UnboundedSender<Control>>,
-    /// What prolog and epilog of an attempt are told.
-    site_environments: BTreeMap<Attempt, Vec<(String, String)>>,
     uplink: Option<mpsc::UnboundedSender<v1::NodeMessage>>,
     /// What the user is told when the attempt is terminated.
     causes: BTreeMap<Attempt, String>,
@@ -83,6 +81,12 @@ impl Owner {
         tools: Tools,
     ) -> std::io::Result<(Owner, mpsc::Sender<Message>, mpsc::Receiver<Message>)> {
         let (found, live) = tools.spool.recover()?;
+        let lost = found.iter().flat_map(|job| {
+            let lost = job.steps.iter().filter(|(_, end)| *end == Some(StepEnd::Lost));
+            lost.map(|(step, _)| StepAttempt { attempt: job.attempt, step: *step })
+        });
+        // An attempt is not reported as over while something of it may still run.
+        tools.launcher.bury(lost.collect()).await?;
         let (inbox, messages) = mpsc::channel(QUEUE);
         let (compute, effects) = Compute::recover(found);
         let mut owner = Owner {
@@ -91,7 +95,6 @@ impl Owner {
             inbox: inbox.clone(),
             pending: BTreeMap::new(),
             running: BTreeMap::new(),
-            site_environments: BTreeMap::new(),
             uplink: None,
             causes: BTreeMap::new(),
         };
@@ -128,7 +131,11 @@ impl Owner {
             Message::Find { step, answer } => match self.running.get(&step) {
                 // A step that is just ending drops the question, which is an answer too.
                 Some(control) => drop(control.send(Control::Handle(answer))),
-                None => drop(answer.send(None)),
+                // It has ended, but its output may still be there. Whoever asked may be gone.
+                None => {
+                    let known = self.compute.knows(step.attempt, step.step);
+                    drop(answer.send(known.then(|| self.tools.launcher.ended(step))));
+                }
             },
             Message::Told(input) => {
                 if let Input::StepEnded { attempt, step, .. } = &input {
@@ -222,7 +229,11 @@ impl Owner {
             drop(answer.map(|answer| answer.send(Err(known))));
             return;
         }
-        self.site_environments.entry(step.attempt).or_insert_with(|| prepared.site_environment.clone());
+        let agent = &self.tools.settings.agent;
+        if agent.prolog.is_some() || agent.epilog.is_some() {
+            let kept = self.tools.spool.remember_variables(step.attempt, &prepared.site_environment);
+            complain(kept, "keep the variables of", step.attempt);
+        }
         self.pending.insert(step, Pending { prepared, answer });
         self.tell(input);
     }
@@ -263,7 +274,6 @@ impl Owner {
                 }
                 Effect::Forget { attempt, steps } => {
                     complain(self.tools.spool.forget(attempt, &steps), "forget", attempt);
-                    self.site_environments.remove(&attempt);
                     self.causes.remove(&attempt);
                 }
             }
@@ -313,7 +323,7 @@ impl Owner {
     fn run_site_program(&self, attempt: Attempt, prolog: bool) {
         let agent = &self.tools.settings.agent;
         let (what, path) = if prolog { ("prolog", &agent.prolog) } else { ("epilog", &agent.epilog) };
-        let mut environment = self.site_environments.get(&attempt).cloned().unwrap_or_default();
+        let mut environment = if path.is_some() { self.tools.spool.variables(attempt) } else { Vec::new() };
         environment.extend(self.tools.facts.variables.iter().cloned());
         let path_variable =
             std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());

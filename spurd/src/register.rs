@@ -26,7 +26,7 @@ use crate::settings::{self, Settings};
 use crate::spool::Spool;
 
 /// The first pause before the controller is tried again, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 /// How long the controller may take to answer a registration.
 const WELCOME: Duration = Duration::from_secs(60);
 
@@ -75,7 +75,7 @@ impl Registrar {
     /// Keeps a stream to one of the controllers for as long as this is polled.
     pub(crate) async fn run(mut self) {
         let mut pause = PAUSES.0;
-        loop {
+        'settings: loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
             for controller in &settings.controllers {
                 let mut welcomed = false;
@@ -84,7 +84,10 @@ impl Registrar {
                     pause = PAUSES.0;
                 }
                 match ended {
-                    Ok(()) => tracing::info!("registering again with the new configuration"),
+                    Ok(()) => {
+                        tracing::info!("registering again with the new configuration");
+                        continue 'settings;
+                    }
                     Err(StreamError::Stopping) => return,
                     Err(error) => tracing::warn!(%controller, "controller {error}"),
                 }

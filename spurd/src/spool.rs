@@ -90,6 +90,7 @@ impl Spool {
     pub fn open(root: &Path) -> Result<Spool, SpoolError> {
         let at = |path: PathBuf| move |source| SpoolError::Io { path, source };
         // Users must be able to pass through to their scripts, and to read nothing else.
+        create_durably(root).map_err(at(root.to_owned()))?;
         for directory in [root.to_owned(), root.join("attempts")] {
             DirBuilder::new().recursive(true).mode(0o711).create(&directory).map_err(at(directory))?;
         }
@@ -223,14 +224,19 @@ impl Spool {
         Ok(record)
     }
 
-    /// The controller has the end of the attempt: only its tombstone stays.
+    /// The controller has the end of the attempt: only its tombstone stays. While its spurstepd still has output for
+    /// a client, the directory with the way to it stays too, until the attempt is forgotten.
     ///
     /// # Errors
     /// What the file system refused.
     pub fn acknowledge(&self, attempt: StepAttempt) -> io::Result<()> {
+        let alive = match File::open(self.directory(attempt).join(LOCK_FILE)) {
+            Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err(),
+            Err(_) => false,
+        };
         // Not synced: after a power loss the end is reported, and acknowledged, once more.
         absent_is_fine(fs::rename(self.marker("spawned", attempt), self.marker("ended", attempt)))?;
-        absent_is_fine(fs::remove_dir_all(self.directory(attempt)))
+        if alive { Ok(()) } else { absent_is_fine(fs::remove_dir_all(self.directory(attempt))) }
     }
 
     /// The attempts whose end was acknowledged and that the controller has not forgotten.
@@ -248,9 +254,27 @@ impl Spool {
     /// What the file system refused.
     pub fn remember(&self, attempt: Attempt, record: &Record) -> io::Result<()> {
         let path = self.job(attempt);
-        let temporary = path.with_extension("new");
+        let temporary = self.root.join("jobs").join(format!("{}.{}.new", attempt.job, attempt.restart));
         fs::write(&temporary, serde_json::to_vec(record)?)?;
         fs::rename(temporary, path)
+    }
+
+    /// Keeps what prolog and epilog of an attempt are told.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn remember_variables(&self, attempt: Attempt, variables: &[(String, String)]) -> io::Result<()> {
+        fs::write(self.variables_file(attempt), serde_json::to_vec(variables)?)
+    }
+
+    /// What prolog and epilog of an attempt are told; nothing if that is not known.
+    pub fn variables(&self, attempt: Attempt) -> Vec<(String, String)> {
+        let text = fs::read(self.variables_file(attempt)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    fn variables_file(&self, attempt: Attempt) -> PathBuf {
+        self.root.join("jobs").join(format!("{}.{}.variables", attempt.job, attempt.restart))
     }
 
     /// The controller will never mention the attempt again: nothing of it stays.
@@ -264,6 +288,7 @@ impl Spool {
             absent_is_fine(fs::remove_file(self.marker("spawned", step)))?;
             absent_is_fine(fs::remove_dir_all(self.directory(step)))?;
         }
+        absent_is_fine(fs::remove_file(self.variables_file(attempt)))?;
         absent_is_fine(fs::remove_file(self.job(attempt)))
     }
 
@@ -357,7 +382,21 @@ fn write_durably(path: &Path, text: &str) -> io::Result<()> {
     File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// The spool's own name, drawn when the spool is made.
+/// Makes a directory and those above it so that their names outlast a power loss.
+fn create_durably(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_durably(parent)?;
+    match DirBuilder::new().mode(0o711).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    File::open(parent)?.sync_all()
+}
+
+/// The spool's own name, drawn when the spool is made, after everything else in it: its sync keeps that too.
 fn own_id(root: &Path) -> io::Result<String> {
     let path = root.join("id");
     match fs::read_to_string(&path) {

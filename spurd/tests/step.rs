@@ -30,7 +30,7 @@ impl Node {
         let everyone = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
         fs::set_permissions(directory.path(), everyone).unwrap();
         let spool = Arc::new(Spool::open(&directory.path().join("spool")).unwrap());
-        let launcher = Launcher::new(env!("CARGO_BIN_EXE_spurstepd").into(), Arc::clone(&spool));
+        let launcher = Launcher::new(env!("CARGO_BIN_EXE_spurstepd").into(), Arc::clone(&spool), None);
         Node { directory, spool, launcher }
     }
 

@@ -98,7 +98,7 @@ impl World {
             arrivals: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             wakeup: None,
-            real_planner: seed % 8 == 0,
+            real_planner: seed.is_multiple_of(8),
         };
         world.start_controller();
         let reconfigure = Command::Reconfigure(Arc::new(policy));
@@ -125,7 +125,7 @@ impl World {
         world
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
+    pub(crate) fn committed(&self) -> &Cluster {
         &self.controller.as_ref().expect("the controller runs").replica
     }
 

@@ -50,16 +50,8 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u6
     }
 }
 
-/// One ask, or one for each size that will do, the largest first.
-pub(super) fn sizes(request: &Request, ask: &Ask) -> Vec<Ask> {
-    match &request.sizes {
-        Some(sizes) => sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect(),
-        None => vec![ask.clone()],
-    }
-}
-
 /// Whether a job would fit if every node that is in service were idle.
-pub(super) fn fits_up(scene: &Scene, lens: &Lens, request: &Request, stage: &Stage) -> bool {
+pub(super) fn fits_up(scene: &Scene, lens: &Lens, stage: &Stage) -> bool {
     let mut up = lens.idle.clone();
     for (pos, _) in lens.idle.iter() {
         if !scene.nodes[lens.fabric.node(pos).index()].available {
@@ -67,20 +59,15 @@ pub(super) fn fits_up(scene: &Scene, lens: &Lens, request: &Request, stage: &Sta
         }
     }
     let view = lens.view(&up);
-    sizes(request, &stage.ask).iter().any(|ask| place::place(&lens.fabric, &view, ask).is_ok())
+    stage.asks.iter().any(|ask| place::place(&lens.fabric, &view, ask).is_ok())
 }
 
 /// Whether a job would fit if every node were up and idle: then the nodes that are not are to blame, by name.
 /// Otherwise the cluster cannot run it at all, and the sentence says why.
-pub(super) fn when_all_are_up(
-    scene: &Scene,
-    lens: &Lens,
-    request: &Request,
-    stage: &Stage,
-) -> Result<Option<String>, String> {
+pub(super) fn when_all_are_up(scene: &Scene, lens: &Lens, stage: &Stage) -> Result<Option<String>, String> {
     let view = lens.view(&lens.idle);
     let mut last = String::new();
-    for ask in &sizes(request, &stage.ask) {
+    for ask in &stage.asks {
         match place::place(&lens.fabric, &view, ask) {
             Ok(_) => return Ok(missing(scene, lens, ask)),
             Err(error) => last = error.sentence(&lens.fabric),

@@ -7,7 +7,6 @@ use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-use super::explain;
 use super::lens::{Filter, Lens, named};
 use super::place;
 use super::request::{Need, Request};
@@ -77,7 +76,7 @@ fn in_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<Vec<Strin
     for alternative in 0..alternatives {
         let shared = choices.first().map(|choice| &choice[alternative]);
         let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-        let lens = Lens::new(scene, index, fabric, &request.need, &filter)
+        let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
             .or_else(|error| refuse(RefusalKind::NodeName, error))?;
         match fits_idle(scene, index, &lens, &request, spec) {
             Ok(warnings) => return Ok(warnings),
@@ -241,7 +240,7 @@ fn fits_idle(
         wisher.stages(Time::ZERO, Time::ZERO).or_else(|error| refuse(RefusalKind::Topology, error))?;
     let mut reason = None;
     for stage in stages {
-        for ask in &explain::sizes(request, &stage.ask) {
+        for ask in &stage.asks {
             match (place::refusal(&lens.fabric, &lens.idle, ask), reason.take()) {
                 (None, None) => return Ok(stage.warnings),
                 (None, Some(why)) => {

@@ -17,8 +17,8 @@ use super::explain;
 use super::forecast::{ENDLESS, Forecast};
 use super::lens::{Filter, Lens};
 use super::plan::{Plan, Start, StartPart, Waiting};
-use super::queue::{self, Candidate};
-use super::request::{Need, Request};
+use super::queue::{self, Candidate, Queue};
+use super::request::Request;
 use super::room::{CPUS, GRES, MEMORY};
 use super::scene::{Scene, fabric_for};
 use super::state::{Hit, Hunt, Part, State};
@@ -95,6 +95,7 @@ pub struct Pass {
     seq: u64,
     /// Whether plans keep their promises; see [`Forecast::is_firm`].
     firm: bool,
+    backfill: Backfill,
     /// Whether every job that the mode grants a reservation gets one.
     deep: bool,
     queue: std::vec::IntoIter<Candidate>,
@@ -116,17 +117,34 @@ pub struct Pass {
 }
 
 /// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
-type LensKey = (usize, String, Need, String, usize, String);
+type LensKey = (usize, String, usize, Option<String>, usize, Option<String>);
 
 /// A job's prospects in one partition.
 struct Prospect {
     partition: usize,
     request: Request,
+    /// The number of its need.
+    need: usize,
     lenses: Vec<Arc<Lens>>,
     stages: Vec<Stage>,
 }
 
 impl Pass {
+    /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
+    /// and nobody behind it is looked at.
+    pub(super) fn foretelling(
+        cluster: &Cluster,
+        scene: Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        job: JobId,
+    ) -> Self {
+        let all = queue::collect(cluster, &scene, forecast, now, Some(job));
+        let none = Reservations::default();
+        let pass = Self::of(cluster, scene, forecast, now, &none, all);
+        Self { backfill: Backfill::Conservative, ..pass }
+    }
+
     /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
     /// would otherwise be overtaken by everybody.
     pub(super) fn quick(
@@ -147,13 +165,25 @@ impl Pass {
         now: Time,
         known: &Reservations,
     ) -> Self {
-        let queue = queue::collect(cluster, &scene, forecast, now);
+        let queue = queue::collect(cluster, &scene, forecast, now, None);
+        Self::of(cluster, scene, forecast, now, known, queue)
+    }
+
+    fn of(
+        cluster: &Cluster,
+        scene: Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        known: &Reservations,
+        queue: Queue,
+    ) -> Self {
         let times = queue.candidates.iter().map(|candidate| candidate.run_time);
         let state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
         let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
         plan.report.truncated = queue.truncated;
         let mut pass = Self {
             heads: vec![None; scene.partitions.len()],
+            backfill: scene.policy.scheduler.backfill,
             scene,
             now,
             seq: cluster.seq(),
@@ -241,10 +271,6 @@ impl Pass {
         }
     }
 
-    fn backfill(&self) -> Backfill {
-        self.scene.policy.scheduler.backfill
-    }
-
     /// Starts a job, or finds out when it can start and why not now.
     fn consider(&mut self, candidate: Candidate) {
         let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
@@ -277,7 +303,7 @@ impl Pass {
 
     /// Whether a job that has to wait in a partition gets a reservation there.
     fn reserves(&self, partition: usize) -> bool {
-        match self.backfill() {
+        match self.backfill {
             Backfill::Conservative if self.deep => true,
             Backfill::Conservative | Backfill::Easy | Backfill::None => self.head_of(partition).is_none(),
         }
@@ -293,7 +319,7 @@ impl Pass {
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
             let reserves = !is_known && self.reserves(prospect.partition);
-            if self.backfill() == Backfill::None && !reserves && !is_known {
+            if self.backfill == Backfill::None && !reserves && !is_known {
                 continue;
             }
             let horizon = if reserves { Time::MAX } else { self.now + 1 };
@@ -342,6 +368,10 @@ impl Pass {
     ) {
         if let Some(known) = known {
             self.state.book(&known.parts, known.start, candidate.run_time, false);
+            if let Some(partition) = self.scene.partition(&known.partition) {
+                let component = self.scene.partitions[partition].component;
+                self.heads[component].get_or_insert(known.job);
+            }
             self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
             self.remember(known);
             return;
@@ -361,7 +391,7 @@ impl Pass {
             let blocks = reservation.as_ref().is_none_or(|made| {
                 *made.partition == **self.scene.partitions[prospect.partition].partition.name()
             });
-            if blocks || self.backfill() == Backfill::None {
+            if blocks || self.backfill == Backfill::None {
                 self.heads[component].get_or_insert(candidate.attempt.job);
             }
         }
@@ -435,12 +465,7 @@ impl Pass {
     fn lacks_nodes(&self, prospects: &[Prospect]) -> bool {
         let fits = |prospect: &Prospect| {
             let mut stages = prospect.stages.iter();
-            stages.any(|stage| {
-                prospect
-                    .lenses
-                    .iter()
-                    .any(|lens| explain::fits_up(&self.scene, lens, &prospect.request, stage))
-            })
+            stages.any(|stage| prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, stage)))
         };
         self.explained < EXPLAINED && !prospects.iter().any(fits)
     }
@@ -452,7 +477,7 @@ impl Pass {
             for (lens, stage) in
                 prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
             {
-                match explain::when_all_are_up(&self.scene, lens, &prospect.request, stage) {
+                match explain::when_all_are_up(&self.scene, lens, stage) {
                     Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
                     Err(detail) => worst = worst.or(Some((Reason::BadConstraints, detail))),
                 }
@@ -502,34 +527,42 @@ impl Pass {
         let choices =
             spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
         let alternatives = choices.first().map_or(1, |choice| choice.len());
+        let need = self.state.need(&request.need);
         let mut lenses = Vec::with_capacity(alternatives);
         for alternative in 0..alternatives {
             let shared = choices.first().map(|choice| &choice[alternative]);
             let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-            let text = |text: Option<String>| text.unwrap_or_default();
             let key = (
                 partition,
                 fabric.name().to_owned(),
-                request.need.clone(),
-                text(spec.shape.features.as_ref().map(ToString::to_string)),
+                need,
+                spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
-                text(spec.shape.exclude.as_ref().map(ToString::to_string)),
+                spec.shape.exclude.as_ref().map(ToString::to_string),
             );
+            let id = self.lenses.len();
             let lens = self.lenses.entry(key).or_insert_with(|| {
-                Lens::new(&scene, partition, fabric, &request.need, &filter).map(Arc::new)
+                Lens::new(id, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
             });
             lenses.push(lens.clone()?);
         }
         let wisher =
             Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
         let stages = wisher.stages(candidate.eligible, self.now)?;
-        Ok(Prospect { partition, request: request.clone(), lenses, stages })
+        Ok(Prospect { partition, request: request.clone(), need, lenses, stages })
     }
 }
 
 impl Prospect {
     fn hunt(&self, run_time: u64, until: Time) -> Hunt<'_> {
-        Hunt { request: &self.request, lenses: &self.lenses, stages: &self.stages, run_time, until }
+        Hunt {
+            need: self.need,
+            request: &self.request,
+            lenses: &self.lenses,
+            stages: &self.stages,
+            run_time,
+            until,
+        }
     }
 }
 

@@ -125,7 +125,7 @@ impl Scene {
         let spec = &job.spec;
         let wisher = Wisher { scene: self, partition, fabric, spec, request: &request, gather_with: &[] };
         let stages = wisher.stages(Time::ZERO, Time::ZERO);
-        if !stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask.whole_leaves)) {
+        if !stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves)) {
             return Vec::new();
         }
         others_of_leaves(fabric, &alloc.nodes.iter().map(|part| part.node).collect::<Vec<_>>())

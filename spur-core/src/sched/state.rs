@@ -13,13 +13,13 @@ use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
 
-use super::explain::sizes;
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
+use super::stairs::{Family, Size, Stairs};
 use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
 use super::wish::Stage;
@@ -45,12 +45,15 @@ pub(super) struct State {
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
     counters: Counters,
+    stairs: Stairs,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
 }
 
 /// A job to find room for, in one partition.
 pub(super) struct Hunt<'a> {
+    /// The number of its need.
+    pub(super) need: usize,
     pub(super) request: &'a Request,
     pub(super) lenses: &'a [Arc<Lens>],
     pub(super) stages: &'a [Stage],
@@ -138,13 +141,14 @@ impl State {
             slots: Vec::new(),
             domains: DomainTable::new(),
             counters,
+            stairs: Stairs::default(),
             ends,
         }
     }
 
     /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
     pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
-        let need = self.need(&hunt.request.need);
+        let need = hunt.need;
         let mut best: Option<Hit> = None;
         for stage in hunt.stages {
             let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
@@ -161,6 +165,7 @@ impl State {
         best
     }
 
+    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
     fn find_at(
         &mut self,
         hunt: &Hunt<'_>,
@@ -169,7 +174,34 @@ impl State {
         lens: &Arc<Lens>,
         until: Time,
     ) -> Option<Hit> {
-        let domains = self.domains(&lens.fabric, layer(lens, &stage.ask));
+        let size = Size {
+            nodes: hunt.request.min_nodes(),
+            slots: hunt.request.min_slots(),
+            run_time: hunt.run_time,
+        };
+        let family = Family::of(lens.id, stage.ask()).filter(|_| hunt.request.sizes.is_none());
+        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
+        let from = stage.from.max(bound.unwrap_or(stage.from));
+        if from >= until {
+            return None;
+        }
+        let (hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
+        if let Some(family) = family.filter(|_| stage.from == self.now && !gave_up) {
+            self.stairs.note(family, size, hit.as_ref().map_or(until, |hit| hit.start));
+        }
+        hit
+    }
+
+    /// The earliest start in a stretch of time, and whether the search for it was given up.
+    fn sweep(
+        &mut self,
+        hunt: &Hunt<'_>,
+        need: usize,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: std::ops::Range<Time>,
+    ) -> (Option<Hit>, bool) {
+        let domains = self.domains(lens, stage.ask());
         let mut judge = Trial {
             now: self.now,
             lens,
@@ -177,43 +209,44 @@ impl State {
             rooms: &self.rooms,
             known: &mut self.slots[need],
             idle: &self.idle,
-            asks: sizes(hunt.request, &stage.ask),
-            timeline: stage.ask.whole_leaves.then_some((&self.timeline, hunt.run_time)),
+            asks: &stage.asks,
+            timeline: stage.ask().whole_leaves.then_some((&self.timeline, hunt.run_time)),
             tries: 0,
             hit: None,
         };
         let search = Search {
             admitted: &lens.admitted,
             duration: hunt.run_time,
-            from: stage.from,
-            until,
+            from: times.start,
+            until: times.end,
             domains: &domains.of_node,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
         };
         self.counters.fit(domains.count);
-        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge)?;
-        let (placement, lost, starts) = judge.hit?;
+        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
+        let gave_up = judge.tries >= MAX_TRIES;
+        let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         let relaxed = stage.relaxed.clone();
-        let whole_leaves = stage.ask.whole_leaves;
-        Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens: Arc::clone(lens) })
+        let whole_leaves = stage.ask().whole_leaves;
+        let lens = Arc::clone(lens);
+        (Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
     pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
-        let need = self.need(&hunt.request.need);
+        let need = hunt.need;
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let now = Hunt { until: self.now + 1, ..*hunt };
-        if self.find_at(&now, need, stage, lens, self.now + 1).is_some() {
+        let now = self.now..self.now + 1;
+        if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
-        let asks = sizes(hunt.request, &stage.ask);
-        let occupied = stage.ask.whole_leaves.then(|| {
+        let occupied = stage.ask().whole_leaves.then(|| {
             occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, self.now, hunt.run_time)
         });
         let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
-        let misfit = place::place(&lens.fabric, &view, asks.last()?).err()?;
+        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
         Some((misfit, slots.total()))
     }
 
@@ -231,6 +264,7 @@ impl State {
 
     /// Takes a reservation out again.
     pub(super) fn unbook(&mut self, parts: &[Part], start: Time, run_time: u64) {
+        self.stairs.clear();
         for part in parts {
             self.timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
         }
@@ -279,7 +313,8 @@ impl State {
         ending.filter(|(_, _, alloc)| frees(alloc)).map(|(_, job, _)| *job).next()
     }
 
-    fn need(&mut self, need: &Need) -> usize {
+    /// The number of a need: equal needs have the same.
+    pub(super) fn need(&mut self, need: &Need) -> usize {
         if let Some(known) = self.needs.get(need) {
             return *known;
         }
@@ -288,10 +323,11 @@ impl State {
         self.slots.len() - 1
     }
 
-    fn domains(&mut self, fabric: &Arc<Fabric>, layer: Option<Layer>) -> Arc<Domains> {
+    fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
         let nodes = self.idle.len();
-        let table = self.domains.entry((fabric.name().to_owned(), layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(fabric, layer, nodes))))
+        let layer = layer(lens, ask);
+        let table = self.domains.entry((lens.id, layer));
+        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
     }
 }
 
@@ -304,7 +340,7 @@ struct Trial<'a> {
     known: &'a mut Vec<u32>,
     idle: &'a [RoomId],
     /// The sizes that will do, the largest first.
-    asks: Vec<Ask>,
+    asks: &'a [Ask],
     /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
     timeline: Option<(&'a Timeline, u64)>,
     tries: u32,

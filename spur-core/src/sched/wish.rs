@@ -20,8 +20,8 @@ pub(super) struct Stage {
     pub(super) from: Time,
     /// until then.
     pub(super) until: Time,
-    /// What it asks for.
-    pub(super) ask: Ask,
+    /// What it asks for: one ask, or one for each size that will do, the largest first.
+    pub(super) asks: Vec<Ask>,
     /// What it had asked for before, as written.
     pub(super) relaxed: Vec<String>,
     /// What had no effect.
@@ -55,6 +55,13 @@ pub(super) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item 
     limits.filter(|limit| *limit != TimeLimit::Unlimited).map(move |limit| limit.end(eligible))
 }
 
+impl Stage {
+    /// The first ask, for what all have in common.
+    pub(super) fn ask(&self) -> &Ask {
+        &self.asks[0]
+    }
+}
+
 impl Wisher<'_> {
     /// The stages of a job that has been eligible since `eligible`, from `now` on; at least one.
     ///
@@ -79,7 +86,13 @@ impl Wisher<'_> {
         let base = self.base()?;
         let resolved = self.resolve(base, from.since(eligible)).map_err(|error| error.to_string())?;
         let Resolved { ask, warnings, relaxed, .. } = resolved;
-        Ok(Stage { from, until: Time::MAX, ask, relaxed, warnings })
+        let asks = match &self.request.sizes {
+            Some(sizes) => {
+                sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect()
+            }
+            None => vec![ask],
+        };
+        Ok(Stage { from, until: Time::MAX, asks, relaxed, warnings })
     }
 
     fn resolve(&self, base: Ask, waited: u64) -> Result<Resolved, AskError> {

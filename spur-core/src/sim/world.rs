@@ -19,7 +19,7 @@ use crate::model::fabric::Pos;
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
 use crate::model::reason::Reason;
-use crate::sched::plan::Plan;
+use crate::sched::plan::{Plan, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
@@ -127,6 +127,8 @@ pub struct World<W> {
     registered: BTreeSet<NodeId>,
     reports: VecDeque<(NodeId, Attempt, Report)>,
     said: u64,
+    /// What the last pass said of jobs that wait.
+    waiting: Vec<Waiting>,
     /// When a plan would turn out differently although nothing happens.
     replan: Option<Time>,
     /// Whether something happened since the last pass.
@@ -163,6 +165,7 @@ impl<W: Watch> World<W> {
             registered: BTreeSet::new(),
             reports: VecDeque::new(),
             said: 0,
+            waiting: Vec::new(),
             replan: None,
             stirred: false,
             watch,
@@ -189,6 +192,11 @@ impl<W: Watch> World<W> {
     /// The number of a job by its name in the workload, once it was accepted.
     pub fn number(&self, name: &str) -> Option<JobId> {
         self.numbers.get(name).copied()
+    }
+
+    /// What the last pass said of jobs that waited then.
+    pub fn waiting(&self) -> &[Waiting] {
+        &self.waiting
     }
 
     /// The workload's name of a job.
@@ -433,11 +441,13 @@ impl<W: Watch> World<W> {
     fn pass(&mut self) {
         self.stirred = false;
         self.replan = None;
+        self.waiting.clear();
         if self.cluster.jobs().pending_count() > 0 {
             self.watch.pass_begins();
             let plan = self.planner.plan(&self.cluster, self.now, &self.truth);
             self.watch.pass_ends();
             self.follow(&plan);
+            self.waiting = plan.waiting;
         }
         self.flush();
     }

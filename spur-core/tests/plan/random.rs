@@ -39,18 +39,17 @@ fn wish() -> impl Strategy<Value = Wish> {
     (nodes, tasks, 1_u32..3, memory, 0_u64..2, prop::bool::ANY, prop::bool::weighted(0.3), 1_u64..12)
 }
 
+fn queue() -> impl Strategy<Value = Vec<Wish>> {
+    prop::collection::vec(wish(), 1..12)
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let leaves = prop::collection::vec(1_u32..4, 0..4);
     let backfill = prop_oneof![Just(Backfill::Easy), Just(Backfill::Conservative), Just(Backfill::None)];
     let drained = prop::collection::vec(prop::bool::weighted(0.1), 16);
     let running = prop::collection::vec((0_u32..16, 0_u32..4, 1_u64..15), 0..10);
-    let queue = prop::collection::vec(wish(), 1..12);
-    (leaves, backfill, drained, running, queue).prop_map(|(leaves, backfill, drained, running, queue)| Case {
-        leaves,
-        backfill,
-        drained,
-        running,
-        queue,
+    (leaves, backfill, drained, running, queue()).prop_map(|(leaves, backfill, drained, running, queue)| {
+        Case { leaves, backfill, drained, running, queue }
     })
 }
 
@@ -189,4 +188,52 @@ proptest! {
         }
         prop_assert_eq!(spur_core::cluster::invariant::violations(&world.cluster), Vec::<String>::new());
     }
+
+    /// The head of the queue starts no later than was promised, whatever ends early, whoever else comes.
+    #[test]
+    fn promises_are_kept(case in case(), ends in prop::collection::vec(0_usize..6, 60), arrivals in queue()) {
+        let mut world = case.world();
+        let mut planner = Planner::new(&world.cluster);
+        let mut arrivals = arrivals.iter();
+        for end in ends {
+            let running: Vec<(JobId, Time)> = world.cluster.jobs().active().map(|job| {
+                (job.id, job.spec.time_limit.end(job.phase.started().unwrap()))
+            }).collect();
+            for (index, (job, limit)) in running.into_iter().enumerate() {
+                if limit <= world.now || index == end {
+                    world.end(job);
+                }
+            }
+            if let Some(wish) = arrivals.next() {
+                let next = world.cluster.next_job();
+                world.submit(next, spec(wish, !case.leaves.is_empty()));
+            }
+            let quick = planner.start_now(&world.cluster, world.now);
+            carry_out(&mut world, &quick)?;
+            let pass = planner.begin(&world.cluster, world.now);
+            let deep = planner.finish(pass);
+            carry_out(&mut world, &deep)?;
+            world.now = world.now + 1;
+        }
+    }
+}
+
+/// Starts what a plan starts and notes what it promises.
+fn carry_out(world: &mut World, plan: &Plan) -> Result<(), TestCaseError> {
+    for start in &plan.starts {
+        let job = start.attempt.job;
+        let promised = world.cluster.job(job).unwrap().promised;
+        prop_assert!(promised.is_none_or(|by| world.now <= by), "job {} starts at {:?}", job, world.now);
+        world.start(start);
+    }
+    for waiting in &plan.waiting {
+        let promised = world.cluster.job(waiting.job).unwrap().promised;
+        let broken =
+            promised.is_some_and(|by| by < world.now || waiting.start.is_none_or(|start| start > by));
+        prop_assert!(!broken, "job {} was promised {:?} and waits: {:?}", waiting.job, promised, waiting);
+    }
+    if let Some((job, start)) = plan.promise {
+        world.apply(Event::StartPromised { job, start });
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@
 //! start 2 n[0-1] | 2 nodes
 //! ```
 //!
-//! Other commands: `check OPTIONS`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
+//! Other commands: `check OPTIONS`, `foretell JOB`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 
@@ -108,6 +108,15 @@ impl Script {
                     Ok(warnings) => format!("ok {}\n", warnings.join("; ")),
                     Err(refusal) => format!("{:?}: {}\n", refusal.kind, refusal.message),
                 };
+            }
+            "foretell" => {
+                let world = self.world().clone();
+                let job = id(words[0]);
+                let mut plan = sched::foretell(&world.cluster, world.now, &Limits, job);
+                plan.starts.retain(|start| start.attempt.job == job);
+                plan.waiting.retain(|waiting| waiting.job == job);
+                plan.promise = None;
+                self.result = show(&world, &plan);
             }
             "start-now" => self.start_now(),
             "next" => {
@@ -288,6 +297,7 @@ fn spec(words: &[&str]) -> JobSpec {
             "--exclusive" => shape.sharing = Sharing::Exclusive,
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--hold" => spec.hold = true,
+            "--nice" => spec.nice = value.parse().expect("a number"),
             "--priority" => spec.priority = value.parse().ok(),
             "--user" => {
                 let owner = Arc::make_mut(&mut spec.owner);

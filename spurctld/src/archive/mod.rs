@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spur_core::cluster::{Cluster, Entry, snapshot};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::clock;
 use crate::feed::Entries;
@@ -42,10 +42,25 @@ pub(crate) struct Archive {
     pub(crate) snapshot: u64,
 }
 
+/// Those who want a copy of the archive's cluster: the one that nobody waits for.
+pub(crate) type Copies = mpsc::Receiver<oneshot::Sender<Cluster>>;
+
 impl Archive {
     /// Works until the feed ends.
-    pub(crate) async fn run(mut self, mut feed: mpsc::UnboundedReceiver<Entries>) {
-        while let Some(entries) = feed.recv().await {
+    pub(crate) async fn run(mut self, mut feed: mpsc::UnboundedReceiver<Entries>, mut copies: Copies) {
+        loop {
+            let entries = tokio::select! {
+                biased;
+                entries = feed.recv() => match entries {
+                    Some(entries) => entries,
+                    None => return,
+                },
+                Some(wanted) = copies.recv() => {
+                    // Whoever does not wait any more needs no copy.
+                    let _ = wanted.send(self.cluster.clone());
+                    continue;
+                }
+            };
             let mut rows = Rows::default();
             let mut taken = self.take(&entries, &mut rows);
             while taken < WRITE_EVERY {

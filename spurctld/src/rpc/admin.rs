@@ -7,8 +7,8 @@ use spur_proto::convert::{BadField, partition, reject};
 use spur_proto::v1;
 use tonic::Status;
 
-use super::{Desk, Name, filter, odd};
-use crate::answer::Answer;
+use super::{Desk, Name, filter, no_answer};
+use crate::reload::ReloadError;
 
 const NODE_STATES: [(&str, NodeStateChange); 4] = [
     ("DOWN", NodeStateChange::Down),
@@ -71,21 +71,11 @@ impl Desk {
     }
 
     /// Reads the configuration file again and puts its policy in force.
-    pub(super) async fn reconfigure_from_file(
-        &self,
-        caller: Caller,
-    ) -> Result<v1::ReconfigureResponse, Status> {
-        if !caller.operator {
-            return Err(reject::status(&Reject::AccessDenied));
-        }
-        let file = self.config_file.clone();
-        let read = tokio::task::spawn_blocking(move || file.read()).await;
-        let config = read.map_err(|error| Status::internal(error.to_string()))?;
-        let config = config.map_err(|error| reject::status(&Reject::InvalidPolicy(format!("{error:#}"))))?;
-        let name = Name { id: None, retry: false };
-        match self.command(caller, name, Command::Reconfigure(config.policy.into())).await? {
-            Answer::Reconfigured { changes } => Ok(v1::ReconfigureResponse { changes }),
-            other => Err(odd(&other)),
+    pub(super) async fn reconfigured(&self, caller: Caller) -> Result<v1::ReconfigureResponse, Status> {
+        match self.reload.ordered_by(caller).await {
+            Ok(changes) => Ok(v1::ReconfigureResponse { changes }),
+            Err(ReloadError::Refused(rejected)) => Err(reject::status(&rejected)),
+            Err(ReloadError::NoAnswer(error)) => Err(no_answer(error)),
         }
     }
 

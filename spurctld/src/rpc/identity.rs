@@ -1,7 +1,7 @@
 //! Tokens for whoever asks on this host: the kernel says who it is.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -89,11 +89,14 @@ pub(crate) async fn listen(socket: &Path) -> anyhow::Result<Option<UnixListener>
 }
 
 /// Hands out tokens until the controller stops.
-pub(crate) async fn serve(listener: UnixListener, key: Option<Arc<ClusterKey>>, stop: Stop) {
+pub(crate) async fn serve(listener: UnixListener, socket: PathBuf, key: Option<Arc<ClusterKey>>, stop: Stop) {
     let service = IdentityServer::new(Window { key });
     let incoming = UnixListenerStream::new(listener);
     let server = tonic::transport::Server::builder().add_service(service);
     if let Err(error) = server.serve_with_incoming_shutdown(incoming, stop.wished()).await {
         tracing::error!(%error, "tokens are no longer handed out");
+    }
+    if let Err(error) = std::fs::remove_file(&socket) {
+        tracing::warn!(%error, socket = %socket.display(), "the socket stays behind");
     }
 }

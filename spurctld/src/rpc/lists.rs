@@ -17,9 +17,9 @@ use super::filter::{self, Filter};
 use super::{Desk, Listing};
 use crate::clock;
 
-/// Jobs looked at while the replica is held.
-const PAGE: usize = 512;
-/// Nodes or domains in one message.
+/// Jobs or nodes looked at while the replica is held.
+const PAGE: usize = 256;
+/// Domains in one message.
 const CHUNK: usize = 512;
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
@@ -76,31 +76,47 @@ impl Desk {
         request: v1::ListNodesRequest,
     ) -> Result<Listing<v1::ListNodesResponse>, Status> {
         let v1::ListNodesRequest { nodes, partitions, states } = request;
-        let nodes: Vec<v1::Node> = {
+        let wanted: Vec<NodeId> = {
             let cluster = self.replica.read();
-            let wanted: Option<BTreeSet<NodeId>> = match nodes.as_str() {
-                "" => None,
-                list => Some(filter::node_ids(&cluster, list)?.into_iter().collect()),
-            };
             for name in &partitions {
                 partition_named(&cluster, name)?;
             }
-            let outlooks = self.overlay.read();
-            let render = |found: &spur_core::cluster::Node| {
-                node::render(&cluster, found, self.agents.pulse(found.id), outlooks.plans(found.id))
-            };
-            let meant = |found: &&spur_core::cluster::Node| {
-                found.configured && wanted.as_ref().is_none_or(|wanted| wanted.contains(&found.id))
-            };
-            let here = |found: &v1::Node| {
-                partitions.is_empty() || found.partitions.iter().any(|name| partitions.contains(name))
-            };
-            let so = |found: &v1::Node| {
-                states.is_empty() || states.iter().any(|state| state.eq_ignore_ascii_case(&found.state))
-            };
-            cluster.nodes().iter().filter(meant).map(render).filter(here).filter(so).collect()
+            match nodes.as_str() {
+                "" => cluster.nodes().iter().map(|node| node.id).collect(),
+                list => filter::node_ids(&cluster, list)?
+                    .into_iter()
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .collect(),
+            }
         };
-        Ok(chunked(nodes, |nodes| v1::ListNodesResponse { nodes }))
+        let (pages, outgoing) = mpsc::channel(AHEAD);
+        let desk = self.clone();
+        let meant = move |node: &v1::Node| {
+            (partitions.is_empty() || node.partitions.iter().any(|name| partitions.contains(name)))
+                && (states.is_empty() || states.iter().any(|state| state.eq_ignore_ascii_case(&node.state)))
+        };
+        tokio::spawn(async move {
+            for ids in wanted.chunks(PAGE) {
+                let mut nodes = desk.render_nodes(ids);
+                nodes.retain(&meant);
+                let message = v1::ListNodesResponse { nodes };
+                if !message.nodes.is_empty() && pages.send(Ok(message)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Box::pin(ReceiverStream::new(outgoing)))
+    }
+
+    fn render_nodes(&self, ids: &[NodeId]) -> Vec<v1::Node> {
+        let cluster = self.replica.read();
+        let outlooks = self.overlay.read();
+        let configured = ids.iter().filter_map(|id| cluster.node(*id)).filter(|node| node.configured);
+        let render = |found: &spur_core::cluster::Node| {
+            node::render(&cluster, found, self.agents.pulse(found.id), outlooks.plans(found.id))
+        };
+        configured.map(render).collect()
     }
 
     pub(super) fn partitions(&self, names: &[String]) -> Result<v1::ListPartitionsResponse, Status> {

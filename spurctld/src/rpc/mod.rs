@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Input};
 use spur_core::id::RequestId;
 use spur_core::model::caller::Caller;
@@ -27,15 +28,16 @@ use spur_proto::convert::spec::Payload;
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::controller_server::Controller;
+use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::agents::Agents;
 use crate::answer::Answer;
 use crate::blobs::Blobs;
-use crate::config_file::ConfigFile;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
 use crate::planner::Overlay;
+use crate::reload::Reload;
 use crate::replica::Replica;
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
@@ -55,14 +57,14 @@ pub(crate) struct Desk {
     /// Signs credentials; none where the cluster uses no keys.
     pub(crate) key: Option<Arc<ClusterKey>>,
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
-    pub(crate) config_file: ConfigFile,
+    pub(crate) reload: Reload,
     pub(crate) stop: Stop,
     /// The controller's reign.
     pub(crate) epoch: u64,
     /// When it began.
     pub(crate) started: Time,
-    /// One what-if at a time: each needs a copy of the cluster.
-    pub(crate) what_if: Arc<tokio::sync::Semaphore>,
+    /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
+    pub(crate) copies: Arc<Mutex<mpsc::Sender<oneshot::Sender<Cluster>>>>,
 }
 
 type Listing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -122,8 +124,14 @@ fn outcome(answered: Result<Answered, NoAnswer>) -> Result<Answer, Status> {
         Ok(Err(Refused::Unsure)) => {
             Err(refusal::busy("whether this was done before is not known; ask again"))
         }
-        Err(NoAnswer::Busy) => Err(refusal::busy(&NoAnswer::Busy.to_string())),
-        Err(NoAnswer::Stopping) => Err(Status::unavailable(NoAnswer::Stopping.to_string())),
+        Err(error) => Err(no_answer(error)),
+    }
+}
+
+fn no_answer(error: NoAnswer) -> Status {
+    match error {
+        NoAnswer::Busy => refusal::busy(&error.to_string()),
+        NoAnswer::Stopping => Status::unavailable(error.to_string()),
     }
 }
 
@@ -327,7 +335,7 @@ impl Controller for Desk {
         request: Request<v1::ReconfigureRequest>,
     ) -> Result<Response<v1::ReconfigureResponse>, Status> {
         let caller = caller_of(&request)?;
-        self.reconfigure_from_file(caller).await.map(Response::new)
+        self.reconfigured(caller).await.map(Response::new)
     }
 
     async fn shutdown(

@@ -87,19 +87,21 @@ impl Desk {
         answer.map_err(|error| Status::unavailable(error.to_string()))
     }
 
-    /// Plans a copy of the cluster with the job in it.
+    /// Plans a copy of the cluster with the job in it. The copy may be a moment old.
     pub(super) async fn test(
         &self,
         caller: Caller,
         request: v1::SubmitRequest,
     ) -> Result<v1::TestSubmitResponse, Status> {
         let Ask { input, .. } = read(caller, request)?;
-        let permit = self.what_if.acquire().await;
-        let _permit = permit.map_err(|_| Status::unavailable(NoAnswer::Stopping.to_string()))?;
-        let replica = self.replica.clone();
+        // Held until the plan is made: a copy is as large as the cluster.
+        let copies = self.copies.lock().await;
+        let (wanted, copy) = oneshot::channel();
+        let stopping = |_| Status::unavailable(NoAnswer::Stopping.to_string());
+        copies.send(wanted).await.map_err(|_| Status::unavailable(NoAnswer::Stopping.to_string()))?;
+        let mut cluster = copy.await.map_err(stopping)?;
         let epoch = self.epoch;
         let planned = tokio::task::spawn_blocking(move || {
-            let mut cluster = replica.read().clone();
             let now = clock::now().max(cluster.at());
             let answer = controller::handle(&mut cluster, epoch, now, input).answer;
             let (id, warnings) = match answer.map_err(|rejected| reject::status(&rejected))? {
@@ -109,7 +111,9 @@ impl Desk {
             let plan = sched::plan(&cluster, now, &Limits);
             Ok(foretold(&cluster, id, &plan, now, warnings))
         });
-        planned.await.map_err(|error| Status::internal(error.to_string()))?
+        let told = planned.await.map_err(|error| Status::internal(error.to_string()))?;
+        drop(copies);
+        told
     }
 }
 

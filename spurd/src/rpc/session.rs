@@ -135,14 +135,14 @@ impl Session {
                 }
                 Ok(None) | Err(_) if self.done => {
                     // It knows the end of everything and has left: it has what it wanted.
-                    let _ = self.step.request(Request::Discard).await;
+                    let _ = writer.request(Request::Discard).await;
                     Ok(Some(Left::Done))
                 }
                 Ok(None) | Err(_) => Ok(Some(Left::Gone)),
             },
             () = self.output.closed() => {
                 if self.done {
-                    let _ = self.step.request(Request::Discard).await;
+                    let _ = writer.request(Request::Discard).await;
                 }
                 Ok(Some(if self.done { Left::Done } else { Left::Gone }))
             }
@@ -227,9 +227,7 @@ impl Session {
             }
             Input::Signal(v1::StepSignal { signal }) => {
                 let signal = i32::try_from(signal).unwrap_or(0);
-                // A step that is ending has nobody left to be signalled.
-                let _ = self.step.request(Request::Signal { signal, scope: SignalScope::All }).await;
-                Ok(())
+                writer.request(Request::Signal { signal, scope: SignalScope::All }).await
             }
             Input::Taken(v1::StepOffset { task, stderr, offset }) => {
                 let stream = stream(stderr);

@@ -4,6 +4,7 @@
 //! [`StepEvent`]s, in order, the last of which is final: `Refused`, `Ended` or `Lost`. Nothing here decides
 //! anything; that is for the pure half of spurd and for the controller.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -23,6 +24,7 @@ use super::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
 use super::order::{Launch, StepOrder};
 use super::record::{ExitRecord, TaskExit};
 use super::shim::{Process, processes};
+use crate::groups::Groups;
 use crate::spool::Spool;
 
 /// The variable that marks every process of an attempt; its value is the attempt's directory.
@@ -125,12 +127,13 @@ impl Step {
 pub struct Launcher {
     shim: PathBuf,
     spool: Arc<Spool>,
+    groups: Option<Groups>,
 }
 
 impl Launcher {
-    /// A launcher that runs the program `shim` and keeps its attempts in `spool`.
-    pub fn new(shim: PathBuf, spool: Arc<Spool>) -> Launcher {
-        Launcher { shim, spool }
+    /// A launcher that runs the program `shim`, keeps its attempts in `spool` and holds steps together by `groups`.
+    pub fn new(shim: PathBuf, spool: Arc<Spool>, groups: Option<Groups>) -> Launcher {
+        Launcher { shim, spool, groups }
     }
 
     /// Starts a spurstepd for an attempt that is marked as spawning, and hands it the order.
@@ -165,10 +168,34 @@ impl Launcher {
                 tracing::info!(%attempt, %error, "no control socket: the step is ending");
                 let (events, received) = mpsc::channel(EVENTS);
                 let (requests, _) = mpsc::channel(1);
-                tokio::spawn(conclude(attempt, Arc::clone(&self.spool), events));
+                let follower = self.follower(attempt, events);
+                tokio::spawn(follower.conclude());
                 (Step { attempt, directory: self.spool.directory(attempt), requests }, received)
             }
         }
+    }
+
+    /// Kills what is left of attempts that were found lost, and waits until it is gone.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub async fn bury(&self, lost: Vec<StepAttempt>) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let (spool, groups) = (Arc::clone(&self.spool), self.groups.clone());
+        let buried = tokio::task::spawn_blocking(move || bury(&lost, &spool, groups.as_ref()));
+        buried.await.map_err(io::Error::other).flatten()
+    }
+
+    fn follower(&self, attempt: StepAttempt, events: mpsc::Sender<StepEvent>) -> Follower {
+        Follower { attempt, spool: Arc::clone(&self.spool), groups: self.groups.clone(), events }
+    }
+
+    /// The way to a step that has ended: what it wrote may still be read.
+    pub fn ended(&self, attempt: StepAttempt) -> Step {
+        let (requests, _) = mpsc::channel(1);
+        Step { attempt, directory: self.spool.directory(attempt), requests }
     }
 
     fn follow(
@@ -181,7 +208,7 @@ impl Launcher {
         let (events, received) = mpsc::channel(EVENTS);
         let (requests, asked) = mpsc::channel(REQUESTS);
         let directory = self.spool.directory(attempt);
-        let follower = Follower { attempt, spool: Arc::clone(&self.spool), events };
+        let follower = self.follower(attempt, events);
         tokio::spawn(follower.run(stream, first, asked, child));
         (Step { attempt, directory, requests }, received)
     }
@@ -222,6 +249,7 @@ fn short_path(directory: &Path) -> io::Result<(OwnedFd, String)> {
 struct Follower {
     attempt: StepAttempt,
     spool: Arc<Spool>,
+    groups: Option<Groups>,
     events: mpsc::Sender<StepEvent>,
 }
 
@@ -248,7 +276,7 @@ impl Follower {
             tracing::warn!(attempt = %self.attempt, %error, "spurstepd could not be waited for");
         }
         if !known {
-            conclude(self.attempt, self.spool, self.events).await;
+            self.conclude().await;
         }
     }
 
@@ -279,6 +307,28 @@ impl Follower {
             }
         }
     }
+
+    /// Says how an attempt ended whose spurstepd does not say so itself.
+    async fn conclude(self) {
+        let Follower { attempt, spool, groups, events } = self;
+        let found = tokio::task::spawn_blocking(move || {
+            let found = spool.find_ended(attempt)?;
+            if found.is_none() {
+                bury(&[attempt], &spool, groups.as_ref())?;
+            }
+            io::Result::Ok(found)
+        });
+        let last = match found.await.map_err(io::Error::other).flatten() {
+            Ok(Some(record)) => StepEvent::Ended(record),
+            Ok(None) => StepEvent::Lost,
+            Err(error) => {
+                tracing::error!(%attempt, %error, "it cannot be told how the step ended");
+                StepEvent::Lost
+            }
+        };
+        // Nobody listens any more: spurd is stopping, and the spool says the same to the next one.
+        let _ = events.send(last).await;
+    }
 }
 
 /// Sends the first frame, then requests as they come.
@@ -291,42 +341,27 @@ async fn forward(mut writing: Writing, first: Frame, mut asked: mpsc::Receiver<R
     std::future::pending().await
 }
 
-/// Says how an attempt ended whose spurstepd does not say so itself.
-async fn conclude(attempt: StepAttempt, spool: Arc<Spool>, events: mpsc::Sender<StepEvent>) {
-    let found = tokio::task::spawn_blocking(move || {
-        let found = spool.find_ended(attempt)?;
-        if found.is_none() {
-            kill_strays(&spool.directory(attempt));
-        }
-        io::Result::Ok(found)
-    });
-    let last = match found.await.map_err(io::Error::other).flatten() {
-        Ok(Some(record)) => StepEvent::Ended(record),
-        Ok(None) => StepEvent::Lost,
-        Err(error) => {
-            tracing::error!(%attempt, %error, "the spool does not say how the step ended");
-            StepEvent::Lost
-        }
-    };
-    // Nobody listens any more: spurd is stopping, and the spool says the same to the next one.
-    let _ = events.send(last).await;
-}
-
-/// Kills the processes that a lost attempt left and waits until they are gone.
+/// Kills what lost attempts left and waits until it is gone.
 ///
-/// They are known by a variable of their environment. A process that threw it away escapes where no control group
-/// holds it.
-fn kill_strays(directory: &Path) {
-    let mark = format!("{ATTEMPT_VARIABLE}={}", directory.display()).into_bytes();
+/// The processes are known by their control group and by a variable of their environment. One that threw that away
+/// escapes where there are no control groups.
+fn bury(lost: &[StepAttempt], spool: &Spool, groups: Option<&Groups>) -> io::Result<()> {
+    if let Some(groups) = groups {
+        lost.iter().try_for_each(|&attempt| groups.kill(attempt))?;
+    }
+    let mark = |attempt: &StepAttempt| {
+        format!("{ATTEMPT_VARIABLE}={}", spool.directory(*attempt).display()).into_bytes()
+    };
+    let marks: BTreeSet<Vec<u8>> = lost.iter().map(mark).collect();
     let marked = |process: &Process| {
         let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        environment.split(|&byte| byte == 0).any(|entry| entry == mark)
+        environment.split(|&byte| byte == 0).any(|entry| marks.contains(entry))
     };
     loop {
         let strays: Vec<Process> =
             processes().into_iter().filter(|process| !process.zombie && marked(process)).collect();
         if strays.is_empty() {
-            return;
+            return Ok(());
         }
         for stray in strays {
             stray.kill_and_wait();
@@ -429,6 +464,14 @@ impl StreamWriter {
     /// The system's error if the connection broke.
     pub async fn input(&mut self, part: InputPart) -> io::Result<()> {
         self.writing.send(&Frame::Input(part)).await
+    }
+
+    /// Asks something of the step.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn request(&mut self, request: Request) -> io::Result<()> {
+        self.writing.send(&Frame::Request(request)).await
     }
 
     /// Says how much of a task's output has been taken for good.

@@ -5,6 +5,7 @@
 //! understood, 2 for options that make no sense.
 
 mod args;
+mod command;
 mod deed;
 mod follow;
 mod input;
@@ -12,6 +13,7 @@ mod lublin;
 mod plot;
 mod request;
 mod scontrol;
+mod shown;
 mod summary;
 mod swf;
 mod workload;
@@ -200,7 +202,7 @@ fn apply(world: &mut World<Follower>, deed: &Deed) -> Result<(), String> {
             world.reconfigure(Arc::clone(policy)).map_err(|reject| format!("reconfigure: {reject}"))
         }
         What::Command(argv) => {
-            let ran = scontrol::run(world, argv);
+            let ran = command::run(world, argv);
             world.commanded(argv.clone(), ran.status, ran.stdout, ran.stderr);
             Ok(())
         }

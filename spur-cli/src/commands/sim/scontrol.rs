@@ -1,61 +1,32 @@
-//! Commands that a workload runs: `scontrol`, read as the real one reads it and carried out by the simulated
-//! controller.
+//! `scontrol` commands that change something: read as the real one reads them, carried out by the simulated controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use spur_core::cluster::Cluster;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject, Reply};
 use spur_core::id::JobId;
 use spur_core::model::change::JobChange;
 use spur_core::model::config::PartitionState;
-use spur_core::model::fabric::Fabric;
 use spur_core::sim::{Watch, World};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::hostlist::HostList;
-use spur_proto::convert::topology as convert;
-use spur_proto::v1::{ListTopologyRequest, Topology, UpdateJobRequest, UpdateNodesRequest};
+use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest};
 
-use crate::commands::scontrol::{show_topology, update};
+use super::command::{Ran, complaints};
+use crate::commands::scontrol::update;
 
-/// What a command wrote and how it ended.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Ran {
-    pub(super) status: u8,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
-}
-
-impl Ran {
-    fn failed(text: &str) -> Self {
-        Self { status: 1, stdout: String::new(), stderr: complaints([text]) }
+/// Changes what the words behind `scontrol` say.
+///
+/// # Errors
+/// What `scontrol` would complain of before it asks the controller.
+pub(super) fn run<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Result<Ran, String> {
+    match keyword {
+        "update" => change(world, words),
+        _ => queue(world, keyword, words),
     }
-}
-
-fn complaints<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    texts.into_iter().map(|text| format!("scontrol: error: {text}\n")).collect()
-}
-
-const KNOWN: &str = "update, hold, uhold, release, requeue, requeuehold and show topology";
-
-/// Runs a command.
-pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
-    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let ["scontrol", keyword, rest @ ..] = &words[..] else {
-        let name = argv.first().map_or("", String::as_str);
-        return Ran::failed(&format!("{name}: a workload runs scontrol only: {KNOWN}"));
-    };
-    let rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
-    let ran = match *keyword {
-        "update" => change(world, &rest),
-        "hold" | "uhold" | "release" | "requeue" | "requeuehold" => queue(world, keyword, &rest),
-        "show" if rest.first().is_some_and(|what| what == "topology") => show(world.cluster(), &rest[1..]),
-        _ => Err(format!("a workload runs {KNOWN}, not {}", words[1..].join(" "))),
-    };
-    ran.unwrap_or_else(|problem| Ran::failed(&problem))
 }
 
 fn change<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, String> {
@@ -93,12 +64,12 @@ fn numbered<W: Watch>(world: &World<W>, word: &str) -> Result<String, String> {
 }
 
 /// The number of a job by the workload's name for it, or by its number.
-fn number<W: Watch>(world: &World<W>, name: &str) -> Result<JobId, String> {
+pub(super) fn number<W: Watch>(world: &World<W>, name: &str) -> Result<JobId, String> {
     let known = world.number(name).or_else(|| name.parse().ok());
     known.ok_or_else(|| format!("Invalid job id specified: there is no job {name} now"))
 }
 
-fn numbers<W: Watch>(world: &World<W>, names: &str) -> Result<String, String> {
+pub(super) fn numbers<W: Watch>(world: &World<W>, names: &str) -> Result<String, String> {
     let numbers = names.split(',').map(|name| number(world, name).map(|job| job.to_string()));
     Ok(numbers.collect::<Result<Vec<_>, _>>()?.join(","))
 }
@@ -176,48 +147,6 @@ fn told(problems: &[(JobId, Reject)]) -> Ran {
     Ran {
         status: u8::from(!texts.is_empty()),
         stdout: String::new(),
-        stderr: complaints(texts.iter().map(String::as_str)),
+        stderr: complaints("scontrol", texts.iter().map(String::as_str)),
     }
-}
-
-/// `show topology`.
-fn show(cluster: &Cluster, words: &[String]) -> Result<Ran, String> {
-    let request = show_topology::request(words).map_err(|failure| failure.text)?;
-    let nodes = match request.nodes.as_str() {
-        "" => HostList::new(),
-        written => written.parse().map_err(|error| format!("{error}"))?,
-    };
-    let mut stdout = String::new();
-    let wanted = cluster
-        .topologies()
-        .iter()
-        .filter(|topology| request.name.is_empty() || *topology.name == *request.name);
-    for topology in wanted {
-        let shown = Topology {
-            domains: domains(cluster, &topology.fabric, &request, &nodes),
-            ..convert::head(topology)
-        };
-        stdout.push_str(&show_topology::text(&shown, None));
-    }
-    if stdout.is_empty() {
-        return Err(show_topology::nothing(&request));
-    }
-    Ok(Ran { stdout, ..Ran::default() })
-}
-
-/// The domains of a fabric that a request selects.
-fn domains(
-    cluster: &Cluster,
-    fabric: &Fabric,
-    request: &ListTopologyRequest,
-    nodes: &HostList,
-) -> Vec<spur_proto::v1::Domain> {
-    let facts = fabric.facts();
-    let named =
-        |name: &str, path: &str| request.unit.is_empty() || request.unit == name || request.unit == path;
-    let holds = |held: &[String]| nodes.is_empty() || nodes.iter().any(|node| held.contains(&node));
-    let wanted = facts
-        .iter()
-        .filter(|facts| named(&facts.name, fabric.domain(facts.id).full_name()) && holds(&facts.nodes));
-    wanted.map(|facts| convert::domain(cluster, fabric, facts)).collect()
 }

@@ -28,6 +28,8 @@ pub(super) struct Solver<'p, 'a, C> {
     pub(super) bounds: Vec<(u32, u32)>,
     fronts: Vec<Option<Front<C>>>,
     heads_only: bool,
+    /// More than any part needs to hold: what is beyond it is not told apart.
+    plenty: u32,
     guide: Option<Box<Guide<'p, 'a, C>>>,
     pub(super) exact: bool,
 }
@@ -51,6 +53,11 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             bounds: vec![(0, u32::MAX); layers],
             fronts: vec![None; problem.fabric.domains().count()],
             heads_only: false,
+            plenty: problem.amount.saturating_add(if problem.can_be_guided() {
+                problem.largest_piece()
+            } else {
+                0
+            }),
             guide: None,
             exact: true,
         }
@@ -241,7 +248,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
 
     /// Two parts together, unless that is too much already.
     pub(super) fn plus(&self, a: &Item<C>, b: &Item<C>) -> Option<Item<C>> {
-        let item = a.plus(b, &self.problem.needs);
+        let mut item = a.plus(b, &self.problem.needs);
+        item.hi = item.hi.min(self.plenty);
         let too_many = item.lo > self.problem.amount
             || self.problem.nodes.is_some_and(|nodes| item.key.nodes > nodes)
             || self.exceeds_spans(&item);

@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
+use spur_core::id::StepId;
+
 use super::super::order::Confinement;
 use super::tree::Process;
+use crate::groups::step_group;
 
 /// One step's control group.
 #[derive(Debug)]
@@ -26,8 +29,8 @@ impl Group {
     ///
     /// # Errors
     /// The system's error if the group cannot be made or a limit that exists cannot be set.
-    pub(super) fn create(confinement: &Confinement, step: &str) -> io::Result<Group> {
-        let path = confinement.job_group.join(format!("step_{step}"));
+    pub(super) fn create(confinement: &Confinement, step: StepId) -> io::Result<Group> {
+        let path = confinement.job_group.join(step_group(step));
         fs::create_dir_all(&path)?;
         if let Some(memory) = confinement.memory {
             set(&path, "memory.max", &memory.to_string())?;

@@ -77,7 +77,7 @@ impl Shim {
             let written = write_script(&script, order.identity.uid, order.identity.gid);
             failure = written.err().map(|error| (LaunchStage::Order, format!("batch script: {error}")));
         }
-        let group = order.confinement.as_ref().map(|to| Group::create(to, &order.attempt.step.label()));
+        let group = order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step));
         let group = group.transpose().unwrap_or_else(|error| {
             failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
             None

@@ -99,8 +99,14 @@ impl Groups {
         }
     }
 
-    /// Removes the node's group if nothing of it is left; one with live jobs stays for the next spurd.
+    /// Removes every group of the node that nothing runs in; what runs keeps its own for the next spurd.
     pub fn close(self) {
+        let jobs = fs::read_dir(&self.node).into_iter().flatten().filter_map(Result::ok);
+        for job in jobs.filter(|entry| entry.path().is_dir()) {
+            // The kernel removes no group with processes in it, nor one with groups below.
+            remove_steps(&job.path());
+            let _ = fs::remove_dir(job.path());
+        }
         // The parent is shared with other nodes of this host and goes with the last.
         let _ = fs::remove_dir(&self.node).and_then(|()| self.node.parent().map_or(Ok(()), fs::remove_dir));
     }
@@ -108,14 +114,22 @@ impl Groups {
     /// Removes the group of a job that has nothing left here.
     pub fn remove(&self, attempt: Attempt) {
         let job = self.job(attempt);
-        let Ok(entries) = fs::read_dir(&job) else { return };
-        for step in entries.filter_map(Result::ok).filter(|entry| entry.path().is_dir()) {
-            // A step's group may be gone already; one that cannot be removed keeps the job's, which is told below.
-            let _ = fs::remove_dir(step.path());
+        if !job.is_dir() {
+            return;
         }
+        remove_steps(&job);
         if let Err(error) = fs::remove_dir(&job) {
             tracing::warn!(group = %job.display(), %error, "a job's control group stays behind");
         }
+    }
+}
+
+/// Removes the groups of a job's steps that nothing runs in.
+fn remove_steps(job: &Path) {
+    let steps = fs::read_dir(job).into_iter().flatten().filter_map(Result::ok);
+    for step in steps.filter(|entry| entry.path().is_dir()) {
+        // One that cannot be removed keeps the job's, which is what counts.
+        let _ = fs::remove_dir(step.path());
     }
 }
 

@@ -105,5 +105,5 @@ async fn come_back(world: &mut World, spawned: &BTreeSet<u32>, job: u32) {
     link.order(world.launch(JOBS + 1, "exit 0")).await;
     assert_eq!(link.report().await.attempt.unwrap().job_id, JOBS + 1, "only the new job runs");
     assert!(!world.path("again").exists());
-    world.kill();
+    world.stop();
 }

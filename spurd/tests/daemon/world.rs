@@ -87,12 +87,7 @@ pub(crate) struct World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            let pid = rustix::process::Pid::from_child(&daemon);
-            // Asked to stop, it clears up after itself; a daemon that is gone already has failed the test.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            let _ = daemon.wait();
-        }
+        self.stop();
     }
 }
 
@@ -135,6 +130,16 @@ impl World {
             .env("RUST_LOG", std::env::var("SPURD_LOG").unwrap_or("warn".to_owned()))
             .spawn();
         self.daemon = Some(daemon.unwrap());
+    }
+
+    /// Asks the daemon to stop, which clears up after itself.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let pid = rustix::process::Pid::from_child(&daemon);
+            // A daemon that is gone already has failed the test.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = daemon.wait();
+        }
     }
 
     pub(crate) fn kill(&mut self) {

@@ -356,6 +356,16 @@ impl<'a> Problem<'a> {
         problem
     }
 
+    /// Whether, with a domain as the holder, the number of its members that are used decides before anything else.
+    pub(super) fn counts_members_first(&self, holder: DomainId) -> bool {
+        let layer = self.fabric.domain(holder).layer();
+        let node_counts = layer > Layer::LEAF || !self.view.slots.are_whole();
+        self.can_be_guided()
+            && self.per_node.is_none_or(|each| each == 1)
+            && node_counts
+            && self.ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
+    }
+
     /// The most that one piece can take, a leaf where nodes are alike and a node otherwise: the room that a placement
     /// of the fewest pieces leaves is smaller than that.
     pub(super) fn largest_piece(&self) -> u32 {

@@ -31,6 +31,8 @@ pub(super) struct Solver<'p, 'a, C> {
     /// More than any part needs to hold: what is beyond it is not told apart.
     plenty: u32,
     guide: Option<Box<Guide<'p, 'a, C>>>,
+    /// The domain that is to hold the whole job, where its members are counted before everything else.
+    target: Option<DomainId>,
     pub(super) exact: bool,
 }
 
@@ -59,6 +61,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
                 0
             }),
             guide: None,
+            target: None,
             exact: true,
         }
     }
@@ -153,15 +156,32 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let nothing = vec![Item::nothing(self.problem.layout.width())];
         let (mut all, mut floor) = (nothing.clone(), nothing);
         let mut guide = self.guide.take();
-        for (member, front) in members.iter().rev() {
+        let reach = (self.target == Some(id)).then(|| Reach::new(self.problem, id, members));
+        let mut near = Vec::new();
+        for (index, (member, front)) in members.iter().enumerate().rev() {
             let optional = !self.is_forced(*member);
-            all = self.join(&all, front, optional, id);
+            let mut near_enough = |front: &Front<C>| match &reach {
+                Some(reach) => {
+                    near.clear();
+                    near.extend(front.iter().filter(|item| reach.admits_part(item)).cloned());
+                    std::mem::take(&mut near)
+                }
+                None => front.to_vec(),
+            };
+            let part = near_enough(front);
+            all = self.join(&all, &part, optional, id);
+            if let Some(reach) = &reach {
+                all.retain(|item| reach.admits(item, index));
+            }
             if let Some(guide) = &mut guide {
                 let front = match *member {
                     Member::Domain(child) => guide.heads.front(child),
                     Member::Node(pos) => guide.heads.node_front(pos).unwrap_or_default(),
                 };
-                floor = guide.heads.join(&floor, &front, optional, id);
+                floor = guide.heads.join(&floor, &near_enough(&front), optional, id);
+                if let Some(reach) = &reach {
+                    floor.retain(|item| reach.admits(item, index));
+                }
                 let enough = self.problem.amount.saturating_sub(guide.slack);
                 keep_near(&mut all, &floor, enough, guide.slack, self.problem.layout.head());
             }
@@ -173,6 +193,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
 
     /// Finds out what the spans of the best placement in a domain are, where that helps; false if there is none.
     pub(super) fn guide_to(&mut self, id: DomainId) -> bool {
+        self.target = self.problem.counts_members_first(id).then_some(id);
         let free = self.bounds.iter().all(|&(least, most)| least == 0 && most == u32::MAX);
         if self.heads_only || !free || !self.problem.can_be_guided() {
             return true;
@@ -370,8 +391,61 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         if !self.guide_to(id) {
             return None;
         }
+        if self.target.is_some() && self.problem.fewest_members(id) == usize::MAX {
+            return None;
+        }
         let inside = self.inside(id);
         inside.into_iter().filter(|item| self.is_whole(id, item)).min_by(|a, b| a.cost.cmp(&b.cost))
+    }
+}
+
+/// How far the members of the holder that are still to come can take a way to use the others, with no more members
+/// in all than the fewest that hold the job.
+struct Reach {
+    amount: u32,
+    /// Where the number of members stands in a cost.
+    field: usize,
+    fewest: usize,
+    /// `ahead[i][n]`: the most that n of the first i members hold.
+    ahead: Vec<Vec<u32>>,
+}
+
+impl Reach {
+    fn new<C: Cost>(problem: &Problem<'_>, id: DomainId, members: &[(Member, Front<C>)]) -> Self {
+        let fewest = problem.fewest_members(id).saturating_add(1).min(members.len());
+        let mut largest: Vec<u32> = Vec::new();
+        let mut ahead = Vec::with_capacity(members.len() + 1);
+        for member in std::iter::once(None).chain(members.iter().map(Some)) {
+            if let Some((_, front)) = member {
+                let most = front.iter().map(|item| item.hi).max().unwrap_or(0);
+                largest.insert(largest.partition_point(|&other| other >= most), most);
+                largest.truncate(fewest);
+            }
+            let mut sum = 0_u32;
+            let sums = largest.iter().map(|&most| {
+                sum = sum.saturating_add(most);
+                sum
+            });
+            ahead.push(std::iter::once(0).chain(sums).collect());
+        }
+        let below = problem.fabric.domain(id).layer().index() - 1;
+        Self { amount: problem.amount, field: problem.layout.span(below), fewest, ahead }
+    }
+
+    /// Whether a way to use members from the one at `index` on can still become the whole job.
+    fn admits<C: Cost>(&self, item: &Item<C>, index: usize) -> bool {
+        let used = usize::try_from(item.cost.fields()[self.field]).unwrap_or(usize::MAX);
+        used <= self.fewest && self.reaches(item.hi, index, self.fewest - used)
+    }
+
+    /// Whether a way to use one member can be a part of the whole job.
+    fn admits_part<C: Cost>(&self, item: &Item<C>) -> bool {
+        self.fewest > 0 && self.reaches(item.hi, self.ahead.len() - 1, self.fewest - 1)
+    }
+
+    fn reaches(&self, holds: u32, index: usize, more: usize) -> bool {
+        let ahead = &self.ahead[index];
+        holds.saturating_add(ahead[more.min(ahead.len() - 1)]) >= self.amount
     }
 }
 

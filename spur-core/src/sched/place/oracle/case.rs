@@ -157,7 +157,7 @@ impl Case {
         let mut occupied: FixedBitSet = (0..fabric.len()).filter(|_| random.one_in(8)).collect();
         occupied.grow(fabric.len());
         let most = slots.iter().map(|(_, slots)| slots).max().unwrap_or(1);
-        let admitted = |pos: usize| slots.open().contains(pos) || (pos * 7) % 5 != 0;
+        let admitted = |pos: usize| slots.open().contains(pos) || !(pos * 7).is_multiple_of(5);
         let idle = if slots.are_whole() {
             Slots::whole(&fabric, (0..fabric.len()).filter(|&pos| admitted(pos)).collect())
         } else {
@@ -178,7 +178,7 @@ impl Case {
 
     /// Adds a few constraints and preferences.
     pub(super) fn constrain(&mut self, random: &mut Random) {
-        if self.fabric.len() == 0 {
+        if self.fabric.is_empty() {
             return;
         }
         for _ in 0..random.between(1, 3) {

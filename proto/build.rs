@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(files, ["."])?;
     let mut config = tonic_prost_build::configure().bytes(".");
     for message in SHOWN {
-        config = config.type_attribute(message, "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]");
+        config = config
+            .type_attribute(message, "#[derive(serde::Serialize, serde::Deserialize)]\n#[serde(default)]");
     }
     for (field, name) in SLURM_NAMES {
         config = config.field_attribute(field, format!("#[serde(rename = \"{name}\")]"));

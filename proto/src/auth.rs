@@ -20,8 +20,6 @@ use tonic::metadata::MetadataMap;
 
 use crate::v1::{StepCredential, TokenClaims};
 
-/// Where a daemon listens for those who want a token, unless the configuration says otherwise.
-pub const IDENTITY_SOCKET: &str = "/run/spur/auth.sock";
 /// How long a token for a person is good, in seconds.
 pub const TOKEN_SECONDS: i64 = 300;
 /// The scheme of the `authorization` metadata.

@@ -1,16 +1,10 @@
 //! How one end reaches another: addresses, time limits and message limits that all of Spur agrees on.
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
+use spur_core::text::address::HostPort;
 use tonic::transport::Endpoint;
-
-/// The controller's port, where none is given.
-pub const CONTROLLER_PORT: u16 = 6817;
-/// A node's port, where none is given.
-pub const NODE_PORT: u16 = 6818;
 
 /// How long a connection may take to come up.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,80 +23,19 @@ pub const MAX_ENVIRONMENT: usize = 8 << 20;
 /// The largest message either end takes: a script, an environment and room for the rest of a job.
 pub const MAX_MESSAGE: usize = MAX_SCRIPT + MAX_ENVIRONMENT + (4 << 20);
 
-/// The host and port of a service. Reads `host`, `host:port`, `[::1]:port`, `::1`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// A name or a literal address; IPv6 without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
+/// Where to connect to for a service, with all of Spur's settings.
+///
+/// # Errors
+/// An address that cannot be part of a URI.
+pub fn endpoint(address: &HostPort) -> Result<Endpoint, AddressError> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"));
+    endpoint.map(settings).map_err(|_| AddressError(address.to_string()))
 }
 
-/// An address that cannot be read.
+/// An address that nothing can connect to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid address `{0}`: write HOST, HOST:PORT or [IPV6]:PORT")]
+#[error("cannot connect to `{0}`: it is no address")]
 pub struct AddressError(pub String);
-
-impl Address {
-    /// Reads an address that may lack its port.
-    ///
-    /// # Errors
-    /// A text that is no address.
-    pub fn parse(text: &str, default_port: u16) -> Result<Address, AddressError> {
-        let refused = || AddressError(text.to_owned());
-        let bracketed = text.strip_prefix('[').map(|rest| rest.split_once(']').ok_or_else(refused));
-        let (host, port) = match bracketed.transpose()? {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or_else(refused)?)),
-            None => match text.split_once(':') {
-                Some((_, rest)) if rest.contains(':') => (text, None),
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            },
-        };
-        let name = |c: char| c.is_ascii_alphanumeric() || "-_.:%".contains(c);
-        let port = port.map_or(Ok(default_port), |port| port.parse().map_err(|_| refused()))?;
-        if host.is_empty() || !host.chars().all(name) {
-            return Err(refused());
-        }
-        Ok(Address { host: host.to_owned(), port })
-    }
-
-    /// Reads several, separated by commas.
-    ///
-    /// # Errors
-    /// The first that is no address; no address at all.
-    pub fn parse_list(text: &str, default_port: u16) -> Result<Vec<Address>, AddressError> {
-        text.split(',').map(|item| Address::parse(item.trim(), default_port)).collect()
-    }
-
-    /// Where to connect to, with all of Spur's settings.
-    ///
-    /// # Errors
-    /// An address that cannot be part of a URI.
-    pub fn endpoint(&self) -> Result<Endpoint, AddressError> {
-        let endpoint = Endpoint::from_shared(format!("http://{self}"));
-        endpoint.map(settings).map_err(|_| AddressError(self.to_string()))
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
-
-impl FromStr for Address {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Address, AddressError> {
-        Address::parse(text, CONTROLLER_PORT)
-    }
-}
 
 /// Where to connect to for a Unix socket.
 ///
@@ -127,30 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_printed() {
-        for (text, printed) in [
-            ("head", "head:6817"),
-            ("head:7000", "head:7000"),
-            ("127.0.0.1:1", "127.0.0.1:1"),
-            ("[::1]:7", "[::1]:7"),
-            ("[::1]", "[::1]:6817"),
-            ("fe80::1%eth0", "[fe80::1%eth0]:6817"),
-        ] {
-            let address = Address::parse(text, CONTROLLER_PORT).unwrap();
-            assert_eq!(address.to_string(), printed, "{text}");
-            assert_eq!(printed.parse::<Address>(), Ok(address), "{text}");
-        }
-        for text in ["", ":1", "a:", "a:x", "a:70000", "[::1", "[::1]7", "a b", "a/b"] {
-            assert!(Address::parse(text, 1).is_err(), "{text}");
-        }
-        let list = Address::parse_list("a, b:2", 9).unwrap();
-        assert_eq!(list.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:9", "b:2"]);
-        assert!(Address::parse_list("a,,b", 9).is_err());
-    }
-
-    #[test]
     fn addresses_become_endpoints() {
-        assert_eq!(Address::parse("::1", 5).unwrap().endpoint().unwrap().uri().port_u16(), Some(5));
+        let port = |text: &str| endpoint(&text.parse().unwrap()).unwrap().uri().port_u16();
+        assert_eq!(port("head1:7000"), Some(7000));
+        assert_eq!(port("[::1]:5"), Some(5));
         assert!(unix_endpoint(Path::new("/tmp/a.sock")).is_ok());
     }
 }

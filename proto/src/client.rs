@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use spur_core::text::address::HostPort;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::metadata::MetadataValue;
 use tonic::service::Interceptor;
@@ -18,7 +19,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::channel::{Address, AddressError, CALL_TIMEOUT, MAX_MESSAGE, unix_endpoint};
+use crate::channel::{self, AddressError, CALL_TIMEOUT, MAX_MESSAGE, unix_endpoint};
 use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
@@ -109,12 +110,12 @@ impl CallError {
                 _ => CallError::Refused { code: error.code, message: error.message },
             };
         }
-        let detail = status.message().to_owned();
+        let detail = detail(status);
         match status.code() {
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => {
                 CallError::Broken { address: address.to_owned(), detail }
             }
-            code => CallError::Refused { code: format!("{code:?}"), message: detail },
+            code => CallError::Refused { code: format!("{code:?}"), message: status.message().to_owned() },
         }
     }
 
@@ -207,8 +208,8 @@ impl Connection {
     ///
     /// # Errors
     /// An address that is none, or no address at all.
-    pub fn new(controllers: &[Address], identity: Identity) -> Result<Connection, CallError> {
-        let endpoint = |address: &Address| Ok((address.to_string(), address.endpoint()?));
+    pub fn new(controllers: &[HostPort], identity: Identity) -> Result<Connection, CallError> {
+        let endpoint = |address: &HostPort| Ok((address.to_string(), channel::endpoint(address)?));
         let controllers = controllers.iter().map(endpoint).collect::<Result<Vec<_>, AddressError>>()?;
         if controllers.is_empty() {
             return Err(AddressError(String::new()).into());
@@ -219,6 +220,11 @@ impl Connection {
     /// The same with another patience; none at all asks every controller once.
     pub fn with_patience(self, patience: Duration) -> Connection {
         Connection { patience, ..self }
+    }
+
+    /// From now on asks again for so long; not at all asks every controller once.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The address of the controller that is asked.
@@ -378,8 +384,16 @@ fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {
     }
 }
 
+/// What went wrong with a call that nobody refused.
+pub fn detail(status: &Status) -> String {
+    match std::error::Error::source(status) {
+        Some(source) => innermost(source),
+        None => status.message().to_owned(),
+    }
+}
+
 /// The text of the error at the bottom: what the system said, without the layers above it.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

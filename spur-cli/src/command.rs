@@ -12,12 +12,26 @@ use crate::session::Session;
 pub enum Command {
     /// `sbatch`
     Sbatch,
+    /// `srun`
+    Srun,
     /// `squeue`
     Squeue,
     /// `sinfo`
     Sinfo,
+    /// `scontrol`
+    Scontrol,
+    /// `scancel`
+    Scancel,
+    /// `sacct`
+    Sacct,
+    /// `spur demo`
+    Demo,
     /// `spur links`
     Links,
+    /// `spur keygen`
+    Keygen,
+    /// `spur sim`
+    Sim,
 }
 
 /// How a command is known.
@@ -31,20 +45,36 @@ struct Entry {
 
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
+    Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
+    Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
+    Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
+    Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
+    Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
+    Entry {
+        command: Command::Sim,
+        name: "sim",
+        linked: false,
+        about: "run a workload on a cluster that is only calculated",
+    },
     Entry {
         command: Command::Links,
         name: "links",
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
 ];
 
 impl Command {
-    /// The name it is called by.
-    pub fn name(self) -> &'static str {
-        COMMANDS.iter().find(|entry| entry.command == self).map_or("spur", |entry| entry.name)
+    /// What it calls itself when it speaks.
+    pub fn title(self) -> &'static str {
+        match self {
+            Command::Demo => "spur demo",
+            Command::Links => "spur links",
+            other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
+        }
     }
 
     /// The names of the programs that are links to `spur`.
@@ -59,9 +89,16 @@ impl Command {
     async fn run(self, session: &mut Session, args: Vec<String>) -> anyhow::Result<u8> {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
+            Command::Srun => commands::srun::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,
+            Command::Scontrol => commands::scontrol::run(session, args).await,
+            Command::Scancel => commands::scancel::run(session, args).await,
+            Command::Sacct => commands::sacct::run(session, args).await,
+            Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
+            Command::Keygen => commands::keygen::run(session, &args),
+            Command::Sim => commands::sim::run(session, &args),
         }
     }
 }
@@ -119,7 +156,7 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
 }
 
 fn start(command: Command, arguments: Vec<String>) -> ExitCode {
-    let mut session = Session::from_process(command.name());
+    let mut session = Session::from_process(command.title());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -4,6 +4,7 @@ use std::io;
 
 use spur_proto::client::CallError;
 
+use crate::options::OptionError;
 use crate::session::Session;
 
 /// The exit code of a command that failed by itself.
@@ -26,6 +27,11 @@ impl Failure {
     pub fn new(text: impl Into<String>) -> Failure {
         Failure { text: text.into(), code: FAILURE }
     }
+
+    /// Another exit code for the error that this is the context of.
+    pub fn coded(code: u8) -> Failure {
+        Failure { text: String::new(), code }
+    }
 }
 
 /// Prints `error` as Slurm's commands do and gives the exit code. Nothing is said of a pipe that nobody reads.
@@ -34,7 +40,8 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
         return BROKEN_PIPE;
     }
     for line in render(error).lines() {
-        session.error(line);
+        // Indented lines quote somebody else.
+        if line.starts_with(' ') { session.say(line) } else { session.error(line) }
     }
     if let Some(hint) = hint(session.name, error) {
         session.say(&hint);
@@ -47,7 +54,11 @@ fn render(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        if !text.contains(&cause) {
+        // The number says nothing that the words do not.
+        let cause = cause.split(" (os error ").next().unwrap_or_default().to_owned();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
@@ -55,7 +66,8 @@ fn render(error: &anyhow::Error) -> String {
 }
 
 fn hint(name: &str, error: &anyhow::Error) -> Option<String> {
-    let usage = error.downcast_ref::<crate::options::OptionError>()?.is_about_usage();
+    let options = error.chain().find_map(|cause| cause.downcast_ref::<OptionError>());
+    let usage = options?.is_about_usage();
     usage.then(|| format!("Try \"{name} --help\" for more information"))
 }
 

@@ -56,7 +56,7 @@ impl Session {
     pub fn connection(&mut self) -> anyhow::Result<&mut Connection> {
         if self.connection.is_none() {
             let settings = Settings::load(&|name| self.env(name))?;
-            self.connection = Some(Connection::new(&settings.controllers, settings.identity(&whoami()))?);
+            self.connection = Some(Connection::new(&settings.controllers, settings.identity(whoami))?);
         }
         Ok(self.connection.as_mut().expect("it was made above"))
     }
@@ -85,6 +85,15 @@ impl Session {
             Some(complaints) => writeln!(complaints, "{line}"),
             None => writeln!(std::io::stderr(), "{line}"),
         };
+    }
+
+    /// Output and standard error, to write to both.
+    pub fn streams(&mut self) -> (&mut Out, Box<dyn Write + '_>) {
+        let complaints: Box<dyn Write> = match &mut self.complaints {
+            Some(complaints) => Box::new(complaints),
+            None => Box::new(std::io::stderr()),
+        };
+        (&mut self.out, complaints)
     }
 
     /// What was said so far, where it is kept in memory.

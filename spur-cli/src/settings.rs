@@ -8,19 +8,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use spur_proto::auth::IDENTITY_SOCKET;
-use spur_proto::channel::{Address, CONTROLLER_PORT};
+use spur_core::model::config::{AuthLocal, Config, ControllerLocal};
+use spur_core::text::address::HostPort;
 use spur_proto::client::Identity;
 use spur_proto::v1::TokenClaims;
-
-/// Where the configuration lies unless `SPUR_CONF` says otherwise.
-pub const CONFIG_FILE: &str = "/etc/spur/spur.toml";
 
 /// Where the controller is and how to introduce oneself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Every host it may be on, in the order to try.
-    pub controllers: Vec<Address>,
+    pub controllers: Vec<HostPort>,
     method: Method,
     socket: PathBuf,
 }
@@ -62,15 +59,16 @@ impl Settings {
     /// A file that cannot be read, or nothing that says where the controller is.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         let told = env("SPUR_CONF").filter(|path| !path.is_empty());
-        let path = PathBuf::from(told.as_deref().unwrap_or(CONFIG_FILE));
+        let path = PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE));
         let controllers = env("SPUR_CONTROLLER").filter(|list| !list.is_empty());
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if told.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 if controllers.is_none() {
                     bail!(
-                        "there is no {CONFIG_FILE}; set SPUR_CONF to the cluster's spur.toml, or SPUR_CONTROLLER \
-                         to the controller's address"
+                        "there is no {}; set SPUR_CONF to the cluster's spur.toml, or SPUR_CONTROLLER to the \
+                         controller's address",
+                        Config::DEFAULT_FILE
                     );
                 }
                 String::new()
@@ -84,37 +82,35 @@ impl Settings {
         let wanted = only_tables(text, &["controller", "auth"]);
         let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
         let place = |key: &str| format!("{}: controller.{key}", path.display());
+        let default = ControllerLocal::default().listen_addr.to_string();
         let (list, whose) = match (controllers, &file.controller) {
             (Some(list), _) => (list, "SPUR_CONTROLLER".to_owned()),
             (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("addr")),
             (None, ControllerTable { listen_addr: Some(list), .. }) => (list.as_str(), place("listen_addr")),
-            (None, _) => bail!(
-                "{} does not say where the controller is; add [controller] with addr = \"HOST:PORT\"",
-                path.display()
-            ),
+            (None, _) => (default.as_str(), place("listen_addr")),
         };
-        let mut controllers = Address::parse_list(list, CONTROLLER_PORT).with_context(|| whose)?;
+        let mut controllers = HostPort::parse_list(list).with_context(|| whose)?;
         for address in &mut controllers {
             reach(address);
         }
         if file.auth.method == Method::Munge {
             bail!("{}: auth.method = \"munge\" is not built into this program; use \"key\"", path.display());
         }
-        let socket = file.auth.socket.unwrap_or_else(|| IDENTITY_SOCKET.into());
+        let socket = file.auth.socket.unwrap_or_else(|| AuthLocal::default().socket);
         Ok(Settings { controllers, method: file.auth.method, socket })
     }
 
-    /// How to say that `user` asks.
-    pub fn identity(&self, user: &TokenClaims) -> Identity {
+    /// How to say who asks; `user` is only called where the command has to say so itself.
+    pub fn identity(&self, user: impl FnOnce() -> TokenClaims) -> Identity {
         match self.method {
-            Method::None => Identity::Unsigned(user.clone()),
+            Method::None => Identity::Unsigned(user()),
             Method::Key | Method::Munge => Identity::Socket(self.socket.clone()),
         }
     }
 }
 
 /// Who listens everywhere is reached at home.
-fn reach(address: &mut Address) {
+fn reach(address: &mut HostPort) {
     match address.host.as_str() {
         "0.0.0.0" => address.host = "127.0.0.1".to_owned(),
         "::" => address.host = "::1".to_owned(),
@@ -175,25 +171,29 @@ socket = "/tmp/demo/identity.sock"
     #[test]
     fn only_two_tables_are_read() {
         let settings = read(LONG, None).unwrap();
-        assert_eq!(settings.controllers, [Address { host: "head".into(), port: 7000 }]);
-        let identity = settings.identity(&TokenClaims::default());
+        assert_eq!(settings.controllers, [HostPort { host: "head".into(), port: 7000 }]);
+        let identity = settings.identity(TokenClaims::default);
         assert!(matches!(identity, Identity::Socket(path) if path == Path::new("/tmp/demo/identity.sock")));
     }
 
     #[test]
     fn the_environment_names_several_controllers() {
-        let settings = read(LONG, Some("a,b:1")).unwrap();
+        let settings = read(LONG, Some("a:6817,b:1")).unwrap();
         assert_eq!(settings.controllers.len(), 2);
         assert_eq!(settings.controllers[0].to_string(), "a:6817");
-        assert!(read("", Some("a,,")).is_err());
+        assert!(read("", Some("a:1,,")).is_err());
     }
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a")).unwrap_err());
+        let refused = format!("{:#}", read("\n\n[auth]\nmethod = \"magic\"\n", Some("a:1")).unwrap_err());
         assert!(refused.contains("spur.toml") && refused.contains("line 4"), "{refused}");
-        let refused = read("[auth]\n", None).unwrap_err().to_string();
-        assert!(refused.contains("[controller] with addr"), "{refused}");
+    }
+
+    #[test]
+    fn without_an_address_the_controller_is_on_this_host() {
+        let settings = read("[auth]\n", None).unwrap();
+        assert_eq!(settings.controllers[0].to_string(), "127.0.0.1:6817");
     }
 
     #[test]
@@ -201,6 +201,6 @@ socket = "/tmp/demo/identity.sock"
         let settings =
             read("[controller]\nlisten_addr = \"0.0.0.0:1\"\n[auth]\nmethod = \"none\"\n", None).unwrap();
         assert_eq!(settings.controllers[0].to_string(), "127.0.0.1:1");
-        assert!(matches!(settings.identity(&TokenClaims::default()), Identity::Unsigned(_)));
+        assert!(matches!(settings.identity(TokenClaims::default), Identity::Unsigned(_)));
     }
 }

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use spur_cli::commands::query::Asked;
-use spur_cli::commands::{sinfo, squeue};
+use spur_cli::commands::scontrol::hostnames::Form;
+use spur_cli::commands::{sacct, scontrol, sinfo, squeue};
 use spur_cli::format::Show;
-use spur_proto::v1::{Job, Node, Partition, Step, Topology};
+use spur_cli::options::Settled;
+use spur_proto::v1::{AccountingRow, Job, Node, Partition, Step, Topology};
 
 #[derive(Deserialize)]
 struct Cluster {
@@ -20,6 +22,7 @@ struct Cluster {
     nodes: Vec<Node>,
     partitions: Vec<Partition>,
     topology: Topology,
+    accounting: Vec<AccountingRow>,
 }
 
 fn directory() -> PathBuf {
@@ -67,13 +70,46 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
             Asked::Show(text) => Ok(text),
             Asked::Run(query) if query.topology().is_some() => Ok(query.topology_text(&cluster.topology)),
             Asked::Run(query) => {
-                let wanted = query.nodes().map(|text| text.parse().unwrap());
+                let wanted = query.nodes().map(str::parse).transpose()?;
                 let (partitions, nodes) = (cluster.partitions.clone(), cluster.nodes.clone());
                 query.text(partitions, nodes, wanted.as_ref(), &show)
             }
         },
+        "sacct" => match sacct::Query::read(&words, &env)? {
+            Asked::Show(text) => Ok(text),
+            Asked::Run(query) => query.text(cluster.accounting.clone(), &show),
+        },
+        "scontrol" => scontrol(&words, cluster, &show),
         other => panic!("no such command in these tests: {other}"),
     }
+}
+
+/// `scontrol show ENTITY [NAME]` with what the controller would answer.
+fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<String> {
+    let mut settings = scontrol::Settings::default();
+    let operands = match scontrol::LINE.settle(words, &|_| None, &mut settings)? {
+        Settled::Show(text) => return Ok(text),
+        Settled::Run(operands) => operands,
+    };
+    let name = operands.get(2).cloned().unwrap_or_default();
+    let is = |other: &str| name.is_empty() || name == other;
+    Ok(match operands[1].as_str() {
+        "job" => {
+            let jobs: Vec<Job> = cluster.jobs.iter().filter(|job| is(&job.id.to_string())).cloned().collect();
+            scontrol::show_job::text(&jobs, settings.oneline, settings.details, show)
+        }
+        "node" => {
+            let nodes: Vec<Node> = cluster.nodes.iter().filter(|node| is(&node.name)).cloned().collect();
+            scontrol::show_node::text(&nodes, settings.oneline, settings.details, show)
+        }
+        "partition" => scontrol::show_partition::text(&cluster.partitions, settings.oneline),
+        "step" => scontrol::show_step::text(&cluster.steps, settings.oneline, show),
+        "topology" => scontrol::show_topology::text(&cluster.topology, None),
+        "hostnames" => scontrol::hostnames::text(&name.parse()?, Form::Names),
+        "hostlist" => scontrol::hostnames::text(&name.parse()?, Form::List),
+        "hostlistsorted" => scontrol::hostnames::text(&name.parse()?, Form::Sorted),
+        other => panic!("no such entity in these tests: {other}"),
+    })
 }
 
 #[test]

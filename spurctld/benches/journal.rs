@@ -1,14 +1,15 @@
 //! What the journal sustains: entries per second and commit latency, for batches of several sizes, alone and with
 //! snapshots and compaction beside them. Each entry has 1 KB, a blob of 6 KB and a request id.
 //!
-//! `cargo bench -p spurctld --bench journal [-- DIRECTORY [SECONDS]]`: the directory decides which disk is measured.
+//! `cargo bench -p spurctld --bench journal [-- DIRECTORY [SECONDS [CHECKPOINT_MIB [LONG_LOG_MIB]]]]`: the directory decides
+//! which disk is measured.
 
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use spurctld::store::{Batch, Blob, Commit, Entry, Journal, Request, Retention, StoreError};
+use spurctld::store::{Batch, Blob, Commit, Entry, Journal, Request, Retention, StoreError, Tuning};
 
 const ENTRY_BYTES: usize = 1024;
 const BLOB_BYTES: usize = 6 * 1024;
@@ -17,8 +18,13 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let directory =
         arguments.next().map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-    let seconds = arguments.next().map_or(4, |seconds| seconds.parse().expect("seconds are a whole number"));
+    let mut number =
+        |usual: u64| arguments.next().map_or(usual, |text| text.parse().expect("a whole number"));
+    let (seconds, checkpoint_mib, long_log_mib) = (number(4), number(2), number(8));
+    let checkpoint_bytes = usize::try_from(checkpoint_mib << 20).expect("fits the memory");
+    let tuning = Tuning { checkpoint_bytes, long_log_bytes: long_log_mib << 20 };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be started");
+    runtime.block_on(recovery(&directory, tuning)).expect("the journal works");
     println!(
         "{:>6} {:>9} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8}",
         "batch", "pipelined", "beside", "entries/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "wal MiB"
@@ -35,9 +41,40 @@ fn main() {
         (64, 2, true),
         (256, 2, true),
     ] {
-        let case = Case { count, depth, beside, time: Duration::from_secs(seconds) };
+        let case = Case { count, depth, beside, time: Duration::from_secs(seconds), tuning };
         runtime.block_on(case.run(&directory)).expect("the journal works");
     }
+}
+
+/// Time to recover 100,000 entries without a snapshot.
+async fn recovery(directory: &Path, tuning: Tuning) -> Result<(), StoreError> {
+    let path = fresh(directory).join("spur.db");
+    let (journal, _) = Journal::open_with(&path, tuning).await?;
+    for first in (0..400).map(|number| number * 250 + 1) {
+        journal.commit(batch(&journal, first, 250)).await?;
+    }
+    journal.close().await;
+    let begun = Instant::now();
+    let (journal, mut recovered) = Journal::open_with(&path, tuning).await?;
+    let mut entries = 0;
+    loop {
+        let page = recovered.next_entries().await?;
+        if page.is_empty() {
+            break;
+        }
+        entries += page.len();
+    }
+    println!("recovery of {entries} entries: {:.2} s\n", begun.elapsed().as_secs_f64());
+    journal.close().await;
+    Ok(())
+}
+
+/// An empty directory.
+fn fresh(directory: &Path) -> PathBuf {
+    let place = directory.join("journal-bench");
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(&place).expect("the directory can be written");
+    place
 }
 
 struct Case {
@@ -48,15 +85,14 @@ struct Case {
     /// Whether snapshots and compaction run beside the commits.
     beside: bool,
     time: Duration,
+    tuning: Tuning,
 }
 
 impl Case {
     async fn run(&self, directory: &Path) -> Result<(), StoreError> {
-        let place = directory.join("journal-bench");
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir_all(&place).expect("the directory can be written");
+        let place = fresh(directory);
         let path = place.join("spur.db");
-        let (journal, _) = Journal::open(&path).await?;
+        let (journal, _) = Journal::open_with(&path, self.tuning).await?;
         let housekeeper = self.beside.then(|| tokio::spawn(keep_house(journal.clone())));
         let begun = Instant::now();
         let mut under_way: VecDeque<(Instant, Commit)> = VecDeque::new();

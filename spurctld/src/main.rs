@@ -1,2 +1,87 @@
-//! placeholder
-fn main() {}
+//! `spurctld`: reads the command line and the configuration, runs the controller, and listens to the system.
+
+use std::process::ExitCode;
+
+use sd_notify::NotifyState;
+use spurctld::args::{self, Args, Wish};
+use spurctld::config_file::ConfigFile;
+use spurctld::reload::Reload;
+use spurctld::server::Server;
+use spurctld::stop::Stop;
+use spurctld::{detach, log};
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> ExitCode {
+    let arguments = || std::env::args_os().skip(1);
+    let ended = match args::parse(arguments()) {
+        Ok(Wish::Help) => {
+            print!("{}", args::HELP);
+            Ok(())
+        }
+        Ok(Wish::Version) => {
+            println!("spurctld {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        Ok(Wish::Run(args)) if args.foreground => run(args),
+        Ok(Wish::Run(_)) => detach::spawn(arguments()),
+        Err(problem) => Err(anyhow::anyhow!(problem)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("spurctld: error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
+    let file = ConfigFile::find(args.config);
+    let config = file.read()?;
+    log::begin(&config.local.log, args.verbose);
+    detach::leave_terminal()?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        let server = Server::start(config, file).await?;
+        tracing::info!(address = %server.address(), version = env!("CARGO_PKG_VERSION"), "ready");
+        let signals = tokio::spawn(obey_signals(server.stop(), server.reload()));
+        detach::say_ready();
+        notify(&[NotifyState::Ready]);
+        let ended = server.run().await;
+        signals.abort();
+        ended
+    })
+}
+
+/// Stops at SIGTERM and SIGINT, reads the configuration again at SIGHUP.
+async fn obey_signals(stop: Stop, reload: Reload) {
+    let listen = |kind| signal(kind);
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hang_up)) =
+        (listen(SignalKind::terminate()), listen(SignalKind::interrupt()), listen(SignalKind::hangup()))
+    else {
+        tracing::error!("signals cannot be received: stop the controller with scontrol shutdown");
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = stop.wished() => break,
+            Some(()) = hang_up.recv() => {
+                if let Ok(now) = NotifyState::monotonic_usec_now() {
+                    notify(&[NotifyState::Reloading, now]);
+                }
+                reload.now().await;
+                notify(&[NotifyState::Ready]);
+            }
+        }
+    }
+    notify(&[NotifyState::Stopping]);
+    stop.wish();
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager was not told");
+    }
+}

@@ -33,7 +33,7 @@ pub(crate) fn at_rest(world: &World) {
     attempts_follow_each_other(world);
     records_tell_the_truth(world);
     assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
-    let cluster = world.cluster();
+    let cluster = world.committed();
     for node in cluster.nodes() {
         assert!(node.idle() && node.stale.is_empty(), "{} is not free again", node.name());
     }
@@ -61,7 +61,7 @@ fn every_acknowledged_job_ended_once(world: &World) {
     for (request, job) in &world.ledger.acknowledged {
         assert_eq!(ends.get(job), Some(&1), "request {request} was acknowledged as job {job}");
     }
-    for job in world.cluster().jobs().iter() {
+    for job in world.committed().jobs().iter() {
         assert!(matches!(job.phase, Phase::Ended(_)), "job {} is still {:?}", job.id, job.phase);
         assert_eq!(ends.get(&job.id), Some(&1), "job {} ended {:?} times", job.id, ends.get(&job.id));
     }
@@ -113,7 +113,7 @@ fn attempts_follow_each_other(world: &World) {
 
 /// A job that is recorded as completed had a process that exited with 0, and one that never ran has no start.
 fn records_tell_the_truth(world: &World) {
-    for job in world.cluster().jobs().iter() {
+    for job in world.committed().jobs().iter() {
         let Phase::Ended(ended) = &job.phase else { continue };
         let last = world.ledger.launches.iter().find(|launch| launch.attempt == job.attempt());
         if ended.outcome.state == EndState::Completed {

@@ -1,15 +1,21 @@
-//! A planner that is as simple as can be: first come, first served, on the first nodes that are free. The real one has
-//! tests of its own; here any plan will do, the stranger the better.
+//! Who plans: the real planner, or one that is as simple as can be (first come, first served, on the first nodes that
+//! are free), because the controller has to cope with any plan.
 
 use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
 use spur_core::model::alloc::Why;
+use spur_core::sched;
+use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::{Start, StartPart};
 use spur_core::text::time::Time;
 
 /// Starts for what fits now.
-pub(crate) fn plan(cluster: &Cluster, now: Time) -> Vec<Start> {
+pub(crate) fn plan(cluster: &Cluster, now: Time, real: bool) -> Vec<Start> {
+    if real { sched::plan(cluster, now, &Limits).starts } else { simple(cluster, now) }
+}
+
+fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
     let mut free: Vec<(spur_core::id::NodeId, u32)> = cluster
         .nodes()
         .iter()

@@ -65,6 +65,7 @@ pub(crate) struct World {
     arrivals: BTreeMap<(u64, bool), u64>,
     outstanding: BTreeMap<u64, ()>,
     wakeup: Option<u64>,
+    real_planner: bool,
 }
 
 impl World {
@@ -97,6 +98,7 @@ impl World {
             arrivals: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             wakeup: None,
+            real_planner: seed.is_multiple_of(8),
         };
         world.start_controller();
         let reconfigure = Command::Reconfigure(Arc::new(policy));
@@ -123,7 +125,7 @@ impl World {
         world
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
+    pub(crate) fn committed(&self) -> &Cluster {
         &self.controller.as_ref().expect("the controller runs").replica
     }
 
@@ -332,7 +334,7 @@ impl World {
     fn plan(&mut self) {
         let Some(controller) = &self.controller else { return };
         let at = Time(i64::try_from(self.now / 1000).expect("small"));
-        let starts = planner::plan(&controller.replica, at);
+        let starts = planner::plan(&controller.replica, at, self.real_planner);
         let waiting = controller.replica.jobs().pending_count() > starts.len();
         for start in starts {
             self.input(Input::Start(Box::new(start)));

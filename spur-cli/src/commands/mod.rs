@@ -1,9 +1,17 @@
 //! The commands, one room each. A command is a function of a [`crate::session::Session`] and its words that
 //! gives the exit code.
 
+pub mod demo;
+pub mod keygen;
 pub mod links;
+pub mod moment;
 pub mod query;
+pub mod sacct;
 pub mod sbatch;
+pub mod scancel;
+pub mod scontrol;
+pub mod sim;
 pub mod sinfo;
 pub mod squeue;
+pub mod srun;
 pub mod watch;

@@ -1,18 +1,22 @@
 //! What the commands that ask and print have in common: whole lists from the controller, and the surroundings in
 //! which they are shown.
 
+use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
-    Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest, ListStepsRequest,
-    ListTopologyRequest, Node, Partition, Step, Topology,
+    ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
+    ListStepsRequest, ListTopologyRequest, Node, Partition, Step, Topology,
 };
+use tokio::time::MissedTickBehavior;
 
 use crate::error::Failure;
 use crate::format::Show;
+use crate::session::Session;
 
 /// What a command line asks for.
 pub enum Asked<Q> {
@@ -118,6 +122,43 @@ pub async fn topology(
         whole = Topology { domains, ..part };
     }
     Ok(whole)
+}
+
+/// The names that a hostlist stands for; the controller is asked only where it names parts of the fabric.
+///
+/// # Errors
+/// A part that the controller does not know, or no answer.
+pub async fn expand(session: &mut Session, expression: &HostExpr) -> anyhow::Result<HostList> {
+    if let Some(names) = expression.as_plain() {
+        return Ok(names);
+    }
+    let request = ExpandHostlistRequest { expression: expression.to_string() };
+    let call = async |mut controller: Controller, request| controller.expand_hostlist(request).await;
+    Ok(session.connection()?.read(request, call).await?.nodes.parse()?)
+}
+
+/// Prints a page; with an interval again and again, until the program is interrupted.
+///
+/// # Errors
+/// The first page that cannot be had, or an output that cannot be written.
+pub async fn pages(
+    session: &mut Session,
+    every: Option<Duration>,
+    page: impl AsyncFn(&mut Session) -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let Some(period) = every else {
+        let text = page(session).await?;
+        write!(session.out, "{text}")?;
+        return Ok(());
+    };
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let text = page(session).await?;
+        write!(session.out, "{text}")?;
+        session.out.flush()?;
+    }
 }
 
 /// What `--iterate` takes: seconds, at least one.

@@ -50,7 +50,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let job = submit(session, request, &wishes).await?;
     if wishes.wait {
         session.out.flush()?;
-        let ended = watch::until_ended(session, vec![job], |_| {}).await?;
+        let ended = watch::until_ended(session, vec![job]).await?;
         return Ok(watch::exit_code(&ended));
     }
     Ok(0)

@@ -6,12 +6,11 @@ use std::time::Duration;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::{Job, JobFilter, Step};
-use tokio::time::MissedTickBehavior;
 
 use super::query::{self, Asked};
 use crate::error::Failure;
 use crate::format::fields::{job, step};
-use crate::format::{Field, Format, FormatError, Show, Sort, json, table, value};
+use crate::format::{Columns, Field, Format, FormatError, Show, Sort, json, table, value};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::{Session, whoami};
 
@@ -51,12 +50,6 @@ pub(super) const STATES: [(&str, &str); 24] = [
 /// The states from `COMPLETED` to `OUT_OF_MEMORY` are for ever.
 const ENDED: std::ops::Range<usize> = 3..12;
 
-/// How columns were chosen.
-enum Columns {
-    Letters(String),
-    Names(String),
-}
-
 /// What the options say.
 #[derive(Default)]
 pub struct Query {
@@ -76,7 +69,8 @@ pub struct Query {
     iterate: Option<Duration>,
 }
 
-const LINE: CommandLine<Query> = CommandLine {
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
     name: "squeue",
     synopsis: "[OPTIONS]",
     about: "Shows jobs and job steps that wait or run.",
@@ -302,8 +296,7 @@ impl Query {
         records: &'static str,
     ) -> Result<Format<R>, FormatError> {
         match &self.columns {
-            Some(Columns::Letters(text)) => Format::letters(text, fields, records),
-            Some(Columns::Names(text)) => Format::names(text, fields, records),
+            Some(columns) => columns.read(fields, records),
             None => Format::letters(default, fields, records),
         }
     }
@@ -395,17 +388,6 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
-    let Some(period) = query.iterate else {
-        let text = query.page(session).await?;
-        write!(session.out, "{text}")?;
-        return Ok(0);
-    };
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let text = query.page(session).await?;
-        write!(session.out, "{text}")?;
-        session.out.flush()?;
-    }
+    query::pages(session, query.iterate, async |session: &mut Session| query.page(session).await).await?;
+    Ok(0)
 }

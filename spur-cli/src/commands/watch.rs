@@ -25,21 +25,33 @@ pub fn is_final(state: &str) -> bool {
     FINAL.contains(&state)
 }
 
+/// The last that was heard of each job, by number.
+pub type Jobs = BTreeMap<u32, Job>;
+
 /// Waits until all of the jobs have ended, and gives the last that was heard of each: of the jobs named and, for
-/// arrays, of their tasks. `on_change` hears of every change. A controller that goes away is waited for.
+/// arrays, of their tasks.
 ///
 /// # Errors
 /// What the controller refuses, such as a job that does not exist.
-pub async fn until_ended(
+pub async fn until_ended(session: &mut Session, job_ids: Vec<u32>) -> anyhow::Result<Jobs> {
+    until(session, job_ids, |_, _| false).await
+}
+
+/// Waits until the jobs are as wanted, or have all ended; `wanted` is asked at every change, with the job that
+/// changed. A controller that goes away is waited for.
+///
+/// # Errors
+/// What the controller refuses, such as a job that does not exist.
+pub async fn until(
     session: &mut Session,
     job_ids: Vec<u32>,
-    mut on_change: impl FnMut(&Job),
-) -> anyhow::Result<BTreeMap<u32, Job>> {
+    mut wanted: impl FnMut(&Jobs, &Job) -> bool,
+) -> anyhow::Result<Jobs> {
     let request = WatchJobsRequest { job_ids };
-    let mut jobs = BTreeMap::new();
+    let mut jobs = Jobs::new();
     let mut told = false;
     loop {
-        match follow(session, &request, &mut jobs, &mut on_change).await {
+        match follow(session, &request, &mut jobs, &mut wanted).await {
             Ok(()) => return Ok(jobs),
             Err(error) => {
                 if !error.downcast_ref::<CallError>().is_some_and(CallError::is_transient) {
@@ -54,20 +66,22 @@ pub async fn until_ended(
     }
 }
 
-/// Follows one stream to its end.
+/// Follows one stream to its end, or until the jobs are as wanted.
 async fn follow(
     session: &mut Session,
     request: &WatchJobsRequest,
-    jobs: &mut BTreeMap<u32, Job>,
-    on_change: &mut impl FnMut(&Job),
+    jobs: &mut Jobs,
+    wanted: &mut impl FnMut(&Jobs, &Job) -> bool,
 ) -> anyhow::Result<()> {
     let connection = session.connection()?;
     let mut changes =
         connection.read(request.clone(), async |mut controller, r| controller.watch_jobs(r).await).await?;
     while let Some(change) = connection.next(&mut changes).await? {
         if let Some(job) = change.job {
-            on_change(&job);
-            jobs.insert(job.id, job);
+            jobs.insert(job.id, job.clone());
+            if wanted(jobs, &job) {
+                return Ok(());
+            }
         }
     }
     Ok(())
@@ -75,7 +89,7 @@ async fn follow(
 
 /// The exit code that `sbatch --wait` gives for these jobs: the highest of theirs; 1 for one that a signal ended or
 /// that did not get so far.
-pub fn exit_code(jobs: &BTreeMap<u32, Job>) -> u8 {
+pub fn exit_code(jobs: &Jobs) -> u8 {
     let code = |job: &Job| match (job.exit_code, job.exit_signal) {
         (0, 0) => u8::from(job.state != "COMPLETED"),
         (0, _) => 1,

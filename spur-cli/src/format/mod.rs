@@ -15,4 +15,4 @@ pub mod value;
 
 pub use field::{Field, Order, Show};
 pub use sort::Sort;
-pub use spec::{Column, Format, FormatError};
+pub use spec::{Column, Columns, Format, FormatError};

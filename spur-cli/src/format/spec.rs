@@ -45,6 +45,32 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
     nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
+/// How columns were chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// By `-o`.
+    Letters(String),
+    /// By `-O`.
+    Names(String),
+}
+
+impl Columns {
+    /// The columns of `table` that are meant; `records` says what is printed.
+    ///
+    /// # Errors
+    /// What names no field.
+    pub fn read<R>(
+        &self,
+        table: &'static [Field<R>],
+        records: &'static str,
+    ) -> Result<Format<R>, FormatError> {
+        match self {
+            Columns::Letters(text) => Format::letters(text, table, records),
+            Columns::Names(text) => Format::names(text, table, records),
+        }
+    }
+}
+
 /// One column of a table.
 pub struct Column<R: 'static> {
     /// What it shows.

@@ -8,7 +8,9 @@ const COLUMN: usize = 32;
 
 /// The whole help.
 pub fn long<S>(line: &CommandLine<S>) -> String {
-    let mut text = format!("Usage: {} {}\n\n{}\n\nOptions:\n", line.name, line.synopsis, line.about);
+    let mut text = format!("Usage: {} {}\n\n", line.name, line.synopsis);
+    wrapped(&mut text, line.about, 0);
+    text.push_str("\nOptions:\n");
     let mut options: Vec<&Opt<S>> = line.options().filter(|option| !option.long.is_empty()).collect();
     options.sort_by_key(|option| option.long);
     for option in options {
@@ -49,8 +51,8 @@ pub fn usage<S>(line: &CommandLine<S>) -> String {
             Value::Optional(name) => format!(" [--{}[={name}]]", option.long),
         };
         if column + word.len() > WIDTH {
-            text.push_str("\n             ");
-            column = 13;
+            text.push_str("\n            ");
+            column = 12;
         }
         column += word.len();
         text.push_str(&word);
@@ -82,19 +84,24 @@ fn entry(text: &mut String, left: &str, sentence: &str) {
         column = 0;
     }
     text.push_str(&" ".repeat(COLUMN - column));
-    let mut used = COLUMN;
+    wrapped(text, sentence, COLUMN);
+}
+
+/// A sentence that begins at `column`, where its other lines begin, too.
+fn wrapped(text: &mut String, sentence: &str, column: usize) {
+    let mut used = column;
     for (at, word) in sentence.split(' ').enumerate() {
-        let space = usize::from(at > 0);
-        if at > 0 && used + space + word.chars().count() > WIDTH {
+        let length = word.chars().count();
+        if at > 0 && used + 1 + length > WIDTH {
             text.push('\n');
-            text.push_str(&" ".repeat(COLUMN));
-            used = COLUMN;
+            text.push_str(&" ".repeat(column));
+            used = column;
         } else if at > 0 {
             text.push(' ');
             used += 1;
         }
         text.push_str(word);
-        used += word.chars().count();
+        used += length;
     }
     text.push('\n');
 }

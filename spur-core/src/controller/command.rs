@@ -8,6 +8,7 @@ use crate::model::change::JobChange;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::JobSpec;
 use crate::model::node::Registration;
+pub use crate::model::report::Report;
 use crate::model::step::{Step, StepSpec};
 use crate::sched::plan::Start;
 use crate::text::exit::ExitCode;
@@ -202,39 +203,6 @@ pub struct Held {
     pub attempt: Attempt,
     /// Whether something of it lives, or may still be launched.
     pub live: bool,
-}
-
-/// What a node reports of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// The batch script has ended.
-    BatchEnded {
-        /// How.
-        exit: ExitCode,
-        /// Whether memory ran out.
-        out_of_memory: bool,
-        /// Whether there is no record of how: node or shim died with it.
-        lost: bool,
-    },
-    /// The batch script could not be started.
-    LaunchFailed {
-        /// Why, for people.
-        message: String,
-        /// Whether the node is at fault rather than the job.
-        node_fault: bool,
-    },
-    /// The tasks of a step on this node have ended.
-    StepEnded {
-        /// Which step.
-        step: StepId,
-        /// The highest exit.
-        exit: ExitCode,
-    },
-    /// Nothing of the attempt is left on this node.
-    NodeDone {
-        /// What the epilog complained of, if it failed.
-        epilog_error: Option<String>,
-    },
 }
 
 /// What is answered.

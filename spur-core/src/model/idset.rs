@@ -9,10 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Numbers per word.
 const WORD: u32 = u64::BITS;
-/// The largest number a set may hold; more than any node has of anything.
-pub const MAX_ID: u32 = 65_535;
+/// The largest number a set may hold; more than any node has of anything, and enough for a whole machine that a
+/// simulation counts as one node.
+pub const MAX_ID: u32 = 1_048_575;
 
-/// A set of numbers in `0..=65535`.
+/// A set of numbers in `0..=MAX_ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdSet(Words);
 
@@ -22,6 +23,12 @@ enum Words {
     Inline(u64),
     /// At least two words, the last of them not zero.
     Heap(Box<[u64]>),
+}
+
+/// The `count` lowest of a word's bits that are set.
+fn lowest_bits(word: u64, count: u32) -> u64 {
+    let rest = (0..count).fold(word, |rest, _| rest & rest.wrapping_sub(1));
+    word & !rest
 }
 
 /// Why a text is not a set of numbers.
@@ -36,7 +43,10 @@ impl IdSet {
     /// All numbers below `count`.
     #[must_use]
     pub fn first(count: u32) -> Self {
-        (0..count).collect()
+        let count = count.min(MAX_ID + 1);
+        let mut words = vec![u64::MAX; (count / WORD) as usize];
+        words.push((1 << (count % WORD)) - 1);
+        Self::from_words(words)
     }
 
     fn words(&self) -> &[u64] {
@@ -92,7 +102,18 @@ impl IdSet {
     /// The smallest `count` numbers of the set; fewer if there are not as many.
     #[must_use]
     pub fn lowest(&self, count: u32) -> Self {
-        self.iter().take(count as usize).collect()
+        let mut words = Vec::new();
+        let mut left = count;
+        for word in self.words() {
+            let has = word.count_ones();
+            if has > left {
+                words.push(lowest_bits(*word, left));
+                break;
+            }
+            words.push(*word);
+            left -= has;
+        }
+        Self::from_words(words)
     }
 
     /// What is in either.
@@ -214,7 +235,7 @@ mod tests {
         for text in ["", "0", "0-3,8", "63-64", "5,7,900-1000"] {
             assert_eq!(text.parse::<IdSet>().expect("a list").to_string(), text);
         }
-        for bad in ["x", "3-1", "1,,2", "70000", "-"] {
+        for bad in ["x", "3-1", "1,,2", "1048576", "-"] {
             assert!(bad.parse::<IdSet>().is_err(), "{bad}");
         }
     }
@@ -222,7 +243,8 @@ mod tests {
     proptest! {
         #[test]
         fn sets_behave_as_sets(a in prop::collection::btree_set(0u32..200, 0..40),
-                               b in prop::collection::btree_set(0u32..200, 0..40)) {
+                               b in prop::collection::btree_set(0u32..200, 0..40),
+                               count in 0u32..300) {
             let (x, y): (IdSet, IdSet) = (a.iter().copied().collect(), b.iter().copied().collect());
             prop_assert_eq!(x.union(&y), a.union(&b).copied().collect());
             prop_assert_eq!(x.difference(&y), a.difference(&b).copied().collect());
@@ -230,6 +252,8 @@ mod tests {
             prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
             prop_assert_eq!(x.len() as usize, a.len());
             prop_assert_eq!(x.iter().collect::<Vec<_>>(), a.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(IdSet::first(count), (0..count).collect());
+            prop_assert_eq!(x.lowest(count / 6), a.iter().copied().take(count as usize / 6).collect());
             prop_assert_eq!(x.to_string().parse::<IdSet>().expect("own text"), x);
         }
     }

@@ -12,6 +12,7 @@ pub mod job;
 pub mod node;
 pub mod phase;
 pub mod reason;
+pub mod report;
 pub mod step;
 pub mod topology;
 pub mod waits;

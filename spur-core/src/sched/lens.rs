@@ -19,6 +19,8 @@ use super::sweep::{Counters, NOWHERE};
 /// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
 #[derive(Clone, Debug)]
 pub(super) struct Lens {
+    /// Its number among the lenses of a pass.
+    pub(super) id: usize,
     /// The fabric the job is placed on.
     pub(super) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
@@ -27,6 +29,8 @@ pub(super) struct Lens {
     pub(super) idle: Slots,
     /// Weights by position; `None` where all are equal.
     weights: Option<Vec<u32>>,
+    /// By node: its position, or [`NOWHERE`].
+    positions: Vec<u32>,
 }
 
 impl Lens {
@@ -35,6 +39,7 @@ impl Lens {
     /// # Errors
     /// A name in a hostlist that means nothing.
     pub(super) fn new(
+        id: usize,
         scene: &Scene,
         partition: usize,
         fabric: &Arc<Fabric>,
@@ -68,7 +73,18 @@ impl Lens {
         let weights: Vec<u32> =
             (0..fabric.len()).map(|index| scene.nodes[fabric.node(pos(index)).index()].weight).collect();
         let equal = weights.iter().all(|weight| Some(weight) == weights.first());
-        Ok(Self { fabric: Arc::clone(fabric), admitted, idle, weights: (!equal).then_some(weights) })
+        let mut positions_of = vec![NOWHERE; scene.nodes.len()];
+        for index in 0..fabric.len() {
+            positions_of[fabric.node(pos(index)).index()] = pos(index).0;
+        }
+        Ok(Self {
+            id,
+            positions: positions_of,
+            fabric: Arc::clone(fabric),
+            admitted,
+            idle,
+            weights: (!equal).then_some(weights),
+        })
     }
 
     /// The slots that a sweep has counted, by position, each cut to what `limit` allows.
@@ -81,18 +97,18 @@ impl Lens {
         if matches!(need.slot, Slot::Node { .. }) {
             let mut open = FixedBitSet::with_capacity(self.fabric.len());
             for (node, slots) in counters.nodes() {
-                if let Some(pos) = self.fabric.pos(NodeId(node))
-                    && limit(node, slots) > 0
-                {
-                    open.insert(pos.index());
+                let pos = self.positions[node as usize];
+                if pos != NOWHERE && limit(node, slots) > 0 {
+                    open.insert(pos as usize);
                 }
             }
             return Slots::whole(&self.fabric, open);
         }
         let mut by_position = vec![0; self.fabric.len()];
         for (node, slots) in counters.nodes() {
-            if let Some(pos) = self.fabric.pos(NodeId(node)) {
-                by_position[pos.index()] = limit(node, slots);
+            let pos = self.positions[node as usize];
+            if pos != NOWHERE {
+                by_position[pos as usize] = limit(node, slots);
             }
         }
         Slots::tasks(&self.fabric, by_position)
@@ -172,8 +188,8 @@ impl Domains {
     }
 }
 
-/// Domains by fabric and layer.
-pub(super) type DomainTable = BTreeMap<(String, Option<Layer>), Arc<Domains>>;
+/// Domains by lens and layer.
+pub(super) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
 
 fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
     if !matches!(need.slot, Slot::Node { .. }) {

@@ -41,6 +41,7 @@ mod queue;
 pub mod request;
 mod room;
 mod scene;
+mod stairs;
 mod state;
 mod sweep;
 mod timeline;
@@ -52,6 +53,7 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
+use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
@@ -65,6 +67,16 @@ use scene::Scene;
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     let scene = Arc::new(Scene::new(cluster));
     Pass::new(cluster, scene, forecast, now, &Reservations::default()).finish().0
+}
+
+/// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
+/// the queue up to that job, of which only what is said of the job itself is meant to be shown.
+///
+/// In the mode `easy` most waiting jobs have no planned start. This answers for any of them, and looks past the depths.
+#[must_use]
+pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
+    let scene = Arc::new(Scene::new(cluster));
+    Pass::foretelling(cluster, scene, forecast, now, job).finish().0
 }
 
 /// What is kept from one pass to the next.
@@ -87,6 +99,12 @@ impl Planner {
         self.recent.note(cluster, event);
     }
 
+    /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
+    pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
+        let scene = self.scene(cluster);
+        Pass::new(cluster, scene, forecast, now, &Reservations::default()).finish().0
+    }
+
     /// Begins a deep pass over the whole queue, up to the configured depths.
     pub fn begin(&mut self, cluster: &Cluster, now: Time) -> Pass {
         let scene = self.scene(cluster);
@@ -103,10 +121,12 @@ impl Planner {
     /// Starts what fits now and disturbs none of the reservations that are known.
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
         let scene = self.scene(cluster);
-        Pass::quick(cluster, scene, &self.recent, now, &self.reservations).finish().0
+        let (plan, kept) = Pass::quick(cluster, scene, &self.recent, now, &self.reservations).finish();
+        self.reservations = kept;
+        plan
     }
 
-    /// The reservations of the last deep pass.
+    /// The reservations of the last deep pass, as far as they still make sense.
     #[must_use]
     pub fn reservations(&self) -> &Reservations {
         &self.reservations

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, Order};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
@@ -17,12 +17,12 @@ use super::explain;
 use super::forecast::{ENDLESS, Forecast};
 use super::lens::{Filter, Lens};
 use super::plan::{Plan, Start, StartPart, Waiting};
-use super::queue::{self, Candidate};
-use super::request::{Need, Request};
+use super::queue::{self, Candidate, Queue};
+use super::request::Request;
 use super::room::{CPUS, GRES, MEMORY};
-use super::scene::Scene;
+use super::scene::{Scene, fabric_for};
 use super::state::{Hit, Hunt, Part, State};
-use super::wish::{self, Stage};
+use super::wish::{Stage, Wisher};
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
@@ -56,6 +56,14 @@ pub struct Reservation {
     pub(super) waiting: Waiting,
 }
 
+impl Reservation {
+    /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
+    /// entries.
+    pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
+        self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
+    }
+}
+
 /// The reservations that a deep pass made: what a quick pass must not disturb.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reservations(pub(super) Vec<Reservation>);
@@ -87,6 +95,7 @@ pub struct Pass {
     seq: u64,
     /// Whether plans keep their promises; see [`Forecast::is_firm`].
     firm: bool,
+    backfill: Backfill,
     /// Whether every job that the mode grants a reservation gets one.
     deep: bool,
     queue: std::vec::IntoIter<Candidate>,
@@ -108,17 +117,34 @@ pub struct Pass {
 }
 
 /// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
-type LensKey = (usize, String, Need, String, usize, String);
+type LensKey = (usize, String, usize, Option<String>, usize, Option<String>);
 
 /// A job's prospects in one partition.
 struct Prospect {
     partition: usize,
     request: Request,
+    /// The number of its need.
+    need: usize,
     lenses: Vec<Arc<Lens>>,
     stages: Vec<Stage>,
 }
 
 impl Pass {
+    /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
+    /// and nobody behind it is looked at.
+    pub(super) fn foretelling(
+        cluster: &Cluster,
+        scene: Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        job: JobId,
+    ) -> Self {
+        let all = queue::collect(cluster, &scene, forecast, now, Some(job));
+        let none = Reservations::default();
+        let pass = Self::of(cluster, scene, forecast, now, &none, all);
+        Self { backfill: Backfill::Conservative, ..pass }
+    }
+
     /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
     /// would otherwise be overtaken by everybody.
     pub(super) fn quick(
@@ -139,13 +165,25 @@ impl Pass {
         now: Time,
         known: &Reservations,
     ) -> Self {
-        let queue = queue::collect(cluster, &scene, forecast, now);
+        let queue = queue::collect(cluster, &scene, forecast, now, None);
+        Self::of(cluster, scene, forecast, now, known, queue)
+    }
+
+    fn of(
+        cluster: &Cluster,
+        scene: Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        known: &Reservations,
+        queue: Queue,
+    ) -> Self {
         let times = queue.candidates.iter().map(|candidate| candidate.run_time);
         let state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
         let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
         plan.report.truncated = queue.truncated;
         let mut pass = Self {
             heads: vec![None; scene.partitions.len()],
+            backfill: scene.policy.scheduler.backfill,
             scene,
             now,
             seq: cluster.seq(),
@@ -233,10 +271,6 @@ impl Pass {
         }
     }
 
-    fn backfill(&self) -> Backfill {
-        self.scene.policy.scheduler.backfill
-    }
-
     /// Starts a job, or finds out when it can start and why not now.
     fn consider(&mut self, candidate: Candidate) {
         let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
@@ -269,7 +303,7 @@ impl Pass {
 
     /// Whether a job that has to wait in a partition gets a reservation there.
     fn reserves(&self, partition: usize) -> bool {
-        match self.backfill() {
+        match self.backfill {
             Backfill::Conservative if self.deep => true,
             Backfill::Conservative | Backfill::Easy | Backfill::None => self.head_of(partition).is_none(),
         }
@@ -285,7 +319,7 @@ impl Pass {
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
             let reserves = !is_known && self.reserves(prospect.partition);
-            if self.backfill() == Backfill::None && !reserves && !is_known {
+            if self.backfill == Backfill::None && !reserves && !is_known {
                 continue;
             }
             let horizon = if reserves { Time::MAX } else { self.now + 1 };
@@ -304,7 +338,8 @@ impl Pass {
         let parts = self.state.parts(&self.scene, need, hit, candidate.run_time);
         self.state.book(&parts, self.now, candidate.run_time, true);
         let component = self.scene.partitions[prospect.partition].component;
-        let backfilled = self.heads[component].is_some();
+        let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
+        let backfilled = head.is_none() && self.heads[component].is_some();
         let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
         let part = |part: &Part| StartPart {
             node: part.node,
@@ -317,7 +352,7 @@ impl Pass {
             attempt: candidate.attempt,
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
-            parts: parts.iter().map(part).collect(),
+            parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
             why: explain::why(hit, backfilled),
         });
@@ -333,13 +368,17 @@ impl Pass {
     ) {
         if let Some(known) = known {
             self.state.book(&known.parts, known.start, candidate.run_time, false);
+            if let Some(partition) = self.scene.partition(&known.partition) {
+                let component = self.scene.partitions[partition].component;
+                self.heads[component].get_or_insert(known.job);
+            }
             self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
             self.remember(known);
             return;
         }
         let behind = prospects.iter().find_map(|prospect| self.head_of(prospect.partition));
         let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect.partition));
-        let never = found.is_none() && could_reserve;
+        let never = if could_reserve { found.is_none() } else { self.lacks_nodes(prospects) };
         if never && let Some((reason, detail)) = self.never(prospects) {
             self.wait(candidate, reason, detail, None);
             return;
@@ -352,7 +391,7 @@ impl Pass {
             let blocks = reservation.as_ref().is_none_or(|made| {
                 *made.partition == **self.scene.partitions[prospect.partition].partition.name()
             });
-            if blocks || self.backfill() == Backfill::None {
+            if blocks || self.backfill == Backfill::None {
                 self.heads[component].get_or_insert(candidate.attempt.job);
             }
         }
@@ -368,7 +407,7 @@ impl Pass {
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
         let waiting = Waiting {
             start: (hit.start.since(self.now) < ENDLESS / 2).then_some(hit.start),
-            nodes: parts.iter().map(|part| part.node).collect(),
+            nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
             place: explain::place(hit),
             after,
             ..Waiting::of(candidate.attempt.job)
@@ -422,6 +461,15 @@ impl Pass {
         self.plan.waiting.push(waiting);
     }
 
+    /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
+    fn lacks_nodes(&self, prospects: &[Prospect]) -> bool {
+        let fits = |prospect: &Prospect| {
+            let mut stages = prospect.stages.iter();
+            stages.any(|stage| prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, stage)))
+        };
+        self.explained < EXPLAINED && !prospects.iter().any(fits)
+    }
+
     /// Why a job that fits at no time does not: nodes that are out of service, or none that would do.
     fn never(&mut self, prospects: &[Prospect]) -> Option<(Reason, String)> {
         let mut worst = None;
@@ -429,7 +477,7 @@ impl Pass {
             for (lens, stage) in
                 prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
             {
-                match explain::when_all_are_up(&self.scene, lens, &prospect.request, stage) {
+                match explain::when_all_are_up(&self.scene, lens, stage) {
                     Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
                     Err(detail) => worst = worst.or(Some((Reason::BadConstraints, detail))),
                 }
@@ -448,7 +496,7 @@ impl Pass {
         let hunt = prospect.hunt(candidate.run_time, self.now + 1);
         let lens = &prospect.lenses[0];
         match (self.state.misfit(&hunt), behind) {
-            (Some(misfit), _) => explain::misfit(&lens.fabric, &prospect.request, &misfit),
+            (Some((misfit, free)), _) => explain::waiting(&lens.fabric, &prospect.request, &misfit, free),
             (None, Some(head)) => format!("job {head} comes first"),
             (None, None) => String::new(),
         }
@@ -475,40 +523,46 @@ impl Pass {
     ) -> Result<Prospect, String> {
         let spec = &candidate.spec;
         let scene = Arc::clone(&self.scene);
-        let placed = &scene.partitions[partition];
-        let wanted = spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref());
-        let named = wanted.and_then(|name| scene.fabrics.iter().find(|(known, _)| **known == *name));
-        let fabric = named.map_or(&placed.fabric, |(_, fabric)| fabric);
+        let fabric = fabric_for(&scene, partition, spec)?;
         let choices =
             spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
         let alternatives = choices.first().map_or(1, |choice| choice.len());
+        let need = self.state.need(&request.need);
         let mut lenses = Vec::with_capacity(alternatives);
         for alternative in 0..alternatives {
             let shared = choices.first().map(|choice| &choice[alternative]);
             let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-            let text = |text: Option<String>| text.unwrap_or_default();
             let key = (
                 partition,
                 fabric.name().to_owned(),
-                request.need.clone(),
-                text(spec.shape.features.as_ref().map(ToString::to_string)),
+                need,
+                spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
-                text(spec.shape.exclude.as_ref().map(ToString::to_string)),
+                spec.shape.exclude.as_ref().map(ToString::to_string),
             );
+            let id = self.lenses.len();
             let lens = self.lenses.entry(key).or_insert_with(|| {
-                Lens::new(&scene, partition, fabric, &request.need, &filter).map(Arc::new)
+                Lens::new(id, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
             });
             lenses.push(lens.clone()?);
         }
-        let default = placed.partition.config.placement;
-        let stages = wish::stages(fabric, spec, request, default, candidate.eligible, self.now)?;
-        Ok(Prospect { partition, request: request.clone(), lenses, stages })
+        let wisher =
+            Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
+        let stages = wisher.stages(candidate.eligible, self.now)?;
+        Ok(Prospect { partition, request: request.clone(), need, lenses, stages })
     }
 }
 
 impl Prospect {
     fn hunt(&self, run_time: u64, until: Time) -> Hunt<'_> {
-        Hunt { request: &self.request, lenses: &self.lenses, stages: &self.stages, run_time, until }
+        Hunt {
+            need: self.need,
+            request: &self.request,
+            lenses: &self.lenses,
+            stages: &self.stages,
+            run_time,
+            until,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::id::{Attempt, JobId};
+use crate::id::{Attempt, JobId, NodeId};
 use crate::model::config::{Order, PartitionState, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
@@ -14,7 +14,7 @@ use crate::text::time::Time;
 use super::forecast::Forecast;
 use super::plan::Waiting;
 use super::priority::{self, Facts, Scale};
-use super::request::Request;
+use super::request::{Request, least};
 use super::scene::Scene;
 
 /// A job that may be started if there is room.
@@ -28,6 +28,8 @@ pub(super) struct Candidate {
     pub(super) promised: bool,
     /// Planned run time, seconds.
     pub(super) run_time: u64,
+    /// Nodes of the job that `--gather-with` names, if it runs.
+    pub(super) gather_with: Vec<NodeId>,
     /// Whether it was put off once already.
     pub(super) second: bool,
     /// The partitions it may run in and what it needs there, in the order it named them.
@@ -75,83 +77,173 @@ impl Key {
     }
 }
 
-/// Collects and sorts the pending jobs of a cluster.
-pub(super) fn collect(cluster: &Cluster, scene: &Scene, forecast: &dyn Forecast, now: Time) -> Queue {
+/// Collects and sorts the pending jobs of a cluster, and cuts the queue at the depths, or behind `last`.
+pub(super) fn collect(
+    cluster: &Cluster,
+    scene: &Scene,
+    forecast: &dyn Forecast,
+    now: Time,
+    last: Option<JobId>,
+) -> Queue {
     let mut queue = Queue::default();
-    let policy = &scene.policy.scheduler;
-    let scale = scale(scene);
-    let mut keyed: Vec<(Key, Candidate)> = Vec::new();
+    let measure = Measure { scene, scale: scale(scene), now };
+    let mut sorted: Vec<Ranked<'_>> = Vec::with_capacity(cluster.jobs().pending_count());
     for job in cluster.jobs().pending() {
-        match candidate(job, scene, forecast, now) {
-            Ok(mut candidate) => {
-                let key = key(job, &mut candidate, scene, policy, &scale, now);
-                keyed.push((key, candidate));
-            }
+        match measure.rank(job, forecast) {
+            Ok(ranked) => sorted.push(ranked),
             Err((reason, detail)) => queue.aside.push(aside(job.id, reason, detail)),
         }
     }
-    keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
-    for (_, candidate) in keyed {
-        queue.candidates.push(candidate);
+    sorted.sort_by(|one, other| one.key.cmp(&other.key));
+    let before = sorted.len();
+    match last {
+        Some(last) => {
+            let behind = sorted.iter().position(|ranked| ranked.job.id == last).map_or(0, |at| at + 1);
+            sorted.truncate(behind);
+        }
+        None => cut(&mut sorted, &scene.policy.scheduler),
     }
-    queue.truncated = cut(&mut queue.candidates, policy);
+    queue.truncated = sorted.len() < before;
+    for ranked in &sorted {
+        match candidate(cluster, scene, ranked) {
+            Ok(candidate) => queue.candidates.push(candidate),
+            Err((reason, detail)) => queue.aside.push(aside(ranked.job.id, reason, detail)),
+        }
+    }
     queue
+}
+
+/// A job that may be started, with its place in the queue.
+struct Ranked<'a> {
+    job: &'a Job,
+    key: Key,
+    priority: u32,
+    run_time: u64,
+    eligible: Time,
+    /// The first of its partitions that starts jobs.
+    partition: usize,
+}
+
+/// What jobs are measured by.
+struct Measure<'a> {
+    scene: &'a Scene,
+    scale: Scale,
+    now: Time,
 }
 
 fn aside(job: JobId, reason: Reason, detail: String) -> Waiting {
     Waiting { job, priority: 0, reason, detail, ..Waiting::of(job) }
 }
 
-/// A job as a candidate, or what else keeps it waiting.
-fn candidate(
-    job: &Job,
-    scene: &Scene,
-    forecast: &dyn Forecast,
-    now: Time,
-) -> Result<Candidate, (Reason, String)> {
-    let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
-    if let Some(hold) = pending.hold {
-        return Err((hold.reason(), String::new()));
+impl Measure<'_> {
+    /// A job with its place in the queue, or what else than room keeps it waiting.
+    fn rank<'a>(&self, job: &'a Job, forecast: &dyn Forecast) -> Result<Ranked<'a>, (Reason, String)> {
+        let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
+        if let Some(hold) = pending.hold {
+            return Err((hold.reason(), String::new()));
+        }
+        if job.waits_for.is_some() {
+            let never = job.never;
+            let reason = if never { Reason::DependencyNeverSatisfied } else { Reason::Dependency };
+            return Err((reason, String::new()));
+        }
+        if pending.not_before.is_some_and(|begin| begin > self.now) {
+            return Err((Reason::BeginTime, String::new()));
+        }
+        let (mut first, mut tier, mut factor) = (None, 0, 0);
+        for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
+            let partition = &self.scene.partitions[index].partition;
+            if partition.starts() {
+                first = first.or(Some(index));
+                tier = partition.config.priority_tier.max(tier);
+                factor = partition.config.priority_job_factor.max(factor);
+            }
+        }
+        let Some(partition) = first else { return Err(self.closed(job)) };
+        let eligible = pending.eligible.unwrap_or(job.submitted);
+        let run_time = forecast.run_time(job).max(1);
+        let (priority, key) = self.key(job, eligible, run_time, tier, factor);
+        Ok(Ranked { job, key, priority, run_time, eligible, partition })
     }
-    if job.waits_for.is_some() {
-        let never = job.never;
-        return Err((
-            if never { Reason::DependencyNeverSatisfied } else { Reason::Dependency },
-            String::new(),
-        ));
+
+    /// Why none of a job's partitions starts it.
+    fn closed(&self, job: &Job) -> (Reason, String) {
+        let mut known = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
+        let Some(index) = known.next() else {
+            return (Reason::PartitionDown, "none of its partitions exists any more".to_owned());
+        };
+        let partition = &self.scene.partitions[index].partition;
+        let inactive = partition.config.state == PartitionState::Inactive;
+        let reason = if inactive { Reason::PartitionInactive } else { Reason::PartitionDown };
+        (reason, format!("partition {} starts no jobs now", partition.name()))
     }
-    if pending.not_before.is_some_and(|begin| begin > now) {
-        return Err((Reason::BeginTime, String::new()));
+
+    /// A job's priority and what it is sorted by. Of several partitions the best counts.
+    fn key(&self, job: &Job, eligible: Time, run_time: u64, tier: u32, factor: u32) -> (u32, Key) {
+        let policy = &self.scene.policy.scheduler;
+        let (nodes, cpus) = least(&job.spec.shape);
+        let facts = Facts {
+            submitted: job.submitted,
+            eligible,
+            nodes,
+            cpus,
+            run_time,
+            partition_factor: factor,
+            explicit: job.spec.priority,
+            nice: job.spec.nice,
+        };
+        let priority = priority::multifactor(policy, &self.scale, &facts, self.now);
+        let max_wait = policy.max_wait.0;
+        // Shortest job first sorts only what backfills: the head is whoever came first.
+        let by_rank = !matches!(policy.order, Order::Multifactor | Order::Fcfs | Order::Sjf);
+        let key = Key {
+            aged: max_wait > 0 && self.now.since(eligible) >= max_wait,
+            tier,
+            priority: if policy.order == Order::Multifactor { priority } else { 0 },
+            rank: by_rank.then(|| priority::rank(policy.order, &facts, self.now)).flatten(),
+            submitted: job.submitted,
+            job: job.id,
+        };
+        (priority, key)
     }
+}
+
+/// A job with what it needs in each of its partitions that start jobs.
+fn candidate(cluster: &Cluster, scene: &Scene, ranked: &Ranked<'_>) -> Result<Candidate, (Reason, String)> {
+    let job = ranked.job;
     let mut choices = Vec::with_capacity(job.spec.partitions.len());
-    let mut why_not = (Reason::PartitionDown, "none of its partitions exists any more".to_owned());
-    for name in &job.spec.partitions {
-        let Some(index) = scene.partition(name) else { continue };
+    let mut problem = String::new();
+    for index in job.spec.partitions.iter().filter_map(|name| scene.partition(name)) {
         let partition = &scene.partitions[index].partition;
         if !partition.starts() {
-            let inactive = partition.config.state == PartitionState::Inactive;
-            let reason = if inactive { Reason::PartitionInactive } else { Reason::PartitionDown };
-            why_not = (reason, format!("partition {name} starts no jobs now"));
             continue;
         }
         match Request::new(&job.spec, &partition.config) {
             Ok(request) => choices.push((index, request)),
-            Err(error) => why_not = (Reason::BadConstraints, error.to_string()),
+            Err(error) => problem = error.to_string(),
         }
     }
     if choices.is_empty() {
-        return Err(why_not);
+        return Err((Reason::BadConstraints, problem));
     }
     Ok(Candidate {
         attempt: job.attempt(),
         spec: Arc::clone(&job.spec),
-        priority: 0,
-        eligible: pending.eligible.unwrap_or(job.submitted),
+        priority: ranked.priority,
+        eligible: ranked.eligible,
         promised: job.promised.is_some(),
-        run_time: forecast.run_time(job).max(1),
+        run_time: ranked.run_time,
+        gather_with: companions(cluster, &job.spec),
         second: false,
         choices,
     })
+}
+
+/// The nodes of the job that `--gather-with` names, if it runs.
+fn companions(cluster: &Cluster, spec: &JobSpec) -> Vec<NodeId> {
+    let wanted = spec.fabric.as_ref().and_then(|wish| wish.gather_with);
+    let alloc = wanted.and_then(|job| cluster.job(job)).and_then(|job| job.phase.alloc());
+    alloc.map_or_else(Vec::new, |alloc| alloc.nodes.iter().map(|part| part.node).collect())
 }
 
 fn scale(scene: &Scene) -> Scale {
@@ -164,60 +256,21 @@ fn scale(scene: &Scene) -> Scale {
     }
 }
 
-/// Gives a candidate its priority and says what it is sorted by. Of several partitions the best counts.
-fn key(
-    job: &Job,
-    candidate: &mut Candidate,
-    scene: &Scene,
-    policy: &SchedulerPolicy,
-    scale: &Scale,
-    now: Time,
-) -> Key {
-    let configs = candidate.choices.iter().map(|(index, _)| &scene.partitions[*index].partition.config);
-    let (tier, factor) = configs.fold((0, 0), |(tier, factor), config| {
-        (config.priority_tier.max(tier), config.priority_job_factor.max(factor))
-    });
-    let request = &candidate.choices[0].1;
-    let facts = Facts {
-        submitted: job.submitted,
-        eligible: candidate.eligible,
-        nodes: request.min_nodes(),
-        cpus: request.cpus(),
-        run_time: candidate.run_time,
-        partition_factor: factor,
-        explicit: job.spec.priority,
-        nice: job.spec.nice,
-    };
-    candidate.priority = priority::multifactor(policy, scale, &facts, now);
-    let max_wait = policy.max_wait.0;
-    // Shortest job first sorts only what backfills: the head is whoever came first.
-    let by_rank = !matches!(policy.order, Order::Multifactor | Order::Fcfs | Order::Sjf);
-    Key {
-        aged: max_wait > 0 && now.since(candidate.eligible) >= max_wait,
-        tier,
-        priority: if policy.order == Order::Multifactor { candidate.priority } else { 0 },
-        rank: by_rank.then(|| priority::rank(policy.order, &facts, now)).flatten(),
-        submitted: job.submitted,
-        job: job.id,
-    }
-}
-
-/// Leaves out what the depths do not allow; says whether there was anything.
-fn cut(candidates: &mut Vec<Candidate>, policy: &SchedulerPolicy) -> bool {
-    let before = candidates.len();
+/// Leaves out what the depths do not allow.
+fn cut(sorted: &mut Vec<Ranked<'_>>, policy: &SchedulerPolicy) {
     let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
     let (total, per_user, per_partition) =
         (limit(policy.depth), limit(policy.depth_per_user), limit(policy.depth_per_partition));
     if per_user == usize::MAX && per_partition == usize::MAX {
-        candidates.truncate(total);
-        return candidates.len() < before;
+        sorted.truncate(total);
+        return;
     }
     let mut users: BTreeMap<u32, usize> = BTreeMap::new();
     let mut partitions: BTreeMap<usize, usize> = BTreeMap::new();
     let mut kept = 0;
-    candidates.retain(|candidate| {
-        let user = users.entry(candidate.spec.owner.uid).or_default();
-        let partition = partitions.entry(candidate.choices[0].0).or_default();
+    sorted.retain(|ranked| {
+        let user = users.entry(ranked.job.spec.owner.uid).or_default();
+        let partition = partitions.entry(ranked.partition).or_default();
         let keep = kept < total && *user < per_user && *partition < per_partition;
         if keep {
             kept += 1;
@@ -226,5 +279,4 @@ fn cut(candidates: &mut Vec<Candidate>, policy: &SchedulerPolicy) -> bool {
         }
         keep
     });
-    candidates.len() < before
 }

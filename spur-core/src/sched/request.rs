@@ -38,6 +38,18 @@ pub enum Slot {
     Gpu,
 }
 
+impl Slot {
+    /// What people call one.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Slot::Node { .. } => "node",
+            Slot::Task => "task",
+            Slot::Gpu => "GPU",
+        }
+    }
+}
+
 /// What a job needs on a node. Jobs with equal needs share what a pass finds out about rooms.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
@@ -149,17 +161,15 @@ impl Request {
     pub fn min_slots(&self) -> u64 {
         u64::from(self.slots.unwrap_or_else(|| self.min_nodes()))
     }
+}
 
-    /// CPUs it needs altogether, at least: what orders and priorities call its size.
-    #[must_use]
-    pub fn cpus(&self) -> u64 {
-        let tasks = match self.need.slot {
-            Slot::Node { tasks } => u64::from(self.min_nodes()) * u64::from(tasks),
-            Slot::Task => self.min_slots(),
-            Slot::Gpu => u64::from(self.min_nodes()),
-        };
-        tasks * u64::from(self.need.cpus_per_task)
-    }
+/// Fewest nodes and CPUs of a job: what orders and priorities call its size.
+#[must_use]
+pub fn least(shape: &Shape) -> (u32, u64) {
+    let nodes = shape.nodes.as_ref().map_or(1, |count| count.min);
+    let by_node = nodes.saturating_mul(shape.tasks_per_node.unwrap_or(1));
+    let tasks = shape.tasks.unwrap_or(by_node);
+    (nodes, u64::from(tasks) * u64::from(shape.cpus_per_task.unwrap_or(1)))
 }
 
 impl Need {

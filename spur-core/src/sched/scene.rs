@@ -7,11 +7,17 @@ use fixedbitset::FixedBitSet;
 
 use crate::cluster::{Cluster, Node, Partition};
 use crate::id::NodeId;
+use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
-use crate::model::fabric::Fabric;
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::job::{Job, JobSpec, Sharing};
 use crate::model::node::NodeShape;
+use crate::model::topology::TopologyConfig;
+use crate::text::time::Time;
 
+use super::request::Request;
 use super::room::{ClassId, Rooms};
+use super::wish::Wisher;
 
 /// A node as far as plans care.
 #[derive(Clone, Debug)]
@@ -43,6 +49,7 @@ pub(super) struct Scene {
     pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
+    no_topology: TopologyConfig,
 }
 
 impl Scene {
@@ -70,7 +77,14 @@ impl Scene {
         let fabrics = cluster.topologies().iter();
         let fabrics =
             fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
-        Self { policy: Arc::clone(cluster.policy()), nodes, partitions, fabrics, rooms }
+        Self {
+            policy: Arc::clone(cluster.policy()),
+            nodes,
+            partitions,
+            fabrics,
+            rooms,
+            no_topology: TopologyConfig::default(),
+        }
     }
 
     /// Whether nothing that was copied has changed since.
@@ -95,10 +109,67 @@ impl Scene {
         self.partitions.iter().position(|scene| &**scene.partition.name() == name)
     }
 
+    /// The nodes that a running job closes to others without using them: the rest of its leaves, where it has whole
+    /// leaves to itself.
+    pub(super) fn closes(&self, job: &Job, alloc: &Alloc) -> Vec<NodeId> {
+        let asks = job.spec.shape.sharing == Sharing::Topo;
+        let has_rule = |config: &TopologyConfig| config.rule.iter().any(|rule| rule.whole);
+        if !asks && !self.policy.topologies.iter().any(has_rule) {
+            return Vec::new();
+        }
+        let Some(partition) = self.partition(&alloc.partition) else { return Vec::new() };
+        let Ok(fabric) = fabric_for(self, partition, &job.spec) else { return Vec::new() };
+        let Ok(request) = Request::new(&job.spec, &self.partitions[partition].partition.config) else {
+            return Vec::new();
+        };
+        let spec = &job.spec;
+        let wisher = Wisher { scene: self, partition, fabric, spec, request: &request, gather_with: &[] };
+        let stages = wisher.stages(Time::ZERO, Time::ZERO);
+        if !stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves)) {
+            return Vec::new();
+        }
+        others_of_leaves(fabric, &alloc.nodes.iter().map(|part| part.node).collect::<Vec<_>>())
+    }
+
+    /// How a fabric was configured; a flat one has no configuration.
+    pub(super) fn topology(&self, fabric: &Fabric) -> &TopologyConfig {
+        let known = self.policy.topologies.iter().find(|config| config.name == fabric.name());
+        known.unwrap_or(&self.no_topology)
+    }
+
     /// The names of nodes, in the order given.
     pub(super) fn names<'a>(&'a self, nodes: impl IntoIterator<Item = NodeId> + 'a) -> Vec<&'a str> {
         nodes.into_iter().filter_map(|id| self.nodes.get(id.index())).map(|node| &*node.name).collect()
     }
+}
+
+/// The nodes of the leaves of some nodes, without these.
+pub(super) fn others_of_leaves(fabric: &Fabric, nodes: &[NodeId]) -> Vec<NodeId> {
+    let leaves = nodes.iter().filter_map(|node| fabric.pos(*node)).filter_map(|pos| fabric.leaf_of(pos));
+    let mut leaves: Vec<DomainId> = leaves.collect();
+    leaves.sort_unstable();
+    leaves.dedup();
+    let positions = leaves.into_iter().flat_map(|leaf| fabric.domain(leaf).range());
+    let ids = positions.map(|index| fabric.node(Pos(u32::try_from(index).expect("positions are u32"))));
+    ids.filter(|id| !nodes.contains(id)).collect()
+}
+
+/// The fabric that a job is placed on in a partition: the one it names, or the partition's.
+pub(super) fn fabric_for<'a>(
+    scene: &'a Scene,
+    partition: usize,
+    spec: &JobSpec,
+) -> Result<&'a Arc<Fabric>, String> {
+    let own = &scene.partitions[partition].fabric;
+    let Some(wanted) = spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref()) else { return Ok(own) };
+    if ["tree", "block", "none"].contains(&wanted) {
+        return Ok(own);
+    }
+    let known = scene.fabrics.iter().find(|(name, _)| **name == *wanted);
+    known.map(|(_, fabric)| fabric).ok_or_else(|| {
+        let names: Vec<&str> = scene.fabrics.iter().map(|(name, _)| &**name).collect();
+        format!("there is no topology {wanted}; ask tree, block, none or one of {}", names.join(", "))
+    })
 }
 
 /// A fabric without structure, for partitions that have no topology.

@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fixedbitset::FixedBitSet;
+
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc};
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::{Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
-use super::place::{self, Ask, BlockRule, Misfit, Placement, Slots, Strategy};
+use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
-use super::scene::{Scene, SceneNode};
+use super::scene::{Scene, SceneNode, others_of_leaves};
+use super::stairs::{Family, Size, Stairs};
 use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
 use super::wish::Stage;
@@ -24,6 +27,8 @@ use super::wish::Stage;
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
 const MAX_TRIES: u32 = 1_000;
+/// Domains that lost, named with a start.
+const RIVALS: usize = 3;
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -40,12 +45,15 @@ pub(super) struct State {
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
     counters: Counters,
+    stairs: Stairs,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
 }
 
 /// A job to find room for, in one partition.
 pub(super) struct Hunt<'a> {
+    /// The number of its need.
+    pub(super) need: usize,
     pub(super) request: &'a Request,
     pub(super) lenses: &'a [Arc<Lens>],
     pub(super) stages: &'a [Stage],
@@ -62,11 +70,15 @@ pub(super) struct Hit {
     /// Whether the job can start this moment.
     pub(super) starts: bool,
     pub(super) placement: Placement,
+    /// The best of the domains that could have held it and lost; looked for only when it starts.
+    pub(super) lost: Vec<Lost>,
     pub(super) relaxed: Vec<String>,
+    /// Whether the leaves it is in are closed to others while it runs.
+    pub(super) whole_leaves: bool,
     pub(super) lens: Arc<Lens>,
 }
 
-/// What a job is given on one node.
+/// What a job is given on one node; or, without slots, what it keeps others from using there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) node: NodeId,
@@ -102,6 +114,10 @@ impl State {
                 };
                 held[part.node.index()].push((end, amount));
             }
+            for node in scene.closes(job, alloc) {
+                held[node.index()]
+                    .push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
+            }
             ends.push((end, job.id, Arc::clone(alloc)));
         }
         ends.sort_by_key(|(end, job, _)| (*end, *job));
@@ -125,13 +141,14 @@ impl State {
             slots: Vec::new(),
             domains: DomainTable::new(),
             counters,
+            stairs: Stairs::default(),
             ends,
         }
     }
 
     /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
     pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
-        let need = self.need(&hunt.request.need);
+        let need = hunt.need;
         let mut best: Option<Hit> = None;
         for stage in hunt.stages {
             let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
@@ -148,6 +165,7 @@ impl State {
         best
     }
 
+    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
     fn find_at(
         &mut self,
         hunt: &Hunt<'_>,
@@ -156,7 +174,34 @@ impl State {
         lens: &Arc<Lens>,
         until: Time,
     ) -> Option<Hit> {
-        let domains = self.domains(&lens.fabric, layer(lens, &stage.ask));
+        let size = Size {
+            nodes: hunt.request.min_nodes(),
+            slots: hunt.request.min_slots(),
+            run_time: hunt.run_time,
+        };
+        let family = Family::of(lens.id, stage.ask()).filter(|_| hunt.request.sizes.is_none());
+        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
+        let from = stage.from.max(bound.unwrap_or(stage.from));
+        if from >= until {
+            return None;
+        }
+        let (hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
+        if let Some(family) = family.filter(|_| stage.from == self.now && !gave_up) {
+            self.stairs.note(family, size, hit.as_ref().map_or(until, |hit| hit.start));
+        }
+        hit
+    }
+
+    /// The earliest start in a stretch of time, and whether the search for it was given up.
+    fn sweep(
+        &mut self,
+        hunt: &Hunt<'_>,
+        need: usize,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: std::ops::Range<Time>,
+    ) -> (Option<Hit>, bool) {
+        let domains = self.domains(lens, stage.ask());
         let mut judge = Trial {
             now: self.now,
             lens,
@@ -164,36 +209,45 @@ impl State {
             rooms: &self.rooms,
             known: &mut self.slots[need],
             idle: &self.idle,
-            asks: asks(hunt.request, &stage.ask),
+            asks: &stage.asks,
+            timeline: stage.ask().whole_leaves.then_some((&self.timeline, hunt.run_time)),
             tries: 0,
             hit: None,
         };
         let search = Search {
             admitted: &lens.admitted,
             duration: hunt.run_time,
-            from: stage.from,
-            until,
+            from: times.start,
+            until: times.end,
             domains: &domains.of_node,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
         };
         self.counters.fit(domains.count);
-        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge)?;
-        let (placement, starts) = judge.hit?;
+        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
+        let gave_up = judge.tries >= MAX_TRIES;
+        let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         let relaxed = stage.relaxed.clone();
-        Some(Hit { start, starts, placement, relaxed, lens: Arc::clone(lens) })
+        let whole_leaves = stage.ask().whole_leaves;
+        let lens = Arc::clone(lens);
+        (Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
     }
 
-    /// Why the last job that was looked for at this moment alone does not fit.
-    pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<Misfit> {
-        let need = self.need(&hunt.request.need);
+    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
+    pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
+        let need = hunt.need;
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let now = Hunt { until: self.now + 1, ..*hunt };
-        if self.find_at(&now, need, stage, lens, self.now + 1).is_some() {
+        let now = self.now..self.now + 1;
+        if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
-        place::place(&lens.fabric, &lens.view(&slots), asks(hunt.request, &stage.ask).last()?).err()
+        let occupied = stage.ask().whole_leaves.then(|| {
+            occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, self.now, hunt.run_time)
+        });
+        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
+        Some((misfit, slots.total()))
     }
 
     /// Takes what a job is planned to use. What starts now is gone from this moment's free room as well.
@@ -210,6 +264,7 @@ impl State {
 
     /// Takes a reservation out again.
     pub(super) fn unbook(&mut self, parts: &[Part], start: Time, run_time: u64) {
+        self.stairs.clear();
         for part in parts {
             self.timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
         }
@@ -240,6 +295,13 @@ impl State {
             let taken = taken.expect("a room has the slots that it was said to have");
             parts.push(Part { node, slots: *slots, taken });
         }
+        if hit.whole_leaves {
+            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+            for node in others_of_leaves(&hit.lens.fabric, &used) {
+                let full = self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class)).into();
+                parts.push(Part { node, slots: 0, taken: full });
+            }
+        }
         parts
     }
 
@@ -251,7 +313,8 @@ impl State {
         ending.filter(|(_, _, alloc)| frees(alloc)).map(|(_, job, _)| *job).next()
     }
 
-    fn need(&mut self, need: &Need) -> usize {
+    /// The number of a need: equal needs have the same.
+    pub(super) fn need(&mut self, need: &Need) -> usize {
         if let Some(known) = self.needs.get(need) {
             return *known;
         }
@@ -260,10 +323,11 @@ impl State {
         self.slots.len() - 1
     }
 
-    fn domains(&mut self, fabric: &Arc<Fabric>, layer: Option<Layer>) -> Arc<Domains> {
+    fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
         let nodes = self.idle.len();
-        let table = self.domains.entry((fabric.name().to_owned(), layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(fabric, layer, nodes))))
+        let layer = layer(lens, ask);
+        let table = self.domains.entry((lens.id, layer));
+        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
     }
 }
 
@@ -276,15 +340,25 @@ struct Trial<'a> {
     known: &'a mut Vec<u32>,
     idle: &'a [RoomId],
     /// The sizes that will do, the largest first.
-    asks: Vec<Ask>,
+    asks: &'a [Ask],
+    /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
+    timeline: Option<(&'a Timeline, u64)>,
     tries: u32,
-    hit: Option<(Placement, bool)>,
+    hit: Option<(Placement, Vec<Lost>, bool)>,
 }
 
 impl Trial<'_> {
-    fn place(&self, slots: &Slots) -> Option<Placement> {
-        let view = self.lens.view(slots);
-        self.asks.iter().find_map(|ask| place::place(&self.lens.fabric, &view, ask).ok())
+    /// The best placement there is; for one that starts, with those that lost.
+    fn place(&self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
+        let fabric = &self.lens.fabric;
+        let occupied = self.timeline.map(|(timeline, run_time)| {
+            occupied(fabric, self.rooms, self.idle, timeline, self.now, at, run_time)
+        });
+        let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
+        let mut asks = self.asks.iter();
+        let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
+        let lost = if starts { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        Some((placement, lost, starts))
     }
 }
 
@@ -311,10 +385,10 @@ impl Judge for Trial<'_> {
             if at == self.now { free } else { slots }
         };
         let slots = lens.slots(need, counters, &mut free);
-        self.hit = self.place(&slots).map(|placement| (placement, at == self.now));
+        self.hit = self.place(&slots, at, at == self.now);
         if self.hit.is_none() && held_back {
             let slots = lens.slots(need, counters, &mut |_, slots| slots);
-            self.hit = self.place(&slots).map(|placement| (placement, false));
+            self.hit = self.place(&slots, at, false);
         }
         match self.hit {
             Some(_) => Found::Yes,
@@ -322,6 +396,25 @@ impl Judge for Trial<'_> {
             None => Found::GiveUp,
         }
     }
+}
+
+/// Positions that are not entirely free from `at` on for `run_time` seconds.
+fn occupied(
+    fabric: &Fabric,
+    rooms: &Rooms,
+    idle: &[RoomId],
+    timeline: &Timeline,
+    now: Time,
+    at: Time,
+    run_time: u64,
+) -> FixedBitSet {
+    let free = |index: usize| {
+        let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
+        let idle = idle[node.index()];
+        let full = rooms.full(rooms.class_of(idle));
+        timeline.is_throughout(node.0, at, at + run_time, full) && (at > now || idle == full)
+    };
+    (0..fabric.len()).filter(|index| !free(*index)).collect()
 }
 
 /// The layer of which one domain has to hold the job; `None`: the whole fabric.
@@ -338,14 +431,6 @@ fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
             let rule = BlockRule::new(&lens.fabric, &lens.idle).containment(most, slots).within;
             Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
         }
-    }
-}
-
-/// One ask, or one for each size that will do, the largest first.
-fn asks(request: &Request, ask: &Ask) -> Vec<Ask> {
-    match &request.sizes {
-        Some(sizes) => sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect(),
-        None => vec![ask.clone()],
     }
 }
 

@@ -155,7 +155,7 @@ impl Search<'_> {
                 }
                 if first > now {
                     now = first;
-                    self.expire(timeline, counters, judge, now);
+                    grew |= self.expire(timeline, counters, judge, now);
                 }
                 if slots > counters.slots[at] {
                     if counters.slots[at] == 0 {
@@ -191,12 +191,20 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes whose slots would not last long enough any more get what their other holes offer.
-    fn expire(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge, now: Time) {
+    /// Nodes whose slots would not last long enough any more get what their other holes offer; says whether any node
+    /// has more slots than before.
+    fn expire(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        judge: &mut impl Judge,
+        now: Time,
+    ) -> bool {
         let needed = now + self.duration;
         if counters.next_end >= needed {
-            return;
+            return false;
         }
+        let mut grew = false;
         counters.next_end = Time::MAX;
         let mut touched = std::mem::take(&mut counters.touched);
         touched.retain(|&node| {
@@ -209,10 +217,12 @@ impl Search<'_> {
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
                 lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Time::ZERO));
+            grew |= best.0 > counters.slots[at];
             counters.set(self, node, best.0, best.1);
             best.0 > 0
         });
         counters.touched = touched;
+        grew
     }
 }
 

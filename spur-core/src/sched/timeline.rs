@@ -74,6 +74,14 @@ impl Timeline {
         Some(room)
     }
 
+    /// Whether a node that is in service has exactly `room` throughout a stretch of time. One that is out of service
+    /// has no steps, and nothing is planned there that could be in the way.
+    pub(super) fn is_throughout(&self, node: u32, from: Time, to: Time, room: RoomId) -> bool {
+        let steps = &self.steps[node as usize];
+        let first = steps.iter().rposition(|step| step.from <= from).unwrap_or(0);
+        steps.iter().skip(first).take_while(|step| step.from < to).all(|step| step.room == room)
+    }
+
     /// Books `taken` of a node for a stretch of time.
     pub(super) fn take(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
         self.change(rooms, node, from, to, |rooms, room| rooms.minus(room, taken));

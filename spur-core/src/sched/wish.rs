@@ -1,14 +1,17 @@
 //! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
 
-use crate::model::fabric::{Fabric, Layer, Pos};
-use crate::model::job::JobSpec;
-use crate::model::topology::Plugin;
-use crate::text::gather::{GatherClause, Placement};
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::job::{FabricAsk, JobSpec, Sharing};
+use crate::text::gather::GatherClause;
 use crate::text::time::{Time, TimeLimit};
 
 use super::lens::named;
-use super::place::{Ask, Mode, Segment, Strategy};
-use super::request::Request;
+use super::place::{self, Ask, AskError, Resolved, Wish};
+use super::request::{Request, Slot};
+use super::scene::Scene;
 
 /// What a job asks for while a start lies in a stretch of time.
 #[derive(Clone, Debug)]
@@ -17,10 +20,26 @@ pub(super) struct Stage {
     pub(super) from: Time,
     /// until then.
     pub(super) until: Time,
-    /// What it asks for.
-    pub(super) ask: Ask,
+    /// What it asks for: one ask, or one for each size that will do, the largest first.
+    pub(super) asks: Vec<Ask>,
     /// What it had asked for before, as written.
     pub(super) relaxed: Vec<String>,
+    /// What had no effect.
+    pub(super) warnings: Vec<String>,
+}
+
+/// A job's wishes, and where they apply.
+#[derive(Clone, Copy)]
+pub(super) struct Wisher<'a> {
+    pub(super) scene: &'a Scene,
+    /// The number of the partition.
+    pub(super) partition: usize,
+    /// The fabric the job is placed on there.
+    pub(super) fabric: &'a Fabric,
+    pub(super) spec: &'a JobSpec,
+    pub(super) request: &'a Request,
+    /// Nodes of the job that `--gather-with` names, if it runs.
+    pub(super) gather_with: &'a [NodeId],
 }
 
 /// Every time at which something that a job asked for falls away.
@@ -36,96 +55,105 @@ pub(super) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item 
     limits.filter(|limit| *limit != TimeLimit::Unlimited).map(move |limit| limit.end(eligible))
 }
 
-/// The stages of a job that has been eligible since `eligible`, from `now` on.
-///
-/// # Errors
-/// A layer, a domain or a node that the fabric does not have.
-pub(super) fn stages(
-    fabric: &Fabric,
-    spec: &JobSpec,
-    request: &Request,
-    default: Placement,
-    eligible: Time,
-    now: Time,
-) -> Result<Vec<Stage>, String> {
-    let mut times: Vec<Time> = relax_times(spec, eligible).filter(|time| *time > now).collect();
-    times.sort_unstable();
-    times.dedup();
-    let froms = std::iter::once(now).chain(times.iter().copied());
-    let untils = times.iter().copied().chain([Time::MAX]);
-    let stage = |(from, until): (Time, Time)| {
-        let mut relaxed = Vec::new();
-        let ask = ask(fabric, spec, request, default, from.since(eligible), &mut relaxed)?;
-        Ok(Stage { from, until, ask, relaxed })
-    };
-    froms.zip(untils).map(stage).collect()
+impl Stage {
+    /// The first ask, for what all have in common.
+    pub(super) fn ask(&self) -> &Ask {
+        &self.asks[0]
+    }
 }
 
-fn ask(
-    fabric: &Fabric,
-    spec: &JobSpec,
-    request: &Request,
-    default: Placement,
-    waited: u64,
-    relaxed: &mut Vec<String>,
-) -> Result<Ask, String> {
-    let mut ask = Ask { nodes: request.nodes, tasks: request.slots, ..Ask::tasks(0) };
-    ask.max_tasks_per_node = request.need.most;
-    ask.strategy = match fabric.plugin() {
-        Plugin::Tree => Strategy::Tree,
-        Plugin::Block => Strategy::Block,
-        Plugin::None => Strategy::Flat,
-    };
-    ask.mode = mode(spec.fabric.as_ref().and_then(|fabric| fabric.placement).unwrap_or(default));
-    if let Some(nodelist) = &spec.shape.nodelist {
-        let position =
-            |name: &String| fabric.pos_named(name).ok_or_else(|| format!("there is no node {name}"));
-        let required: Result<Vec<Pos>, String> = named(fabric, nodelist)?.iter().map(position).collect();
-        ask.required = required?;
-        ask.required.sort_unstable();
-        ask.required.dedup();
-        let least = u32::try_from(ask.required.len()).unwrap_or(u32::MAX);
-        ask.nodes = ask.nodes.map(|(min, max)| (min.max(least), max.max(least)));
-    }
-    let Some(wish) = spec.fabric.as_deref() else { return Ok(ask) };
-    if wish.topology.as_deref() == Some("none") {
-        ask.strategy = Strategy::Flat;
-    }
-    ask.contiguous = wish.contiguous;
-    ask.segment = wish.segment.map(|size| Segment {
-        size,
-        spread: wish.spread_segments,
-        consolidate: wish.consolidate_segments,
-    });
-    let is_over =
-        |limit: Option<TimeLimit>| limit.and_then(TimeLimit::seconds).is_some_and(|limit| limit <= waited);
-    if let Some(switches) = wish.switches {
-        if is_over(switches.wait) {
-            relaxed.push(format!("--switches={switches}"));
-        } else {
-            ask.max_spans.push((Layer::LEAF, switches.count));
-        }
-    }
-    for clause in wish.gather.iter().flat_map(|gather| &gather.clauses) {
-        let layer = fabric.layer(clause.layer());
-        let layer = layer.ok_or_else(|| format!("there is no layer {}", clause.layer()))?;
-        match clause {
-            GatherClause::Must { until, .. } if is_over(*until) => {
-                relaxed.push(clause.to_string());
-                ask.prefer.push(layer);
+impl Wisher<'_> {
+    /// The stages of a job that has been eligible since `eligible`, from `now` on; at least one.
+    ///
+    /// # Errors
+    /// What can never be, with what would work.
+    pub(super) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, String> {
+        let first = self.stage(eligible, now)?;
+        let mut stages = vec![first];
+        let mut times: Vec<Time> = relax_times(self.spec, eligible).filter(|time| *time > now).collect();
+        times.sort_unstable();
+        times.dedup();
+        for time in times {
+            if let Some(last) = stages.last_mut() {
+                last.until = time;
             }
-            GatherClause::Must { .. } => ask.must = Some(ask.must.map_or(layer, |other| other.min(layer))),
-            GatherClause::Prefer { .. } => ask.prefer.push(layer),
-            GatherClause::Multiple { multiple, .. } => ask.multiples.push((layer, *multiple)),
+            stages.push(self.stage(eligible, time)?);
         }
+        Ok(stages)
     }
-    Ok(ask)
-}
 
-fn mode(placement: Placement) -> Mode {
-    match placement {
-        Placement::Consolidated => Mode::Consolidated,
-        Placement::Balanced => Mode::Balanced,
-        Placement::Distributed => Mode::Distributed,
+    fn stage(&self, eligible: Time, from: Time) -> Result<Stage, String> {
+        let base = self.base()?;
+        let resolved = self.resolve(base, from.since(eligible)).map_err(|error| error.to_string())?;
+        let Resolved { ask, warnings, relaxed, .. } = resolved;
+        let asks = match &self.request.sizes {
+            Some(sizes) => {
+                sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect()
+            }
+            None => vec![ask],
+        };
+        Ok(Stage { from, until: Time::MAX, asks, relaxed, warnings })
+    }
+
+    fn resolve(&self, base: Ask, waited: u64) -> Result<Resolved, AskError> {
+        let nothing = FabricAsk::default();
+        let need = &self.request.need;
+        let gpus = |specs: &[crate::text::gres::GresSpec]| -> u64 {
+            specs.iter().filter(|spec| spec.name == "gpu").map(|spec| spec.count).sum()
+        };
+        let gpus_per_slot = match need.slot {
+            Slot::Node { tasks } => gpus(&need.gres_per_node) + gpus(&need.gres_per_task) * u64::from(tasks),
+            Slot::Task | Slot::Gpu => gpus(&need.gres_per_task),
+        };
+        let config = self.scene.topology(self.fabric);
+        let wish = Wish {
+            asked: self.spec.fabric.as_deref().unwrap_or(&nothing),
+            whole_leaves: self.spec.shape.sharing == Sharing::Topo,
+            waited,
+            placement: self.scene.partitions[self.partition].partition.config.placement,
+            size: self.request.nodes.map_or(self.request.slots.unwrap_or(1), |(_, most)| most),
+            gpus_per_slot: u32::try_from(gpus_per_slot).unwrap_or(u32::MAX),
+            gather_with: self.companion(),
+        };
+        place::resolve(self.fabric, config, wish, base)
+    }
+
+    /// Nodes, tasks, and which nodes: what is known before the fabric has its say.
+    fn base(&self) -> Result<Ask, String> {
+        let (fabric, request) = (self.fabric, self.request);
+        let mut ask = Ask { nodes: request.nodes, tasks: request.slots, ..Ask::tasks(0) };
+        ask.max_tasks_per_node = request.need.most;
+        if let Some(nodelist) = &self.spec.shape.nodelist {
+            let position =
+                |name: &String| fabric.pos_named(name).ok_or_else(|| format!("there is no node {name}"));
+            let required: Result<Vec<Pos>, String> = named(fabric, nodelist)?.iter().map(position).collect();
+            ask.required = required?;
+            ask.required.sort_unstable();
+            ask.required.dedup();
+            let least = u32::try_from(ask.required.len()).unwrap_or(u32::MAX);
+            ask.nodes = ask.nodes.map(|(min, max)| (min.max(least), max.max(least)));
+        }
+        if let Some(features) = &self.spec.shape.features {
+            for (wanted, count) in features.counts() {
+                let mut set = FixedBitSet::with_capacity(fabric.len());
+                for index in 0..fabric.len() {
+                    let pos = Pos(u32::try_from(index).expect("positions are u32"));
+                    let own = &self.scene.nodes[fabric.node(pos).index()].shape.features;
+                    let domains = fabric.features(pos);
+                    let has = |name: &str| own.iter().any(|own| **own == *name) || domains.contains(name);
+                    set.set(index, wanted.admits(&has));
+                }
+                ask.counts.push((set, count));
+            }
+        }
+        Ok(ask)
+    }
+
+    /// The domain that holds the job which `--gather-with` names.
+    fn companion(&self) -> Option<DomainId> {
+        let positions = self.gather_with.iter().filter_map(|node| self.fabric.pos(*node));
+        let mut positions: Vec<Pos> = positions.collect();
+        positions.sort_unstable();
+        self.fabric.deepest_common(&positions)
     }
 }

@@ -10,8 +10,10 @@
 //! at 60 end 1
 //! plan
 //! ----
-//! start 2 n0 n1
+//! start 2 n[0-1] | 2 nodes
 //! ```
+//!
+//! Other commands: `check OPTIONS`, `foretell JOB`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 
@@ -20,8 +22,7 @@ use spur_core::id::JobId;
 use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, Policy};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
-use spur_core::model::phase::{EndState, Hold, Outcome, Then};
-use spur_core::model::reason::Reason;
+use spur_core::model::phase::Hold;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner};
@@ -93,7 +94,7 @@ impl Script {
                     self.command(&words[1..].join(" "));
                 }
             }
-            "end" => self.end(id(words[0])),
+            "end" => self.world().end(id(words[0])),
             "hold" => self.world().apply(Event::JobHeld { job: id(words[0]), by: Hold::User }),
             "down" | "drain" => self.take_out(word, words[0]),
             "close" => {
@@ -101,6 +102,22 @@ impl Script {
                 self.world().apply(Event::PartitionSet { partition: words[0].into(), state });
             }
             "plan" => self.plan(),
+            "check" => {
+                let spec = spec(&words);
+                self.result = match sched::feasible::check(&self.world().cluster, &spec) {
+                    Ok(warnings) => format!("ok {}\n", warnings.join("; ")),
+                    Err(refusal) => format!("{:?}: {}\n", refusal.kind, refusal.message),
+                };
+            }
+            "foretell" => {
+                let world = self.world().clone();
+                let job = id(words[0]);
+                let mut plan = sched::foretell(&world.cluster, world.now, &Limits, job);
+                plan.starts.retain(|start| start.attempt.job == job);
+                plan.waiting.retain(|waiting| waiting.job == job);
+                plan.promise = None;
+                self.result = show(&world, &plan);
+            }
             "start-now" => self.start_now(),
             "next" => {
                 let now = self.world().now;
@@ -162,22 +179,6 @@ impl Script {
         let nodes = self.world().ids(words[1]);
         self.world().submit(id(words[0]), world::spec(Shape::default(), limit));
         self.world().put(id(words[0]), &nodes, cpus);
-    }
-
-    fn end(&mut self, job: JobId) {
-        let outcome = Outcome {
-            state: EndState::Completed,
-            exit: spur_core::text::exit::ExitCode::default(),
-            reason: Reason::None,
-        };
-        let world = self.world();
-        let alloc = Arc::clone(world.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
-        let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None };
-        world.apply(ending);
-        for part in &alloc.nodes {
-            world.apply(Event::NodeReleased { job, node: part.node, lost: false });
-        }
-        world.apply(Event::JobEnded { job, outcome });
     }
 
     fn take_out(&mut self, how: &str, names: &str) {
@@ -273,7 +274,8 @@ fn spec(words: &[&str]) -> JobSpec {
     while let Some(word) = rest.next() {
         let (key, value) = word.split_once('=').map_or((*word, None), |(key, value)| (key, Some(value)));
         let flag = ["--exclusive", "--contiguous", "--hold"].contains(&key);
-        let value = if flag { "" } else { value.or_else(|| rest.next().copied()).expect("a value") };
+        let value =
+            if flag { value.unwrap_or("") } else { value.or_else(|| rest.next().copied()).expect("a value") };
         let shape = &mut spec.shape;
         match key {
             "-N" => shape.nodes = Some(value.parse::<NodeCount>().expect("nodes")),
@@ -291,9 +293,11 @@ fn spec(words: &[&str]) -> JobSpec {
             "--gres" => shape.gres = value.parse::<GresList>().expect("gres").0,
             "--gpus" => shape.gpus = GresList::parse_gpus(value).expect("gpus").0,
             "--gpus-per-task" => shape.gpus_per_task = GresList::parse_gpus(value).expect("gpus").0,
+            "--exclusive" if value == "topo" => shape.sharing = Sharing::Topo,
             "--exclusive" => shape.sharing = Sharing::Exclusive,
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--hold" => spec.hold = true,
+            "--nice" => spec.nice = value.parse().expect("a number"),
             "--priority" => spec.priority = value.parse().ok(),
             "--user" => {
                 let owner = Arc::make_mut(&mut spec.owner);

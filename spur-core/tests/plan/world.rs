@@ -10,8 +10,11 @@ use spur_core::model::caller::Owner;
 use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
 use spur_core::model::job::{JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
+use spur_core::model::phase::{EndState, Outcome, Then};
+use spur_core::model::reason::Reason;
 use spur_core::model::topology::TopologyConfig;
 use spur_core::sched::plan::Start;
+use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Time, TimeLimit};
 
@@ -83,6 +86,18 @@ impl World {
         let nodes = nodes.iter().map(part).collect();
         let alloc = Alloc { partition, nodes, exclusive: cpus == 0, why: Why::default() };
         self.apply(Event::JobStarted { job, alloc: Arc::new(alloc) });
+    }
+
+    /// Ends a job on all its nodes at once.
+    pub(crate) fn end(&mut self, job: JobId) {
+        let outcome = Outcome { state: EndState::Completed, exit: ExitCode::default(), reason: Reason::None };
+        let alloc = Arc::clone(self.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
+        let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None };
+        self.apply(ending);
+        for part in &alloc.nodes {
+            self.apply(Event::NodeReleased { job, node: part.node, lost: false });
+        }
+        self.apply(Event::JobEnded { job, outcome });
     }
 
     /// The numbers of nodes by name.

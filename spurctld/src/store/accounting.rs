@@ -244,4 +244,12 @@ impl Accounting {
     pub async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {
         self.database.steps(runs).await
     }
+
+    /// Closes the database for all clones: what is asked later gets [`StoreError::Stopped`] or what the database says.
+    ///
+    /// # Errors
+    /// What the database refuses. All that was written is durable nevertheless.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.database.close().await
+    }
 }

@@ -55,7 +55,8 @@ pub struct Batch {
     pub entries: Vec<Entry>,
     /// Blobs the entries refer to.
     pub blobs: Vec<Blob>,
-    /// Requests the entries answer.
+    /// Requests the entries answer. An id that is there already keeps its first answer: a client that makes one up
+    /// twice harms nobody but itself.
     pub requests: Vec<Request>,
     /// Ids of blobs that nothing refers to any more; compaction takes their space back.
     pub released: Vec<u64>,

@@ -89,10 +89,10 @@ pub enum StoreError {
         /// The one the entry carries.
         found: u64,
     },
-    /// A request id or a blob id is in the store already.
+    /// A blob id is in the store already.
     #[error("a {what} of this batch is in the journal already")]
     Duplicate {
-        /// `request id`, `blob id` or `entry`.
+        /// `blob id` or `entry`.
         what: &'static str,
     },
     /// Entries that were asked for have been deleted.

@@ -43,7 +43,8 @@ pub struct Commit {
 /// Sizes that trade disk space for work. The usual ones fit any cluster; small ones let a test see every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Bytes committed after which they are copied from the write-ahead log into the database.
+    /// Bytes committed after which they are copied from the write-ahead log into the database. What is copied at
+    /// once is synced at once, and a commit's own sync may have to wait for that: little and often is better.
     pub checkpoint_bytes: usize,
     /// Length of the write-ahead log from which on it is started over as soon as all of it has been copied.
     pub long_log_bytes: u64,
@@ -51,7 +52,7 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { checkpoint_bytes: 16 << 20, long_log_bytes: 64 << 20 }
+        Self { checkpoint_bytes: 2 << 20, long_log_bytes: 8 << 20 }
     }
 }
 

@@ -59,7 +59,8 @@ async fn rows_and_the_entry_they_reach_are_kept_together() {
         .unwrap();
     let backwards = accounting.write(11, vec![JobRow::default()], Vec::new()).await.unwrap_err();
     assert!(matches!(backwards, StoreError::OutOfOrder { expected: 12, found: 11 }), "{backwards}");
-    drop(accounting);
+    accounting.close().await.unwrap();
+    assert!(matches!(accounting.write(13, Vec::new(), Vec::new()).await, Err(StoreError::Stopped)));
 
     let accounting = Accounting::open(&path).await.unwrap();
     assert_eq!(accounting.reached().await.unwrap(), 12);

@@ -76,19 +76,25 @@ async fn a_request_is_remembered_until_it_expires() {
 }
 
 #[tokio::test]
-async fn a_request_id_is_never_served_twice() {
+async fn an_id_made_up_twice_keeps_its_first_answer() {
     let path = directory("duplicate").join("spur.db");
     let (journal, _) = Journal::open(&path).await.unwrap();
     journal.commit(batch(&journal, 1, 1)).await.unwrap();
     let mut again = batch(&journal, 2, 1);
     again.requests[0].id = request_id(1);
-    let refused = journal.commit(again).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Duplicate { what: "request id" }), "{refused}");
-    let stopped = journal.commit(batch(&journal, 2, 1)).await.unwrap_err();
+    journal.commit(again).await.unwrap();
+    let kept = journal.request(request_id(1)).await.unwrap().unwrap();
+    assert_eq!((kept.seq, kept.reply), (1, b"1".to_vec()));
+    let mut blob = batch(&journal, 3, 1);
+    blob.blobs[0].id = 1;
+    let refused = journal.commit(blob).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Duplicate { what: "blob id" }), "{refused}");
+    let stopped = journal.commit(batch(&journal, 3, 1)).await.unwrap_err();
     assert!(matches!(stopped, StoreError::Duplicate { .. }), "the reason is kept: {stopped}");
+    assert!(matches!(journal.ended().await, StoreError::Duplicate { .. }));
     journal.close().await;
     let (_journal, recovered) = Journal::open(&path).await.unwrap();
-    assert_eq!(recovered.last_seq, 1, "nothing of the refused batch is left");
+    assert_eq!(recovered.last_seq, 2, "nothing of the refused batch is left");
 }
 
 #[tokio::test]

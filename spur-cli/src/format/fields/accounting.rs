@@ -65,7 +65,7 @@ pub const FIELDS: &[AccountingField] = &[
     field("Submit", 19, |r, show| time(Some(r.submit_time), "Unknown", show)),
     field("SubmitLine", 20, |r, _| of_job(r, r.submit_line.clone())),
     field("Timelimit", 10, |r, _| of_job(r, long_limit(r.time_limit))),
-    field("TimelimitRaw", 12, |r, _| {
+    field("TimelimitRaw", 10, |r, _| {
         of_job(r, r.time_limit.map_or_else(|| "UNLIMITED".to_owned(), |s| s.div_ceil(60).to_string()))
     }),
     field("UID", 6, |r, _| of_job(r, r.uid.to_string())),

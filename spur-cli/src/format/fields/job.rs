@@ -71,7 +71,7 @@ pub const FIELDS: &[Field<Job>] = &[
     field('O', "Contiguous", "CONTIGUOUS", |j, _| flag(j.contiguous)),
     field('p', "Priority", "PRIORITY", |j, _| format!("{:.14}", f64::from(j.priority) / f64::from(u32::MAX)))
         .by(|a, b| a.priority.cmp(&b.priority)),
-    field('P', "Partition", "PARTITION", |j, _| j.partition.clone()),
+    field('P', "Partition", "PARTITION", |j, _| j.partition.clone()).by(|a, b| a.partition.cmp(&b.partition)),
     field('q', "QOS", "QOS", |j, _| or_null(&j.qos)),
     field('Q', "PriorityLong", "PRIORITY", |j, _| j.priority.to_string())
         .by(|a, b| a.priority.cmp(&b.priority)),
@@ -79,7 +79,8 @@ pub const FIELDS: &[Field<Job>] = &[
     field('R', "ReasonList", "NODELIST(REASON)", |j, _| reason_or_nodes(j)),
     field('S', "StartTime", "START_TIME", |j, show| time(j.start_time, "N/A", show))
         .by(|a, b| unknown_last(a.start_time, b.start_time)),
-    field('t', "StateCompact", "ST", |j, _| j.state_compact.clone()),
+    field('t', "StateCompact", "ST", |j, _| j.state_compact.clone())
+        .by(|a, b| a.state_compact.cmp(&b.state_compact)),
     field('T', "State", "STATE", |j, _| j.state.clone()),
     field('u', "UserName", "USER", |j, _| j.user.clone()),
     field('U', "UserID", "UID", |j, _| j.uid.to_string()).by(|a, b| a.uid.cmp(&b.uid)),

@@ -105,7 +105,7 @@ pub const FIELDS: &[Field<Row>] = &[
     field('M', "PreemptMode", "PREEMPT_MODE", |r, _| or(&r.partition.preempt_mode, "OFF").to_uppercase()),
     field('n', "NodeHost", "HOSTNAMES", |r, _| listed(r, |n| or(&n.hostname, &n.name))),
     field('N', "NodeList", "NODELIST", |r, _| listed(r, |n| n.name.clone())).by(by_first_node),
-    field('o', "NodeAddr", "NODE_ADDR", |r, _| listed(r, |n| or(&n.address, &n.name))),
+    field('o', "NodeAddr", "NODE_ADDR", |r, _| listed(r, |n| or(host_and_port(&n.address).0, &n.name))),
     field('O', "CPUsLoad", "CPU_LOAD", |r, _| range(r, |n| n.load_hundredths.map(u64::from), hundredths)),
     field('p', "PriorityTier", "PRIO_TIER", |r, _| r.partition.priority_tier.to_string())
         .by(|a, b| a.partition.priority_tier.cmp(&b.partition.priority_tier)),
@@ -150,13 +150,28 @@ pub fn starred(partition: &Partition) -> String {
     format!("{}{}", partition.name, if partition.is_default { "*" } else { "" })
 }
 
-/// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.
-pub fn state_flags(node: &Node) -> String {
-    let in_use = match node.cpus_allocated {
+/// The two halves of `host:port`; all of it is the host where there is no port.
+pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
+            (host, Some(port))
+        }
+        _ => (address, None),
+    }
+}
+
+/// What a node would be if nothing held beside it: `IDLE`, `MIXED` or `ALLOCATED`.
+pub fn in_use(node: &Node) -> &'static str {
+    match node.cpus_allocated {
         0 => "IDLE",
         used if used < node.cpus => "MIXED",
         _ => "ALLOCATED",
-    };
+    }
+}
+
+/// The state with all that holds beside it, as `scontrol` prints it: `MIXED+DRAIN+NOT_RESPONDING`.
+pub fn state_flags(node: &Node) -> String {
+    let in_use = in_use(node);
     let state = node.state.to_uppercase();
     let state = match state.as_str() {
         "DRAINED" | "DRAINING" | "DRAIN" => format!("{in_use}+DRAIN"),
@@ -204,9 +219,9 @@ fn starred_state(node: &Node, state: &str) -> String {
 
 /// Slurm's order: the bare states, then those that are drained, completing, silent, planned.
 fn state_rank(node: &Node) -> u32 {
-    let in_use = match node.cpus_allocated {
-        0 => 2,
-        used if used < node.cpus => 5,
+    let in_use = match in_use(node) {
+        "IDLE" => 2,
+        "MIXED" => 5,
         _ => 3,
     };
     let rank = match node.state.as_str() {

@@ -64,7 +64,8 @@ pub(in crate::store) struct Database {
 struct Inner {
     path: PathBuf,
     readers: SqlitePool,
-    writer: Mutex<SqliteConnection>,
+    /// `None` once closed.
+    writer: Mutex<Option<SqliteConnection>>,
     jobs: Insert,
     steps: Insert,
 }
@@ -82,7 +83,7 @@ impl Database {
             .map_err(|error| failed("open for reading", path, error))?;
         let jobs = upsert("job", JobRow::COLUMNS, &["job_id", "restarts"]);
         let steps = upsert("step", StepRow::COLUMNS, &["job_id", "restarts", "step_id"]);
-        let inner = Inner { path: path.to_owned(), readers, writer: Mutex::new(writer), jobs, steps };
+        let inner = Inner { path: path.to_owned(), readers, writer: Mutex::new(Some(writer)), jobs, steps };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -97,7 +98,8 @@ impl Database {
         jobs: Vec<JobRow>,
         steps: Vec<StepRow>,
     ) -> Result<(), StoreError> {
-        let mut writer = self.inner.writer.lock().await;
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.as_mut().ok_or(StoreError::Stopped)?;
         let write = async {
             let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
             let moved = sqlx::query("UPDATE reached SET seq = ? WHERE seq <= ?")
@@ -117,7 +119,7 @@ impl Database {
         if write.await.map_err(|error| self.failed("write to", error))? {
             return Ok(());
         }
-        drop(writer);
+        drop(guard);
         Err(StoreError::OutOfOrder { expected: self.reached().await?, found: reached })
     }
 
@@ -147,6 +149,14 @@ impl Database {
         }
         steps.sort_unstable_by_key(|step| (step.job_id, step.restarts, step.step_id));
         Ok(steps)
+    }
+
+    pub(in crate::store) async fn close(&self) -> Result<(), StoreError> {
+        self.inner.readers.close().await;
+        match self.inner.writer.lock().await.take() {
+            Some(writer) => writer.close().await.map_err(|error| self.failed("close", error)),
+            None => Ok(()),
+        }
     }
 
     fn failed(&self, action: &'static str, error: sqlx::Error) -> StoreError {

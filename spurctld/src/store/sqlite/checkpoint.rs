@@ -16,11 +16,11 @@ use crate::store::Tuning;
 
 /// Bytes in a page of the log.
 const PAGE_BYTES: u64 = 4096;
-/// The writer copies the rest itself if fewer bytes than this part of [`Tuning::checkpoint_bytes`] were handed in
-/// since the copy began.
-const SHORT_REST: usize = 16;
-/// Copies without a short enough rest after which the writer copies the rest whatever its length.
-const PATIENCE: u32 = 8;
+/// The writer copies the rest itself if no more than this part of [`Tuning::checkpoint_bytes`] was handed in since
+/// the copy began.
+const SHORT_REST: usize = 2;
+/// The writer copies the rest whatever its length when the log is this many times as long as it should be.
+const TOO_LONG: u64 = 2;
 
 const COPY: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 
@@ -33,8 +33,6 @@ pub(super) struct Checkpoints {
     copying: Option<JoinHandle<Result<Copied, sqlx::Error>>>,
     /// Bytes handed in since the last copy began.
     bytes: usize,
-    /// Copies of a long log that left too long a rest.
-    patience: u32,
 }
 
 struct Copied {
@@ -45,14 +43,7 @@ struct Copied {
 impl Checkpoints {
     pub(super) async fn new(path: &Path, tuning: Tuning) -> Result<Self, StoreError> {
         let conn = write_options(path).connect().await.map_err(|error| failed("open", path, error))?;
-        Ok(Self {
-            path: path.to_owned(),
-            tuning,
-            idle: Some(conn),
-            copying: None,
-            bytes: 0,
-            patience: PATIENCE,
-        })
+        Ok(Self { path: path.to_owned(), tuning, idle: Some(conn), copying: None, bytes: 0 })
     }
 
     /// To be called after each commit, with the bytes it wrote and the writer's connection.
@@ -67,11 +58,20 @@ impl Checkpoints {
 
     async fn advance(&mut self, writer: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let mut again = false;
-        if let Some(copying) = self.copying.take_if(|copying| copying.is_finished()) {
+        let too_long = self.tuning.long_log_bytes * TOO_LONG;
+        // A disk that cannot keep up holds up commits here, rather than let the log grow without end.
+        let wait = self.bytes as u64 >= too_long;
+        if let Some(copying) = self.copying.take_if(|copying| wait || copying.is_finished()) {
             let copied = copying.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
             self.idle = Some(copied.conn);
             if copied.log_bytes >= self.tuning.long_log_bytes {
-                again = !self.finish(writer).await?;
+                let short = self.bytes <= self.tuning.checkpoint_bytes / SHORT_REST;
+                again = !short && copied.log_bytes < too_long;
+                if !again {
+                    // A reader may keep the log from being started over; the next copy tries again.
+                    sqlx::query(COPY).execute(writer).await?;
+                    self.bytes = 0;
+                }
             }
         }
         if (again || self.bytes >= self.tuning.checkpoint_bytes)
@@ -84,18 +84,6 @@ impl Checkpoints {
             }));
         }
         Ok(())
-    }
-
-    /// Copies the rest if it is short. A reader may keep the log from being started over; the next copy tries again.
-    async fn finish(&mut self, writer: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-        if self.bytes > self.tuning.checkpoint_bytes / SHORT_REST && self.patience > 0 {
-            self.patience -= 1;
-            return Ok(false);
-        }
-        sqlx::query(COPY).execute(writer).await?;
-        self.bytes = 0;
-        self.patience = PATIENCE;
-        Ok(true)
     }
 
     /// Waits for a copy under way and closes the connection.

@@ -138,17 +138,24 @@ impl Writer {
             conn.close().await
         };
         whole.await.map_err(|error| failed("finish", &self.part, error))?;
-        // SQLite has synced every page; this makes the size durable whatever it may have left out.
-        let synced = File::open(&self.part).and_then(|file| file.sync_all());
-        synced.map_err(|error| StoreError::io("sync", &self.part, error))?;
-        let name = beside(&self.journal, &format!(".snapshot-{}", self.seq));
-        fs::rename(&self.part, &name).map_err(|error| StoreError::io("rename", &self.part, error))?;
-        sync_directory(&name)?;
-        for older in scan(&self.journal)?.whole.iter().filter(|found| found.seq < self.seq) {
-            remove(&older.path)?;
-        }
-        Ok(())
+        let (journal, part, seq) = (self.journal.clone(), self.part.clone(), self.seq);
+        let published = tokio::task::spawn_blocking(move || publish(&journal, &part, seq)).await;
+        published.unwrap_or(Err(StoreError::Stopped))
     }
+}
+
+/// Makes a whole file the snapshot at entry `seq`, durably, and removes the older ones.
+fn publish(journal: &Path, part: &Path, seq: u64) -> Result<(), StoreError> {
+    // SQLite has synced every page; this makes the size durable whatever it may have left out.
+    let synced = File::open(part).and_then(|file| file.sync_all());
+    synced.map_err(|error| StoreError::io("sync", part, error))?;
+    let name = beside(journal, &format!(".snapshot-{seq}"));
+    fs::rename(part, &name).map_err(|error| StoreError::io("rename", part, error))?;
+    sync_directory(&name)?;
+    for older in scan(journal)?.whole.iter().filter(|found| found.seq < seq) {
+        remove(&older.path)?;
+    }
+    Ok(())
 }
 
 impl Drop for Writer {

@@ -89,7 +89,11 @@ impl Writer {
         let statements = Statements {
             entries: Insert::new("INSERT INTO journal (seq, epoch, at, body)", 4, ""),
             parts: Insert::new("INSERT INTO blob (key, body)", 2, ""),
-            requests: Insert::new("INSERT INTO request (id, uid, seq, at, reply)", 5, ""),
+            requests: Insert::new(
+                "INSERT INTO request (id, uid, seq, at, reply)",
+                5,
+                "ON CONFLICT (id) DO NOTHING",
+            ),
             released: Insert::new("INSERT INTO released (id)", 1, "ON CONFLICT DO NOTHING"),
         };
         Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot, statements }

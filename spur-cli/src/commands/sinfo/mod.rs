@@ -8,21 +8,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spur_core::text::hostlist::{HostExpr, HostList};
-use spur_proto::client::Controller;
-use spur_proto::v1::{ExpandHostlistRequest, ListTopologyRequest, Node, Partition, Topology};
-use tokio::time::MissedTickBehavior;
+use spur_proto::v1::{ListTopologyRequest, Node, Partition, Topology};
 
 use super::query::{self, Asked};
 use crate::error::Failure;
 use crate::format::fields::node::{self, starred};
-use crate::format::{Format, Show, Sort, json, table, value};
+use crate::format::{Columns, Format, Show, Sort, json, table, value};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
 /// Columns of names are at least this wide.
 const NAME_WIDTH: usize = 9;
 
-/// The states that `-t` takes, with the other names they have.
+/// The states that `-t` takes, in both of their names.
 const STATES: [&str; 25] = [
     "alloc",
     "allocated",
@@ -32,7 +30,9 @@ const STATES: [&str; 25] = [
     "drain",
     "drained",
     "draining",
+    "drng",
     "fail",
+    "failg",
     "failing",
     "futr",
     "future",
@@ -47,14 +47,7 @@ const STATES: [&str; 25] = [
     "resv",
     "unk",
     "unknown",
-    "drng",
-    "failg",
 ];
-
-enum Columns {
-    Letters(String),
-    Names(String),
-}
 
 /// What the options say.
 #[derive(Default)]
@@ -78,7 +71,8 @@ pub struct Query {
     iterate: Option<Duration>,
 }
 
-const LINE: CommandLine<Query> = CommandLine {
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
     name: "sinfo",
     synopsis: "[OPTIONS]",
     about: "Shows partitions and nodes.",
@@ -189,12 +183,15 @@ fn states(text: &str) -> Result<Vec<Vec<String>>, String> {
 
 /// Whether a node is in a state as `-t` names it.
 fn is_in(node: &Node, state: &str) -> bool {
+    let draining_in =
+        |state: &str| node.state == "draining" && node::in_use(node).eq_ignore_ascii_case(state);
+    let holds = |state: &str| node.state == state || draining_in(state);
     match state {
         "no_respond" => node.not_responding,
         "drain" => node.state.starts_with("drain"),
-        "alloc" => node.state == "allocated",
+        "alloc" | "allocated" => holds("allocated"),
         "comp" => node.state == "completing",
-        "mix" => node.state == "mixed",
+        "mix" | "mixed" => holds("mixed"),
         "drng" => node.state == "draining",
         "failg" => node.state == "failing",
         "futr" => node.state == "future",
@@ -268,8 +265,7 @@ impl Query {
             return Ok(json::documents(kinds));
         }
         let format = match &self.columns {
-            Some(Columns::Letters(text)) => Format::letters(text, node::FIELDS, "node")?,
-            Some(Columns::Names(text)) => Format::names(text, node::FIELDS, "node")?,
+            Some(columns) => columns.read(node::FIELDS, "node")?,
             None => Format::letters(&self.default_format(&partitions, &nodes), node::FIELDS, "node")?,
         };
         let single = self.by_node && self.columns.is_none();
@@ -316,22 +312,16 @@ impl Query {
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
         let show = query::show(&|name| session.env(name))?;
-        let connection = session.connection()?;
         if let Some(name) = &self.topology {
             let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
-            let topology = query::topology(connection, request).await?;
+            let topology = query::topology(session.connection()?, request).await?;
             return Ok(self.topology_text(&topology));
         }
-        let wanted = match self.nodes.as_deref().map(|text| (text, text.parse::<HostExpr>())) {
+        let wanted = match &self.nodes {
+            Some(text) => Some(query::expand(session, &text.parse()?).await?),
             None => None,
-            Some((_, Ok(expression))) if expression.as_plain().is_some() => expression.as_plain(),
-            Some((text, _)) => {
-                let request = ExpandHostlistRequest { expression: text.to_owned() };
-                let call =
-                    async |mut controller: Controller, request| controller.expand_hostlist(request).await;
-                Some(connection.read(request, call).await?.nodes.parse()?)
-            }
         };
+        let connection = session.connection()?;
         let partitions = query::partitions(connection, Vec::new()).await?;
         let nodes = query::nodes(connection, "").await?;
         self.text(partitions, nodes, wanted.as_ref(), &show)
@@ -350,17 +340,6 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
-    let Some(period) = query.iterate else {
-        let text = query.page(session).await?;
-        write!(session.out, "{text}")?;
-        return Ok(0);
-    };
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let text = query.page(session).await?;
-        write!(session.out, "{text}")?;
-        session.out.flush()?;
-    }
+    query::pages(session, query.iterate, async |session: &mut Session| query.page(session).await).await?;
+    Ok(0)
 }

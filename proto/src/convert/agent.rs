@@ -1,0 +1,179 @@
+//! What nodes say and are told.
+
+use std::sync::Arc;
+
+use spur_core::controller::command::{Held, Report};
+use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::model::alloc::NodeAlloc;
+use spur_core::model::caller::Owner;
+use spur_core::model::job::Batch;
+use spur_core::model::node::{NodeGres, NodeShape, Registration};
+use spur_core::text::exit::ExitCode;
+use spur_core::text::time::Time;
+
+use super::BadField;
+use super::spec::Payload;
+use crate::v1;
+use crate::v1::report::Report as Wire;
+
+/// What a node says of itself.
+///
+/// # Errors
+/// A shape that cannot be one.
+pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
+    let shape = hello.shape.as_ref().ok_or_else(|| BadField::new("shape", "a node must say what it has"))?;
+    Ok(Registration {
+        shape: node_shape(shape),
+        boot_id: hello.boot_id.as_str().into(),
+        spool_id: hello.spool_id.as_str().into(),
+        address: hello.address.as_str().into(),
+        hostname: hello.hostname.as_str().into(),
+        version: hello.version.as_str().into(),
+        arch: hello.arch.as_str().into(),
+        os: hello.os.as_str().into(),
+        booted: Time(hello.boot_time),
+        started: Time(hello.started_time),
+    })
+}
+
+fn node_shape(shape: &v1::NodeShape) -> NodeShape {
+    let gres = |gres: &v1::NodeGres| NodeGres {
+        name: gres.name.as_str().into(),
+        kind: gres.kind.as_str().into(),
+        count: gres.count,
+    };
+    NodeShape {
+        sockets: shape.sockets,
+        cores_per_socket: shape.cores_per_socket,
+        threads_per_core: shape.threads_per_core,
+        cpus: shape.cpus,
+        memory_mb: shape.memory_mb,
+        tmp_disk_mb: shape.tmp_disk_mb,
+        gres: shape.gres.iter().map(gres).collect(),
+        features: shape.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
+    }
+}
+
+/// The attempts in a node's spool.
+pub fn held(hello: &v1::Hello) -> Vec<Held> {
+    let one = |held: &v1::HeldAttempt| Some(Held { attempt: attempt(held.attempt?), live: held.live });
+    hello.attempts.iter().filter_map(one).collect()
+}
+
+/// An attempt, from the wire.
+pub fn attempt(wire: v1::Attempt) -> Attempt {
+    Attempt { job: JobId(wire.job_id), restart: wire.restart }
+}
+
+/// An attempt, for the wire.
+pub fn wire_attempt(attempt: Attempt) -> v1::Attempt {
+    v1::Attempt { job_id: attempt.job.0, restart: attempt.restart }
+}
+
+/// What a node reports, and of what.
+///
+/// # Errors
+/// A report of nothing, which a later release may send: it is for the caller to acknowledge it or not.
+pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
+    let missing = |field| BadField::new(field, "missing, or of a kind that this release does not know");
+    let of = wire.attempt.ok_or_else(|| missing("attempt"))?;
+    let report = match wire.report.ok_or_else(|| missing("report"))? {
+        Wire::BatchEnded(ended) => Report::BatchEnded {
+            exit: exit(ended.exit_code, ended.exit_signal),
+            out_of_memory: ended.out_of_memory,
+            lost: ended.lost,
+        },
+        Wire::LaunchFailed(failed) => {
+            Report::LaunchFailed { message: failed.message, node_fault: failed.node_fault }
+        }
+        Wire::StepEnded(ended) => {
+            Report::StepEnded { step: StepId(ended.step_id), exit: exit(ended.exit_code, ended.exit_signal) }
+        }
+        Wire::NodeDone(done) => {
+            Report::NodeDone { epilog_error: Some(done.epilog_error).filter(|error| !error.is_empty()) }
+        }
+    };
+    Ok((attempt(of), report))
+}
+
+/// An exit, from the wire.
+pub fn exit(code: u32, signal: u32) -> ExitCode {
+    let byte = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+    ExitCode { code: byte(code), signal: byte(signal) }
+}
+
+/// A user, for the wire.
+pub fn user(owner: &Owner) -> v1::User {
+    v1::User { uid: owner.uid, gid: owner.gid, name: owner.user.to_string(), group: owner.group.to_string() }
+}
+
+/// What a job holds on a node with these devices.
+pub fn part(held: &NodeAlloc, gres: &[NodeGres]) -> v1::NodePart {
+    let device = |taken: &spur_core::model::alloc::GresAlloc| {
+        let entry = gres.get(usize::from(taken.entry))?;
+        Some(v1::DevicePart {
+            name: entry.name.to_string(),
+            kind: entry.kind.to_string(),
+            ids: taken.ids.to_string(),
+        })
+    };
+    v1::NodePart {
+        cpus: held.cpus.to_string(),
+        memory_mb: held.memory_mb,
+        devices: held.gres.iter().filter_map(device).collect(),
+    }
+}
+
+/// A batch script with what it carries, for the wire.
+pub fn batch(batch: &Batch, payload: Payload) -> v1::Batch {
+    let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();
+    v1::Batch {
+        script: payload.script,
+        environment: payload.environment,
+        args: batch.args.iter().map(ToString::to_string).collect(),
+        command: batch.command.to_string(),
+        work_dir: batch.work_dir.to_string(),
+        stdin: text(&batch.stdin),
+        stdout: text(&batch.stdout),
+        stderr: text(&batch.stderr),
+        append: batch.append,
+        umask: batch.umask,
+        limits: batch
+            .limits
+            .iter()
+            .map(|(name, soft)| v1::Limit { name: name.to_string(), soft: *soft })
+            .collect(),
+    }
+}
+
+/// Names and values, for the wire.
+pub fn variables(list: Vec<(String, String)>) -> Vec<v1::KeyValue> {
+    list.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_read() {
+        let of = Some(v1::Attempt { job_id: 7, restart: 1 });
+        let wire = |report| v1::Report { id: 1, attempt: of, report: Some(report) };
+        let cases = [
+            (
+                Wire::BatchEnded(v1::BatchEnded { exit_code: 3, ..v1::BatchEnded::default() }),
+                Report::BatchEnded { exit: ExitCode::exited(3), out_of_memory: false, lost: false },
+            ),
+            (
+                Wire::StepEnded(v1::StepNodeEnded { step_id: 2, exit_code: 0, exit_signal: 9 }),
+                Report::StepEnded { step: StepId(2), exit: ExitCode::signaled(9) },
+            ),
+            (Wire::NodeDone(v1::NodeDone::default()), Report::NodeDone { epilog_error: None }),
+        ];
+        for (message, expected) in cases {
+            let attempt = Attempt { job: JobId(7), restart: 1 };
+            assert_eq!(report(wire(message)), Ok((attempt, expected)));
+        }
+        assert!(report(v1::Report { id: 1, attempt: of, report: None }).is_err());
+    }
+}

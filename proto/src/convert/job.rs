@@ -1,0 +1,340 @@
+//! A job as `squeue` and `scontrol show job` read it.
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::environment::repeated;
+use spur_core::model::alloc::Alloc;
+use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::phase::{Pending, Phase};
+use spur_core::model::reason::Reason;
+use spur_core::sched::plan::Waiting;
+use spur_core::text::exit::ExitCode;
+use spur_core::text::gres::GresList;
+use spur_core::text::hostlist::HostList;
+use spur_core::text::pattern::{FilePattern, PatternContext};
+use spur_core::text::time::{Civil, Time};
+use spur_core::text::tres::{Tres, TresKind};
+
+use super::{count, narrow};
+use crate::v1;
+
+/// What is known of a job beside the cluster: the planner's view, which is not durable.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outlook<'a> {
+    /// What the last plan that looked at the job says of it.
+    pub waiting: Option<&'a Waiting>,
+    /// When that plan was made.
+    pub evaluated: Option<Time>,
+}
+
+/// A job at `now`.
+pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> v1::Job {
+    let mut message = requested(job);
+    let (state, compact) = job.phase.names();
+    message.state = state.to_owned();
+    message.state_compact = compact.to_owned();
+    let waits = job.waits_for.as_ref().map(ToString::to_string);
+    message.dependency = waits.unwrap_or_default();
+    exits(job, &mut message);
+    match &job.phase {
+        Phase::Pending(pending) => waiting(cluster, job, pending, outlook, now, &mut message),
+        Phase::Running { alloc, started, .. } => {
+            let end = job.spec.time_limit.end(*started);
+            message.end_time = (!end.is_never()).then_some(end.0);
+            message.run_time = now.since(*started);
+            held(cluster, alloc, *started, &mut message);
+        }
+        Phase::Completing(completing) => {
+            message.end_time = Some(completing.ended.0);
+            message.run_time = completing.ended.since(completing.started);
+            message.reason = completing.outcome.reason.name().to_owned();
+            held(cluster, &completing.alloc, completing.started, &mut message);
+        }
+        Phase::Ended(ended) => {
+            message.end_time = Some(ended.ended.0);
+            message.reason = ended.outcome.reason.name().to_owned();
+            message.start_time = Some(ended.started.unwrap_or(ended.ended).0);
+            if let (Some(alloc), Some(started)) = (&ended.alloc, ended.started) {
+                message.run_time = ended.ended.since(started);
+                held(cluster, alloc, started, &mut message);
+            }
+        }
+    }
+    if message.reason.is_empty() {
+        message.reason = Reason::None.name().to_owned();
+    }
+    message
+}
+
+/// What follows from the request alone.
+fn requested(job: &Job) -> v1::Job {
+    let JobSpec { owner, shape, batch, .. } = &*job.spec;
+    let spec = &job.spec;
+    let mut message = v1::Job {
+        id: job.id.0,
+        name: spec.name.to_string(),
+        uid: owner.uid,
+        gid: owner.gid,
+        user: owner.user.to_string(),
+        group: owner.group.to_string(),
+        account: spec.account.as_deref().unwrap_or_default().to_owned(),
+        qos: spec.qos.as_deref().unwrap_or_default().to_owned(),
+        partition: spec.partitions.join(","),
+        priority: spec.priority.unwrap_or_default(),
+        nice: spec.nice,
+        requeue: spec.requeue,
+        restarts: job.restarts,
+        batch: batch.is_some(),
+        submit_time: job.submitted.0,
+        deadline: spec.deadline.map(|deadline| deadline.0),
+        time_limit: spec.time_limit.seconds(),
+        time_min: spec.time_min.and_then(|limit| limit.seconds()),
+        begin_time: spec.begin.map(|begin| begin.0),
+        ..v1::Job::default()
+    };
+    describe_shape(shape, &mut message);
+    message.req_tres = requested_tres(shape).to_string();
+    if let Some(ask) = &spec.fabric {
+        describe_fabric(ask, &mut message);
+    }
+    if let Some(batch) = batch {
+        describe_files(job, batch, &mut message);
+    }
+    if let Some(extra) = &spec.extra {
+        let licenses = extra.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
+        message.licenses = licenses.collect::<Vec<_>>().join(",");
+        message.comment = extra.comment.as_deref().unwrap_or_default().to_owned();
+        message.wckey = extra.wckey.as_deref().unwrap_or_default().to_owned();
+        message.reservation = extra.reservation.as_deref().unwrap_or_default().to_owned();
+        message.submit_host = extra.submit_host.to_string();
+    }
+    message
+}
+
+fn shown<T: ToString>(value: Option<&T>) -> String {
+    value.map(ToString::to_string).unwrap_or_default()
+}
+
+fn describe_shape(shape: &Shape, message: &mut v1::Job) {
+    message.num_nodes = least_nodes(shape);
+    message.max_nodes = shape.nodes.as_ref().and_then(|nodes| nodes.max).unwrap_or_default();
+    message.num_tasks = least_tasks(shape);
+    message.cpus_per_task = shape.cpus_per_task.unwrap_or(1);
+    message.num_cpus = least_cpus(shape);
+    message.tasks_per_node = shape.tasks_per_node;
+    message.min_cpus_node =
+        shape.min_cpus.max(shape.tasks_per_node.unwrap_or(1).saturating_mul(message.cpus_per_task));
+    match shape.memory {
+        Some(MemoryNeed::PerNode(mb)) => message.min_memory_node = Some(mb),
+        Some(MemoryNeed::PerCpu(mb)) => message.min_memory_cpu = Some(mb),
+        None => {}
+    }
+    message.tmp_disk_mb = shape.tmp_disk_mb;
+    message.features = shown(shape.features.as_ref());
+    message.required_nodes = shown(shape.nodelist.as_ref());
+    message.excluded_nodes = shown(shape.exclude.as_ref());
+    message.gres = GresList(shape.gres.clone()).to_string();
+    message.oversubscribe = match shape.sharing {
+        Sharing::Partition => "OK",
+        Sharing::Shared => "YES",
+        Sharing::Exclusive => "NO",
+        Sharing::Topo => "TOPO",
+    }
+    .to_owned();
+}
+
+/// The fewest nodes the request can be given.
+pub fn least_nodes(shape: &Shape) -> u32 {
+    let stated = shape.nodes.as_ref().map(|nodes| nodes.min);
+    let spread = || Some(shape.tasks?.div_ceil(shape.tasks_per_node?));
+    stated.or_else(spread).unwrap_or(1)
+}
+
+/// The fewest tasks the request comes to.
+pub fn least_tasks(shape: &Shape) -> u32 {
+    let each = shape.tasks_per_node.unwrap_or(1);
+    shape.tasks.unwrap_or_else(|| least_nodes(shape).saturating_mul(each))
+}
+
+/// The fewest CPUs the request comes to.
+pub fn least_cpus(shape: &Shape) -> u32 {
+    least_tasks(shape).saturating_mul(shape.cpus_per_task.unwrap_or(1)).max(shape.min_cpus)
+}
+
+/// The trackable resources of a request, as far as they are known before it starts.
+pub fn requested_tres(shape: &Shape) -> Tres {
+    let (nodes, cpus) = (u64::from(least_nodes(shape)), u64::from(least_cpus(shape)));
+    let mut tres = Tres::default();
+    tres.set(TresKind::Cpu, cpus);
+    match shape.memory {
+        Some(MemoryNeed::PerNode(mb)) if mb > 0 => tres.set(TresKind::Mem, mb.saturating_mul(nodes)),
+        Some(MemoryNeed::PerCpu(mb)) if mb > 0 => tres.set(TresKind::Mem, mb.saturating_mul(cpus)),
+        Some(_) | None => {}
+    }
+    tres.set(TresKind::Node, nodes);
+    tres.set(TresKind::Billing, cpus);
+    let tasks = u64::from(least_tasks(shape));
+    for (list, times) in [(&shape.gres, nodes), (&shape.gpus, 1), (&shape.gpus_per_task, tasks)] {
+        for gres in list {
+            let kind = TresKind::Gres { name: gres.name.clone(), kind: gres.kind.clone() };
+            let sum = tres.get(&kind).saturating_add(gres.count.saturating_mul(times));
+            tres.set(kind, sum);
+        }
+    }
+    tres
+}
+
+/// The trackable resources that an allocation holds.
+pub fn allocated_tres(cluster: &Cluster, alloc: &Alloc) -> Tres {
+    let mut tres = Tres::default();
+    tres.set(TresKind::Cpu, alloc.cpus());
+    let memory: u64 = alloc.nodes.iter().map(|part| part.memory_mb).sum();
+    if memory > 0 {
+        tres.set(TresKind::Mem, memory);
+    }
+    tres.set(TresKind::Node, u64::from(count(alloc.nodes.len())));
+    tres.set(TresKind::Billing, alloc.cpus());
+    for part in &alloc.nodes {
+        let Some(node) = cluster.node(part.node) else { continue };
+        for held in &part.gres {
+            let Some(gres) = node.shape.gres.get(usize::from(held.entry)) else { continue };
+            let typed = (!gres.kind.is_empty()).then(|| gres.kind.to_string());
+            let held = u64::from(held.ids.len());
+            let mut add = |kind| {
+                let kind = TresKind::Gres { name: gres.name.to_string(), kind };
+                tres.set(kind.clone(), tres.get(&kind) + held);
+            };
+            add(None);
+            if typed.is_some() {
+                add(typed);
+            }
+        }
+    }
+    tres
+}
+
+fn describe_fabric(ask: &FabricAsk, message: &mut v1::Job) {
+    message.topology = ask.topology.as_deref().unwrap_or_default().to_owned();
+    message.gather = shown(ask.gather.as_ref());
+    message.switches = shown(ask.switches.as_ref());
+    message.segment = ask.segment;
+    message.spread_segments = ask.spread_segments;
+    message.consolidate_segments = ask.consolidate_segments;
+    message.contiguous = ask.contiguous;
+    message.placement = shown(ask.placement.as_ref());
+    message.network = shown(ask.network.as_ref());
+}
+
+fn describe_files(job: &Job, batch: &Batch, message: &mut v1::Job) {
+    message.command = batch.command.to_string();
+    message.work_dir = batch.work_dir.to_string();
+    message.stdin = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
+    message.stdout = output_path(job, batch, batch.stdout.as_deref());
+    message.stderr = output_path(job, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
+}
+
+/// Where a batch job writes, as far as that is known outside its nodes; Slurm's default without a pattern.
+pub fn output_path(job: &Job, batch: &Batch, pattern: Option<&str>) -> String {
+    let pattern = pattern.unwrap_or("slurm-%j.out");
+    let context = PatternContext {
+        job: job.id.0,
+        array: None,
+        step: None,
+        node: "",
+        node_number: 0,
+        task: 0,
+        user: &job.spec.owner.user,
+        job_name: &job.spec.name,
+        restarts: job.restarts,
+    };
+    let path = match pattern.parse::<FilePattern>() {
+        Ok(parsed) => parsed.render(&context),
+        Err(_) => pattern.to_owned(),
+    };
+    if path.starts_with('/') { path } else { format!("{}/{path}", batch.work_dir.trim_end_matches('/')) }
+}
+
+fn exits(job: &Job, message: &mut v1::Job) {
+    let exit = match &job.phase {
+        Phase::Completing(completing) => completing.outcome.exit,
+        Phase::Ended(ended) => ended.outcome.exit,
+        Phase::Pending(_) | Phase::Running { .. } => ExitCode::default(),
+    };
+    (message.exit_code, message.exit_signal) = (exit.code.into(), exit.signal.into());
+    (message.derived_exit_code, message.derived_exit_signal) =
+        (job.derived_exit.code.into(), job.derived_exit.signal.into());
+}
+
+/// Why a job waits, and what is planned for it.
+fn waiting(
+    cluster: &Cluster,
+    job: &Job,
+    pending: &Pending,
+    outlook: Outlook<'_>,
+    now: Time,
+    message: &mut v1::Job,
+) {
+    message.eligible_time = pending.eligible.or(pending.not_before).map(|eligible| eligible.0);
+    let planned = outlook.waiting;
+    if let Some(planned) = planned {
+        message.priority = planned.priority;
+        message.last_sched_eval = outlook.evaluated.map(|at| at.0);
+    }
+    let (reason, detail) = reason(job, pending, planned, now);
+    message.reason = reason.name().to_owned();
+    message.reason_detail = detail;
+    if pending.hold.is_some() {
+        message.priority = 0;
+        return;
+    }
+    if let Some(start) = planned.and_then(|planned| planned.start) {
+        message.start_time = Some(start.0);
+        message.start_is_planned = true;
+        let end = job.spec.time_limit.end(start);
+        message.end_time = (!end.is_never()).then_some(end.0);
+    }
+    if let Some(planned) = planned.filter(|planned| !planned.nodes.is_empty()) {
+        message.planned_nodes =
+            HostList::from_names(cluster.names_of(planned.nodes.iter().copied())).to_string();
+    }
+}
+
+fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) -> (Reason, String) {
+    if let Some(hold) = pending.hold {
+        return (hold.reason(), String::new());
+    }
+    if let Some(waits) = &job.waits_for {
+        let reason = if job.never { Reason::DependencyNeverSatisfied } else { Reason::Dependency };
+        return (reason, waits.to_string());
+    }
+    if pending.not_before.is_some_and(|begin| begin > now) {
+        return (Reason::BeginTime, String::new());
+    }
+    let date = |time: Time| format!("{}Z", Civil::from_utc(time));
+    planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.sentence(date)))
+}
+
+/// What a job that started holds or held.
+fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) {
+    let names = || cluster.names_of(alloc.nodes.iter().map(|part| part.node));
+    message.start_time = Some(started.0);
+    message.eligible_time = message.eligible_time.or(Some(started.0));
+    message.partition = alloc.partition.to_string();
+    message.nodes = HostList::from_names(names()).to_string();
+    message.batch_host = names().next().unwrap_or_default().to_owned();
+    message.num_nodes = count(alloc.nodes.len());
+    message.num_cpus = narrow(alloc.cpus());
+    message.num_tasks = narrow(alloc.tasks());
+    message.alloc_tres = allocated_tres(cluster, alloc).to_string();
+    message.cpus_per_node = repeated(alloc.nodes.iter().map(|part| part.cpus.len()));
+    message.tasks_per_nodes = repeated(alloc.nodes.iter().map(|part| part.tasks));
+    message.why.clone_from(&alloc.why.sentence);
+    message.spans = alloc.why.spans.iter().map(|(layer, count)| span(layer, *count)).collect();
+    message.relaxed.clone_from(&alloc.why.relaxed);
+    message.backfilled = alloc.why.backfilled;
+    message.exact = Some(alloc.why.exact);
+}
+
+/// How many domains of a layer a placement touches.
+pub fn span(layer: &str, count: u32) -> v1::Span {
+    v1::Span { layer: layer.to_owned(), count }
+}

@@ -1,0 +1,151 @@
+//! A node as `sinfo` and `scontrol show node` read it.
+
+use spur_core::cluster::{Cluster, Node};
+use spur_core::model::idset::IdSet;
+use spur_core::model::node::{Health, NodeGres};
+use spur_core::model::phase::Phase;
+use spur_core::text::time::Time;
+use spur_core::text::tres::{Tres, TresKind};
+
+use crate::v1;
+
+/// What a node last said of itself; not durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// Load average of one minute, in hundredths.
+    pub load_hundredths: Option<u32>,
+    /// Memory that processes could get, MiB.
+    pub memory_free_mb: Option<u64>,
+}
+
+/// A node. `planned` says that the planner keeps it free for a job.
+pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool) -> v1::Node {
+    let (reason, reason_user, reason_time) = complaint(node);
+    let shape = &*node.shape;
+    let taken = node.shape.cpus - node.free_cpus().len().min(node.shape.cpus);
+    let in_partition =
+        |partition: &&spur_core::cluster::Partition| partition.members.contains(node.id.index());
+    let mut message = v1::Node {
+        name: node.name().to_string(),
+        state: state(cluster, node, planned).to_owned(),
+        not_responding: matches!(node.health, Health::Unknown | Health::Down { silent: true, .. }),
+        reason,
+        reason_user,
+        reason_time: reason_time.map(|time| time.0),
+        address: node.name().to_string(),
+        hostname: node.name().to_string(),
+        cpus: shape.cpus,
+        cpus_allocated: taken,
+        sockets: shape.sockets,
+        cores_per_socket: shape.cores_per_socket,
+        threads_per_core: shape.threads_per_core,
+        memory_mb: shape.memory_mb,
+        memory_allocated_mb: node.used.memory_mb,
+        memory_free_mb: pulse.memory_free_mb,
+        tmp_disk_mb: shape.tmp_disk_mb,
+        weight: node.config.weight,
+        features: shape.features.join(","),
+        gres: gres(&shape.gres, |at| shape.gres[at].count),
+        gres_used: gres(&shape.gres, |at| node.used.gres.get(at).map_or(0, IdSet::len)),
+        load_hundredths: pulse.load_hundredths,
+        partitions: cluster
+            .partitions()
+            .iter()
+            .filter(in_partition)
+            .map(|partition| partition.name().to_string())
+            .collect(),
+        last_busy_time: node.last_busy.map(|time| time.0),
+        configured_tres: tres(node, |all, _| all).to_string(),
+        allocated_tres: tres(node, |_, used| used).to_string(),
+        jobs: node.jobs.iter().map(|job| job.0).collect(),
+        ..v1::Node::default()
+    };
+    registration(node, &mut message);
+    place(cluster, node, &mut message);
+    message
+}
+
+/// Slurm's base state, lower case.
+pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
+    let completing = |job| matches!(cluster.job(job).map(|job| &job.phase), Some(Phase::Completing(_)));
+    let clearing =
+        !node.stale.is_empty() || (!node.jobs.is_empty() && node.jobs.iter().all(|job| completing(*job)));
+    match (&node.health, &node.drain) {
+        (_, Some(_)) if node.jobs.is_empty() && node.stale.is_empty() => "drained",
+        (_, Some(_)) => "draining",
+        (Health::Down { .. }, None) => "down",
+        (Health::Unknown, None) => "unknown",
+        (Health::Up, None) if clearing => "completing",
+        (Health::Up, None) if node.idle() && planned => "planned",
+        (Health::Up, None) if node.idle() => "idle",
+        (Health::Up, None) if node.free_cpus().is_empty() => "allocated",
+        (Health::Up, None) => "mixed",
+    }
+}
+
+/// Reason, who set it, and when.
+fn complaint(node: &Node) -> (String, String, Option<Time>) {
+    match (&node.drain, &node.health) {
+        (Some(drain), _) => (drain.reason.to_string(), drain.by.to_string(), Some(drain.at)),
+        (None, Health::Down { reason, at, .. }) => (reason.to_string(), "spur".to_owned(), Some(*at)),
+        (None, Health::Up | Health::Unknown) => (String::new(), String::new(), None),
+    }
+}
+
+/// Devices as Slurm writes them: `gpu:mi300x:8`.
+fn gres(all: &[NodeGres], count: impl Fn(usize) -> u32) -> String {
+    let one = |(at, gres): (usize, &NodeGres)| match &*gres.kind {
+        "" => format!("{}:{}", gres.name, count(at)),
+        kind => format!("{}:{kind}:{}", gres.name, count(at)),
+    };
+    all.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// The node's trackable resources; `pick` gets what there is and what is taken of each. Zeros are left out.
+fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
+    let shape = &*node.shape;
+    let cpus = pick(shape.cpus.into(), (shape.cpus - node.free_cpus().len().min(shape.cpus)).into());
+    let mut tres = Tres::default();
+    let mut set = |kind, number| {
+        if number > 0 {
+            tres.set(kind, number);
+        }
+    };
+    set(TresKind::Cpu, cpus);
+    set(TresKind::Mem, pick(shape.memory_mb, node.used.memory_mb));
+    set(TresKind::Billing, cpus);
+    for (at, gres) in shape.gres.iter().enumerate() {
+        let used = node.used.gres.get(at).map_or(0, IdSet::len);
+        let kind = (!gres.kind.is_empty()).then(|| gres.kind.to_string());
+        set(TresKind::Gres { name: gres.name.to_string(), kind }, pick(gres.count.into(), used.into()));
+    }
+    tres
+}
+
+fn registration(node: &Node, message: &mut v1::Node) {
+    let Some(said) = &node.registration else { return };
+    message.address = said.address.to_string();
+    message.hostname = said.hostname.to_string();
+    message.version = said.version.to_string();
+    message.arch = said.arch.to_string();
+    message.os = said.os.to_string();
+    message.boot_time = Some(said.booted.0);
+    message.started_time = Some(said.started.0);
+}
+
+/// Where it is in each topology, and in that of its first partition.
+fn place(cluster: &Cluster, node: &Node, message: &mut v1::Node) {
+    let places = cluster.topologies().iter().filter_map(|topology| {
+        let pos = topology.fabric.pos(node.id)?;
+        let path = topology.fabric.path(pos, ":");
+        (!path.is_empty()).then(|| format!("{}:{path}", topology.name))
+    });
+    message.topology = places.collect::<Vec<_>>().join(",");
+    let home = cluster.partitions().iter().find(|partition| partition.members.contains(node.id.index()));
+    let Some(fabric) = home.and_then(|partition| cluster.fabric_of(partition)) else { return };
+    let Some(pos) = fabric.pos(node.id) else { return };
+    if let Some(leaf) = fabric.leaf_of(pos) {
+        message.switch_name = fabric.domain(leaf).name().to_owned();
+    }
+    message.switch_path = fabric.path(pos, "/");
+}

@@ -1,0 +1,73 @@
+//! Refusals of the core, as statuses.
+
+use spur_core::controller::Reject;
+use tonic::{Code, Status};
+
+use super::BadField;
+use crate::refusal;
+use crate::v1::Error;
+
+/// The code of a request with a field that cannot be read.
+pub const INVALID: &str = "ESLURM_INVALID_REQUEST";
+
+/// A refusal as messages carry it.
+pub fn error(reject: &Reject) -> Error {
+    Error::new(reject.code(), reject.to_string())
+}
+
+/// A refusal as the answer to a call.
+pub fn status(reject: &Reject) -> Status {
+    let code = match reject {
+        Reject::InvalidJobId
+        | Reject::InvalidPartition { .. }
+        | Reject::InvalidStep { .. }
+        | Reject::UnknownNode(_)
+        | Reject::Unknown => Code::NotFound,
+        Reject::AccessDenied | Reject::PartitionForbidden(_) => Code::PermissionDenied,
+        Reject::AlreadyDone
+        | Reject::NotPending
+        | Reject::Pending
+        | Reject::NotRequeueable
+        | Reject::StepBusy
+        | Reject::TooManyJobs(_)
+        | Reject::PartitionUnavailable(_)
+        | Reject::Stale(_) => Code::FailedPrecondition,
+        Reject::NoDefaultPartition
+        | Reject::InvalidNodeCount(_)
+        | Reject::InvalidTimeLimit(_)
+        | Reject::NodeConfigUnavailable(_)
+        | Reject::TopologyUnavailable(_)
+        | Reject::InvalidNodeName(_)
+        | Reject::Dependency(_)
+        | Reject::Invalid(_)
+        | Reject::StepTooLarge(_)
+        | Reject::InvalidPolicy(_) => Code::InvalidArgument,
+    };
+    refusal::status(code, &error(reject))
+}
+
+/// A field that cannot be read, as the answer to a call.
+pub fn bad_field(bad: &BadField) -> Status {
+    refusal::status(Code::InvalidArgument, &bad_field_error(bad))
+}
+
+/// The same as messages carry it.
+pub fn bad_field_error(bad: &BadField) -> Error {
+    Error::new(INVALID, bad.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_code_and_sentence() {
+        let status = status(&Reject::AccessDenied);
+        assert_eq!(status.code(), Code::PermissionDenied);
+        let error = refusal::error_of(&status).unwrap();
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str()),
+            ("ESLURM_ACCESS_DENIED", "Access/permission denied")
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! A request for a job, from the wire's text to the core's types.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use spur_core::controller::command::Submission;
+use spur_core::id::{BlobId, JobId};
+use spur_core::model::caller::Owner;
+use spur_core::model::job::{Batch, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::text::dependency::Dependency;
+use spur_core::text::gres::{GresList, GresSpec};
+use spur_core::text::time::{Time, TimeLimit};
+
+use super::{BadField, read, read_if_set};
+use crate::channel::{MAX_ENVIRONMENT, MAX_SCRIPT};
+use crate::v1;
+
+/// What a batch job carries beside its request: kept as blobs, outside memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// The script.
+    pub script: Bytes,
+    /// `NAME=VALUE`, each followed by NUL.
+    pub environment: Bytes,
+}
+
+/// Reads a request. The payload is there for batch jobs only; the blobs it becomes are numbered by the controller.
+///
+/// # Errors
+/// The first field that cannot be read.
+pub fn submission(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
+    let shape = shape(&wire)?;
+    let fabric = fabric(&wire)?;
+    let extra = extra(&wire)?;
+    let (batch, payload) = match wire.batch {
+        Some(batch) => batch_of(batch).map(|(batch, payload)| (Some(Box::new(batch)), Some(payload)))?,
+        None => (None, None),
+    };
+    let time_limit = match (wire.unlimited_time, wire.time_limit) {
+        (true, None) => Some(TimeLimit::Unlimited),
+        (true, Some(_)) => return Err(BadField::new("--time", "both a limit and UNLIMITED were given")),
+        (false, seconds) => seconds.map(TimeLimit::Seconds),
+    };
+    let name = match (wire.name.as_str(), &batch) {
+        ("", Some(_)) => "sbatch",
+        ("", None) => "interactive",
+        (name, _) => name,
+    };
+    let spec = JobSpec {
+        name: name.into(),
+        owner: Arc::new(Owner { uid: 0, gid: 0, user: "".into(), group: "".into() }),
+        account: text(&wire.account),
+        qos: text(&wire.qos),
+        partitions: list(&wire.partition),
+        shape,
+        fabric,
+        time_limit: TimeLimit::Unlimited,
+        time_min: wire.time_min.map(TimeLimit::Seconds),
+        begin: wire.begin.map(Time),
+        deadline: wire.deadline.map(Time),
+        hold: wire.hold,
+        priority: wire.priority,
+        nice: wire.nice,
+        dependency: dependency(&wire.dependency)?,
+        array: read_if_set("--array", &wire.array)?.map(Box::new),
+        requeue: false,
+        batch,
+        extra,
+    };
+    Ok((Submission { spec, time_limit, requeue: wire.requeue }, payload))
+}
+
+fn text(written: &str) -> Option<Arc<str>> {
+    (!written.is_empty()).then(|| written.into())
+}
+
+fn boxed(written: &str) -> Option<Box<str>> {
+    (!written.is_empty()).then(|| written.into())
+}
+
+fn list(written: &str) -> Box<[Arc<str>]> {
+    written.split(',').filter(|name| !name.is_empty()).map(Arc::from).collect()
+}
+
+fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
+    let memory = match (wire.memory_per_node_mb, wire.memory_per_cpu_mb) {
+        (Some(_), Some(_)) => {
+            return Err(BadField::new("--mem", "it cannot be given together with --mem-per-cpu"));
+        }
+        (Some(mb), None) => Some(MemoryNeed::PerNode(mb)),
+        (None, mb) => mb.map(MemoryNeed::PerCpu),
+    };
+    for (field, number) in [
+        ("--ntasks", wire.tasks),
+        ("--ntasks-per-node", wire.tasks_per_node),
+        ("--cpus-per-task", wire.cpus_per_task),
+    ] {
+        if number == Some(0) {
+            return Err(BadField::new(field, "must be at least 1"));
+        }
+    }
+    let mut gres = gres_list("--gres", &wire.gres)?;
+    gres.extend(gpus("--gpus-per-node", &wire.gpus_per_node)?);
+    Ok(Shape {
+        nodes: read_if_set("--nodes", &wire.nodes)?,
+        tasks: wire.tasks,
+        tasks_per_node: wire.tasks_per_node,
+        cpus_per_task: wire.cpus_per_task,
+        memory,
+        tmp_disk_mb: wire.tmp_disk_mb,
+        min_cpus: wire.min_cpus,
+        gres,
+        gpus: gpus("--gpus", &wire.gpus)?,
+        gpus_per_task: gpus("--gpus-per-task", &wire.gpus_per_task)?,
+        features: read_if_set("--constraint", &wire.features)?.map(Box::new),
+        nodelist: read_if_set("--nodelist", &wire.nodelist)?.map(Box::new),
+        exclude: read_if_set("--exclude", &wire.exclude)?.map(Box::new),
+        sharing: match v1::Sharing::try_from(wire.sharing) {
+            Ok(v1::Sharing::Unspecified) => Sharing::Partition,
+            Ok(v1::Sharing::Shared) => Sharing::Shared,
+            Ok(v1::Sharing::Exclusive) => Sharing::Exclusive,
+            Ok(v1::Sharing::Topo) => Sharing::Topo,
+            Err(_) => return Err(BadField::new("--exclusive", "this release does not know that kind")),
+        },
+    })
+}
+
+fn gres_list(field: &'static str, written: &str) -> Result<Vec<GresSpec>, BadField> {
+    Ok(read_if_set::<GresList>(field, written)?.unwrap_or_default().0)
+}
+
+fn gpus(field: &'static str, written: &str) -> Result<Vec<GresSpec>, BadField> {
+    if written.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = GresList::parse_gpus(written).map_err(|error| BadField::new(field, error.to_string()))?;
+    Ok(list.0)
+}
+
+/// `None` when nothing was asked of the fabric.
+fn fabric(wire: &v1::JobSpec) -> Result<Option<Box<FabricAsk>>, BadField> {
+    if wire.segment == Some(0) {
+        return Err(BadField::new("--segment", "must be at least 1"));
+    }
+    let ask = FabricAsk {
+        topology: text(&wire.topology),
+        gather: read_if_set("--gather", &wire.gather)?,
+        switches: read_if_set("--switches", &wire.switches)?,
+        segment: wire.segment,
+        spread_segments: wire.spread_segments,
+        consolidate_segments: wire.consolidate_segments,
+        contiguous: wire.contiguous,
+        placement: read_if_set("--placement", &wire.placement)?,
+        prefer: text(&wire.prefer),
+        network: read_if_set("--network", &wire.network)?,
+        het_gather: read_if_set("--het-gather", &wire.het_gather)?,
+        gather_with: wire.gather_with.map(JobId),
+    };
+    Ok((ask != FabricAsk::default()).then(|| Box::new(ask)))
+}
+
+/// `None` when none of the rare options was used; the submit host alone is one of them.
+fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
+    let mail = !wire.mail_type.is_empty() || !wire.mail_user.is_empty();
+    let extra = Extra {
+        comment: boxed(&wire.comment),
+        wckey: boxed(&wire.wckey),
+        licenses: licenses(&wire.licenses)?,
+        reservation: boxed(&wire.reservation),
+        no_kill: wire.no_kill,
+        kill_on_invalid_dep: wire.kill_on_invalid_dep,
+        signal: read_if_set("--signal", &wire.signal)?,
+        submit_host: wire.submit_host.as_str().into(),
+        mail: mail.then(|| (wire.mail_type.as_str().into(), wire.mail_user.as_str().into())),
+    };
+    Ok((extra != Extra::default()).then(|| Box::new(extra)))
+}
+
+/// `name[:count]`, separated by commas.
+fn licenses(written: &str) -> Result<Vec<(Box<str>, u32)>, BadField> {
+    let one = |item: &str| {
+        let (name, count) = item.split_once([':', '=']).unwrap_or((item, "1"));
+        match count.parse::<u32>() {
+            Ok(count) if count > 0 && !name.is_empty() => Ok((name.into(), count)),
+            _ => {
+                Err(BadField::new("--licenses", format!("`{item}`: write NAME or NAME:COUNT, e.g. matlab:2")))
+            }
+        }
+    };
+    written.split(',').filter(|item| !item.is_empty()).map(one).collect()
+}
+
+fn dependency(written: &str) -> Result<Option<Box<Dependency<JobId>>>, BadField> {
+    const FIELD: &str = "--dependency";
+    let Some(parsed) = read_if_set::<Dependency>(FIELD, written)? else { return Ok(None) };
+    let numbered = parsed.map_jobs(|job| read::<JobId>(FIELD, &job).map_err(|_| job));
+    let numbered =
+        numbered.map_err(|job| BadField::new(FIELD, format!("`{job}` is not the number of a job")))?;
+    Ok(Some(Box::new(numbered)))
+}
+
+fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
+    let v1::Batch {
+        script,
+        environment,
+        args,
+        command,
+        work_dir,
+        stdin,
+        stdout,
+        stderr,
+        append,
+        umask,
+        limits,
+    } = wire;
+    if script.is_empty() {
+        return Err(BadField::new("batch script", "it is empty; begin it with #! and the shell to run it"));
+    }
+    if script.len() > MAX_SCRIPT {
+        return Err(BadField::new(
+            "batch script",
+            format!("{} bytes are too many; at most {MAX_SCRIPT} can be kept", script.len()),
+        ));
+    }
+    if environment.len() > MAX_ENVIRONMENT {
+        return Err(BadField::new(
+            "--export",
+            format!(
+                "an environment of {} bytes is too large (at most {MAX_ENVIRONMENT}); export less of it",
+                environment.len()
+            ),
+        ));
+    }
+    if !work_dir.starts_with('/') {
+        return Err(BadField::new("--chdir", format!("`{work_dir}` is not an absolute path")));
+    }
+    let batch = Batch {
+        script: BlobId::default(),
+        environment: BlobId::default(),
+        args: args.into_iter().map(String::into_boxed_str).collect(),
+        command: command.into(),
+        work_dir: work_dir.into(),
+        stdin: boxed(&stdin),
+        stdout: boxed(&stdout),
+        stderr: boxed(&stderr),
+        append,
+        umask,
+        limits: limits.into_iter().map(|limit| (limit.name.into(), limit.soft)).collect(),
+    };
+    Ok((batch, Payload { script, environment }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> v1::Batch {
+        v1::Batch { script: "#!/bin/sh\n".into(), work_dir: "/home/alice".into(), ..v1::Batch::default() }
+    }
+
+    #[test]
+    fn what_is_not_said_is_left_open() {
+        let (submission, payload) = submission(v1::JobSpec::default()).unwrap();
+        let spec = submission.spec;
+        assert_eq!((&*spec.name, spec.partitions.len()), ("interactive", 0));
+        assert_eq!((submission.time_limit, submission.requeue), (None, None));
+        assert_eq!((spec.fabric, spec.extra, payload), (None, None, None));
+        assert_eq!(spec.shape, Shape::default());
+    }
+
+    #[test]
+    fn every_language_is_parsed() {
+        let wire = v1::JobSpec {
+            name: "cfd".into(),
+            partition: "a,b".into(),
+            nodes: "4-8".into(),
+            gres: "gpu:mi300x:4".into(),
+            gpus_per_task: "2".into(),
+            features: "ib&fast".into(),
+            nodelist: "n[1-4]".into(),
+            gather: "must:spine,prefer:leaf".into(),
+            switches: "1@30".into(),
+            unlimited_time: true,
+            dependency: "afterok:7:8,singleton".into(),
+            licenses: "matlab:2,ansys".into(),
+            signal: "B:USR1@120".into(),
+            memory_per_cpu_mb: Some(100),
+            batch: Some(batch()),
+            ..v1::JobSpec::default()
+        };
+        let (submission, payload) = submission(wire).unwrap();
+        let spec = submission.spec;
+        assert_eq!(submission.time_limit, Some(TimeLimit::Unlimited));
+        assert_eq!(spec.partitions.len(), 2);
+        assert_eq!(spec.shape.nodes.as_ref().map(ToString::to_string).as_deref(), Some("4-8"));
+        assert_eq!(spec.shape.gres[0].count, 4);
+        assert_eq!(spec.shape.memory, Some(MemoryNeed::PerCpu(100)));
+        assert_eq!(spec.fabric.unwrap().switches.unwrap().count, 1);
+        assert_eq!(spec.dependency.unwrap().terms[0].jobs[1].job, JobId(8));
+        let extra = spec.extra.unwrap();
+        assert_eq!(extra.licenses, [("matlab".into(), 2), ("ansys".into(), 1)]);
+        assert_eq!(payload.unwrap().script, "#!/bin/sh\n");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        type Case = (&'static str, fn(&mut v1::JobSpec));
+        let cases: [Case; 11] = [
+            ("--nodes", |wire| wire.nodes = "8-4".into()),
+            ("--ntasks", |wire| wire.tasks = Some(0)),
+            ("--mem", |wire| (wire.memory_per_node_mb, wire.memory_per_cpu_mb) = (Some(1), Some(1))),
+            ("--gres", |wire| wire.gres = "a:b:c:d".into()),
+            ("--gather", |wire| wire.gather = "spine".into()),
+            ("--segment", |wire| wire.segment = Some(0)),
+            ("--dependency", |wire| wire.dependency = "afterok:x".into()),
+            ("--licenses", |wire| wire.licenses = "matlab:0".into()),
+            ("--time", |wire| (wire.time_limit, wire.unlimited_time) = (Some(60), true)),
+            ("--chdir", |wire| wire.batch = Some(v1::Batch { work_dir: "x".into(), ..batch() })),
+            ("batch script", |wire| wire.batch = Some(v1::Batch { script: Bytes::new(), ..batch() })),
+        ];
+        for (field, spoil) in cases {
+            let mut wire = v1::JobSpec::default();
+            spoil(&mut wire);
+            let error = submission(wire).unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Steps: what `srun` asks for, and what `squeue -s` reads.
+
+use std::sync::Arc;
+
+use spur_core::cluster::Cluster;
+use spur_core::id::StepId;
+use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
+use spur_core::model::step::{Step, StepSpec};
+use spur_core::text::hostlist::HostList;
+
+use super::{BadField, narrow, read_if_set};
+use crate::v1;
+
+/// What a request asks for.
+///
+/// # Errors
+/// The first field that cannot be read.
+pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
+    for (field, number) in [
+        ("--nodes", wire.nodes),
+        ("--ntasks", wire.tasks),
+        ("--ntasks-per-node", wire.tasks_per_node),
+        ("--cpus-per-task", wire.cpus_per_task),
+    ] {
+        if number == Some(0) {
+            return Err(BadField::new(field, "must be at least 1"));
+        }
+    }
+    Ok(StepSpec {
+        name: wire.name.as_str().into(),
+        nodes: wire.nodes,
+        tasks: wire.tasks,
+        tasks_per_node: wire.tasks_per_node,
+        cpus_per_task: wire.cpus_per_task,
+        nodelist: names("--nodelist", &wire.nodelist)?,
+        exclude: names("--exclude", &wire.exclude)?,
+        relative: wire.relative,
+        overlap: wire.overlap,
+    })
+}
+
+fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> {
+    let list = read_if_set::<HostList>(field, written)?.unwrap_or_default();
+    Ok(list.iter().map(Arc::from).collect())
+}
+
+/// The steps of a job that are under way, its batch script first.
+pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
+    let Phase::Running { alloc, started, .. } = &job.phase else { return Vec::new() };
+    let base = |id: StepId, name: &str| v1::Step {
+        job_id: job.id.0,
+        step_id: id.label(),
+        name: name.to_owned(),
+        partition: alloc.partition.to_string(),
+        user: job.spec.owner.user.to_string(),
+        state: "RUNNING".to_owned(),
+        ..v1::Step::default()
+    };
+    let batch = job.spec.batch.as_ref().and_then(|_| alloc.nodes.first()).map(|first| v1::Step {
+        start_time: started.0,
+        nodes: HostList::from_names(cluster.names_of([first.node])).to_string(),
+        tasks: 1,
+        cpus: first.cpus.len(),
+        ..base(StepId::BATCH, "batch")
+    });
+    let step = |step: &Arc<Step>| v1::Step {
+        start_time: step.started.0,
+        nodes: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node))).to_string(),
+        tasks: narrow(step.tasks()),
+        cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
+        ..base(step.id, &step.name)
+    };
+    batch.into_iter().chain(job.steps.iter().map(step)).collect()
+}

@@ -1,0 +1,125 @@
+//! A controller that answers what a test wants, behind a real connection on loopback.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use spur_core::text::address::HostPort;
+use spur_proto::v1::controller_server::{Controller, ControllerServer};
+use spur_proto::v1::{self, *};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{StreamExt, iter};
+use tonic::{Request, Response, Status, Streaming};
+
+type Answer<T> = Result<T, Status>;
+type Later<'a, T> = Pin<Box<dyn Future<Output = Answer<Response<T>>> + Send + 'a>>;
+type Chunks<T> = tokio_stream::Iter<std::vec::IntoIter<Answer<T>>>;
+
+fn no<T>() -> Answer<T> {
+    Err(Status::unimplemented("no test asks for this"))
+}
+
+/// What a test wants to be answered.
+pub(crate) trait Answers: Send + Sync + 'static {
+    fn ping(&self, _: Request<PingRequest>) -> Answer<PingResponse> {
+        no()
+    }
+    fn submit(&self, _: Request<SubmitRequest>) -> Answer<SubmitResponse> {
+        no()
+    }
+    fn cancel_jobs(&self, _: CancelJobsRequest) -> Answer<CancelJobsResponse> {
+        no()
+    }
+    fn watch_jobs(&self, _: WatchJobsRequest) -> Answer<Vec<Answer<WatchJobsResponse>>> {
+        no()
+    }
+    fn create_step(&self, _: CreateStepRequest) -> Answer<CreateStepResponse> {
+        no()
+    }
+    fn abandon_step(&self, _: AbandonStepRequest) -> Answer<AbandonStepResponse> {
+        no()
+    }
+}
+
+struct Fake<A>(A);
+
+macro_rules! never_asked {
+    ($($call:ident($request:ty) -> $answer:ty;)+) => {$(
+        fn $call<'life0, 'async_trait>(&'life0 self, _: Request<$request>) -> Later<'async_trait, $answer>
+        where
+            'life0: 'async_trait,
+            Self: 'async_trait,
+        {
+            Box::pin(async { no() })
+        }
+    )+};
+}
+
+macro_rules! answered {
+    ($($call:ident($request:ty) -> $answer:ty, $take:expr, $give:expr;)+) => {$(
+        fn $call<'life0, 'async_trait>(&'life0 self, request: Request<$request>) -> Later<'async_trait, $answer>
+        where
+            'life0: 'async_trait,
+            Self: 'async_trait,
+        {
+            Box::pin(async move { self.0.$call($take(request)).map($give).map(Response::new) })
+        }
+    )+};
+}
+
+impl<A: Answers> Controller for Fake<A> {
+    type SubmitStreamStream = Chunks<SubmitStreamResponse>;
+    type ListJobsStream = Chunks<ListJobsResponse>;
+    type ListStepsStream = Chunks<ListStepsResponse>;
+    type ListNodesStream = Chunks<ListNodesResponse>;
+    type ListTopologyStream = Chunks<ListTopologyResponse>;
+    type WatchJobsStream = Chunks<WatchJobsResponse>;
+    type ListAccountingStream = Chunks<ListAccountingResponse>;
+
+    answered! {
+        ping(PingRequest) -> PingResponse, |r| r, |a| a;
+        submit(SubmitRequest) -> SubmitResponse, |r| r, |a| a;
+        cancel_jobs(CancelJobsRequest) -> CancelJobsResponse, Request::into_inner, |a| a;
+        watch_jobs(WatchJobsRequest) -> Self::WatchJobsStream, Request::into_inner, iter;
+        create_step(CreateStepRequest) -> CreateStepResponse, Request::into_inner, |a| a;
+        abandon_step(AbandonStepRequest) -> AbandonStepResponse, Request::into_inner, |a| a;
+    }
+
+    never_asked! {
+        submit_stream(Streaming<SubmitRequest>) -> Self::SubmitStreamStream;
+        test_submit(SubmitRequest) -> TestSubmitResponse;
+        update_job(UpdateJobRequest) -> JobsChangedResponse;
+        hold_jobs(HoldJobsRequest) -> JobsChangedResponse;
+        release_jobs(ReleaseJobsRequest) -> JobsChangedResponse;
+        requeue_jobs(RequeueJobsRequest) -> JobsChangedResponse;
+        get_script(GetScriptRequest) -> GetScriptResponse;
+        list_jobs(ListJobsRequest) -> Self::ListJobsStream;
+        list_steps(ListStepsRequest) -> Self::ListStepsStream;
+        list_nodes(ListNodesRequest) -> Self::ListNodesStream;
+        list_partitions(ListPartitionsRequest) -> ListPartitionsResponse;
+        list_topology(ListTopologyRequest) -> Self::ListTopologyStream;
+        show_config(ShowConfigRequest) -> ShowConfigResponse;
+        expand_hostlist(ExpandHostlistRequest) -> ExpandHostlistResponse;
+        update_nodes(UpdateNodesRequest) -> UpdateNodesResponse;
+        update_partition(UpdatePartitionRequest) -> UpdatePartitionResponse;
+        reconfigure(ReconfigureRequest) -> ReconfigureResponse;
+        shutdown(ShutdownRequest) -> ShutdownResponse;
+        list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;
+    }
+}
+
+/// Serves until the test ends; so many of the first connections are accepted and closed at once.
+pub(crate) async fn serve(answers: impl Answers, broken: usize) -> HostPort {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let incoming = TcpListenerStream::new(listener).skip(broken);
+    let service = ControllerServer::new(Fake(answers));
+    tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+    address
+}
+
+/// Whoever a test says it is.
+pub(crate) fn somebody() -> spur_proto::client::Identity {
+    let claims = v1::TokenClaims { uid: 1000, user: "ada".into(), ..TokenClaims::default() };
+    spur_proto::client::Identity::Unsigned(claims)
+}

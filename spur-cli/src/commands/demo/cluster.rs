@@ -1,0 +1,240 @@
+//! The cluster of a demonstration: a controller and sixteen nodes of one host, on loopback, in a directory that goes
+//! when it goes.
+//!
+//! Nothing is left behind: this process takes over what the daemons leave running, and ends it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
+use spur_proto::auth::ClusterKey;
+use spur_proto::v1::PingRequest;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::fabric;
+use crate::commands::links;
+use crate::session::Session;
+
+/// How long a daemon may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// How much of a daemon's log is shown when it failed, in lines.
+const LOG_LINES: usize = 8;
+
+/// Where the cluster is, and how commands find it.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    directory: PathBuf,
+}
+
+/// The cluster, until it is taken down.
+pub(super) struct Cluster {
+    pub site: Site,
+    /// Daemons that have not ended, by name.
+    alive: BTreeMap<String, Pid>,
+    exits: mpsc::UnboundedReceiver<(String, io::Result<ExitStatus>)>,
+    tell_exit: mpsc::UnboundedSender<(String, io::Result<ExitStatus>)>,
+}
+
+impl Site {
+    /// A command's surroundings in this cluster, everything it says kept in memory.
+    pub(super) fn session(&self, name: &'static str) -> Session {
+        Session::in_memory(name, self.environment(), None)
+    }
+
+    /// The environment in which the commands find this cluster: without what was set for another one.
+    pub(super) fn environment(&self) -> BTreeMap<String, String> {
+        let foreign = ["SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SPUR_"];
+        let mut environment: BTreeMap<String, String> = std::env::vars()
+            .filter(|(name, _)| !foreign.iter().any(|prefix| name.starts_with(prefix)))
+            .collect();
+        let path = environment.get("PATH").cloned().unwrap_or_else(|| "/usr/bin:/bin".to_owned());
+        environment.insert("PATH".to_owned(), format!("{}:{path}", self.path("bin").display()));
+        environment.insert("SPUR_CONF".to_owned(), self.conf().display().to_string());
+        environment
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.path("spur.toml")
+    }
+
+    /// A file of the cluster.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Cluster {
+    /// An empty directory for the cluster, and this process made the heir of all it will start.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn prepare() -> anyhow::Result<Cluster> {
+        set_child_subreaper(Some(getpid())).context("cannot take over what daemons leave behind")?;
+        let directory = std::env::temp_dir().join(format!("spur-demo-{}", std::process::id()));
+        let made = fs::DirBuilder::new().mode(0o700).create(&directory);
+        made.with_context(|| format!("cannot make {}", directory.display()))?;
+        let (tell_exit, exits) = mpsc::unbounded_channel();
+        Ok(Cluster { site: Site { directory }, alive: BTreeMap::new(), exits, tell_exit })
+    }
+
+    /// Starts the controller and the nodes. They are up when the controller answers; nodes register by themselves.
+    ///
+    /// # Errors
+    /// A daemon that is not there or fails.
+    pub(super) async fn start(&mut self) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot find out where this program lies")?;
+        let beside = program.parent().unwrap_or(Path::new("."));
+        let (controller, agent) = (beside.join("spurctld"), beside.join("spurd"));
+        for daemon in [&controller, &agent] {
+            if !daemon.exists() {
+                bail!(
+                    "{} is not there: build or install all of Spur, e.g. with `cargo build`",
+                    daemon.display()
+                );
+            }
+        }
+        for name in ["log", "jobs", "spool"] {
+            fs::create_dir(self.site.path(name))
+                .with_context(|| format!("cannot make {}", self.site.path(name).display()))?;
+        }
+        let key = ClusterKey::generate().context("cannot make a key")?;
+        key.write_new(&self.site.path("cluster.key"))?;
+        let ports = free_ports(1 + fabric::NODES).context("cannot find free ports")?;
+        fs::write(self.site.conf(), fabric::configuration(&self.site.directory, &ports))
+            .context("cannot write spur.toml")?;
+        links::make(&self.site.path("bin"), &program)?;
+        self.spawn("spurctld", &controller, &["-D"])?;
+        let mut session = self.site.session("spur demo");
+        tokio::select! {
+            answer = ping(&mut session) => answer?,
+            failure = self.failure() => return Err(failure),
+        }
+        for node in fabric::nodes() {
+            self.spawn(&node, &agent, &["-D", "-N", &node])?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, name: &str, program: &Path, args: &[&str]) -> anyhow::Result<()> {
+        let log = self.site.path("log").join(name);
+        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let err = out.try_clone().context("cannot share a log")?;
+        let mut command = Command::new(program);
+        command.args(args).arg("-f").arg(self.site.conf()).current_dir(&self.site.directory);
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).kill_on_drop(true);
+        command.env_remove("SPUR_CONTROLLER");
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.with_context(|| format!("{name} ended at once"))?;
+        self.alive.insert(name.to_owned(), pid);
+        let (tell, name) = (self.tell_exit.clone(), name.to_owned());
+        tokio::spawn(async move {
+            let ended = child.wait().await;
+            // Nobody asks any more when the demonstration is over.
+            let _ = tell.send((name, ended));
+        });
+        Ok(())
+    }
+
+    /// Waits until a daemon ends that should not, and tells what it said.
+    pub(super) async fn failure(&mut self) -> anyhow::Error {
+        match self.exits.recv().await {
+            None => std::future::pending().await,
+            Some((name, status)) => {
+                self.alive.remove(&name);
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                let log = fs::read_to_string(self.site.path("log").join(&name)).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
+                anyhow::anyhow!("{name} ended unexpectedly ({status}); its last words:\n  {last}")
+            }
+        }
+    }
+
+    /// Ends everything and removes the directory.
+    ///
+    /// # Errors
+    /// A directory that cannot be removed.
+    pub(super) async fn take_down(mut self) -> anyhow::Result<()> {
+        // The nodes first: what they report on their way out is heard.
+        let (controller, nodes): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.alive.clone().into_iter().partition(|(name, _)| name == "spurctld");
+        for daemons in [nodes, controller] {
+            self.stop(daemons).await;
+        }
+        end_heirs();
+        let removed = fs::remove_dir_all(&self.site.directory);
+        removed.with_context(|| format!("cannot remove {}", self.site.directory.display()))
+    }
+
+    async fn stop(&mut self, daemons: BTreeMap<String, Pid>) {
+        let mut waiting: BTreeSet<String> = daemons.keys().cloned().collect();
+        for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, GRACE)] {
+            for name in &waiting {
+                // It may have ended meanwhile.
+                let _ = kill_process(daemons[name], signal);
+            }
+            let all = async {
+                while !waiting.is_empty()
+                    && let Some((name, _)) = self.exits.recv().await
+                {
+                    waiting.remove(&name);
+                    self.alive.remove(&name);
+                }
+            };
+            if timeout(patience, all).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+async fn ping(session: &mut Session) -> anyhow::Result<()> {
+    let connection = session.connection()?;
+    let answer = connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await;
+    answer.map(|_| ()).context("the controller does not come up")
+}
+
+/// Ends the processes that were left to this one, and those that they leave in turn.
+fn end_heirs() {
+    loop {
+        let heirs = children();
+        if heirs.is_empty() {
+            return;
+        }
+        for heir in heirs {
+            let _ = kill_process(heir, Signal::KILL);
+            let _ = waitpid(Some(heir), WaitOptions::empty());
+        }
+    }
+}
+
+/// The processes whose parent is this one.
+fn children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let child = |entry: io::Result<fs::DirEntry>| {
+        let name = entry.ok()?.file_name();
+        let pid = name.to_str()?.parse::<i32>().ok()?;
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name of the program, in parentheses, may hold anything.
+        let parent = status.rsplit_once(')')?.1.split_whitespace().nth(1)?;
+        (parent == own).then(|| Pid::from_raw(pid)).flatten()
+    };
+    processes.filter_map(child).collect()
+}
+
+/// Ports that nobody listens on now.
+fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<Vec<_>>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}

@@ -1,0 +1,356 @@
+//! `spur demo`: a whole cluster on this host for a minute, the jobs that show what it does, and nothing left of it.
+
+mod cluster;
+mod fabric;
+mod jobs;
+mod progress;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use spur_core::text::hostlist::HostList;
+use spur_proto::v1::{CancelJobsRequest, Job, JobFilter, ListJobsRequest};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use crate::commands::watch::{self, Jobs};
+use crate::commands::{sbatch, scontrol, sinfo, squeue};
+use crate::error::{FAILURE, Failure};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+use cluster::{Cluster, Site};
+use jobs::{GREETING, Gate, PLANS, Plan};
+use progress::Progress;
+
+/// How long the jobs may take to come to where they should be.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long jobs may take to end when they are cancelled.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+/// Cluster, nodes, jobs submitted, jobs seen, jobs ended.
+const STEPS: usize = 5;
+
+#[derive(Debug, Default)]
+struct Wishes {
+    shell: bool,
+}
+
+const LINE: CommandLine<Wishes> = CommandLine {
+    name: "spur demo",
+    synopsis: "[OPTIONS]",
+    about: "Brings up a controller and sixteen nodes on this host, without any privilege, runs jobs on them that show \
+            how the fabric is used, and takes everything down again.",
+    options: &[Opt::flag(
+        "shell",
+        None,
+        "leave the cluster up for a shell, and take it down after that",
+        |s, _| {
+            s.shell = true;
+            Ok(())
+        },
+    )],
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+/// Runs `spur demo`.
+///
+/// # Errors
+/// Whatever did not go as it should.
+pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let mut wishes = Wishes::default();
+    match LINE.settle(words, &|name| session.env(name), &mut wishes)? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => {
+            if let Some(word) = operands.first() {
+                bail!("`{word}` is not expected; `spur demo --help` tells what is");
+            }
+        }
+    }
+    let mut interrupted = Interrupts::listen()?;
+    let mut progress = Progress::new(STEPS);
+    let mut cluster = Cluster::prepare()?;
+    let shown = tokio::select! {
+        shown = show(session, &mut cluster, &mut progress, &wishes) => shown,
+        () = interrupted.wait(wishes.shell) => Err(Failure { text: "interrupted".to_owned(), code: 130 }.into()),
+    };
+    progress.clear();
+    if shown.is_err() || wishes.shell {
+        cancel_all(&cluster.site).await;
+    }
+    let down = cluster.take_down().await;
+    let code = shown?;
+    down?;
+    Ok(code)
+}
+
+/// What asks for an end.
+struct Interrupts {
+    interrupt: tokio::signal::unix::Signal,
+    others: [tokio::signal::unix::Signal; 2],
+}
+
+impl Interrupts {
+    fn listen() -> anyhow::Result<Interrupts> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        let others = [listen(SignalKind::terminate())?, listen(SignalKind::hangup())?];
+        Ok(Interrupts { interrupt: listen(SignalKind::interrupt())?, others })
+    }
+
+    /// Waits for one of them; an interrupt does not count while a shell has the terminal.
+    async fn wait(&mut self, shell: bool) {
+        let [terminate, hangup] = &mut self.others;
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => {
+                    if !shell {
+                        return;
+                    }
+                }
+                _ = terminate.recv() => return,
+                _ = hangup.recv() => return,
+            }
+        }
+    }
+}
+
+async fn show(
+    session: &mut Session,
+    cluster: &mut Cluster,
+    progress: &mut Progress,
+    wishes: &Wishes,
+) -> anyhow::Result<u8> {
+    progress.now("starting a controller and sixteen nodes");
+    cluster.start().await?;
+    progress.done();
+    let site = cluster.site.clone();
+    let begun = async {
+        let greeted = greet(&site, progress).await?;
+        if wishes.shell { Ok(None) } else { demonstrate(session, &site, progress, greeted).await.map(Some) }
+    };
+    let code = tokio::select! {
+        code = begun => code?,
+        failure = cluster.failure() => return Err(failure),
+    };
+    match code {
+        Some(code) => Ok(code),
+        // Whoever has the shell may end what daemons they like.
+        None => shell(&site, progress).await,
+    }
+}
+
+/// Runs a job on all nodes, so that all of them are there when it has ended.
+async fn greet(site: &Site, progress: &mut Progress) -> anyhow::Result<Jobs> {
+    let directory = site.path("jobs");
+    jobs::write_task(&directory)?;
+    progress.now("waiting for the nodes: `hello` runs on all of them");
+    GREETING.write(&directory)?;
+    let greeting = BTreeMap::from([(submit(site, &GREETING).await?, &GREETING)]);
+    let ended = wait(site, &greeting, |_| false).await?;
+    progress.done();
+    Ok(ended)
+}
+
+/// Lets the user have the cluster.
+async fn shell(site: &Site, progress: &mut Progress) -> anyhow::Result<u8> {
+    progress.clear();
+    let program = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
+    let program = program.unwrap_or_else(|| "/bin/sh".to_owned());
+    eprintln!("A cluster of sixteen nodes is up and has run its first job on all of them.");
+    eprintln!("sbatch, squeue, sinfo and the others work in this shell; the cluster goes when it ends.");
+    eprintln!("Try: sinfo; sbatch -N4 --wrap 'srun -l hostname'; squeue");
+    let mut shell = Command::new(&program);
+    shell.env_clear().envs(site.environment()).kill_on_drop(true);
+    let ended = shell.status().await.with_context(|| format!("cannot run {program}"))?;
+    Ok(ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
+}
+
+/// Submits the jobs, shows them, and judges how they ended, beside the one that has greeted.
+async fn demonstrate(
+    session: &mut Session,
+    site: &Site,
+    progress: &mut Progress,
+    mut ended: Jobs,
+) -> anyhow::Result<u8> {
+    let directory = site.path("jobs");
+    let mut submitted: BTreeMap<u32, &Plan> = ended.keys().map(|&id| (id, &GREETING)).collect();
+    progress.now("submitting five jobs");
+    let mut gates: Vec<Gate> = Vec::new();
+    let mut five = BTreeMap::new();
+    for plan in &PLANS {
+        gates.extend(plan.write(&directory)?);
+        five.insert(submit(site, plan).await?, plan);
+    }
+    progress.done();
+    let text = "waiting until the cluster is busy";
+    progress.now(text);
+    let all = five.values().filter(|plan| plan.gated).count();
+    let gated = |jobs: &Jobs| {
+        let running = |id| jobs.get(id).is_some_and(|job| job.state == "RUNNING");
+        let there = five.iter().filter(|(id, plan)| plan.gated && running(*id)).count();
+        progress.count(text, there, all);
+        there == all
+    };
+    let seen = wait(site, &five, gated).await?;
+    let idle: Vec<String> = five
+        .iter()
+        .filter(|(id, plan)| plan.gated && seen.get(id).is_none_or(|job| job.state != "RUNNING"))
+        .map(|(id, plan)| format!("{} (job {id}) did not get to run beside the others", plan.name))
+        .collect();
+    progress.done();
+    progress.clear();
+    queries(session, site).await?;
+
+    let text = "waiting for the jobs to end";
+    progress.now(text);
+    gates.iter_mut().try_for_each(Gate::open)?;
+    let over = |jobs: &Jobs| {
+        let ended = jobs.values().filter(|job| watch::is_final(&job.state)).count();
+        progress.count(text, ended, five.len());
+        false
+    };
+    ended.extend(wait(site, &five, over).await?);
+    submitted.extend(five);
+    progress.done();
+    progress.clear();
+    judge(session, &directory, &submitted, ended, idle)
+}
+
+/// Tells what became of the jobs, and what of it is not as it should be.
+fn judge(
+    session: &mut Session,
+    directory: &Path,
+    submitted: &BTreeMap<u32, &Plan>,
+    mut ended: Jobs,
+    mut faults: Vec<String>,
+) -> anyhow::Result<u8> {
+    for (id, plan) in submitted {
+        let job = ended.remove(id).unwrap_or_default();
+        let output = fs::read_to_string(directory.join(format!("{}.out", plan.name))).unwrap_or_default();
+        report(session, plan, &job, &output)?;
+        faults.extend(plan.faults(&job, &output));
+    }
+    session.out.flush()?;
+    for fault in &faults {
+        session.error(fault);
+    }
+    if faults.is_empty() {
+        writeln!(session.out, "All {} jobs ended as they should.", submitted.len())?;
+        return Ok(0);
+    }
+    Ok(FAILURE)
+}
+
+/// Submits a script as a user would.
+async fn submit(site: &Site, plan: &Plan) -> anyhow::Result<u32> {
+    let mut inside = site.session("sbatch");
+    let directory = site.path("jobs");
+    let script = directory.join(format!("{}.sh", plan.name));
+    let words =
+        ["--parsable".to_owned(), format!("--chdir={}", directory.display()), script.display().to_string()];
+    let code =
+        sbatch::run(&mut inside, words.into()).await.with_context(|| format!("sbatch {}.sh", plan.name))?;
+    let printed = inside.out.take_text();
+    match printed.trim().parse() {
+        Ok(id) if code == 0 => Ok(id),
+        _ => bail!("sbatch {}.sh ended with {code} and printed `{}`", plan.name, printed.trim()),
+    }
+}
+
+/// Waits for jobs, but not for ever: if they do not get on, tells why.
+async fn wait(
+    site: &Site,
+    plans: &BTreeMap<u32, &'static Plan>,
+    mut wanted: impl FnMut(&Jobs) -> bool,
+) -> anyhow::Result<Jobs> {
+    let mut inside = site.session("spur demo");
+    let mut last = Jobs::new();
+    let watched = watch::until(&mut inside, plans.keys().copied().collect(), |jobs, _| {
+        last.clone_from(jobs);
+        wanted(jobs)
+    });
+    if let Ok(jobs) = timeout(PATIENCE, watched).await {
+        return jobs;
+    }
+    let stuck = plans.iter().map(|(id, plan)| match last.get(id) {
+        None => format!("\n{} (job {id}): nothing was heard of it", plan.name),
+        Some(job) => {
+            format!("\n{} (job {id}): {} {} {}", plan.name, job.state, job.reason, job.reason_detail)
+        }
+    });
+    bail!("the jobs do not get on within {} s:{}", PATIENCE.as_secs(), stuck.collect::<String>())
+}
+
+/// What a user would ask while the jobs are there.
+async fn queries(session: &mut Session, site: &Site) -> anyhow::Result<()> {
+    for command in ["sinfo", "squeue", "scontrol show topology"] {
+        let mut inside = site.session("spur demo");
+        let code = match command {
+            "sinfo" => sinfo::run(&mut inside, Vec::new()).await,
+            "squeue" => squeue::run(&mut inside, Vec::new()).await,
+            _ => scontrol::run(&mut inside, vec!["show".to_owned(), "topology".to_owned()]).await,
+        };
+        let code = code.with_context(|| command.to_owned())?;
+        writeln!(session.out, "$ {command}\n{}", inside.out.take_text())?;
+        if code != 0 {
+            bail!("{command} ended with {code}: {}", inside.take_complaints());
+        }
+    }
+    session.out.flush()?;
+    Ok(())
+}
+
+/// What became of a job.
+fn report(session: &mut Session, plan: &Plan, job: &Job, output: &str) -> anyhow::Result<()> {
+    let nodes: Vec<String> =
+        job.nodes.parse::<HostList>().map(|list| list.iter().collect()).unwrap_or_default();
+    let out = &mut session.out;
+    writeln!(out, "{} (job {}): {}", plan.name, job.id, plan.about)?;
+    writeln!(out, "  nodes   {} in {}", job.nodes, jobs::leaves(&nodes).join(", "))?;
+    if !job.why.is_empty() {
+        writeln!(out, "  why     {}", job.why)?;
+    }
+    if job.backfilled {
+        writeln!(out, "  when    before its turn (backfill)")?;
+    }
+    writeln!(out, "  ended   {} {}:{}", job.state, job.exit_code, job.exit_signal)?;
+    for line in output.lines() {
+        writeln!(out, "  | {line}")?;
+    }
+    Ok(writeln!(out)?)
+}
+
+/// Ends the jobs that are there yet, so that nothing runs when the nodes go. What cannot be ended that way is ended
+/// with the nodes.
+async fn cancel_all(site: &Site) {
+    let cancelled = async {
+        let mut inside = site.session("spur demo");
+        let connection = inside.connection()?;
+        let request = ListJobsRequest::default();
+        let mut listed =
+            connection.read(request, async |mut controller, r| controller.list_jobs(r).await).await?;
+        let mut ids = Vec::new();
+        while let Some(answer) = connection.next(&mut listed).await? {
+            ids.extend(answer.jobs.iter().map(|job| job.id));
+        }
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let job_ids = ids.iter().map(u32::to_string).collect();
+        let filter = Some(JobFilter { job_ids, ..JobFilter::default() });
+        let request = CancelJobsRequest { filter, ..CancelJobsRequest::default() };
+        connection.change(request, async |mut controller, r| controller.cancel_jobs(r).await).await?;
+        watch::until_ended(&mut inside, ids).await?;
+        anyhow::Ok(())
+    };
+    // Whether or not that worked, the nodes go next.
+    let _ = timeout(CANCEL_PATIENCE, cancelled).await;
+}

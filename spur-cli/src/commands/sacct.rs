@@ -1,0 +1,350 @@
+//! `sacct`: jobs and steps from accounting, ended ones too.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use spur_core::text::hostlist::HostExpr;
+use spur_core::text::jobid::JobRef;
+use spur_core::text::time::When;
+use spur_proto::client::Controller;
+use spur_proto::v1::{AccountingRow, ListAccountingRequest};
+
+use super::moment::past_moment;
+use super::query::{self, Asked};
+use super::squeue::states;
+use crate::error::Failure;
+use crate::format::report::{self, Layout, Report};
+use crate::format::{Show, json};
+use crate::options::{CommandLine, Opt, OptionError, Settled};
+use crate::session::{Session, whoami};
+
+const DEFAULT: &str = "jobid,jobname,partition,account,alloccpus,state,exitcode";
+const BRIEF: &str = "jobid,state,exitcode";
+const LONG: &str = "jobid,jobidraw,jobname,partition,ntasks,alloccpus,elapsed,state,exitcode,reqmem,reqtres,\
+                    alloctres,nodelist,submit,start,end";
+
+/// What the options say.
+#[derive(Default)]
+pub struct Query {
+    request: ListAccountingRequest,
+    /// As they were written, with steps.
+    jobs: Vec<JobRef>,
+    start: Option<When>,
+    end: Option<When>,
+    format: Option<String>,
+    brief: bool,
+    long: bool,
+    no_header: bool,
+    delimiter: Option<String>,
+    /// `-p` closes lines, `-P` does not.
+    parsable: Option<bool>,
+    help_format: bool,
+    raw_units: bool,
+    json: bool,
+}
+
+type QueryOpt = Opt<Query>;
+
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
+    name: "sacct",
+    synopsis: "[OPTIONS]",
+    about: "Shows jobs and steps from accounting: by default one's own since midnight.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &["SACCT_"],
+    permute: true,
+};
+
+const OPTIONS: &[QueryOpt] = &[
+    QueryOpt::value("accounts", Some('A'), "NAMES", "only jobs of these accounts", |q, text| {
+        q.request.accounts = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::flag("allocations", Some('X'), "jobs without their steps", |q, _| {
+        q.request.allocations_only = true;
+        Ok(())
+    }),
+    QueryOpt::flag("allusers", Some('a'), "jobs of all users", |q, _| {
+        q.request.all_users = true;
+        Ok(())
+    }),
+    QueryOpt::flag("brief", Some('b'), "id, state and exit code only", |q, _| {
+        q.brief = true;
+        Ok(())
+    }),
+    QueryOpt::value("delimiter", None, "TEXT", "what stands between values with -p and -P", |q, text| {
+        q.delimiter = Some(text.to_owned());
+        Ok(())
+    }),
+    QueryOpt::value("endtime", Some('E'), "TIME", "only jobs that were there before it", |q, text| {
+        q.end = Some(text.parse().map_err(|e: spur_core::text::ParseError| e.to_string())?);
+        Ok(())
+    }),
+    QueryOpt::value("format", Some('o'), "FIELDS", "columns as name[%[-]width],…", |q, text| {
+        q.format = Some(text.to_owned());
+        Ok(())
+    })
+    .env(&["SACCT_FORMAT"]),
+    QueryOpt::flag("helpformat", Some('e'), "list the fields there are", |q, _| {
+        q.help_format = true;
+        Ok(())
+    }),
+    QueryOpt::value("jobs", Some('j'), "IDS", "only these jobs or steps: 12, 12_3, 12.batch", |q, text| {
+        q.jobs = JobRef::parse_list(text).map_err(|e| e.to_string())?;
+        Ok(())
+    }),
+    QueryOpt::flag("json", None, "as JSON", |q, _| {
+        q.json = true;
+        Ok(())
+    }),
+    QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
+        q.long = true;
+        Ok(())
+    }),
+    QueryOpt::value("name", None, "NAMES", "only jobs of these names", |q, text| {
+        q.request.names = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |q, _| {
+        q.raw_units = true;
+        Ok(())
+    }),
+    QueryOpt::value("nodelist", Some('N'), "NODES", "only jobs that ran on any of these nodes", |q, text| {
+        text.parse::<HostExpr>().map_err(|e| e.to_string())?;
+        text.clone_into(&mut q.request.nodelist);
+        Ok(())
+    }),
+    QueryOpt::flag("noheader", Some('n'), "no header", |q, _| {
+        q.no_header = true;
+        Ok(())
+    }),
+    QueryOpt::flag("parsable", Some('p'), "values with | between and at the end", |q, _| {
+        q.parsable = Some(true);
+        Ok(())
+    }),
+    QueryOpt::flag("parsable2", Some('P'), "values with | between", |q, _| {
+        q.parsable = Some(false);
+        Ok(())
+    }),
+    QueryOpt::value("partition", Some('r'), "NAMES", "only jobs of these partitions", |q, text| {
+        q.request.partitions = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::value("starttime", Some('S'), "TIME", "only jobs that were there after it", |q, text| {
+        q.start = Some(text.parse().map_err(|e: spur_core::text::ParseError| e.to_string())?);
+        Ok(())
+    }),
+    QueryOpt::value("state", Some('s'), "STATES", "only jobs that were in these states", |q, text| {
+        q.request.states = states(text)?;
+        Ok(())
+    }),
+    QueryOpt::value("user", Some('u'), "USERS", "only jobs of these users", |q, text| {
+        q.request.users = query::list(text);
+        Ok(())
+    })
+    .or(&["uid"]),
+];
+
+impl Query {
+    /// Reads the words behind `sacct` and the environment.
+    ///
+    /// # Errors
+    /// An option that cannot be honoured.
+    pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
+        let mut query = Query::default();
+        let operands = match LINE.settle(words, env, &mut query)? {
+            Settled::Show(text) => return Ok(Asked::Show(text)),
+            Settled::Run(operands) => operands,
+        };
+        if let Some(word) = operands.first() {
+            return Err(Failure::new(format!("Unrecognized option: {word}")).into());
+        }
+        if query.help_format {
+            return Ok(Asked::Show(report::help()));
+        }
+        if query.delimiter.is_some() && query.parsable.is_none() {
+            return Err(OptionError::together("--delimiter needs -p or -P").into());
+        }
+        Ok(Asked::Run(query))
+    }
+
+    /// What `user` asks for at `now`: root sees everybody's jobs, others their own unless they say otherwise.
+    ///
+    /// # Errors
+    /// A date or a time of day that there is not in this zone.
+    pub fn request(
+        &self,
+        zone: &TimeZone,
+        now: Timestamp,
+        (uid, user): (u32, &str),
+    ) -> anyhow::Result<ListAccountingRequest> {
+        let mut request = self.request.clone();
+        request.job_ids =
+            self.jobs.iter().map(|job| JobRef { step: None, ..job.clone() }.to_string()).collect();
+        request.job_ids.dedup();
+        let widely = !request.job_ids.is_empty() || !request.nodelist.is_empty();
+        match request.users.is_empty() {
+            true if widely || uid == 0 => request.all_users = true,
+            true if !request.all_users => request.users = vec![user.to_owned()],
+            _ => {}
+        }
+        let point = |when: &When| past_moment(*when, zone, now).map_err(Failure::new);
+        request.end = self.end.as_ref().map(point).transpose()?;
+        request.start = match &self.start {
+            Some(when) => Some(point(when)?),
+            None if !request.job_ids.is_empty() => None,
+            None if !request.states.is_empty() => Some(request.end.unwrap_or(now.as_second())),
+            None => Some(point(&"midnight".parse()?)?),
+        };
+        request.states.retain(|state| state != "all");
+        if let (Some(start), Some(end)) = (request.start, request.end)
+            && start > end
+        {
+            return Err(OptionError::together("the start time is after the end time").into());
+        }
+        Ok(request)
+    }
+
+    /// The text for these rows.
+    ///
+    /// # Errors
+    /// A format that names a field that is not there.
+    pub fn text(&self, mut rows: Vec<AccountingRow>, show: &Show) -> anyhow::Result<String> {
+        rows.retain(|row| self.admits(row));
+        if self.json {
+            return Ok(json::document("jobs", &rows));
+        }
+        let format = self.format.as_deref();
+        let report = Report::parse(match self {
+            Query { brief: true, .. } => BRIEF,
+            Query { long: true, .. } => LONG,
+            _ => format.unwrap_or(DEFAULT),
+        })?;
+        let layout = match self.parsable {
+            None => Layout::Columns,
+            Some(closed) => {
+                let delimiter = self.delimiter.clone().unwrap_or_else(|| "|".to_owned());
+                Layout::Delimited { delimiter, closed }
+            }
+        };
+        let show = Show { convert: !self.raw_units, ..show.clone() };
+        Ok(report.render(&rows, &layout, !self.no_header, &show))
+    }
+
+    /// Jobs named without a step come whole, steps alone.
+    fn admits(&self, row: &AccountingRow) -> bool {
+        let of_job: Vec<&JobRef> = self.jobs.iter().filter(|job| is_of(job, row)).collect();
+        let named = |job: &&JobRef| match job.step {
+            None => true,
+            Some(step) => step.to_string() == row.step_id,
+        };
+        (self.jobs.is_empty() || of_job.iter().any(named))
+            && (row.step_id.is_empty() || !self.request.allocations_only)
+    }
+}
+
+fn is_of(job: &JobRef, row: &AccountingRow) -> bool {
+    use spur_core::text::jobid::JobPart;
+    match &job.part {
+        JobPart::Tasks(tasks) => {
+            row.array_job_id == Some(job.job) && row.array_task_id.is_some_and(|task| tasks.contains(task))
+        }
+        JobPart::Component(component) => row.job_id == job.job + component,
+        JobPart::Whole => row.job_id == job.job || row.array_job_id == Some(job.job),
+    }
+}
+
+/// Runs `sacct`.
+///
+/// # Errors
+/// An option that cannot be honoured, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let query = match Query::read(&words, &|name| session.env(name))? {
+        Asked::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Asked::Run(query) => query,
+    };
+    let show = query::show(&|name| session.env(name))?;
+    let user = whoami();
+    let now = Timestamp::from_second(show.now)?;
+    let request = query.request(&show.zone, now, (user.uid, &user.user))?;
+    let connection = session.connection()?;
+    let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
+    let mut stream = connection.read(request, call).await?;
+    let mut rows = Vec::new();
+    while let Some(message) = connection.next(&mut stream).await? {
+        rows.extend(message.rows);
+    }
+    let text = query.text(rows, &show)?;
+    write!(session.out, "{text}")?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-20T12:11:37 UTC.
+    const NOW: i64 = 1_795_176_697;
+    const MIDNIGHT: i64 = NOW - (12 * 3600 + 11 * 60 + 37);
+
+    fn request(text: &str, uid: u32) -> Result<ListAccountingRequest, String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let asked = Query::read(&words, &|_| None).map_err(|e| e.to_string())?;
+        let Asked::Run(query) = asked else { panic!("{text} shows a text") };
+        let now = Timestamp::from_second(NOW).unwrap();
+        query.request(&TimeZone::UTC, now, (uid, "alice")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_window_depends_on_what_is_asked_for() {
+        for (text, start, end) in [
+            ("", Some(MIDNIGHT), None),
+            ("-j 12", None, None),
+            ("-s R", Some(NOW), None),
+            ("-s R -E 10:00", Some(MIDNIGHT + 36000), Some(MIDNIGHT + 36000)),
+            ("-s R -j 12", None, None),
+            ("-S now-1hour -E now", Some(NOW - 3600), Some(NOW)),
+            ("-S 2026-11-19 -j 12", Some(MIDNIGHT - 86400), None),
+        ] {
+            let request = request(text, 1000).unwrap();
+            assert_eq!((request.start, request.end), (start, end), "{text}");
+        }
+        assert!(request("-S now -E now-1", 0).unwrap_err().contains("after the end"));
+    }
+
+    #[test]
+    fn whose_jobs_depends_on_who_asks() {
+        for (text, uid, users, all) in [
+            ("", 1000, "alice", false),
+            ("", 0, "", true),
+            ("-a", 1000, "", true),
+            ("-u bob,carol", 1000, "bob,carol", false),
+            ("-u bob", 0, "bob", false),
+            ("-j 12.batch,12.0,13", 1000, "", true),
+            ("-N n1", 1000, "", true),
+        ] {
+            let request = request(text, uid).unwrap();
+            assert_eq!((request.users.join(",").as_str(), request.all_users), (users, all), "{text}");
+        }
+        assert_eq!(request("-j 12.batch,12.0,13", 0).unwrap().job_ids, ["12", "13"]);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        for (text, part) in [
+            ("foo", "Unrecognized option: foo"),
+            ("-j x", "x"),
+            ("-s running,nope", "nope"),
+            ("--delimiter=;", "needs -p or -P"),
+            ("-S yesteryear", "yesteryear"),
+        ] {
+            let error = request(text, 0).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

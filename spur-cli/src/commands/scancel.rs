@@ -1,0 +1,403 @@
+//! `scancel`: ends or signals jobs and steps.
+
+use std::io::Write;
+
+use anyhow::Context;
+use spur_core::text::hostlist::HostExpr;
+use spur_core::text::jobid::JobRef;
+use spur_core::text::signal::Signal;
+use spur_proto::client::Controller;
+use spur_proto::v1::{CancelJobsRequest, CancelJobsResponse, Job, JobFilter};
+
+use super::query::{self, Asked};
+use crate::error::{FAILURE, Failure};
+use crate::options::{CommandLine, Opt, OptionError, Settled};
+use crate::session::{Session, whoami};
+
+const STATES: [(&str, &str); 3] = [("PENDING", "PD"), ("RUNNING", "R"), ("SUSPENDED", "S")];
+const KILL: u32 = 9;
+const DONE: &str = "ESLURM_ALREADY_DONE";
+const INVALID_ID: &str = "ESLURM_INVALID_JOB_ID";
+
+/// What is to be cancelled, and how.
+#[derive(Debug, Default)]
+pub struct Order {
+    filter: JobFilter,
+    steps: Vec<String>,
+    signal: Option<u32>,
+    batch: bool,
+    full: bool,
+    interactive: bool,
+    quiet: bool,
+    verbose: bool,
+}
+
+type OrderOpt = Opt<Order>;
+
+/// How it is called.
+pub const LINE: CommandLine<Order> = CommandLine {
+    name: "scancel",
+    synopsis: "[OPTIONS] [JOB[_TASK][.STEP] …]",
+    about: "Ends or signals jobs and steps: those that are named, or all that every option admits.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &["SCANCEL_"],
+    permute: true,
+};
+
+const OPTIONS: &[OrderOpt] = &[
+    OrderOpt::value("account", Some('A'), "NAME", "only jobs of this account", |o, text| {
+        o.filter.accounts = query::list(text);
+        Ok(())
+    })
+    .env(&["SCANCEL_ACCOUNT"]),
+    OrderOpt::flag("batch", Some('b'), "signal the batch script only; KILL by default", |o, _| {
+        o.batch = true;
+        Ok(())
+    })
+    .env(&["SCANCEL_BATCH"]),
+    OrderOpt::flag("ctld", None, "ask the controller, as is always done", |_, _| Ok(()))
+        .env(&["SCANCEL_CTLD"]),
+    OrderOpt::flag("full", Some('f'), "signal the batch script and all steps", |o, _| {
+        o.full = true;
+        Ok(())
+    })
+    .env(&["SCANCEL_FULL"]),
+    OrderOpt::flag("interactive", Some('i'), "ask before each job", |o, _| {
+        o.interactive = true;
+        Ok(())
+    })
+    .env(&["SCANCEL_INTERACTIVE"]),
+    OrderOpt::flag("me", None, "only my own jobs", |o, _| {
+        o.filter.users = vec![whoami().user];
+        Ok(())
+    }),
+    OrderOpt::value("name", Some('n'), "NAME", "only jobs of this name", |o, text| {
+        o.filter.names = query::list(text);
+        Ok(())
+    })
+    .or(&["jobname"])
+    .env(&["SCANCEL_NAME"]),
+    OrderOpt::value(
+        "nodelist",
+        Some('w'),
+        "NODES",
+        "only jobs on these nodes; a file if it has a /",
+        |o, text| {
+            if text.contains('/') {
+                let names = std::fs::read_to_string(text).map_err(|e| format!("cannot read {text}: {e}"))?;
+                o.filter.nodelist = names.split_whitespace().collect::<Vec<_>>().join(",");
+            } else {
+                text.clone_into(&mut o.filter.nodelist);
+            }
+            o.filter.nodelist.parse::<HostExpr>().map(|_| ()).map_err(|e| e.to_string())
+        },
+    ),
+    OrderOpt::value("partition", Some('p'), "NAME", "only jobs of this partition", |o, text| {
+        o.filter.partitions = query::list(text);
+        Ok(())
+    })
+    .env(&["SCANCEL_PARTITION"]),
+    OrderOpt::value("qos", Some('q'), "NAME", "only jobs of this QOS", |o, text| {
+        o.filter.qos = query::list(text);
+        Ok(())
+    })
+    .env(&["SCANCEL_QOS"]),
+    OrderOpt::flag("quiet", Some('Q'), "say nothing of jobs that have ended or are unknown", |o, _| {
+        o.quiet = true;
+        Ok(())
+    }),
+    OrderOpt::value("reservation", Some('R'), "NAME", "only jobs in this reservation", |o, text| {
+        o.filter.reservations = query::list(text);
+        Ok(())
+    }),
+    OrderOpt::value("signal", Some('s'), "SIGNAL", "send only this signal, by name or number", |o, text| {
+        let signal: Signal = text.parse().map_err(|_| format!("Unknown job signal: {text}"))?;
+        o.signal = Some(signal.number().into());
+        Ok(())
+    }),
+    OrderOpt::value("state", Some('t'), "STATE", "only jobs in this state", |o, text| {
+        o.filter.states = states(text)?;
+        Ok(())
+    })
+    .or(&["states"])
+    .env(&["SCANCEL_STATE"]),
+    OrderOpt::value("user", Some('u'), "USER", "only jobs of this user", |o, text| {
+        o.filter.users = query::list(text);
+        Ok(())
+    })
+    .env(&["SCANCEL_USER"]),
+    OrderOpt::flag("verbose", Some('v'), "say what is done", |o, _| {
+        o.verbose = true;
+        Ok(())
+    })
+    .env(&["SCANCEL_VERBOSE"]),
+];
+
+fn states(text: &str) -> Result<Vec<String>, String> {
+    let state = |word: String| {
+        let is = |(long, short): &&(&str, &str)| {
+            word.eq_ignore_ascii_case(long) || word.eq_ignore_ascii_case(short)
+        };
+        let known = STATES.iter().find(is).map(|(long, _)| (*long).to_owned());
+        known.ok_or_else(|| {
+            format!(
+                "Invalid job state specified: {word}\nValid job states are PENDING, RUNNING, and SUSPENDED"
+            )
+        })
+    };
+    query::list(text).into_iter().map(state).collect()
+}
+
+impl Order {
+    /// Reads the words behind `scancel` and the environment.
+    ///
+    /// # Errors
+    /// An option that cannot be honoured, an id that is none, or nothing that says which jobs.
+    pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Order>> {
+        let mut order = Order::default();
+        let operands = match LINE.settle(words, env, &mut order)? {
+            Settled::Show(text) => return Ok(Asked::Show(text)),
+            Settled::Run(operands) => operands,
+        };
+        if order.quiet && order.verbose {
+            return Err(OptionError::together("--quiet and --verbose exclude each other").into());
+        }
+        for word in &operands {
+            let jobs = JobRef::<u32>::parse_list(word)
+                .map_err(|e| Failure::new(format!("Invalid job id {word}: {}", e.problem)))?;
+            for job in jobs {
+                let list = if job.step.is_some() { &mut order.steps } else { &mut order.filter.job_ids };
+                list.push(job.to_string());
+            }
+        }
+        if order.steps.is_empty() && order.filter == JobFilter::default() {
+            return Err(Failure::new("No job identification provided").into());
+        }
+        if order.batch && order.signal.is_none() {
+            order.signal = Some(KILL);
+        }
+        Ok(Asked::Run(order))
+    }
+
+    /// What to ask for. Steps alone are not a filter that admits every job.
+    pub fn request(&self) -> CancelJobsRequest {
+        let any_job = self.filter != JobFilter::default() && (self.steps.is_empty() || self.names_jobs());
+        CancelJobsRequest {
+            filter: Some(self.filter.clone()).filter(|_| any_job),
+            signal: self.signal,
+            batch_only: self.batch && !self.full,
+            full: self.full,
+            steps: self.steps.clone(),
+            ..CancelJobsRequest::default()
+        }
+    }
+
+    fn names_jobs(&self) -> bool {
+        !self.filter.job_ids.is_empty()
+    }
+
+    /// Leaves what the user agrees to. Nothing may be left.
+    async fn confirm(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        let mut input = std::io::stdin().lines();
+        let mut agrees = |session: &mut Session, what: String| -> anyhow::Result<bool> {
+            write!(session.out, "{what} [y/n]? ")?;
+            session.out.flush()?;
+            let answer = input.next().transpose().context("cannot read the answer")?.unwrap_or_default();
+            Ok(answer.trim_start().starts_with(['y', 'Y']))
+        };
+        let mut steps = Vec::new();
+        for step in std::mem::take(&mut self.steps) {
+            if agrees(session, format!("Cancel step_id={step}"))? {
+                steps.push(step);
+            }
+        }
+        self.steps = steps;
+        let Some(filter) = self.request().filter else {
+            self.filter = JobFilter::default();
+            return Ok(());
+        };
+        let jobs = query::jobs(session.connection()?, filter).await?;
+        let mut job_ids = Vec::new();
+        for job in &jobs {
+            let id = reference(job);
+            let what = format!("Cancel job_id={id} name={} partition={}", job.name, job.partition);
+            if agrees(session, what)? {
+                job_ids.push(id);
+            }
+        }
+        self.filter = JobFilter { job_ids, ..JobFilter::default() };
+        Ok(())
+    }
+
+    /// Tells what became of it and gives the exit code.
+    fn report(&self, session: &mut Session, answer: &CancelJobsResponse) -> u8 {
+        if self.verbose {
+            for job in &answer.cancelled {
+                session.inform(&match self.signal {
+                    Some(signal) => format!("Signal {signal} to job {job}"),
+                    None => format!("Terminating job {job}"),
+                });
+            }
+        }
+        let mut code = 0;
+        for problem in &answer.problems {
+            let error = problem.error.clone().unwrap_or_default();
+            let done = error.code == DONE;
+            let unknown = error.code == INVALID_ID;
+            if (done && !self.verbose) || (self.quiet && (done || unknown)) {
+                continue;
+            }
+            let what = if problem.job_id.contains('.') { "job step id" } else { "job id" };
+            session.error(&format!("Kill job error on {what} {}: {}", problem.job_id, error.message));
+            if !done {
+                code = FAILURE;
+            }
+        }
+        code
+    }
+}
+
+/// How this one is named: a task, the pending tasks of an array, or the job.
+fn reference(job: &Job) -> String {
+    let array = job.array_job_id.unwrap_or(job.id);
+    match (job.array_task_id, job.array_tasks.split('%').next().unwrap_or_default()) {
+        (Some(task), _) => format!("{array}_{task}"),
+        (None, "") => job.id.to_string(),
+        (None, tasks) => format!("{array}_[{tasks}]"),
+    }
+}
+
+/// Runs `scancel`.
+///
+/// # Errors
+/// An option that cannot be honoured, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut order = match Order::read(&words, &|name| session.env(name))? {
+        Asked::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Asked::Run(order) => order,
+    };
+    if order.interactive {
+        order.confirm(session).await?;
+        if order.steps.is_empty() && order.filter == JobFilter::default() {
+            return Ok(0);
+        }
+    }
+    let call = async |mut controller: Controller, request| controller.cancel_jobs(request).await;
+    let answer = session.connection()?.change(order.request(), call).await?;
+    Ok(order.report(session, &answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use spur_proto::v1::{Error, JobProblem};
+
+    use super::*;
+
+    fn order(text: &str) -> Result<Order, String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        match Order::read(&words, &|_| None) {
+            Ok(Asked::Run(order)) => Ok(order),
+            Ok(Asked::Show(text)) => Err(text),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn ids_name_jobs_tasks_and_steps() {
+        for (text, jobs, steps) in [
+            ("1 2.0 3_[1-4]", "1 3_[1-4]", "2.0"),
+            ("3_7", "3_7", ""),
+            ("4.batch", "", "4.batch"),
+            ("5,6_1,7.2", "5 6_1", "7.2"),
+        ] {
+            let request = order(text).unwrap().request();
+            let filter = request.filter.clone().unwrap_or_default();
+            assert_eq!((filter.job_ids.join(" ").as_str(), request.steps.join(" ").as_str()), (jobs, steps));
+            assert_eq!(request.filter.is_none(), jobs.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_nothing_is_refused() {
+        for (text, part) in [
+            ("", "No job identification provided"),
+            ("foo", "Invalid job id foo"),
+            ("1.0.0", "Invalid job id 1.0.0"),
+            ("-s FOO 1", "Unknown job signal: FOO"),
+            ("-t foo", "Invalid job state specified: foo"),
+            ("-t completed", "Valid job states are PENDING, RUNNING, and SUSPENDED"),
+            ("-Q -v 1", "exclude"),
+            ("-w n[1", "n[1"),
+        ] {
+            let error = order(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn signals_go_to_the_script_or_to_all() {
+        let shape = |text| {
+            let request = order(text).unwrap().request();
+            (request.signal, request.batch_only, request.full)
+        };
+        assert_eq!(shape("1"), (None, false, false));
+        assert_eq!(shape("-s USR1 1"), (Some(10), false, false));
+        assert_eq!(shape("-b 1"), (Some(9), true, false));
+        assert_eq!(shape("-b -f -s 15 1"), (Some(15), false, true));
+    }
+
+    #[test]
+    fn filters_act_on_all_that_match() {
+        let filter =
+            order("-u alice -p main -t pd,R -n x -A y -q z -w n[1-2]").unwrap().request().filter.unwrap();
+        assert_eq!(filter.users, ["alice"]);
+        assert_eq!(filter.states, ["PENDING", "RUNNING"]);
+        assert_eq!(filter.nodelist, "n[1-2]");
+        assert!(filter.job_ids.is_empty());
+    }
+
+    #[test]
+    fn problems_are_told_as_slurm_tells_them() {
+        let problem = |id: &str, code: &str, message: &str| JobProblem {
+            job_id: id.into(),
+            error: Some(Error { code: code.into(), message: message.into() }),
+        };
+        let answer = CancelJobsResponse {
+            cancelled: vec![1],
+            problems: vec![
+                problem("99", INVALID_ID, "Invalid job id specified"),
+                problem("7", DONE, "Job/step already completing or completed"),
+                problem("1.9", INVALID_ID, "Invalid job id specified"),
+            ],
+        };
+        let told = |text: &str| {
+            let mut session = Session::in_memory("scancel", BTreeMap::new(), None);
+            let code = order(text).unwrap().report(&mut session, &answer);
+            (code, session.take_complaints())
+        };
+        let unknown = "scancel: error: Kill job error on job id 99: Invalid job id specified\n";
+        let step = "scancel: error: Kill job error on job step id 1.9: Invalid job id specified\n";
+        assert_eq!(told("1"), (1, format!("{unknown}{step}")));
+        assert_eq!(told("-Q 1"), (0, String::new()));
+        let (code, verbose) = told("-v 1");
+        assert_eq!(code, 1);
+        assert!(verbose.starts_with("scancel: Terminating job 1\n"), "{verbose}");
+        assert!(verbose.contains("job id 7: Job/step already completing or completed\n"), "{verbose}");
+    }
+
+    #[test]
+    fn a_job_is_named_so_that_only_it_is_meant() {
+        let job = Job { id: 9, ..Job::default() };
+        assert_eq!(reference(&job), "9");
+        let task = Job { array_job_id: Some(6), array_task_id: Some(3), ..job.clone() };
+        assert_eq!(reference(&task), "6_3");
+        let rest = Job { array_job_id: Some(6), array_tasks: "4-7,9%2".into(), ..job };
+        assert_eq!(reference(&rest), "6_[4-7,9]");
+    }
+}

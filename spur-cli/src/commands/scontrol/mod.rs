@@ -1,0 +1,339 @@
+//! `scontrol`: shows everything there is in full, and changes it.
+
+pub mod hostnames;
+mod record;
+mod show;
+pub mod show_config;
+pub mod show_job;
+pub mod show_node;
+pub mod show_partition;
+pub mod show_step;
+pub mod show_topology;
+pub mod update;
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use anyhow::Context;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use spur_core::text::nearest::nearest;
+use spur_proto::client::{CallError, Controller};
+use spur_proto::v1::{
+    GetScriptRequest, HoldJobsRequest, JobsChangedResponse, PingRequest, PingResponse, ReconfigureRequest,
+    ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
+};
+
+use crate::command::version;
+use crate::error::{FAILURE, Failure};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+use update::Update;
+
+/// What the options say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Every record on one line.
+    pub oneline: bool,
+    /// More of each record.
+    pub details: bool,
+    /// Records as JSON.
+    pub json: bool,
+}
+
+type SettingsOpt = Opt<Settings>;
+
+const OPTIONS: &[SettingsOpt] = &[
+    SettingsOpt::flag("all", Some('a'), "all partitions; no partition is ever hidden", |_, _| Ok(())),
+    SettingsOpt::flag("details", Some('d'), "show more of each record", |settings, _| {
+        settings.details = true;
+        Ok(())
+    }),
+    SettingsOpt::flag("json", None, "show records as JSON", |settings, _| {
+        settings.json = true;
+        Ok(())
+    }),
+    SettingsOpt::flag("oneliner", Some('o'), "show each record on one line", |settings, _| {
+        settings.oneline = true;
+        Ok(())
+    }),
+];
+
+/// How `scontrol` is called.
+pub const LINE: CommandLine<Settings> = CommandLine {
+    name: "scontrol",
+    synopsis: "[OPTIONS] COMMAND [ARGUMENTS]; `scontrol help` lists the commands",
+    about: "Shows and changes jobs, nodes, partitions and the controller.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+const KEYWORDS: [&str; 14] = [
+    "help",
+    "hold",
+    "holdu",
+    "ping",
+    "reconfigure",
+    "release",
+    "requeue",
+    "requeuehold",
+    "show",
+    "shutdown",
+    "uhold",
+    "update",
+    "version",
+    "write",
+];
+
+const HELP: &str = "\
+scontrol [OPTIONS] COMMAND [ARGUMENTS]
+    hold JOBS                       keep jobs from starting
+    uhold JOBS, holdu JOBS          the same, and their owners may release them
+    release JOBS                    undo hold
+    requeue JOBS                    put running or ended jobs back into the queue
+    requeuehold JOBS                the same, held
+    update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features=
+    update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
+    show job|node|partition|step [NAMES]
+    show topology [NAME] [unit=NAME] [node=NODES]
+    show config
+    show hostnames [LIST]           names, one on a line; by default those of the job
+    show hostlist|hostlistsorted [LIST]
+    write batch_script JOB [FILE]   write a job's script; - is the standard output
+    ping                            whether the controller is there
+    reconfigure                     read the configuration again
+    shutdown                        end the controller; jobs go on
+    version                         show the version
+    help                            show this
+JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]. Words may be cut where no other begins like them.
+";
+
+/// The word of `known` that is meant: the word itself, or the only one that begins like it.
+fn meant<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase();
+    let mut begun = known.iter().filter(|name| name.starts_with(&word));
+    match (known.iter().find(|name| **name == word), begun.next(), begun.next()) {
+        (Some(exact), ..) => Some(exact),
+        (None, Some(only), None) if !word.is_empty() => Some(only),
+        _ => None,
+    }
+}
+
+/// Runs `scontrol`.
+///
+/// # Errors
+/// A command that cannot be carried out.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut settings = Settings::default();
+    let operands = match LINE.settle(&words, &|name| session.env(name), &mut settings)? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    let Some((word, rest)) = operands.split_first() else {
+        return Err(Failure::new("no command given; `scontrol help` lists them").into());
+    };
+    let Some(keyword) = meant(word, &KEYWORDS) else {
+        let hint = nearest(word, KEYWORDS).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        return Err(Failure::new(format!("invalid keyword: {word}{hint}")).into());
+    };
+    let least = match keyword {
+        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "update" | "show" => 1,
+        "write" => 2,
+        _ => 0,
+    };
+    if rest.len() < least {
+        return Err(Failure::new(format!("too few arguments for keyword:{keyword}")).into());
+    }
+    if least == 0 && !rest.is_empty() {
+        return Err(Failure::new(format!("too many arguments for keyword:{keyword}")).into());
+    }
+    match keyword {
+        "show" => show::run(session, settings, rest).await,
+        "update" => change(session, update::read(rest, &TimeZone::system(), Timestamp::now())?).await,
+        "write" => write_script(session, rest).await,
+        "help" => {
+            write!(session.out, "{HELP}")?;
+            Ok(0)
+        }
+        "version" => {
+            writeln!(session.out, "{}", version())?;
+            Ok(0)
+        }
+        "ping" | "reconfigure" | "shutdown" => control(session, keyword).await,
+        _ => queue(session, keyword, rest).await,
+    }
+}
+
+/// Asks the controller whether it is there.
+async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
+    let call = async |mut controller: Controller, request| controller.ping(request).await;
+    Ok(session.connection()?.read(PingRequest {}, call).await?)
+}
+
+/// What stands below the configuration, and is all that `ping` prints.
+fn is_up(answer: &PingResponse) -> String {
+    format!("Slurmctld(primary) at {} is UP", answer.hostname)
+}
+
+async fn control(session: &mut Session, keyword: &str) -> anyhow::Result<u8> {
+    match keyword {
+        "ping" => {
+            session.connection()?.set_patience(Duration::ZERO);
+            let answer = match ping(session).await {
+                Ok(answer) => answer,
+                Err(error) if error.is::<CallError>() => {
+                    let address = session.connection()?.address().to_owned();
+                    writeln!(session.out, "Slurmctld(primary) at {address} is DOWN")?;
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
+            };
+            writeln!(session.out, "{}", is_up(&answer))?;
+        }
+        "reconfigure" => {
+            let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
+            let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
+            for change in answer.changes {
+                session.inform(&change);
+            }
+        }
+        _ => {
+            let call = async |mut controller: Controller, request| controller.shutdown(request).await;
+            session.connection()?.read(ShutdownRequest {}, call).await?;
+        }
+    }
+    Ok(0)
+}
+
+/// Holds, releases or requeues jobs.
+async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
+    let mut job_ids = Vec::new();
+    for word in words {
+        let lower = word.to_ascii_lowercase();
+        let prefix = ["jobid=", "job="].into_iter().find(|prefix| lower.starts_with(prefix));
+        job_ids.extend(update::job_ids(&word[prefix.unwrap_or_default().len()..])?);
+    }
+    let connection = session.connection()?;
+    let answer = match keyword {
+        "release" => {
+            let request = ReleaseJobsRequest { job_ids, ..ReleaseJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.release_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        "requeue" | "requeuehold" => {
+            let hold = keyword == "requeuehold";
+            let request = RequeueJobsRequest { job_ids, hold, ..RequeueJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.requeue_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        _ => {
+            let by_user = keyword != "hold";
+            let request = HoldJobsRequest { job_ids, by_user, ..HoldJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.hold_jobs(request).await;
+            connection.change(request, call).await?
+        }
+    };
+    Ok(report(session, answer))
+}
+
+async fn change(session: &mut Session, update: Update) -> anyhow::Result<u8> {
+    let connection = session.connection()?;
+    match update {
+        Update::Job(request) => {
+            let call = async |mut controller: Controller, request| controller.update_job(request).await;
+            let answer = connection.change(request, call).await?;
+            return Ok(report(session, answer));
+        }
+        Update::Nodes(request) => {
+            let call = async |mut controller: Controller, request| controller.update_nodes(request).await;
+            connection.change(request, call).await?;
+        }
+        Update::Partition(request) => {
+            let call = async |mut controller: Controller, request| controller.update_partition(request).await;
+            connection.change(request, call).await?;
+        }
+    }
+    Ok(0)
+}
+
+/// Tells what became of jobs and gives the exit code.
+fn report(session: &mut Session, answer: JobsChangedResponse) -> u8 {
+    for warning in &answer.warnings {
+        session.warn(warning);
+    }
+    for problem in &answer.problems {
+        let message = problem.error.as_ref().map_or("Unspecified error", |error| error.message.as_str());
+        session.error(&format!("{message} for job {}", problem.job_id));
+    }
+    if answer.problems.is_empty() { 0 } else { FAILURE }
+}
+
+/// `write batch_script JOB [FILE]`.
+async fn write_script(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let [what, job, file @ ..] = words else {
+        return Err(Failure::new("too few arguments for keyword:write").into());
+    };
+    if meant(what, &["batch_script"]).is_none() {
+        return Err(
+            Failure::new(format!("invalid entity:{what} for keyword:write; write batch_script")).into()
+        );
+    }
+    if file.len() > 1 {
+        return Err(Failure::new("too many arguments for keyword:write").into());
+    }
+    let ids = update::job_ids(job)?;
+    let [job_id] = &ids[..] else {
+        return Err(Failure::new(format!("{job}: name one job")).into());
+    };
+    let request = GetScriptRequest { job_id: job_id.clone() };
+    let call = async |mut controller: Controller, request| controller.get_script(request).await;
+    let script = session.connection()?.read(request, call).await?.script;
+    if file.first().is_some_and(|file| file == "-") {
+        session.out.write_all(&script)?;
+        return Ok(0);
+    }
+    let path = file.first().cloned().unwrap_or_else(|| format!("slurm-{job_id}.sh"));
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o700).open(&path);
+    let written = file.and_then(|mut file| file.write_all(&script));
+    written.with_context(|| format!("cannot write {path}"))?;
+    writeln!(session.out, "batch script for job {job_id} written to {path}")?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_may_be_cut_where_they_stay_clear() {
+        for (word, wanted) in [
+            ("show", Some("show")),
+            ("Show", Some("show")),
+            ("sho", Some("show")),
+            ("sh", None),
+            ("hold", Some("hold")),
+            ("requeue", Some("requeue")),
+            ("requeueh", Some("requeuehold")),
+            ("rel", Some("release")),
+            ("foo", None),
+            ("", None),
+        ] {
+            assert_eq!(meant(word, &KEYWORDS), wanted, "{word}");
+        }
+    }
+
+    #[test]
+    fn help_has_every_command() {
+        for keyword in KEYWORDS {
+            assert!(HELP.contains(&format!(" {keyword}")), "{keyword}");
+        }
+    }
+}

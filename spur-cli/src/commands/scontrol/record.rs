@@ -1,0 +1,47 @@
+//! Records of `Key=Value` as `scontrol show` prints them.
+
+/// One record: its lines, each of some words.
+#[derive(Default)]
+pub(super) struct Record {
+    lines: Vec<String>,
+}
+
+impl Record {
+    /// Adds a line of `Key=Value` words.
+    pub(super) fn line<const N: usize>(&mut self, pairs: [(&str, String); N]) {
+        let words = pairs.map(|(key, value)| format!("{key}={value}"));
+        self.lines.push(words.join(" "));
+    }
+
+    /// Adds a line with a blank at its end, where Slurm has one.
+    pub(super) fn line_with_blank<const N: usize>(&mut self, pairs: [(&str, String); N]) {
+        self.line(pairs);
+        if let Some(line) = self.lines.last_mut() {
+            line.push(' ');
+        }
+    }
+
+    /// Adds a word to the last line.
+    pub(super) fn more(&mut self, key: &str, value: &str) {
+        if let Some(line) = self.lines.last_mut() {
+            line.push_str(&format!(" {key}={value}"));
+        }
+    }
+
+    /// Adds a line with one word, if there is a value.
+    pub(super) fn line_if(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.line([(key, value.to_owned())]);
+        }
+    }
+
+    /// The text: lines indented by three and an empty one behind them, or all on one.
+    pub(super) fn text(&self, oneline: bool) -> String {
+        if oneline { self.lines.join(" ") + "\n" } else { self.lines.join("\n   ") + "\n\n" }
+    }
+}
+
+/// `YES` or `NO`.
+pub(super) fn yes(set: bool) -> String {
+    if set { "YES" } else { "NO" }.to_owned()
+}

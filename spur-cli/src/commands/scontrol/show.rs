@@ -1,0 +1,173 @@
+//! `scontrol show`: what it takes, and what is asked for.
+
+use std::io::Write;
+
+use spur_core::text::hostlist::{HostExpr, HostList};
+use spur_core::text::jobid::JobRef;
+use spur_core::text::nearest::nearest;
+use spur_proto::client::Controller;
+use spur_proto::v1::{JobFilter, ShowConfigRequest};
+
+use super::hostnames::Form;
+use super::{
+    Settings, hostnames, is_up, meant, ping, show_config, show_job, show_node, show_partition, show_step,
+    show_topology, update,
+};
+use crate::commands::query;
+use crate::error::Failure;
+use crate::format::fields::step;
+use crate::format::json;
+use crate::session::Session;
+
+const ENTITIES: [&str; 9] =
+    ["config", "hostlist", "hostlistsorted", "hostnames", "jobs", "nodes", "partitions", "steps", "topology"];
+
+/// Prints the entities that `words` name.
+///
+/// # Errors
+/// An entity that there is not, one that is not found, a controller that does not answer.
+pub(super) async fn run(session: &mut Session, settings: Settings, words: &[String]) -> anyhow::Result<u8> {
+    let (word, names) = words.split_first().map_or(("", words), |(word, names)| (word.as_str(), names));
+    let Some(entity) = meant(word, &ENTITIES) else {
+        let hint = nearest(word, ENTITIES).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        return Err(Failure::new(format!("invalid entity:{word} for keyword:show{hint}")).into());
+    };
+    if names.len() > 1 && entity != "topology" {
+        return Err(Failure::new("too many arguments for keyword:show").into());
+    }
+    let name = names.first().map_or("", String::as_str);
+    let text = match entity {
+        "config" => config(session, settings, name).await?,
+        "jobs" => jobs(session, settings, name).await?,
+        "nodes" => nodes(session, settings, name).await?,
+        "partitions" => partitions(session, settings, name).await?,
+        "steps" => steps(session, settings, name).await?,
+        "topology" => topology(session, settings, names).await?,
+        "hostlist" => hosts(session, name, Form::List).await?,
+        "hostlistsorted" => hosts(session, name, Form::Sorted).await?,
+        _ => hosts(session, name, Form::Names).await?,
+    };
+    write!(session.out, "{text}")?;
+    Ok(0)
+}
+
+async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let show = query::show(&|name| session.env(name))?;
+    let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
+    let filter = JobFilter { job_ids, states: vec!["all".into()], ..JobFilter::default() };
+    let jobs = query::jobs(session.connection()?, filter).await?;
+    if jobs.is_empty() && !name.is_empty() {
+        return Err(Failure::new("Invalid job id specified").into());
+    }
+    Ok(match jobs.is_empty() {
+        _ if settings.json => json::document("jobs", &jobs),
+        true => "No jobs in the system\n".to_owned(),
+        false => show_job::text(&jobs, settings.oneline, settings.details, &show),
+    })
+}
+
+async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let show = query::show(&|name| session.env(name))?;
+    let wanted = match name {
+        "" => None,
+        _ => Some(query::expand(session, &name.parse::<HostExpr>()?).await?),
+    };
+    let asked = wanted.as_ref().map(HostList::to_string).unwrap_or_default();
+    let nodes = query::nodes(session.connection()?, &asked).await?;
+    let missing = |name: &String| !nodes.iter().any(|node| node.name == *name);
+    if let Some(name) = wanted.iter().flat_map(HostList::iter).find(missing) {
+        return Err(Failure::new(format!("Node {name} not found")).into());
+    }
+    Ok(match nodes.is_empty() {
+        _ if settings.json => json::document("nodes", &nodes),
+        true => "No nodes in the system\n".to_owned(),
+        false => show_node::text(&nodes, settings.oneline, settings.details, &show),
+    })
+}
+
+async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let names = query::list(name);
+    let all = query::partitions(session.connection()?, Vec::new()).await?;
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|partition| partition.name == **name)) {
+        return Err(Failure::new(format!("Partition {name} not found")).into());
+    }
+    let chosen: Vec<_> =
+        all.into_iter().filter(|partition| names.is_empty() || names.contains(&partition.name)).collect();
+    if settings.json {
+        return Ok(json::document("partitions", &chosen));
+    }
+    Ok(show_partition::text(&chosen, settings.oneline))
+}
+
+async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let show = query::show(&|name| session.env(name))?;
+    let mut filter = JobFilter::default();
+    let wanted = match name {
+        "" => None,
+        _ => Some(name.parse::<JobRef>()?),
+    };
+    filter.job_ids.extend(wanted.iter().map(|wanted| wanted.job.to_string()));
+    let mut steps = query::steps(session.connection()?, filter).await?;
+    if wanted.as_ref().is_some_and(|wanted| wanted.step.is_some()) {
+        steps.retain(|step| step::id(step) == name);
+    }
+    if steps.is_empty() && wanted.is_some() && !settings.json {
+        return Err(Failure::new(format!("Job step {name} not found")).into());
+    }
+    Ok(match steps.is_empty() {
+        _ if settings.json => json::document("steps", &steps),
+        true => "No job steps in the system\n".to_owned(),
+        false => show_step::text(&steps, settings.oneline, &show),
+    })
+}
+
+async fn topology(session: &mut Session, settings: Settings, words: &[String]) -> anyhow::Result<String> {
+    let width = session.env("SLURM_TOPO_LEN").map(|text| {
+        text.parse().map_err(|_| Failure::new(format!("SLURM_TOPO_LEN: `{text}` is not a number")))
+    });
+    let request = show_topology::request(words)?;
+    let topology = query::topology(session.connection()?, request.clone()).await?;
+    if settings.json {
+        return Ok(json::document("topology", &topology));
+    }
+    if topology.domains.is_empty() {
+        return Err(Failure::new(show_topology::nothing(&request)).into());
+    }
+    Ok(show_topology::text(&topology, width.transpose()?))
+}
+
+async fn config(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let show = query::show(&|name| session.env(name))?;
+    let call = async |mut controller: Controller, request| controller.show_config(request).await;
+    let mut all = session.connection()?.read(ShowConfigRequest {}, call).await?.settings;
+    if !name.is_empty() {
+        all.retain(|setting| setting.key.to_lowercase().starts_with(&name.to_lowercase()));
+        if all.is_empty() {
+            return Err(Failure::new(format!(
+                "there is no setting {name}; `scontrol show config` lists all"
+            ))
+            .into());
+        }
+    }
+    if settings.json {
+        let all: serde_json::Map<_, _> =
+            all.into_iter().map(|setting| (setting.key, setting.value.into())).collect();
+        return Ok(json::document("config", all));
+    }
+    let up = is_up(&ping(session).await?);
+    Ok(format!("{}\n{up}\n", show_config::text(&all, &show)))
+}
+
+async fn hosts(session: &mut Session, name: &str, form: Form) -> anyhow::Result<String> {
+    let variable = session.env("SLURM_JOB_NODELIST").or_else(|| session.env("SLURM_NODELIST"));
+    let written = match (name, variable) {
+        ("", Some(nodes)) => nodes,
+        ("", None) => {
+            let text = "no hostlist given, and SLURM_JOB_NODELIST is not set: this is not inside a job";
+            return Err(Failure::new(text).into());
+        }
+        (name, _) => name.to_owned(),
+    };
+    let names = query::expand(session, &hostnames::read(&written)?).await?;
+    Ok(hostnames::text(&names, form))
+}

@@ -1,0 +1,190 @@
+//! `scontrol show job`.
+
+use spur_core::text::time::TimeLimit;
+use spur_proto::v1::Job;
+
+use super::record::Record;
+use crate::format::Show;
+use crate::format::fields::job::{spans, tasks};
+use crate::format::value::{exit, flag, long_limit, memory, or, or_null, time};
+
+/// The records of all jobs.
+pub fn text(jobs: &[Job], oneline: bool, details: bool, show: &Show) -> String {
+    jobs.iter().map(|job| record(job, details, show).text(oneline)).collect()
+}
+
+fn record(job: &Job, details: bool, show: &Show) -> Record {
+    let mut r = Record::default();
+    identity(&mut r, job, show);
+    r.line([
+        ("JobState", job.state.clone()),
+        ("Reason", or(&job.reason, "None").replace(' ', "_")),
+        ("Dependency", or_null(&job.dependency)),
+    ]);
+    r.line([
+        ("Requeue", flag(job.requeue)),
+        ("Restarts", job.restarts.to_string()),
+        ("BatchFlag", flag(job.batch)),
+        ("Reboot", "0".into()),
+        ("ExitCode", exit(job.exit_code, job.exit_signal)),
+    ]);
+    if details {
+        r.line([("DerivedExitCode", exit(job.derived_exit_code, job.derived_exit_signal))]);
+    }
+    times(&mut r, job, show);
+    place(&mut r, job);
+    resources(&mut r, job, details, show);
+    files(&mut r, job);
+    fabric(&mut r, job);
+    r
+}
+
+fn identity(r: &mut Record, job: &Job, show: &Show) {
+    r.line([("JobId", job.id.to_string())]);
+    if let Some(array) = job.array_job_id {
+        r.more("ArrayJobId", &array.to_string());
+        r.more("ArrayTaskId", &or(&tasks(job, show), "N/A"));
+        if let Some((_, throttle)) = job.array_tasks.split_once('%') {
+            r.more("ArrayTaskThrottle", throttle);
+        }
+    }
+    r.more("JobName", &job.name);
+    r.line([
+        ("UserId", format!("{}({})", job.user, job.uid)),
+        ("GroupId", format!("{}({})", job.group, job.gid)),
+        ("MCS_label", "N/A".into()),
+    ]);
+    r.line([
+        ("Priority", job.priority.to_string()),
+        ("Nice", job.nice.to_string()),
+        ("Account", or_null(&job.account)),
+        ("QOS", or_null(&job.qos)),
+    ]);
+    if !job.wckey.is_empty() {
+        r.more("WCKey", &job.wckey);
+    }
+}
+
+fn times(r: &mut Record, job: &Job, show: &Show) {
+    let unknown = |seconds| time(seconds, "Unknown", show);
+    r.line([
+        ("RunTime", long_limit(Some(job.run_time))),
+        ("TimeLimit", long_limit(job.time_limit)),
+        ("TimeMin", job.time_min.map_or_else(|| "N/A".into(), |least| long_limit(Some(least)))),
+    ]);
+    r.line([("SubmitTime", unknown(Some(job.submit_time))), ("EligibleTime", unknown(job.eligible_time))]);
+    r.line([("AccrueTime", unknown(job.eligible_time.filter(|&eligible| eligible <= show.now)))]);
+    r.line([
+        ("StartTime", unknown(job.start_time)),
+        ("EndTime", unknown(job.end_time)),
+        ("Deadline", time(job.deadline, "N/A", show)),
+    ]);
+    r.line([
+        ("SuspendTime", "None".into()),
+        ("SecsPreSuspend", "0".into()),
+        ("LastSchedEval", unknown(job.last_sched_eval)),
+        ("Scheduler", if job.backfilled { "Backfill" } else { "Main" }.into()),
+    ]);
+}
+
+fn place(r: &mut Record, job: &Job) {
+    r.line([
+        ("Partition", job.partition.clone()),
+        ("AllocNode:Sid", format!("{}:0", or(&job.submit_host, "N/A"))),
+    ]);
+    r.line([("ReqNodeList", or_null(&job.required_nodes)), ("ExcNodeList", or_null(&job.excluded_nodes))]);
+    r.line([("NodeList", job.nodes.clone())]);
+    if !job.planned_nodes.is_empty() {
+        r.more("SchedNodeList", &job.planned_nodes);
+    }
+    r.line_if("BatchHost", &job.batch_host);
+}
+
+fn resources(r: &mut Record, job: &Job, details: bool, show: &Show) {
+    let nodes = match job.state.as_str() {
+        "PENDING" if job.max_nodes > 0 => format!("{}-{}", job.num_nodes, job.max_nodes),
+        _ => job.num_nodes.to_string(),
+    };
+    r.line([
+        ("NumNodes", nodes),
+        ("NumCPUs", job.num_cpus.to_string()),
+        ("NumTasks", if job.num_tasks == 0 { "N/A".into() } else { job.num_tasks.to_string() }),
+        ("CPUs/Task", if job.cpus_per_task == 0 { "N/A".into() } else { job.cpus_per_task.to_string() }),
+        ("ReqB:S:C:T", "0:0:*:*".into()),
+    ]);
+    r.line([("ReqTRES", or_null(&job.req_tres))]);
+    r.line([("AllocTRES", or_null(&job.alloc_tres))]);
+    r.line([
+        ("Socks/Node", "*".into()),
+        ("NtasksPerN:B:S:C", format!("{}:0:*:*", job.tasks_per_node.unwrap_or(0))),
+        ("CoreSpec", "*".into()),
+    ]);
+    if details && !job.nodes.is_empty() {
+        r.line([
+            ("Nodes", job.nodes.clone()),
+            ("CPUs", or_null(&job.cpus_per_node)),
+            ("Tasks", or_null(&job.tasks_per_nodes)),
+        ]);
+    }
+    let (key, least) = match job.min_memory_cpu {
+        Some(least) => ("MinMemoryCPU", least),
+        None => ("MinMemoryNode", job.min_memory_node.unwrap_or(0)),
+    };
+    r.line([
+        ("MinCPUsNode", job.min_cpus_node.to_string()),
+        (key, memory(least, show)),
+        ("MinTmpDiskNode", memory(job.tmp_disk_mb, show)),
+    ]);
+    r.line([("Features", or_null(&job.features)), ("DelayBoot", "00:00:00".into())]);
+    r.line_if("Reservation", &job.reservation);
+    r.line([
+        ("OverSubscribe", job.oversubscribe.clone()),
+        ("Contiguous", flag(job.contiguous)),
+        ("Licenses", or_null(&job.licenses)),
+        ("Network", or_null(&job.network)),
+    ]);
+}
+
+fn files(r: &mut Record, job: &Job) {
+    r.line([("Command", or_null(&job.command))]);
+    r.line([("WorkDir", or_null(&job.work_dir))]);
+    r.line_if("Comment", &job.comment);
+    if job.batch {
+        r.line([("StdErr", job.stderr.clone())]);
+        r.line([("StdIn", job.stdin.clone())]);
+        r.line([("StdOut", job.stdout.clone())]);
+    }
+}
+
+/// What was asked of the fabric, and what became of it: first as Slurm prints it, then what only Spur knows.
+fn fabric(r: &mut Record, job: &Job) {
+    if let Some(segment) = job.segment {
+        r.line([("SegmentSize", segment.to_string())]);
+        if job.spread_segments {
+            r.more("SpreadSegments", "Yes");
+        }
+        if job.consolidate_segments {
+            r.more("ConsolidateSegments", "Yes");
+        }
+    }
+    r.line_if("Switches", &switches(&job.switches));
+    r.line_if("TresPerNode", &job.gres);
+    r.line_if("Topology", &job.topology);
+    r.line_if("Gather", &job.gather);
+    r.line_if("Placement", &job.placement);
+    r.line_if("Span", &spans(&job.spans));
+    r.line_if("Relaxed", &job.relaxed.join(","));
+    if job.exact == Some(false) {
+        r.line([("Exact", "No".into())]);
+    }
+    r.line_if("Why", &job.why);
+    r.line_if("ReasonDetail", &job.reason_detail);
+}
+
+/// `1@5:00` with the time as `scontrol` prints times: `1@00:05:00`.
+fn switches(written: &str) -> String {
+    match written.split_once('@').map(|(count, wait)| (count, wait.parse::<TimeLimit>())) {
+        Some((count, Ok(wait))) => format!("{count}@{}", wait.long()),
+        _ => written.to_owned(),
+    }
+}

@@ -1,0 +1,82 @@
+//! `scontrol show node`.
+
+use spur_proto::v1::Node;
+
+use super::record::Record;
+use crate::format::Show;
+use crate::format::fields::node::{host_and_port, state_flags};
+use crate::format::value::{load, or, or_null, time};
+
+/// The records of all nodes.
+pub fn text(nodes: &[Node], oneline: bool, details: bool, show: &Show) -> String {
+    nodes.iter().map(|node| record(node, details, show).text(oneline)).collect()
+}
+
+fn record(node: &Node, details: bool, show: &Show) -> Record {
+    let mut r = Record::default();
+    r.line([("NodeName", node.name.clone())]);
+    if !node.arch.is_empty() {
+        r.more("Arch", &node.arch);
+    }
+    r.more("CoresPerSocket", &format!("{} ", node.cores_per_socket));
+    r.line([
+        ("CPUAlloc", node.cpus_allocated.to_string()),
+        ("CPUEfctv", node.cpus.to_string()),
+        ("CPUTot", node.cpus.to_string()),
+        ("CPULoad", load(node.load_hundredths)),
+    ]);
+    r.line([("AvailableFeatures", or_null(&node.features))]);
+    r.line([("ActiveFeatures", or_null(&node.features))]);
+    r.line([("Gres", or_null(&node.gres))]);
+    if details {
+        r.line([("GresUsed", or_null(&node.gres_used))]);
+    }
+    let (host, port) = host_and_port(&node.address);
+    r.line([("NodeAddr", or(host, &node.name)), ("NodeHostName", or(&node.hostname, &node.name))]);
+    if let Some(port) = port {
+        r.more("Port", port);
+    }
+    if !node.version.is_empty() {
+        r.more("Version", &node.version);
+    }
+    if !node.os.is_empty() {
+        r.line_with_blank([("OS", node.os.clone())]);
+    }
+    r.line([
+        ("RealMemory", node.memory_mb.to_string()),
+        ("AllocMem", node.memory_allocated_mb.to_string()),
+        ("FreeMem", node.memory_free_mb.map_or_else(|| "N/A".into(), |free| free.to_string())),
+        ("Sockets", node.sockets.to_string()),
+        ("Boards", "1".into()),
+    ]);
+    r.line([
+        ("State", state_flags(node)),
+        ("ThreadsPerCore", node.threads_per_core.to_string()),
+        ("TmpDisk", node.tmp_disk_mb.to_string()),
+        ("Weight", node.weight.to_string()),
+        ("Owner", "N/A".into()),
+        ("MCS_label", "N/A".into()),
+    ]);
+    r.line_with_blank([("Partitions", node.partitions.join(","))]);
+    r.line([
+        ("BootTime", time(node.boot_time, "None", show)),
+        ("SlurmdStartTime", time(node.started_time, "None", show)),
+    ]);
+    r.line([
+        ("LastBusyTime", time(node.last_busy_time, "Unknown", show)),
+        ("ResumeAfterTime", "None".into()),
+    ]);
+    r.line([("CfgTRES", node.configured_tres.clone())]);
+    r.line([("AllocTRES", node.allocated_tres.clone())]);
+    if details && !node.jobs.is_empty() {
+        let jobs: Vec<_> = node.jobs.iter().map(u32::to_string).collect();
+        r.line([("Jobs", jobs.join(","))]);
+    }
+    if !node.reason.is_empty() {
+        let since = time(node.reason_time, "Unknown", show);
+        r.line([("Reason", format!("{} [{}@{since}]", node.reason, or(&node.reason_user, "Unknown")))]);
+    }
+    r.line_if("Topology", &node.topology);
+    r.line_if("SwitchPath", &node.switch_path);
+    r
+}

@@ -1,0 +1,38 @@
+//! `scontrol show step`.
+
+use spur_core::text::hostlist::HostList;
+use spur_proto::v1::Step;
+
+use super::record::Record;
+use crate::format::Show;
+use crate::format::fields::step::id;
+use crate::format::value::time;
+
+/// The records of all steps.
+pub fn text(steps: &[Step], oneline: bool, show: &Show) -> String {
+    steps.iter().map(|step| record(step, show).text(oneline)).collect()
+}
+
+fn record(step: &Step, show: &Show) -> Record {
+    let nodes = step.nodes.parse::<HostList>().map_or(0, |nodes| nodes.len());
+    let mut r = Record::default();
+    r.line([
+        ("StepId", id(step)),
+        ("UserId", step.user.clone()),
+        ("StartTime", time(Some(step.start_time), "Unknown", show)),
+        ("TimeLimit", "UNLIMITED".into()),
+    ]);
+    r.line([
+        ("State", step.state.clone()),
+        ("Partition", step.partition.clone()),
+        ("NodeList", step.nodes.clone()),
+    ]);
+    r.line([
+        ("Nodes", nodes.to_string()),
+        ("CPUs", step.cpus.to_string()),
+        ("Tasks", step.tasks.to_string()),
+        ("Name", step.name.clone()),
+        ("Network", "(null)".into()),
+    ]);
+    r
+}

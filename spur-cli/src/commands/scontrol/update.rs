@@ -1,0 +1,261 @@
+//! `scontrol update`: which thing to change, and how.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use spur_core::text::ParseError;
+use spur_core::text::hostlist::HostExpr;
+use spur_core::text::jobid::JobRef;
+use spur_core::text::nearest::nearest;
+use spur_core::text::time::When;
+use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest};
+
+use crate::commands::moment::moment;
+use crate::error::Failure;
+
+/// A change that somebody wants.
+#[derive(Debug, PartialEq)]
+pub enum Update {
+    /// Of jobs.
+    Job(UpdateJobRequest),
+    /// Of nodes.
+    Nodes(UpdateNodesRequest),
+    /// Of a partition.
+    Partition(UpdatePartitionRequest),
+}
+
+/// Keys of jobs whose values are points in time; the user's zone is known only here.
+const TIMES: [&str; 3] = ["StartTime", "EligibleTime", "Deadline"];
+const NODE_STATES: [&str; 4] = ["DOWN", "DRAIN", "RESUME", "UNDRAIN"];
+const PARTITION_STATES: [&str; 4] = ["UP", "DOWN", "DRAIN", "INACTIVE"];
+
+/// Reads `JobId=… Key=Value …`, or the same with `NodeName` or `PartitionName`. Times are taken in `zone` at `now`.
+///
+/// # Errors
+/// No such thing, a key that it does not have, a value that cannot be.
+pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update, Failure> {
+    let mut pairs = Vec::new();
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| unsupported(word, "write KEY=VALUE"))?;
+        pairs.push(match key.strip_suffix(['+', '-']) {
+            Some(name) => (name, format!("{}{value}", &key[name.len()..])),
+            None => (key, value.to_owned()),
+        });
+    }
+    let is = |key: &str, whole: &str| {
+        key.len() >= 3 && whole.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key))
+    };
+    let position = |whole| pairs.iter().position(|(key, _)| is(key, whole));
+    if let Some(at) = position("JobId") {
+        let (_, ids) = pairs.remove(at);
+        return job(&ids, pairs, zone, now).map(Update::Job);
+    }
+    if let Some(at) = position("NodeName") {
+        let (_, names) = pairs.remove(at);
+        return nodes(names, pairs).map(Update::Nodes);
+    }
+    if let Some(at) = position("PartitionName") {
+        let (_, name) = pairs.remove(at);
+        return partition(name, pairs).map(Update::Partition);
+    }
+    let text = "No valid entity in update command\n\
+                Input line must include \"JobId\", \"NodeName\" or \"PartitionName\"";
+    Err(Failure::new(text))
+}
+
+fn unsupported(word: &str, help: &str) -> Failure {
+    Failure::new(format!("Update of this parameter is not supported: {word}; {help}\nRequest aborted"))
+}
+
+fn job(
+    ids: &str,
+    pairs: Vec<(&str, String)>,
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Result<UpdateJobRequest, Failure> {
+    let job_ids = job_ids(ids)?;
+    let mut changes = HashMap::new();
+    for (key, value) in pairs {
+        let moment = TIMES.iter().find(|name| name.eq_ignore_ascii_case(key));
+        let value = match moment {
+            Some(name) if !value.is_empty() => {
+                point(&value, zone, now).map_err(|e| Failure::new(format!("Invalid {name}: {e}")))?
+            }
+            _ => value,
+        };
+        if changes.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::new(format!("{key} is given twice\nRequest aborted")));
+        }
+    }
+    if changes.is_empty() {
+        return Err(Failure::new("No changes specified"));
+    }
+    Ok(UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() })
+}
+
+/// Reads jobs as users name them, with commas between.
+///
+/// # Errors
+/// The first that is none.
+pub fn job_ids(text: &str) -> Result<Vec<String>, Failure> {
+    let jobs = JobRef::<u32>::parse_list(text).map_err(|e| Failure::new(format!("Invalid job id: {e}")))?;
+    if let Some(step) = jobs.iter().find(|job| job.step.is_some()) {
+        return Err(Failure::new(format!("{step} is a step; name the job")));
+    }
+    Ok(jobs.iter().map(JobRef::to_string).collect())
+}
+
+/// A point in time as the wire has it: seconds since the epoch.
+fn point(text: &str, zone: &TimeZone, now: Timestamp) -> Result<String, String> {
+    let when: When = text.parse().map_err(|e: ParseError| e.to_string())?;
+    moment(&when, zone, now).map(|seconds| seconds.to_string())
+}
+
+fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest, Failure> {
+    names.parse::<HostExpr>().map_err(|e| Failure::new(e.to_string()))?;
+    let mut request = UpdateNodesRequest { nodes: names, ..UpdateNodesRequest::default() };
+    for (key, value) in pairs {
+        match key.to_ascii_lowercase().as_str() {
+            "state" => {
+                let state = value.to_ascii_uppercase();
+                request.state = one_of(&NODE_STATES, &state, &value)?;
+            }
+            "reason" => request.reason = value,
+            "weight" => {
+                let wrong = |_| Failure::new(format!("Invalid input: Weight={value}; write a whole number"));
+                request.weight = Some(value.parse().map_err(wrong)?);
+            }
+            "features" | "availablefeatures" | "available_features" => request.features = Some(value),
+            _ => {
+                let help = "nodes have State, Reason, Weight and Features";
+                return Err(unsupported(&format!("{key}={value}"), help));
+            }
+        }
+    }
+    if matches!(request.state.as_str(), "DOWN" | "DRAIN") && request.reason.is_empty() {
+        let text = "You must specify a reason when DOWNING or DRAINING a node. Request denied";
+        return Err(Failure::new(text));
+    }
+    let asks = request.weight.is_some() || request.features.is_some();
+    if !asks && request.state.is_empty() && request.reason.is_empty() {
+        return Err(Failure::new("No changes specified"));
+    }
+    Ok(request)
+}
+
+fn partition(name: String, pairs: Vec<(&str, String)>) -> Result<UpdatePartitionRequest, Failure> {
+    let mut request = UpdatePartitionRequest { name, ..UpdatePartitionRequest::default() };
+    for (key, value) in pairs {
+        if !key.eq_ignore_ascii_case("state") {
+            let help = "of partitions only State is changed here; the rest is in spur.toml";
+            return Err(unsupported(&format!("{key}={value}"), help));
+        }
+        request.state = one_of(&PARTITION_STATES, &value.to_ascii_uppercase(), &value)?;
+    }
+    if request.state.is_empty() {
+        return Err(Failure::new("No changes specified"));
+    }
+    Ok(request)
+}
+
+fn one_of(known: &[&'static str], state: &str, written: &str) -> Result<String, Failure> {
+    if known.contains(&state) {
+        return Ok(state.to_owned());
+    }
+    let hint = nearest(state, known.iter().copied());
+    let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+    let text =
+        format!("Invalid input: State={written}{hint}\nAcceptable State values are {}", known.join(", "));
+    Err(Failure::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(text: &str) -> Result<Update, String> {
+        let words: Vec<String> = text.split(' ').map(|word| word.replace('_', " ")).collect();
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let now = Timestamp::from_second(1_795_176_697).unwrap();
+        read(&words, &zone, now).map_err(|e| e.to_string())
+    }
+
+    fn changes(text: &str) -> Vec<(String, String)> {
+        match update(text) {
+            Ok(Update::Job(request)) => {
+                let mut changes: Vec<_> = request.changes.into_iter().collect();
+                changes.sort();
+                changes.insert(0, ("".into(), request.job_ids.join(" ")));
+                changes
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn jobs_are_changed_in_all_keys_at_once() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            changes("JobId=4,5 TimeLimit=30:00 Priority=500 Comment="),
+            [pair("", "4 5"), pair("Comment", ""), pair("Priority", "500"), pair("TimeLimit", "30:00")]
+        );
+        assert_eq!(changes("job=4 TimeLimit+=30"), [pair("", "4"), pair("TimeLimit", "+30")]);
+        assert_eq!(changes("TimeLimit=-5 jobid=4"), [pair("", "4"), pair("TimeLimit", "-5")]);
+    }
+
+    #[test]
+    fn times_are_seconds_of_the_users_zone() {
+        let wanted = [("".to_owned(), "4".to_owned()), ("StartTime".to_owned(), "1795255200".to_owned())];
+        assert_eq!(changes("JobId=4 StartTime=2026-11-21T11:00:00"), wanted);
+        assert_eq!(changes("JobId=4 EligibleTime=now+60")[1].1, "1795176757");
+        assert_eq!(changes("JobId=4 Deadline=")[1].1, "");
+    }
+
+    #[test]
+    fn nodes_and_partitions_have_their_own_keys() {
+        let wanted = UpdateNodesRequest {
+            nodes: "n[1-2]".into(),
+            state: "DRAIN".into(),
+            reason: "bad fan".into(),
+            ..UpdateNodesRequest::default()
+        };
+        assert_eq!(update("NodeName=n[1-2] State=drain Reason=bad_fan"), Ok(Update::Nodes(wanted)));
+        let wanted = UpdateNodesRequest {
+            nodes: "n1".into(),
+            weight: Some(7),
+            features: Some(String::new()),
+            ..UpdateNodesRequest::default()
+        };
+        assert_eq!(update("node=n1 Weight=7 Features="), Ok(Update::Nodes(wanted)));
+        let wanted = UpdatePartitionRequest {
+            name: "p".into(),
+            state: "UP".into(),
+            ..UpdatePartitionRequest::default()
+        };
+        assert_eq!(update("partition=p state=up"), Ok(Update::Partition(wanted)));
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_refused() {
+        for (text, part) in [
+            ("foo=1", "No valid entity"),
+            ("jobid=4", "No changes"),
+            ("jobid=x nice=1", "Invalid job id"),
+            ("jobid=4.0 nice=1", "4.0 is a step"),
+            ("jobid=4 nice", "not supported: nice"),
+            ("jobid=4 nice=1 nice=2", "given twice"),
+            ("jobid=4 starttime=yesteryear", "Invalid StartTime"),
+            ("nodename=n1 state=drain", "must specify a reason"),
+            ("nodename=n1 state=dran reason=x", "did you mean DRAIN?"),
+            ("nodename=n1 colour=red", "not supported: colour=red"),
+            ("nodename=n1 weight=heavy", "whole number"),
+            ("nodename=n[1 state=resume", "n[1"),
+            ("partition=p state=foo", "Acceptable State values are UP, DOWN, DRAIN, INACTIVE"),
+            ("partition=p maxtime=5", "spur.toml"),
+        ] {
+            let error = update(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

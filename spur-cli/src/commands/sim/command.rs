@@ -1,0 +1,47 @@
+//! Commands that a workload runs. They are read and their output is laid out by the code of the real commands; the
+//! simulated controller takes the place of the real one.
+
+use spur_core::sim::{Watch, World};
+
+use super::{scontrol, shown};
+
+/// What a command wrote and how it ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub(super) status: u8,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// Complaints as a command writes them.
+pub(super) fn complaints<'a>(name: &str, texts: impl IntoIterator<Item = &'a str>) -> String {
+    let complaint = |text: &str| {
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        lines.fold(format!("{name}: error: {first}\n"), |all, line| format!("{all}{line}\n"))
+    };
+    texts.into_iter().map(complaint).collect()
+}
+
+const KNOWN: &str = "a workload runs squeue, sinfo, and of scontrol: update, hold, uhold, release, requeue, requeuehold \
+                     and show job, node, partition or topology";
+
+/// Runs a command.
+pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
+    let (name, words) = argv.split_first().map_or(("", argv), |(name, words)| (name.as_str(), words));
+    let shown = |text: Result<String, String>| text.map(|stdout| Ran { stdout, ..Ran::default() });
+    let ran = match (name, words.first().map(String::as_str)) {
+        ("squeue", _) => shown(shown::squeue(world, words)),
+        ("sinfo", _) => shown(shown::sinfo(world, words)),
+        ("scontrol", Some("show")) => shown(shown::scontrol(world, &words[1..])),
+        ("scontrol", Some("update" | "hold" | "uhold" | "release" | "requeue" | "requeuehold")) => {
+            scontrol::run(world, &words[0], &words[1..])
+        }
+        _ => Err(format!("{KNOWN}; not {}", argv.join(" "))),
+    };
+    ran.unwrap_or_else(|problem| Ran {
+        status: 1,
+        stderr: complaints(name, [problem.as_str()]),
+        ..Ran::default()
+    })
+}

@@ -1,0 +1,114 @@
+//! Following a simulation: events to a file, the time that passes take, a progress bar, what pictures are drawn from.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::time::{Duration, Instant};
+
+use spur_core::cluster::Cluster;
+use spur_core::sim::{Event, Moment, Run, Spread, Watch};
+
+use super::plot::Trail;
+
+/// How often the progress bar is drawn at most.
+const REDRAW: Duration = Duration::from_millis(100);
+/// Characters of the bar itself.
+const BAR: usize = 30;
+
+/// Everything that is kept of a simulation while it runs.
+#[derive(Debug)]
+pub(super) struct Follower {
+    events: Option<BufWriter<File>>,
+    /// The first error of writing events; nothing is written after it.
+    failure: Option<io::Error>,
+    begun: Option<Instant>,
+    /// Microseconds of each pass.
+    passes: Vec<f64>,
+    progress: Option<Bar>,
+    pub(super) trail: Option<Trail>,
+}
+
+/// A progress bar on standard error.
+#[derive(Debug)]
+struct Bar {
+    jobs: usize,
+    drawn: Instant,
+}
+
+impl Follower {
+    /// `jobs` is how many a progress bar counts up to, if one is shown.
+    pub(super) fn new(events: Option<File>, progress: Option<usize>, trail: Option<Trail>) -> Self {
+        Self {
+            events: events.map(BufWriter::new),
+            failure: None,
+            begun: None,
+            passes: Vec::new(),
+            progress: progress.map(|jobs| Bar { jobs, drawn: Instant::now() }),
+            trail,
+        }
+    }
+
+    /// How many passes there were, and how long they took, in microseconds.
+    pub(super) fn passes(&self) -> (usize, Spread) {
+        (self.passes.len(), Spread::of(self.passes.clone()))
+    }
+
+    /// Writes what is left, and takes the progress bar away.
+    ///
+    /// # Errors
+    /// Events that could not be written.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if self.progress.take().is_some() {
+            eprint!("\r\x1b[K");
+        }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        self.events.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Watch for Follower {
+    fn wants_events(&self) -> bool {
+        self.events.is_some()
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Some(out) = self.events.as_mut().filter(|_| self.failure.is_none()) else { return };
+        let written = serde_json::to_writer(&mut *out, event).map_err(io::Error::from);
+        self.failure = written.and_then(|()| out.write_all(b"\n")).err();
+    }
+
+    fn pass_begins(&mut self) {
+        self.begun = Some(Instant::now());
+    }
+
+    fn pass_ends(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.passes.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+
+    fn run_ended(&mut self, cluster: &Cluster, run: &Run) {
+        if let Some(trail) = &mut self.trail {
+            trail.ran(cluster, run);
+        }
+    }
+
+    fn moment(&mut self, moment: &Moment<'_>) {
+        if let Some(trail) = &mut self.trail {
+            trail.moment(moment);
+        }
+        if let Some(bar) = &mut self.progress
+            && bar.drawn.elapsed() >= REDRAW
+        {
+            bar.drawn = Instant::now();
+            let ended = usize::try_from(moment.ended).unwrap_or(usize::MAX);
+            let full = (ended * BAR).checked_div(bar.jobs).unwrap_or(BAR).min(BAR);
+            let line = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
+            eprint!(
+                "\r\x1b[K[{line}] {ended}/{} jobs, {} waiting, t={}",
+                bar.jobs, moment.pending, moment.now.0
+            );
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `spur sim`: what a workload would do to a cluster.
+//!
+//! Everything that decides is in [`spur_core::sim`] and the rooms below it; here are files, options, pictures and
+//! clocks. The exit code is 0 when the workload was read to its end, 1 for a configuration or workload that is not
+//! understood, 2 for options that make no sense.
+
+mod args;
+mod command;
+mod deed;
+mod follow;
+mod input;
+mod lublin;
+mod plot;
+mod request;
+mod scontrol;
+mod shown;
+mod summary;
+mod swf;
+mod workload;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use spur_core::model::config::Policy;
+use spur_core::sim::World;
+
+use crate::error::Failure;
+use crate::options::Settled;
+use crate::session::Session;
+use crate::terminal;
+use args::Args;
+use deed::{Ask, Deed, Machine, What, Workload};
+use follow::Follower;
+
+/// The exit code for options that make no sense.
+const USAGE: u8 = 2;
+/// How many jobs are made up unless told.
+const JOBS: u32 = 10_000;
+
+/// Runs `spur sim`.
+///
+/// # Errors
+/// Options that make no sense, a configuration or a workload that cannot be read, results that cannot be written.
+pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let begun = Instant::now();
+    let mut args = Args::default();
+    let usage = |text: String| Failure {
+        text: format!("{text}\nTry \"spur sim --help\" for more information"),
+        code: USAGE,
+    };
+    let settled = args::LINE.settle(words, &|_| None, &mut args).map_err(|error| usage(error.to_string()))?;
+    match settled {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => {
+            if let Some(word) = operands.first() {
+                return Err(usage(format!("`{word}` is no option")).into());
+            }
+        }
+    }
+    if let Some(problem) = args.contradiction() {
+        return Err(usage(problem.to_owned()).into());
+    }
+    let (policy, workload) = prepare(&args)?;
+    let mut world = simulate(&args, policy, &workload)?;
+    let (passes, pass_us) = world.watch().passes();
+    let numbers = world.summary();
+    if let (Some(directory), Some(trail)) = (&args.plot, world.watch().trail.take()) {
+        plot::draw(&trail, directory)?;
+    }
+    let (wall, peak_rss_bytes) = (begun.elapsed(), summary::peak_rss_bytes());
+    let cost = summary::Cost { passes, pass_us, wall, peak_rss_bytes };
+    let skipped = workload.skipped;
+    match args.json {
+        true => writeln!(session.out, "{}", summary::json(&numbers, skipped, &cost))?,
+        false => write!(session.out, "{}", summary::text(&numbers, skipped, &cost))?,
+    }
+    Ok(0)
+}
+
+/// Reads the cluster and the workload.
+fn prepare(args: &Args) -> Result<(Policy, Workload), Failure> {
+    let configured = args.config.as_ref().map(|path| input::policy(path, &args.scheduler)).transpose()?;
+    let flat = |procs| (input::flat(procs, &args.scheduler), Machine::Flat);
+    let on = |policy: Policy| {
+        let machine = Machine::of(&policy, args.exclusive);
+        (policy, machine)
+    };
+    let (policy, mut workload) = if let Some(path) = &args.swf {
+        let text = input::read(path)?;
+        let source = path.display().to_string();
+        let unsized_machine = || {
+            Failure::new(format!("{source} does not say how large its machine was; give --procs or --config"))
+        };
+        let (policy, machine) = match (configured, args.procs) {
+            (Some(policy), _) => on(policy),
+            (None, Some(procs)) => flat(procs),
+            (None, None) => flat(swf::machine_size(&text).ok_or_else(unsized_machine)?),
+        };
+        let workload = swf::read(&text, &source, machine)?;
+        (policy, workload)
+    } else {
+        let policy = configured.unwrap_or_else(|| input::flat(args.procs.unwrap_or(1), &args.scheduler));
+        let workload = match &args.workload {
+            Some(path) => {
+                let directory = path.parent().unwrap_or(Path::new("."));
+                let text = input::read(path)?;
+                workload::read(&text, &path.display().to_string(), directory, &args.scheduler)?
+            }
+            None => made_up(args, &policy),
+        };
+        (policy, workload)
+    };
+    workload.sort(args.scale_arrivals);
+    Ok((policy, workload))
+}
+
+/// A synthetic workload for a cluster, in whole nodes, or for a flat machine, in processors.
+fn made_up(args: &Args, policy: &Policy) -> Workload {
+    let machine = args.procs.unwrap_or_else(|| u32::try_from(policy.nodes.len()).unwrap_or(u32::MAX));
+    lublin::workload(&lublin::Wish {
+        jobs: args.jobs.unwrap_or(JOBS),
+        largest: args.nodes.unwrap_or(machine).max(1),
+        seed: args.seed.unwrap_or(1),
+        load: args.load,
+        machine,
+        whole_nodes: args.procs.is_none(),
+    })
+}
+
+/// Runs a workload to its end: until no event is left.
+fn simulate(args: &Args, policy: Policy, workload: &Workload) -> Result<World<Follower>, Failure> {
+    let create = |path: &std::path::PathBuf| {
+        File::create(path).map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+    };
+    let events = args.events.as_ref().map(create).transpose()?;
+    let submits = workload.deeds.iter().filter(|deed| matches!(deed.what, What::Submit(_)));
+    let progress = (args.progress && terminal::shows_progress()).then(|| submits.count());
+    let follower = Follower::new(events, progress, args.plot.as_ref().map(|_| plot::Trail::default()));
+    let world = World::new(Arc::new(policy), args.pass, follower);
+    let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
+    let mut deeds = workload.deeds.iter().peekable();
+    loop {
+        let told = deeds.peek().map(|deed| time(deed.at));
+        let Some(now) = [told, world.next()].into_iter().flatten().min() else { break };
+        world.advance(now);
+        while let Some(deed) = deeds.next_if(|deed| time(deed.at) == now) {
+            apply(&mut world, deed).map_err(|problem| {
+                let (source, line) = (&workload.source, deed.line);
+                Failure::new(format!("{source}:{line}: {problem}"))
+            })?;
+        }
+        world.settle();
+    }
+    world.watch().finish().map_err(|error| Failure::new(format!("cannot write events: {error}")))?;
+    Ok(world)
+}
+
+fn time(at: u64) -> spur_core::text::time::Time {
+    spur_core::text::time::Time(i64::try_from(at).unwrap_or(i64::MAX))
+}
+
+/// Does what one line of a workload says.
+fn apply(world: &mut World<Follower>, deed: &Deed) -> Result<(), String> {
+    match &deed.what {
+        What::Submit(arrival) => {
+            let (name, owner) = (Arc::clone(&arrival.name), Arc::clone(&arrival.owner));
+            match &arrival.ask {
+                Ask::Shape(shape, limit) => {
+                    let submission = deed::plain(arrival, shape.clone(), *limit);
+                    world.submit(name, owner, submission, arrival.run_time);
+                }
+                Ask::Options(options) => match request::submission(world, options) {
+                    Ok((submission, true)) => world.test(name, owner, submission),
+                    Ok((submission, false)) => world.submit(name, owner, submission, arrival.run_time),
+                    Err(error) => world.refuse(name, error),
+                },
+            }
+            Ok(())
+        }
+        What::Cancel(job) => {
+            let cancelled = match world.number(job) {
+                Some(number) => world.cancel(number).map_err(|reject| reject.to_string()),
+                None => Err("Invalid job id specified: it was not submitted".to_owned()),
+            };
+            if let Err(problem) = cancelled {
+                let argv = vec!["scancel".to_owned(), job.to_string()];
+                let stderr = format!("scancel: error: Kill job error on job id {job}: {problem}\n");
+                world.commanded(argv, 1, String::new(), stderr);
+            }
+            Ok(())
+        }
+        What::Nodes { names, state } => {
+            world.set_nodes(names, *state).map_err(|reject| format!("node: {reject}"))
+        }
+        What::Reconfigure(policy) => {
+            world.reconfigure(Arc::clone(policy)).map_err(|reject| format!("reconfigure: {reject}"))
+        }
+        What::Command(argv) => {
+            let ran = command::run(world, argv);
+            world.commanded(argv.clone(), ran.status, ran.stdout, ran.stderr);
+            Ok(())
+        }
+    }
+}

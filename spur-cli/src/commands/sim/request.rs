@@ -1,0 +1,51 @@
+//! From what a line's options say to the request that the controller gets, by the way a real submission takes: the
+//! option table, the wire, and the wire's door to the core.
+
+use spur_core::controller::command::Submission;
+use spur_core::sim::{Watch, World};
+use spur_core::text::time::{Civil, CivilNow, Time};
+use spur_proto::convert::spec;
+use spur_proto::v1::Batch;
+
+use crate::options::submission::{self, Surroundings};
+
+/// The script of jobs that only pretend to run.
+const SCRIPT: &[u8] = b"#!/bin/sh\n";
+
+/// What times and names of jobs mean in a simulation: its clock is in UTC and starts in 1970, and jobs go by the
+/// workload's names.
+struct Inside<'a, W>(&'a World<W>);
+
+impl<W: Watch> Surroundings for Inside<'_, W> {
+    fn now(&self) -> CivilNow {
+        let time = self.0.now();
+        CivilNow { time, civil: Civil::from_utc(time) }
+    }
+
+    fn to_epoch(&self, civil: Civil) -> Option<Time> {
+        civil.to_utc()
+    }
+
+    fn job_number(&self, name: &str) -> Option<u32> {
+        self.0.number(name).map(|job| job.0).or_else(|| name.parse().ok())
+    }
+}
+
+/// The request, and whether it is only asked about (`--test-only`).
+///
+/// # Errors
+/// What `sbatch` or the controller would say of it.
+pub(super) fn submission<W: Watch>(
+    world: &World<W>,
+    components: &[submission::Submission],
+) -> Result<(Submission, bool), String> {
+    let [options] = components else {
+        return Err("heterogeneous jobs are not supported by this release; submit the components one by one"
+            .to_owned());
+    };
+    let mut wire = options.clone().into_spec(&Inside(world)).map_err(|error| error.to_string())?;
+    wire.batch =
+        Some(Batch { script: SCRIPT.into(), work_dir: "/".to_owned(), umask: 0o022, ..Batch::default() });
+    let (request, _) = spec::submission(wire).map_err(|error| error.to_string())?;
+    Ok((request, options.test_only))
+}

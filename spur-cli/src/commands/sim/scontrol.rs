@@ -1,0 +1,152 @@
+//! `scontrol` commands that change something: read as the real one reads them, carried out by the simulated controller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use spur_core::controller::command::{NodeChange, NodeStateChange};
+use spur_core::controller::{Command, Reject, Reply};
+use spur_core::id::JobId;
+use spur_core::model::change::JobChange;
+use spur_core::model::config::PartitionState;
+use spur_core::sim::{Watch, World};
+use spur_core::text::dependency::Dependency;
+use spur_core::text::hostlist::HostList;
+use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest};
+
+use super::command::{Ran, complaints};
+use crate::commands::scontrol::update;
+
+/// Changes what the words behind `scontrol` say.
+///
+/// # Errors
+/// What `scontrol` would complain of before it asks the controller.
+pub(super) fn run<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Result<Ran, String> {
+    match keyword {
+        "update" => change(world, words),
+        _ => queue(world, keyword, words),
+    }
+}
+
+fn change<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, String> {
+    let words = words.iter().map(|word| numbered(world, word)).collect::<Result<Vec<_>, _>>()?;
+    let now = Timestamp::from_second(world.now().0).map_err(|error| error.to_string())?;
+    match update::read(&words, &TimeZone::UTC, now).map_err(|failure| failure.text)? {
+        update::Update::Job(request) => update_jobs(world, &request),
+        update::Update::Nodes(request) => update_nodes(world, &request),
+        update::Update::Partition(request) => {
+            let state = match request.state.as_str() {
+                "UP" => PartitionState::Up,
+                "DOWN" => PartitionState::Down,
+                "DRAIN" => PartitionState::Drain,
+                _ => PartitionState::Inactive,
+            };
+            let command = Command::SetPartition { name: request.name.into(), state };
+            world.operate(command).map_err(|reject| reject.to_string())?;
+            Ok(Ran::default())
+        }
+    }
+}
+
+/// `JobId=` and `Dependency=` with the numbers of the jobs that the workload names.
+fn numbered<W: Watch>(world: &World<W>, word: &str) -> Result<String, String> {
+    let Some((key, value)) = word.split_once('=') else { return Ok(word.to_owned()) };
+    match key.to_ascii_lowercase().as_str() {
+        "jobid" | "job" => Ok(format!("{key}={}", numbers(world, value)?)),
+        "dependency" if !value.is_empty() => {
+            let dependency: Dependency = value.parse().map_err(|error| format!("{error}"))?;
+            let named = dependency.map_jobs(|name| number(world, &name))?;
+            Ok(format!("{key}={named}"))
+        }
+        _ => Ok(word.to_owned()),
+    }
+}
+
+/// The number of a job by the workload's name for it, or by its number.
+pub(super) fn number<W: Watch>(world: &World<W>, name: &str) -> Result<JobId, String> {
+    let known = world.number(name).or_else(|| name.parse().ok());
+    known.ok_or_else(|| format!("Invalid job id specified: there is no job {name} now"))
+}
+
+pub(super) fn numbers<W: Watch>(world: &World<W>, names: &str) -> Result<String, String> {
+    let numbers = names.split(',').map(|name| number(world, name).map(|job| job.to_string()));
+    Ok(numbers.collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+fn job_ids(words: &[String]) -> Result<Vec<JobId>, String> {
+    let parse =
+        |id: String| id.parse().map_err(|_| format!("{id}: job arrays are not supported by this release"));
+    let mut ids = Vec::new();
+    for word in words {
+        let read = update::job_ids(word).map_err(|failure| failure.text)?;
+        ids.extend(read.into_iter().map(parse).collect::<Result<Vec<JobId>, _>>()?);
+    }
+    Ok(ids)
+}
+
+fn update_jobs<W: Watch>(world: &mut World<W>, request: &UpdateJobRequest) -> Result<Ran, String> {
+    // The wire keeps no order among keys; here they are taken by name, so that the outcome is always the same.
+    let sorted: BTreeMap<_, _> = request.changes.iter().collect();
+    let read =
+        |(key, value): (&String, &String)| JobChange::parse(key, value).map_err(|error| error.to_string());
+    let changes = sorted.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut problems = Vec::new();
+    for job in job_ids(&request.job_ids)? {
+        let command = Command::UpdateJob { job, changes: changes.clone() };
+        if let Err(reject) = world.operate(command) {
+            problems.push((job, reject));
+        }
+    }
+    Ok(told(&problems))
+}
+
+fn update_nodes<W: Watch>(world: &mut World<W>, request: &UpdateNodesRequest) -> Result<Ran, String> {
+    let names: HostList = request.nodes.parse().map_err(|error| format!("{error}"))?;
+    let state = match request.state.as_str() {
+        "" => None,
+        "DRAIN" => Some(NodeStateChange::Drain),
+        "RESUME" => Some(NodeStateChange::Resume),
+        "UNDRAIN" => Some(NodeStateChange::Undrain),
+        _ => Some(NodeStateChange::Down),
+    };
+    let words = |text: &String| text.split(',').filter(|word| !word.is_empty()).map(Arc::from).collect();
+    let change = NodeChange {
+        state,
+        reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
+        weight: request.weight,
+        features: request.features.as_ref().map(words),
+    };
+    let nodes = names.iter().map(Arc::from).collect();
+    world.operate(Command::UpdateNodes { nodes, change }).map_err(|reject| reject.to_string())?;
+    Ok(Ran::default())
+}
+
+/// Holds, releases or requeues jobs.
+fn queue<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Result<Ran, String> {
+    if words.is_empty() {
+        return Err(format!("too few arguments for keyword:{keyword}"));
+    }
+    let named =
+        |word: &String| numbers(world, word.split_once('=').map_or(word.as_str(), |(_, names)| names));
+    let jobs = job_ids(&words.iter().map(named).collect::<Result<Vec<_>, _>>()?)?;
+    let command = match keyword {
+        "release" => Command::Release { jobs },
+        "requeue" | "requeuehold" => Command::Requeue { jobs, hold: keyword == "requeuehold" },
+        _ => Command::Hold { jobs, by_user: keyword == "uhold" },
+    };
+    match world.operate(command).map_err(|reject| reject.to_string())? {
+        Reply::Jobs { problems, .. } => Ok(told(&problems)),
+        _ => Ok(Ran::default()),
+    }
+}
+
+/// What `scontrol` says of jobs to which it could not be done.
+fn told(problems: &[(JobId, Reject)]) -> Ran {
+    let texts: Vec<String> = problems.iter().map(|(job, reject)| format!("{reject} for job {job}")).collect();
+    Ran {
+        status: u8::from(!texts.is_empty()),
+        stdout: String::new(),
+        stderr: complaints("scontrol", texts.iter().map(String::as_str)),
+    }
+}

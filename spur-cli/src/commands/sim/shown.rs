@@ -1,0 +1,151 @@
+//! Commands that show something: `squeue`, `sinfo`, `scontrol show`. Times are those of the simulation's clock, in UTC.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::tz::TimeZone;
+use spur_core::cluster::Cluster;
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::fabric::Fabric;
+use spur_core::sched::plan::Waiting;
+use spur_core::sim::{Watch, World};
+use spur_core::text::hostlist::HostList;
+use spur_proto::convert::{job, node, partition, topology};
+use spur_proto::v1::{Domain, Job, ListTopologyRequest, Node, Partition, Topology};
+
+use super::scontrol::number;
+use crate::commands::query::Asked;
+use crate::commands::scontrol::{show_job, show_node, show_partition, show_topology};
+use crate::commands::{sinfo, squeue};
+use crate::format::Show;
+
+fn show<W: Watch>(world: &World<W>) -> Show {
+    Show::new(TimeZone::UTC, world.now().0)
+}
+
+/// Every job that the controller still knows.
+fn jobs<W: Watch>(world: &World<W>) -> Vec<Job> {
+    let waiting: BTreeMap<JobId, &Waiting> =
+        world.waiting().iter().map(|waiting| (waiting.job, waiting)).collect();
+    let render = |found: &spur_core::model::job::Job| {
+        let outlook = job::Outlook { waiting: waiting.get(&found.id).copied(), evaluated: Some(world.now()) };
+        job::render(world.cluster(), found, outlook, world.now())
+    };
+    world.cluster().jobs().iter().map(render).collect()
+}
+
+fn nodes<W: Watch>(world: &World<W>) -> Vec<Node> {
+    let planned: BTreeSet<NodeId> =
+        world.waiting().iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
+    let configured = world.cluster().nodes().iter().filter(|node| node.configured);
+    let pulse = node::Pulse::default();
+    configured.map(|found| node::render(world.cluster(), found, pulse, planned.contains(&found.id))).collect()
+}
+
+fn partitions<W: Watch>(world: &World<W>) -> Vec<Partition> {
+    world.cluster().partitions().iter().map(|found| partition::render(world.cluster(), found)).collect()
+}
+
+/// `squeue`.
+///
+/// # Errors
+/// Options that it does not have.
+pub(super) fn squeue<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
+    let told = |error: anyhow::Error| error.to_string();
+    match squeue::Query::read(words, &|_| None).map_err(told)? {
+        Asked::Show(text) => Ok(text),
+        Asked::Run(query) if query.shows_steps() => query.steps_text(Vec::new(), &show(world)).map_err(told),
+        Asked::Run(query) => query.jobs_text(jobs(world), &show(world)).map_err(told),
+    }
+}
+
+/// `sinfo`.
+///
+/// # Errors
+/// Options that it does not have, a topology that there is not.
+pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
+    let told = |error: anyhow::Error| error.to_string();
+    let query = match sinfo::Query::read(words, &|_| None).map_err(told)? {
+        Asked::Show(text) => return Ok(text),
+        Asked::Run(query) => query,
+    };
+    if let Some(name) = query.topology() {
+        let request = ListTopologyRequest { name: name.to_owned(), ..ListTopologyRequest::default() };
+        let found = topologies(world.cluster(), &request)?.into_iter().next();
+        let found = found.ok_or_else(|| format!("there is no topology {name}"))?;
+        return Ok(query.topology_text(&found));
+    }
+    let wanted = query.nodes().map(str::parse::<HostList>).transpose().map_err(|error| error.to_string())?;
+    query.text(partitions(world), nodes(world), wanted.as_ref(), &show(world)).map_err(told)
+}
+
+/// `scontrol show`, with the words behind that.
+///
+/// # Errors
+/// Something that is not there.
+pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
+    let (what, names) = words.split_first().map_or(("", words), |(what, names)| (what.as_str(), names));
+    let name = names.first().map(String::as_str);
+    match what {
+        "job" | "jobs" => {
+            let mut found = jobs(world);
+            if let Some(name) = name {
+                let wanted = number(world, name)?;
+                found.retain(|job| job.id == wanted.0);
+            }
+            Ok(show_job::text(&found, false, false, &show(world)))
+        }
+        "node" | "nodes" => {
+            let wanted = name.map(str::parse::<HostList>).transpose().map_err(|error| error.to_string())?;
+            let mut found = nodes(world);
+            found.retain(|node| wanted.as_ref().is_none_or(|wanted| wanted.contains(&node.name)));
+            Ok(show_node::text(&found, false, false, &show(world)))
+        }
+        "partition" | "partitions" => {
+            let mut found = partitions(world);
+            found.retain(|partition| name.is_none_or(|name| partition.name == name));
+            Ok(show_partition::text(&found, false))
+        }
+        "topology" => {
+            let request = show_topology::request(names).map_err(|failure| failure.text)?;
+            let found = topologies(world.cluster(), &request)?;
+            let text: String = found.iter().map(|topology| show_topology::text(topology, None)).collect();
+            if text.is_empty() { Err(show_topology::nothing(&request)) } else { Ok(text) }
+        }
+        other => Err(format!(
+            "invalid entity:{other} for keyword:show; a workload shows job, node, partition or topology"
+        )),
+    }
+}
+
+/// Topologies, with the domains that a request selects.
+fn topologies(cluster: &Cluster, request: &ListTopologyRequest) -> Result<Vec<Topology>, String> {
+    let nodes: HostList = match request.nodes.as_str() {
+        "" => HostList::new(),
+        written => written.parse().map_err(|error| format!("{error}"))?,
+    };
+    let wanted = cluster.topologies().iter();
+    let wanted = wanted.filter(|found| request.name.is_empty() || *found.name == *request.name);
+    Ok(wanted
+        .map(|found| Topology {
+            domains: domains(cluster, &found.fabric, request, &nodes),
+            ..topology::head(found)
+        })
+        .collect())
+}
+
+/// The domains of a fabric that a request selects.
+fn domains(
+    cluster: &Cluster,
+    fabric: &Fabric,
+    request: &ListTopologyRequest,
+    nodes: &HostList,
+) -> Vec<Domain> {
+    let facts = fabric.facts();
+    let named =
+        |name: &str, path: &str| [name, path].contains(&request.unit.as_str()) || request.unit.is_empty();
+    let holds = |held: &[String]| nodes.is_empty() || nodes.iter().any(|node| held.contains(&node));
+    let wanted = facts
+        .iter()
+        .filter(|facts| named(&facts.name, fabric.domain(facts.id).full_name()) && holds(&facts.nodes));
+    wanted.map(|facts| topology::domain(cluster, fabric, facts)).collect()
+}

@@ -1,0 +1,116 @@
+//! The summary: one JSON object for programs, a few lines for people.
+
+use std::fmt::Write;
+use std::fs;
+use std::time::Duration;
+
+use spur_core::sim::{Spread, Summary};
+
+/// What the simulation itself cost: the only part of a summary that differs from run to run.
+#[derive(Clone, Debug)]
+pub(super) struct Cost {
+    pub(super) passes: usize,
+    /// Microseconds of each pass that looked at a queue.
+    pub(super) pass_us: Spread,
+    pub(super) wall: Duration,
+    /// The most memory the process has had; 0 where the system does not tell.
+    pub(super) peak_rss_bytes: u64,
+}
+
+/// The most memory this process has had so far.
+pub(super) fn peak_rss_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// One JSON object. Means and ratios have six decimals, whatever they are.
+pub(super) fn json(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> String {
+    let mut out = format!(
+        "{{\"jobs\":{},\"started\":{},\"rejected\":{}",
+        summary.jobs, summary.started, summary.rejected
+    );
+    if let Some(skipped) = skipped {
+        let _ = write!(out, ",\"skipped\":{skipped}");
+    }
+    let (wait, slow, pass) = (&summary.wait, &summary.slowdown, &cost.pass_us);
+    let _ = write!(
+        out,
+        ",\"wait\":{{\"mean\":{:.6},\"p50\":{},\"p95\":{},\"p99\":{},\"max\":{}}}",
+        wait.mean, wait.p50, wait.p95, wait.p99, wait.max
+    );
+    let _ = write!(
+        out,
+        ",\"bsld\":{{\"mean\":{:.6},\"p95\":{:.6},\"p99\":{:.6},\"max\":{:.6}}}",
+        slow.mean, slow.p95, slow.p99, slow.max
+    );
+    let _ = write!(out, ",\"utilization\":{:.6},\"makespan\":{}", summary.utilization, summary.makespan);
+    let spans = summary.spans.iter().map(|(layer, spans)| {
+        let quoted = serde_json::Value::from(&**layer);
+        format!("{quoted}:{{\"mean\":{:.6},\"over_minimum\":{:.6}}}", spans.mean, spans.over_minimum)
+    });
+    let _ = write!(out, ",\"spans\":{{{}}}", spans.collect::<Vec<_>>().join(","));
+    let layers = summary.fragmentation.iter();
+    let layers = layers.map(|(layer, share)| format!("{}:{share:.6}", serde_json::Value::from(&**layer)));
+    let _ = write!(out, ",\"fragmentation\":{{{}}}", layers.collect::<Vec<_>>().join(","));
+    let _ = write!(
+        out,
+        ",\"cost\":{{\"passes\":{},\"pass_us\":{{\"mean\":{:.6},\"p99\":{:.3},\"max\":{:.3}}},\"wall_s\":{:.6},\"peak_rss_bytes\":{}}}}}",
+        cost.passes,
+        pass.mean,
+        pass.p99,
+        pass.max,
+        cost.wall.as_secs_f64(),
+        cost.peak_rss_bytes
+    );
+    out
+}
+
+/// A few lines.
+pub(super) fn text(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> String {
+    let mut out = String::new();
+    let (wait, slow) = (&summary.wait, &summary.slowdown);
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<14} {value}");
+    };
+    let skipped = skipped.map(|skipped| format!(", {skipped} skipped")).unwrap_or_default();
+    line(
+        "jobs",
+        format!("{}, {} started, {} rejected{skipped}", summary.jobs, summary.started, summary.rejected),
+    );
+    line(
+        "wait",
+        format!(
+            "mean {:.1} s, median {}, 95% {}, 99% {}, longest {}",
+            wait.mean, wait.p50, wait.p95, wait.p99, wait.max
+        ),
+    );
+    line(
+        "slowdown",
+        format!("mean {:.3}, 95% {:.3}, largest {:.3} (bounded at 10 s)", slow.mean, slow.p95, slow.max),
+    );
+    line("utilization", format!("{:.2} %", summary.utilization * 100.0));
+    line("makespan", format!("{} s", summary.makespan));
+    for (layer, spans) in &summary.spans {
+        let text =
+            format!("mean {:.3} a job, {:.3} times the fewest possible", spans.mean, spans.over_minimum);
+        line(&format!("{layer} spans"), text);
+    }
+    for (layer, share) in &summary.fragmentation {
+        line(&format!("{layer} frag."), format!("{:.2} % of free nodes", share * 100.0));
+    }
+    let pass = &cost.pass_us;
+    line(
+        "passes",
+        format!(
+            "{}, mean {:.0} us, 99% {:.0} us, longest {:.0} us",
+            cost.passes, pass.mean, pass.p99, pass.max
+        ),
+    );
+    line(
+        "cost",
+        format!("{:.2} s, {} MiB at most", cost.wall.as_secs_f64(), cost.peak_rss_bytes.div_ceil(1 << 20)),
+    );
+    out
+}

@@ -1,0 +1,519 @@
+//! `srun`: runs a program as a step of the job it is called in.
+//!
+//! The controller lays the step out and signs a credential; with it, the command talks to each node directly, one
+//! stream each. What tasks write comes here line by line; how they end decides the exit code.
+
+mod node;
+mod output;
+mod signals;
+mod stdin;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use spur_core::text::exit::ExitCode;
+use spur_core::text::signal::Signal;
+use spur_proto::v1::{
+    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepLaunch,
+};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::error::{FAILURE, Failure};
+use crate::options::defs::SRUN_LINE;
+use crate::options::submission::Submission;
+use crate::options::{CommandLine, Settled};
+use crate::place;
+use crate::session::{Session, whoami};
+use node::{Event, Launch, Node};
+use output::{Names, Outputs, Own};
+use signals::Signals;
+
+/// How much of standard input is read at a time, in bytes.
+const STDIN_BYTES: usize = 64 << 10;
+/// Events that may wait for this command to take them.
+const EVENTS: usize = 256;
+/// After how long a wait for CPUs is told of.
+const QUIET_WAIT: Duration = Duration::from_secs(1);
+/// A second interrupt within this time ends the step.
+const TWICE: Duration = Duration::from_secs(1);
+
+/// Runs `srun`.
+///
+/// # Errors
+/// Whatever keeps the step from being run to its end.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let ended = run_step(session, &words).await;
+    let code = session.env("SLURM_EXIT_ERROR").and_then(|code| code.parse().ok()).unwrap_or(FAILURE);
+    ended.map_err(|error| if code == FAILURE { error } else { error.context(Failure::coded(code)) })
+}
+
+async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let mut wishes = Submission::default();
+    let line: &CommandLine<Submission> = &SRUN_LINE;
+    let argv = match line.settle(words, &|name| session.env(name), &mut wishes)? {
+        Settled::Run(operands) => operands,
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+    };
+    if argv.is_empty() {
+        bail!("No command given to execute.");
+    }
+    let job = current_job(session)?;
+    let mut signals = Signals::listen()?;
+    let step = create(session, job, &wishes, &argv, &mut signals).await?;
+    if wishes.verbose > 0 {
+        let nodes: Vec<&str> = step.nodes.iter().map(|node| node.name.as_str()).collect();
+        session.inform(&format!("StepId={job}.{}: {} nodes: {}", step.step_id, nodes.len(), nodes.join(",")));
+    }
+    let laid_out = (step.step_id, step.nodes.iter().map(|node| node.name.clone()).collect());
+    match Run::launch(session, job, wishes, argv, step) {
+        Ok(mut run) => run.follow_through(session, &mut signals).await,
+        Err(error) => {
+            abandon(session, (job, laid_out.0), laid_out.1, FAILURE).await;
+            Err(error)
+        }
+    }
+}
+
+/// Tells the controller of nodes that will never report the end of a step because they never began it.
+async fn abandon(session: &mut Session, (job_id, step_id): (u32, u32), nodes: Vec<String>, exit_code: u8) {
+    let request = AbandonStepRequest { job_id, step_id, nodes, exit_code: exit_code.into() };
+    let Ok(connection) = session.connection() else { return };
+    let told = connection.read(request, async |mut controller, r| controller.abandon_step(r).await).await;
+    if let Err(error) = told {
+        session.error(&format!("cannot tell the controller that the step was not launched: {error}"));
+    }
+}
+
+/// Has the controller end a step, on nodes that this command does not reach.
+async fn end_by_controller(session: &mut Session, job: u32, step: u32) {
+    let request = CancelJobsRequest {
+        steps: vec![format!("{job}.{step}")],
+        signal: Some(Signal::KILL.number().into()),
+        ..CancelJobsRequest::default()
+    };
+    let Ok(connection) = session.connection() else { return };
+    let asked = connection.change(request, async |mut controller, r| controller.cancel_jobs(r).await).await;
+    if let Err(error) = asked {
+        session.error(&format!("cannot end the step through the controller: {error}"));
+    }
+}
+
+/// The job this command is called in.
+fn current_job(session: &Session) -> anyhow::Result<u32> {
+    let text = session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID"));
+    let Some(text) = text else {
+        bail!(
+            "there is no job here (SLURM_JOB_ID is not set): srun runs steps inside jobs; put it into a batch script \
+             and submit that with sbatch"
+        );
+    };
+    text.parse().with_context(|| format!("SLURM_JOB_ID is `{text}`, which is no job number"))
+}
+
+/// Asks the controller for the step. That may take until other steps of the job have ended.
+async fn create(
+    session: &mut Session,
+    job: u32,
+    wishes: &Submission,
+    argv: &[String],
+    signals: &mut Signals,
+) -> anyhow::Result<CreateStepResponse> {
+    let spec = &wishes.spec;
+    let nodes = match spec.nodes.as_str() {
+        "" => None,
+        text => {
+            Some(text.parse().with_context(|| format!("-N: a step has one number of nodes, not `{text}`"))?)
+        }
+    };
+    let program = Path::new(&argv[0]).file_name().map(|name| name.to_string_lossy().into_owned());
+    let request = CreateStepRequest {
+        job_id: job,
+        name: if spec.name.is_empty() { program.unwrap_or_default() } else { spec.name.clone() },
+        nodes,
+        tasks: spec.tasks,
+        tasks_per_node: spec.tasks_per_node,
+        cpus_per_task: spec.cpus_per_task,
+        nodelist: spec.nodelist.clone(),
+        exclude: spec.exclude.clone(),
+        relative: wishes.step.relative,
+        overlap: wishes.step.overlap,
+        immediate: wishes.step.immediate,
+        ..CreateStepRequest::default()
+    };
+    let name = session.name;
+    let connection = session.connection()?;
+    let asked =
+        connection.change_when_possible(request, async |mut controller, r| controller.create_step(r).await);
+    let mut asked = std::pin::pin!(asked);
+    let mut told = wishes.quiet;
+    loop {
+        tokio::select! {
+            step = &mut asked => return step.context("Unable to create step"),
+            signal = signals.next() => {
+                bail!(Failure { text: "step creation was interrupted".to_owned(), code: 128 + signal.number() });
+            }
+            () = sleep(QUIET_WAIT), if !told => {
+                told = true;
+                eprintln!("{name}: job {job}: waiting for CPUs that other steps of it use");
+            }
+        }
+    }
+}
+
+/// A step under way.
+struct Run {
+    job: u32,
+    step: u32,
+    wishes: Submission,
+    nodes: Vec<Node>,
+    events: mpsc::Receiver<(usize, Event)>,
+    outputs: Outputs,
+    /// Nodes that have something to tell yet.
+    open: usize,
+    started: usize,
+    exit_code: u8,
+    /// When the rest is ended because the first task has.
+    rest_until: Option<Instant>,
+    interrupted: Option<Instant>,
+    killed: bool,
+    /// Why nothing is written any more.
+    deaf: Option<anyhow::Error>,
+    /// Nodes on which the step was not launched.
+    never_launched: Vec<String>,
+    /// Whether there is a node on which it may run although it cannot be reached.
+    out_of_reach: bool,
+}
+
+impl Run {
+    fn launch(
+        session: &Session,
+        job: u32,
+        wishes: Submission,
+        argv: Vec<String>,
+        step: CreateStepResponse,
+    ) -> anyhow::Result<Run> {
+        let directory = place::directory(wishes.chdir.as_deref())?;
+        let tasks = step.nodes.iter().map(|node| node.tasks).sum();
+        let input = Input::of(wishes.files.input.as_deref(), tasks, Path::new(&directory))?;
+        let names = names(session, job, &step, PathBuf::from(&directory));
+        let outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
+        let environment = place::exported(session.environment(), &wishes.export);
+        let launch = StepLaunch {
+            credential: step.credential.clone(),
+            argv,
+            environment: place::packed(&environment)?.into(),
+            job_environment: step.environment,
+            work_dir: directory,
+            umask: place::file_mask(),
+            limits: place::limits(&wishes.propagate),
+            stdin_task: input.task(),
+            no_stdin: matches!(input, Input::None),
+        };
+        let plan = Arc::new(Launch { credential: step.credential, launch });
+        let (tell, events) = mpsc::channel(EVENTS);
+        let layouts = step.nodes.into_iter().enumerate();
+        let nodes: Vec<Node> =
+            layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
+        input.broadcast(nodes.iter().map(|node| node.stdin.clone()).collect());
+        Ok(Run {
+            job,
+            step: step.step_id,
+            wishes,
+            open: nodes.len(),
+            nodes,
+            events,
+            outputs,
+            started: 0,
+            exit_code: 0,
+            rest_until: None,
+            interrupted: None,
+            killed: false,
+            deaf: None,
+            never_launched: Vec::new(),
+            out_of_reach: false,
+        })
+    }
+
+    async fn follow_through(&mut self, session: &mut Session, signals: &mut Signals) -> anyhow::Result<u8> {
+        while self.open > 0 {
+            let rest_until = self.rest_until.unwrap_or_else(Instant::now);
+            tokio::select! {
+                Some((index, event)) = self.events.recv() => self.take(session, index, event),
+                signal = signals.next() => self.signal(session, signal).await,
+                () = sleep_until(rest_until), if self.rest_until.is_some() => {
+                    self.rest_until = None;
+                    session.error(&format!("Timed out waiting for the rest of step {}.{}", self.job, self.step));
+                    self.kill();
+                }
+            }
+            if self.events.is_empty() {
+                let flushed = session.out.flush().map_err(anyhow::Error::from);
+                self.hear(flushed);
+            }
+        }
+        let rest = self.with_own(session, |outputs, own| outputs.finish_all(own));
+        self.hear(rest);
+        self.leave(session).await;
+        match self.deaf.take() {
+            Some(error) => Err(error),
+            None => Ok(self.exit_code),
+        }
+    }
+
+    fn take(&mut self, session: &mut Session, index: usize, event: Event) {
+        match event {
+            Event::Started => {
+                self.started += 1;
+                if self.wishes.verbose > 0 && self.started == self.nodes.len() {
+                    session.inform(&format!("StepId={}.{} runs on all of its nodes", self.job, self.step));
+                }
+            }
+            Event::Output { task, stderr, data } => {
+                if self.deaf.is_none() {
+                    let written =
+                        self.with_own(session, |outputs, own| outputs.write((task, stderr), &data, own));
+                    self.hear(written);
+                }
+            }
+            Event::Ended { task, code, signal } => self.task_ended(session, index, task, code, signal),
+            Event::Done => self.open -= 1,
+            Event::Lost { why, launched } => {
+                self.open -= 1;
+                let name = self.nodes[index].layout.name.clone();
+                if launched {
+                    session.error(&format!("{name}: lost: {why}"));
+                    self.out_of_reach = true;
+                } else {
+                    let step = format!("StepId={}.{}", self.job, self.step);
+                    session.error(&format!("Task launch for {step} failed on node {name}: {why}"));
+                    self.never_launched.push(name);
+                }
+                self.exit_code = self.exit_code.max(FAILURE);
+                self.abort(session);
+            }
+        }
+    }
+
+    fn task_ended(&mut self, session: &mut Session, index: usize, task: u32, code: u32, signal: u32) {
+        let rest = self.with_own(session, |outputs, own| outputs.finish(task, own));
+        self.hear(rest);
+        let small = |number| u8::try_from(number).unwrap_or(u8::MAX);
+        let exit = ExitCode { code: small(code), signal: small(signal) };
+        if !exit.is_success() {
+            let name = &self.nodes[index].layout.name;
+            session.error(&format!("{name}: task {task}: {}", ending(exit)));
+            self.exit_code = self.exit_code.max(exit.shell());
+            if self.wishes.step.kill_on_bad_exit {
+                self.abort(session);
+            }
+        }
+        if let Some(wait) = self.wishes.step.wait
+            && self.rest_until.is_none()
+            && !self.killed
+        {
+            self.rest_until = Some(Instant::now() + wait);
+        }
+    }
+
+    /// Ends what is left of the step because a part of it failed.
+    fn abort(&mut self, session: &mut Session) {
+        if !self.killed && self.open > 0 {
+            session.inform(&format!("Terminating StepId={}.{}", self.job, self.step));
+            self.kill();
+        }
+    }
+
+    fn kill(&mut self) {
+        self.killed = true;
+        self.pass_on(Signal::KILL);
+    }
+
+    fn pass_on(&self, signal: Signal) {
+        for node in &self.nodes {
+            // A node that has ended needs no signal.
+            let _ = node.signals.send(signal.number().into());
+        }
+    }
+
+    /// A signal to this command is for the tasks; a second interrupt right after the first ends them.
+    async fn signal(&mut self, session: &mut Session, signal: Signal) {
+        let twice = self.interrupted.is_some_and(|first| first.elapsed() < TWICE);
+        if signal != Signal::INT || !twice {
+            if signal == Signal::INT {
+                self.interrupted = Some(Instant::now());
+                session.inform("interrupt (one more within 1 sec to abort)");
+            }
+            self.pass_on(signal);
+            return;
+        }
+        session.inform("forcing job step termination");
+        self.kill();
+        end_by_controller(session, self.job, self.step).await;
+    }
+
+    /// Leaves to the controller what this command could not bring to its end.
+    async fn leave(&mut self, session: &mut Session) {
+        let never = std::mem::take(&mut self.never_launched);
+        if !never.is_empty() {
+            abandon(session, (self.job, self.step), never, self.exit_code).await;
+        }
+        if self.out_of_reach {
+            end_by_controller(session, self.job, self.step).await;
+        }
+    }
+
+    fn with_own(
+        &mut self,
+        session: &mut Session,
+        act: impl FnOnce(&mut Outputs, &mut Own<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let (out, mut err) = session.streams();
+        act(&mut self.outputs, &mut Own { out, err: &mut err })
+    }
+
+    /// Output that nobody takes ends the step, and is told at the end.
+    fn hear(&mut self, written: anyhow::Result<()>) {
+        if let Err(error) = written
+            && self.deaf.is_none()
+        {
+            self.deaf = Some(error);
+            self.kill();
+        }
+    }
+}
+
+fn names(session: &Session, job: u32, step: &CreateStepResponse, directory: PathBuf) -> Names {
+    let number = |name: &str| session.env(name).and_then(|text| text.parse::<u32>().ok());
+    Names {
+        job,
+        array: number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID")),
+        step: step.step_id,
+        user: whoami().user,
+        job_name: session.env("SLURM_JOB_NAME").unwrap_or_default(),
+        restarts: number("SLURM_RESTART_COUNT").unwrap_or(0),
+        nodes: step.nodes.iter().map(|node| (node.name.clone(), node.first_task)).collect(),
+        directory,
+    }
+}
+
+/// How a task ended, in Slurm's words.
+fn ending(exit: ExitCode) -> String {
+    let Some(signal) = Signal::new(exit.signal) else {
+        return format!("Exited with exit code {}", exit.code);
+    };
+    match signal.name() {
+        Some("HUP") => "Hangup".to_owned(),
+        Some("INT") => "Interrupt".to_owned(),
+        Some("QUIT") => "Quit".to_owned(),
+        Some("ILL") => "Illegal instruction".to_owned(),
+        Some("ABRT") => "Aborted".to_owned(),
+        Some("BUS") => "Bus error".to_owned(),
+        Some("FPE") => "Floating point exception".to_owned(),
+        Some("KILL") => "Killed".to_owned(),
+        Some("SEGV") => "Segmentation fault".to_owned(),
+        Some("PIPE") => "Broken pipe".to_owned(),
+        Some("TERM") => "Terminated".to_owned(),
+        _ => format!("Ended by signal {signal}"),
+    }
+}
+
+/// Where the tasks' standard input comes from.
+enum Input {
+    /// This command's own, for all tasks.
+    All,
+    /// This command's own, for one task.
+    Task(u32),
+    /// Nothing.
+    None,
+    /// A file, for all tasks.
+    File(std::fs::File),
+}
+
+impl Input {
+    fn of(said: Option<&str>, tasks: u32, directory: &Path) -> anyhow::Result<Input> {
+        match said {
+            None | Some("all") => Ok(Input::All),
+            Some("none") => Ok(Input::None),
+            Some(text) => match text.parse() {
+                Ok(task) if task < tasks => Ok(Input::Task(task)),
+                Ok(task) => bail!(
+                    "--input: there is no task {task}; the step has tasks 0 to {}",
+                    tasks.saturating_sub(1)
+                ),
+                Err(_) if text.contains('%') => {
+                    bail!("--input: one file feeds all tasks; `{text}` would be several")
+                }
+                Err(_) => {
+                    let path = directory.join(text);
+                    let file = std::fs::File::open(&path);
+                    file.map(Input::File).with_context(|| format!("--input: cannot read {}", path.display()))
+                }
+            },
+        }
+    }
+
+    fn task(&self) -> Option<u32> {
+        match self {
+            Input::Task(task) => Some(*task),
+            _ => None,
+        }
+    }
+
+    /// Reads the input on a thread of its own, for it may block for ever, and passes it to every node.
+    fn broadcast(self, nodes: Vec<mpsc::Sender<Option<Bytes>>>) {
+        let source: Box<dyn io::Read + Send> = match self {
+            Input::None => return,
+            Input::All | Input::Task(_) => Box::new(io::stdin()),
+            Input::File(file) => Box::new(file),
+        };
+        std::thread::spawn(move || read_to_nodes(source, &nodes));
+    }
+}
+
+fn read_to_nodes(mut source: Box<dyn io::Read + Send>, nodes: &[mpsc::Sender<Option<Bytes>>]) {
+    let mut buffer = vec![0; STDIN_BYTES];
+    loop {
+        let data = match source.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => None,
+            Ok(length) => Some(Bytes::copy_from_slice(&buffer[..length])),
+        };
+        let end = data.is_none();
+        // A node that has ended takes nothing any more.
+        let taken = nodes.iter().filter(|node| node.blocking_send(data.clone()).is_ok()).count();
+        if end || taken == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_told_in_slurms_words() {
+        assert_eq!(ending(ExitCode::exited(3)), "Exited with exit code 3");
+        assert_eq!(ending(ExitCode::signaled(9)), "Killed");
+        assert_eq!(ending(ExitCode::signaled(10)), "Ended by signal USR1");
+    }
+
+    #[test]
+    fn input_may_be_for_one_task_or_none() {
+        let of = |said| Input::of(said, 4, Path::new("/"));
+        assert!(matches!(of(None), Ok(Input::All)));
+        assert!(matches!(of(Some("none")), Ok(Input::None)));
+        assert_eq!(of(Some("3")).unwrap().task(), Some(3));
+        assert!(of(Some("4")).is_err_and(|error| error.to_string().contains("tasks 0 to 3")));
+        assert!(of(Some("in-%t")).is_err());
+        assert!(of(Some("no-such-file")).is_err());
+    }
+}

@@ -1,0 +1,286 @@
+//! One node's part of a step: launches it, follows it, and finds it again when the connection breaks.
+//!
+//! A node is asked to launch once. After a broken connection the step is attached to, from where its output was
+//! left; only a node that says it knows nothing of the step is asked to launch again. A node that cannot be reached
+//! for too long is given up, whatever it may be doing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use spur_core::text::address::HostPort;
+use spur_proto::channel::{self, MAX_MESSAGE};
+use spur_proto::client;
+use spur_proto::refusal;
+use spur_proto::v1::step_input::Input;
+use spur_proto::v1::step_output::Output;
+use spur_proto::v1::steps_client::StepsClient;
+use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput, StepSignal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
+use tonic::{Request, Status, Streaming};
+
+use super::stdin::Stdin;
+
+/// For how long a node that does not answer the launch is tried.
+const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
+/// For how long a node that runs the step may be away, e.g. because its daemon is restarted.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How much output is taken over before the node is told that it may drop it, in bytes.
+const TAKEN_BYTES: u64 = 32 << 10;
+/// Messages to a node that may be under way.
+const QUEUE: usize = 8;
+
+/// What a node has to tell.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// All of its tasks run.
+    Started,
+    /// A task has written something.
+    Output { task: u32, stderr: bool, data: Bytes },
+    /// A task has ended.
+    Ended { task: u32, code: u32, signal: u32 },
+    /// Nothing more follows.
+    Done,
+    /// It is given up; the second says whether it may have launched the step.
+    Lost { why: String, launched: bool },
+}
+
+/// What is to be told to every node.
+pub(super) struct Launch {
+    pub credential: Bytes,
+    pub launch: StepLaunch,
+}
+
+/// The way to one node.
+pub(super) struct Node {
+    pub layout: StepNodeLayout,
+    /// Standard input; `None` in it is its end.
+    pub stdin: mpsc::Sender<Option<Bytes>>,
+    pub signals: mpsc::UnboundedSender<u32>,
+}
+
+/// How one connection came to its end.
+enum End {
+    Done,
+    /// The node has said no.
+    Refused(String),
+    Broken(String),
+}
+
+/// One node's part of the step.
+struct Follower {
+    index: usize,
+    layout: StepNodeLayout,
+    plan: Arc<Launch>,
+    events: mpsc::Sender<(usize, Event)>,
+    source: mpsc::Receiver<Option<Bytes>>,
+    stdin: Stdin,
+    signals: mpsc::UnboundedReceiver<u32>,
+    /// A message that waits for room on the way to the node; it goes before input.
+    urgent: Option<Input>,
+    started: bool,
+    /// The end of what was taken over, by task and whether it is the standard error; and what of it the node knows.
+    taken: BTreeMap<(u32, bool), (u64, u64)>,
+    /// Tasks whose end was told.
+    ended: Vec<u32>,
+    /// When something was last heard.
+    heard: Instant,
+}
+
+/// Starts to follow a node's part of the step.
+pub(super) fn follow(
+    index: usize,
+    layout: StepNodeLayout,
+    plan: Arc<Launch>,
+    events: mpsc::Sender<(usize, Event)>,
+) -> Node {
+    let (stdin, stdin_end) = mpsc::channel(QUEUE);
+    let (signals, signals_end) = mpsc::unbounded_channel();
+    let follower = Follower {
+        index,
+        layout: layout.clone(),
+        plan,
+        events,
+        source: stdin_end,
+        stdin: Stdin::default(),
+        signals: signals_end,
+        urgent: None,
+        started: false,
+        taken: BTreeMap::new(),
+        ended: Vec::new(),
+        heard: Instant::now(),
+    };
+    tokio::spawn(follower.run());
+    Node { layout, stdin, signals }
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let last = self.follow_through().await;
+        // Nobody listens any more when the command is ending.
+        let _ = self.events.send((self.index, last)).await;
+    }
+
+    async fn follow_through(&mut self) -> Event {
+        let mut launched = false;
+        let mut pause = FIRST_PAUSE;
+        let mut attach = false;
+        loop {
+            let begun = Instant::now();
+            let first = if attach { self.attach() } else { self.launch() };
+            let why = match self.connection(first, &mut launched).await {
+                End::Done => return Event::Done,
+                End::Refused(_) if attach && !self.started => {
+                    attach = false;
+                    continue;
+                }
+                End::Refused(why) => return Event::Lost { why, launched: self.started },
+                End::Broken(why) => why,
+            };
+            if self.heard >= begun {
+                pause = FIRST_PAUSE;
+            }
+            let patience = if launched { ATTACH_PATIENCE } else { LAUNCH_PATIENCE };
+            if self.heard + patience < Instant::now() + pause {
+                return Event::Lost { why, launched };
+            }
+            attach = launched;
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn launch(&self) -> Input {
+        Input::Launch(self.plan.launch.clone())
+    }
+
+    fn attach(&self) -> Input {
+        let from =
+            self.taken.iter().map(|(&(task, stderr), &(offset, _))| StepOffset { task, stderr, offset });
+        Input::Attach(StepAttach { credential: self.plan.credential.clone(), from: from.collect() })
+    }
+
+    /// One connection, from its first message to its end.
+    async fn connection(&mut self, first: Input, launched: &mut bool) -> End {
+        let (inputs, outgoing) = mpsc::channel(QUEUE);
+        let endpoint = match self.layout.address.parse::<HostPort>() {
+            Ok(address) => channel::endpoint(&address).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let channel = match endpoint {
+            Ok(endpoint) => endpoint.connect().await,
+            Err(why) => return End::Refused(why),
+        };
+        let channel = match channel {
+            Ok(channel) => channel,
+            Err(error) => {
+                return End::Broken(format!(
+                    "cannot connect to {}: {}",
+                    self.layout.address,
+                    client::innermost(&error)
+                ));
+            }
+        };
+        *launched = true;
+        self.stdin.connected(matches!(first, Input::Attach(_)));
+        let mut steps = StepsClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        if inputs.send(StepInput { input: Some(first) }).await.is_err() {
+            return End::Broken("the connection was closed".to_owned());
+        }
+        let mut request = Request::new(ReceiverStream::new(outgoing));
+        let version = MetadataValue::from_static(refusal::PROTOCOL);
+        request.metadata_mut().insert(refusal::VERSION_KEY, version);
+        match steps.run(request).await {
+            Ok(answer) => self.exchange(inputs, answer.into_inner()).await,
+            Err(status) => ended_by(&status),
+        }
+    }
+
+    /// Passes on what comes from either side.
+    async fn exchange(&mut self, inputs: mpsc::Sender<StepInput>, mut outputs: Streaming<StepOutput>) -> End {
+        loop {
+            tokio::select! {
+                output = outputs.message() => match output {
+                    Ok(Some(StepOutput { output: Some(output) })) => {
+                        if let Some(end) = self.take(output, &inputs).await {
+                            return end;
+                        }
+                    }
+                    Ok(Some(StepOutput { output: None })) => {}
+                    Ok(None) => return End::Broken("the node closed the connection".to_owned()),
+                    Err(status) => return ended_by(&status),
+                },
+                Some(signal) = self.signals.recv(), if self.urgent.is_none() => {
+                    self.urgent = Some(Input::Signal(StepSignal { signal }));
+                }
+                Some(data) = self.source.recv(), if self.stdin.has_room() => self.stdin.push(data),
+                Ok(permit) = inputs.reserve(), if self.urgent.is_some() || self.stdin.is_ready() => {
+                    let next = self.urgent.take().or_else(|| self.stdin.next().map(Input::Stdin));
+                    permit.send(StepInput { input: next });
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, output: Output, inputs: &mpsc::Sender<StepInput>) -> Option<End> {
+        self.heard = Instant::now();
+        match output {
+            Output::Started(_) => {
+                if !std::mem::replace(&mut self.started, true) {
+                    self.tell(Event::Started).await;
+                }
+            }
+            Output::Data(data) => {
+                let known = self.taken.entry((data.task, data.stderr)).or_default();
+                let end = data.offset + data.data.len() as u64;
+                if end <= known.0 {
+                    return None;
+                }
+                let seen = usize::try_from(known.0.saturating_sub(data.offset)).unwrap_or(0);
+                known.0 = end;
+                let told = end - known.1 >= TAKEN_BYTES;
+                if told {
+                    known.1 = end;
+                }
+                let (task, stderr) = (data.task, data.stderr);
+                self.tell(Event::Output { task, stderr, data: data.data.slice(seen..) }).await;
+                if told {
+                    let taken = Input::Taken(StepOffset { task, stderr, offset: end });
+                    // If there is no room now, the next one says more.
+                    let _ = inputs.try_send(StepInput { input: Some(taken) });
+                }
+            }
+            Output::TaskEnded(ended) => {
+                if !self.ended.contains(&ended.task) {
+                    self.ended.push(ended.task);
+                    let (task, code, signal) = (ended.task, ended.exit_code, ended.exit_signal);
+                    self.tell(Event::Ended { task, code, signal }).await;
+                }
+            }
+            Output::StdinTaken(offset) => self.stdin.taken(offset),
+            Output::Done(_) => return Some(End::Done),
+            Output::Failed(error) => return Some(End::Refused(error.message)),
+        }
+        None
+    }
+
+    async fn tell(&self, event: Event) {
+        // Nobody listens any more when the command is ending.
+        let _ = self.events.send((self.index, event)).await;
+    }
+}
+
+fn ended_by(status: &Status) -> End {
+    match refusal::error_of(status) {
+        Some(error) => End::Refused(error.message),
+        None => End::Broken(client::detail(status)),
+    }
+}

@@ -1,0 +1,368 @@
+//! What the commands ask of a controller and what they make of its answers: `tests/data/commands/*.txt`. Each case is
+//! a line `$ COMMAND …`, then what was asked for (`>`), the output, what was said on the standard error (`!`) and the
+//! exit code if it is not 0 (`=`). `UPDATE_EXPECT=1` rewrites the files.
+//!
+//! The controller here knows jobs 1 and 7, of which 7 has ended, and nodes n1 to n4 in a switch s1.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use spur_cli::commands::{sacct, scancel, scontrol, sinfo, squeue};
+use spur_cli::error;
+use spur_cli::session::Session;
+use spur_core::text::address::HostPort;
+use spur_proto::client::{Connection, Identity};
+use spur_proto::refusal;
+use spur_proto::v1::controller_server::{Controller, ControllerServer};
+use spur_proto::v1::{self, JobProblem, TokenClaims};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+type Listing<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
+
+/// Writes down what it is asked for.
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<Vec<String>>>);
+
+impl Fake {
+    fn heard(&self, what: &str, words: &[(&str, String)]) {
+        let words = words.iter().filter(|(_, value)| !value.is_empty());
+        let words: String = words.map(|(key, value)| format!(" {key}={value}")).collect();
+        self.0.lock().expect("nobody panics with it").push(format!("{what}{words}"));
+    }
+
+    fn jobs_heard(&self, what: &str, ids: &[String]) -> Response<v1::JobsChangedResponse> {
+        self.heard(what, &[("jobs", ids.join(" "))]);
+        Response::new(v1::JobsChangedResponse { problems: problems(ids), warnings: Vec::new() })
+    }
+}
+
+fn list<T>(messages: Vec<T>) -> Response<Listing<T>> {
+    let messages: Vec<Result<T, Status>> = messages.into_iter().map(Ok).collect();
+    Response::new(tokio_stream::iter(messages))
+}
+
+fn invalid(what: &str) -> v1::Error {
+    v1::Error::new("ESLURM_INVALID_JOB_ID", format!("Invalid {what} specified"))
+}
+
+/// What is wrong with these jobs and steps.
+fn problems(ids: &[String]) -> Vec<JobProblem> {
+    let done = v1::Error::new("ESLURM_ALREADY_DONE", "Job/step already completing or completed");
+    let problem = |id: &String| {
+        let error = match id.as_str() {
+            "1" | "1.0" | "1.batch" => return None,
+            "7" => done.clone(),
+            _ => invalid("job id"),
+        };
+        Some(JobProblem { job_id: id.clone(), error: Some(error) })
+    };
+    ids.iter().filter_map(problem).collect()
+}
+
+/// The words of a filter.
+fn words(filter: &v1::JobFilter) -> Vec<(&'static str, String)> {
+    vec![
+        ("jobs", filter.job_ids.join(" ")),
+        ("users", filter.users.join(" ")),
+        ("partitions", filter.partitions.join(" ")),
+        ("states", filter.states.join(" ")),
+        ("names", filter.names.join(" ")),
+        ("accounts", filter.accounts.join(" ")),
+        ("qos", filter.qos.join(" ")),
+        ("nodes", filter.nodelist.clone()),
+    ]
+}
+
+fn job(id: u32, state: &str, compact: &str) -> v1::Job {
+    v1::Job {
+        id,
+        name: "train".into(),
+        user: "alice".into(),
+        partition: "main".into(),
+        state: state.into(),
+        state_compact: compact.into(),
+        num_nodes: 1,
+        nodes: "n1".into(),
+        ..v1::Job::default()
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Controller for Fake {
+    type SubmitStreamStream = Listing<v1::SubmitStreamResponse>;
+    type ListJobsStream = Listing<v1::ListJobsResponse>;
+    type ListStepsStream = Listing<v1::ListStepsResponse>;
+    type ListNodesStream = Listing<v1::ListNodesResponse>;
+    type ListTopologyStream = Listing<v1::ListTopologyResponse>;
+    type WatchJobsStream = Listing<v1::WatchJobsResponse>;
+    type ListAccountingStream = Listing<v1::ListAccountingResponse>;
+
+    async fn ping(&self, _: Request<v1::PingRequest>) -> Answer<v1::PingResponse> {
+        self.heard("Ping", &[]);
+        Ok(Response::new(v1::PingResponse { hostname: "head".into(), ..v1::PingResponse::default() }))
+    }
+
+    async fn submit(&self, _: Request<v1::SubmitRequest>) -> Answer<v1::SubmitResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn submit_stream(
+        &self,
+        _: Request<Streaming<v1::SubmitRequest>>,
+    ) -> Answer<Self::SubmitStreamStream> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn test_submit(&self, _: Request<v1::SubmitRequest>) -> Answer<v1::TestSubmitResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn cancel_jobs(&self, request: Request<v1::CancelJobsRequest>) -> Answer<v1::CancelJobsResponse> {
+        let request = request.into_inner();
+        assert_eq!(request.request_id.len(), 16);
+        let mut heard = request.filter.as_ref().map(words).unwrap_or_default();
+        heard.push(("steps", request.steps.join(" ")));
+        heard.push(("signal", request.signal.map(|signal| signal.to_string()).unwrap_or_default()));
+        heard.push(("batch", if request.batch_only { "only".into() } else { String::new() }));
+        heard.push(("full", if request.full { "yes".into() } else { String::new() }));
+        self.heard("CancelJobs", &heard);
+        let ids: Vec<String> =
+            request.filter.unwrap_or_default().job_ids.into_iter().chain(request.steps).collect();
+        let problems = problems(&ids);
+        let failed = |id: &&String| problems.iter().all(|problem| problem.job_id != **id);
+        let cancelled = ids.iter().filter(failed).filter_map(|id| id.parse().ok()).collect();
+        Ok(Response::new(v1::CancelJobsResponse { cancelled, problems }))
+    }
+
+    async fn update_job(&self, request: Request<v1::UpdateJobRequest>) -> Answer<v1::JobsChangedResponse> {
+        let request = request.into_inner();
+        let mut changes: Vec<String> =
+            request.changes.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+        changes.sort();
+        self.heard("UpdateJob", &[("changes", changes.join(" "))]);
+        Ok(self.jobs_heard("of", &request.job_ids))
+    }
+
+    async fn hold_jobs(&self, request: Request<v1::HoldJobsRequest>) -> Answer<v1::JobsChangedResponse> {
+        let request = request.into_inner();
+        Ok(self.jobs_heard(if request.by_user { "HoldJobs by user" } else { "HoldJobs" }, &request.job_ids))
+    }
+
+    async fn release_jobs(
+        &self,
+        request: Request<v1::ReleaseJobsRequest>,
+    ) -> Answer<v1::JobsChangedResponse> {
+        Ok(self.jobs_heard("ReleaseJobs", &request.into_inner().job_ids))
+    }
+
+    async fn requeue_jobs(
+        &self,
+        request: Request<v1::RequeueJobsRequest>,
+    ) -> Answer<v1::JobsChangedResponse> {
+        let request = request.into_inner();
+        Ok(self.jobs_heard(if request.hold { "RequeueJobs held" } else { "RequeueJobs" }, &request.job_ids))
+    }
+
+    async fn get_script(&self, request: Request<v1::GetScriptRequest>) -> Answer<v1::GetScriptResponse> {
+        self.heard("GetScript", &[("job", request.into_inner().job_id)]);
+        Ok(Response::new(v1::GetScriptResponse { script: "#!/bin/sh\ntrue\n".into() }))
+    }
+
+    async fn list_jobs(&self, request: Request<v1::ListJobsRequest>) -> Answer<Self::ListJobsStream> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        self.heard("ListJobs", &words(&filter));
+        if filter.job_ids == ["99"] {
+            return Err(refusal::status(Code::NotFound, &invalid("job id")));
+        }
+        // In two messages, as a long queue comes.
+        let messages = [job(7, "COMPLETED", "CD"), job(1, "RUNNING", "R")]
+            .into_iter()
+            .filter(|job| filter.job_ids.is_empty() || filter.job_ids.contains(&job.id.to_string()))
+            .filter(|job| !filter.states.is_empty() || job.id == 1)
+            .map(|job| v1::ListJobsResponse { jobs: vec![job] });
+        Ok(list(messages.collect()))
+    }
+
+    async fn list_steps(&self, request: Request<v1::ListStepsRequest>) -> Answer<Self::ListStepsStream> {
+        self.heard("ListSteps", &words(&request.into_inner().filter.unwrap_or_default()));
+        let step = |id: &str| v1::Step { job_id: 1, step_id: id.into(), ..v1::Step::default() };
+        Ok(list(vec![v1::ListStepsResponse { steps: vec![step("batch"), step("0")] }]))
+    }
+
+    async fn list_nodes(&self, request: Request<v1::ListNodesRequest>) -> Answer<Self::ListNodesStream> {
+        self.heard("ListNodes", &[("nodes", request.into_inner().nodes)]);
+        let node = |at| v1::Node {
+            name: format!("n{at}"),
+            state: "idle".into(),
+            partitions: vec!["main".into()],
+            ..v1::Node::default()
+        };
+        Ok(list((1..=4).map(|at| v1::ListNodesResponse { nodes: vec![node(at)] }).collect()))
+    }
+
+    async fn list_partitions(
+        &self,
+        _: Request<v1::ListPartitionsRequest>,
+    ) -> Answer<v1::ListPartitionsResponse> {
+        self.heard("ListPartitions", &[]);
+        let main = v1::Partition { name: "main".into(), state: "UP".into(), ..v1::Partition::default() };
+        Ok(Response::new(v1::ListPartitionsResponse { partitions: vec![main] }))
+    }
+
+    async fn list_topology(
+        &self,
+        request: Request<v1::ListTopologyRequest>,
+    ) -> Answer<Self::ListTopologyStream> {
+        let request = request.into_inner();
+        let heard = [("name", request.name), ("unit", request.unit.clone()), ("nodes", request.nodes)];
+        self.heard("ListTopology", &heard);
+        let domain = |name: &str, nodes: &str| v1::Domain {
+            name: name.into(),
+            nodes: nodes.into(),
+            ..v1::Domain::default()
+        };
+        let message = |domain| {
+            let topology = v1::Topology { domains: vec![domain], ..v1::Topology::default() };
+            v1::ListTopologyResponse { topology: Some(topology) }
+        };
+        let all = [domain("s1", "n[1-4]"), domain("s2", "n[5-8]")];
+        let wanted = all.into_iter().filter(|domain| request.unit.is_empty() || request.unit == domain.name);
+        Ok(list(wanted.map(message).collect()))
+    }
+
+    async fn show_config(&self, _: Request<v1::ShowConfigRequest>) -> Answer<v1::ShowConfigResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn expand_hostlist(
+        &self,
+        request: Request<v1::ExpandHostlistRequest>,
+    ) -> Answer<v1::ExpandHostlistResponse> {
+        self.heard("ExpandHostlist", &[("expression", request.into_inner().expression)]);
+        Ok(Response::new(v1::ExpandHostlistResponse { nodes: "n[1-4]".into() }))
+    }
+
+    async fn watch_jobs(&self, _: Request<v1::WatchJobsRequest>) -> Answer<Self::WatchJobsStream> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn create_step(&self, _: Request<v1::CreateStepRequest>) -> Answer<v1::CreateStepResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn abandon_step(&self, _: Request<v1::AbandonStepRequest>) -> Answer<v1::AbandonStepResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn update_nodes(
+        &self,
+        request: Request<v1::UpdateNodesRequest>,
+    ) -> Answer<v1::UpdateNodesResponse> {
+        let request = request.into_inner();
+        let heard = [("nodes", request.nodes), ("state", request.state), ("reason", request.reason)];
+        self.heard("UpdateNodes", &heard);
+        Ok(Response::new(v1::UpdateNodesResponse {}))
+    }
+
+    async fn update_partition(
+        &self,
+        request: Request<v1::UpdatePartitionRequest>,
+    ) -> Answer<v1::UpdatePartitionResponse> {
+        let request = request.into_inner();
+        self.heard("UpdatePartition", &[("name", request.name), ("state", request.state)]);
+        Ok(Response::new(v1::UpdatePartitionResponse {}))
+    }
+
+    async fn reconfigure(&self, _: Request<v1::ReconfigureRequest>) -> Answer<v1::ReconfigureResponse> {
+        self.heard("Reconfigure", &[]);
+        Ok(Response::new(v1::ReconfigureResponse { changes: vec!["node n9 is new".into()] }))
+    }
+
+    async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Answer<v1::ShutdownResponse> {
+        self.heard("Shutdown", &[]);
+        Ok(Response::new(v1::ShutdownResponse {}))
+    }
+
+    async fn list_accounting(
+        &self,
+        request: Request<v1::ListAccountingRequest>,
+    ) -> Answer<Self::ListAccountingStream> {
+        let request = request.into_inner();
+        let heard = [("jobs", request.job_ids.join(" ")), ("users", request.users.join(" "))];
+        self.heard("ListAccounting", &heard);
+        let row = |step: &str| v1::AccountingRow {
+            job_id: 1,
+            step_id: step.into(),
+            state: "RUNNING".into(),
+            ..v1::AccountingRow::default()
+        };
+        let rows = vec![row(""), row("batch"), row("0")];
+        Ok(list(rows.into_iter().map(|row| v1::ListAccountingResponse { rows: vec![row] }).collect()))
+    }
+}
+
+async fn run(line: &str, address: &HostPort, fake: &Fake) -> String {
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let command = words.remove(0);
+    let claims = TokenClaims { user: "alice".into(), uid: 1000, ..TokenClaims::default() };
+    let connection = Connection::new(std::slice::from_ref(address), Identity::Unsigned(claims));
+    let connection = connection.expect("the address is one");
+    let name = ["squeue", "sinfo", "scancel", "scontrol", "sacct"].into_iter().find(|name| *name == command);
+    let name = name.unwrap_or_else(|| panic!("no such command in these tests: {command}"));
+    let mut session = Session::in_memory(name, BTreeMap::new(), Some(connection));
+    let ended = match name {
+        "squeue" => squeue::run(&mut session, words).await,
+        "sinfo" => sinfo::run(&mut session, words).await,
+        "scancel" => scancel::run(&mut session, words).await,
+        "scontrol" => scontrol::run(&mut session, words).await,
+        _ => sacct::run(&mut session, words).await,
+    };
+    let code = ended.unwrap_or_else(|error| error::report(&mut session, &error));
+    let mut text = String::new();
+    for asked in fake.0.lock().expect("nobody panics with it").drain(..) {
+        text.push_str(&format!("> {asked}\n"));
+    }
+    text.push_str(&session.out.take_text());
+    for said in session.take_complaints().lines() {
+        text.push_str(&format!("! {said}\n"));
+    }
+    if code != 0 {
+        text.push_str(&format!("= {code}\n"));
+    }
+    text
+}
+
+#[tokio::test]
+async fn commands_ask_for_what_they_are_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: HostPort = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let fake = Fake::default();
+    let server = Server::builder().add_service(ControllerServer::new(fake.clone()));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/commands");
+    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let mut got = String::new();
+        for line in text.lines().filter(|line| line.starts_with("$ ") || line.starts_with("# ")) {
+            got.push_str(&format!("{line}\n"));
+            if let Some(command) = line.strip_prefix("$ ") {
+                got.push_str(&run(command, &address, &fake).await);
+            }
+        }
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            fs::write(&file, &got).unwrap();
+        } else {
+            assert_eq!(text, got, "{}", file.display());
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `spur sim`, run as its user runs it: the scenarios in `tests/data/sim`, and what it promises of all workloads.
+//!
+//! A scenario is a directory with `cluster.toml`, `jobs.jsonl`, perhaps `options`, and `expected.jsonl`: every event in
+//! order, with the fields that matter. An event may have more fields than are expected of it. `UPDATE_EXPECT=1`
+//! rewrites what is expected, without the sentences that explain a start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use spur_cli::commands::sim;
+use spur_cli::error::Failure;
+use spur_cli::session::Session;
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/sim")
+}
+
+/// A directory for what a test writes.
+fn scratch(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).expect("the target directory can be written");
+    directory
+}
+
+/// Runs `spur sim`: its output, or the error's exit code and text.
+fn sim(words: &[String]) -> Result<String, (u8, String)> {
+    let mut session = Session::in_memory("spur sim", BTreeMap::new(), None);
+    match sim::run(&mut session, words) {
+        Ok(code) => {
+            assert_eq!(code, 0);
+            Ok(session.out.take_text())
+        }
+        Err(error) => {
+            let failure = error.downcast_ref::<Failure>().expect("all failures are told");
+            Err((failure.code, failure.text.clone()))
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Runs a simulation and gives its summary and its events, as text.
+fn run(name: &str, options: &str) -> (String, String) {
+    let events = scratch("sim").join(format!("{name}.jsonl"));
+    let summary = sim(&words(&format!("{options} --json --events {}", events.display())));
+    let summary = summary.unwrap_or_else(|(code, text)| panic!("{name}: exit code {code}: {text}"));
+    (summary, fs::read_to_string(events).expect("events were written"))
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
+}
+
+/// Whether everything expected is there; more may be.
+fn agrees(expected: &Value, event: &Value) -> bool {
+    let (Some(expected), Some(event)) = (expected.as_object(), event.as_object()) else { return false };
+    expected.iter().all(|(field, value)| event.get(field) == Some(value))
+}
+
+fn options(directory: &Path) -> String {
+    let more = fs::read_to_string(directory.join("options")).unwrap_or_default();
+    let directory = directory.display();
+    format!("--config {directory}/cluster.toml --workload {directory}/jobs.jsonl {more}")
+}
+
+fn directories() -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(scenarios()).expect("the scenarios are there");
+    let mut found: Vec<(String, PathBuf)> = entries
+        .map(|entry| entry.expect("it can be read"))
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn scenarios_happen_as_expected() {
+    let mut wrong = Vec::new();
+    for (name, directory) in directories() {
+        let (_, events) = run(&name, &options(&directory));
+        let file = directory.join("expected.jsonl");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            // The sentence is the last field of a start.
+            let kept = events.lines().map(|line| match line.split_once(",\"why\":") {
+                Some((fields, _)) => format!("{fields}}}\n"),
+                None => format!("{line}\n"),
+            });
+            fs::write(&file, kept.collect::<String>()).expect("it can be written");
+            continue;
+        }
+        let expected = lines(&fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}")));
+        let happened = lines(&events);
+        for index in 0..expected.len().max(happened.len()) {
+            match (expected.get(index), happened.get(index)) {
+                (Some(expected), Some(event)) if agrees(expected, event) => {}
+                (expected, event) => {
+                    let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+                    wrong.push(format!("{name}: expected {}\n  happened {}", shown(expected), shown(event)));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 rewrites what is expected", wrong.join("\n"));
+}
+
+/// Everything but what the simulation cost.
+fn without_cost(summary: &str) -> Value {
+    let mut summary: Value = serde_json::from_str(summary).expect("the summary is JSON");
+    summary.as_object_mut().expect("an object").remove("cost").expect("the cost is told");
+    summary
+}
+
+fn spines() -> PathBuf {
+    scenarios().join("best-fit-over-spines/cluster.toml")
+}
+
+#[test]
+fn a_second_run_is_the_same_to_the_byte() {
+    let made_up = format!("--config {} --generate lublin --jobs 60 --load 1.1 --seed 4", spines().display());
+    for pass in ["event", "timestamp"] {
+        let options = format!("{made_up} --pass {pass} --backfill conservative --depth 0");
+        let (one, two) = (run("same-1", &options), run("same-2", &options));
+        assert!(one.1.lines().count() > 120, "jobs start and end");
+        assert_eq!(one.1, two.1);
+        assert_eq!(without_cost(&one.0), without_cost(&two.0));
+    }
+}
+
+#[test]
+fn events_of_a_time_come_in_the_order_of_the_contract() {
+    let rank = |event: &Value| match event["event"].as_str().expect("an event has a kind") {
+        "submit" | "reject" | "test" => 0,
+        "command" => 1,
+        "preempt" => 2,
+        "end" => 3,
+        "replace" => 4,
+        "start" => 5,
+        "pending" => 6,
+        other => panic!("what is {other}?"),
+    };
+    let mut seen = 0;
+    for (name, directory) in directories() {
+        let (_, events) = run(&format!("order-{name}"), &options(&directory));
+        let mut numbers = BTreeMap::new();
+        let mut last = (-1, 0, 0);
+        for event in lines(&events) {
+            let job = event["job"].as_str().unwrap_or_default().to_owned();
+            if let Some(number) = event["jobid"].as_i64() {
+                numbers.insert(job.clone(), number);
+            }
+            let number = numbers.get(&job).copied().filter(|_| rank(&event) > 1).unwrap_or(0);
+            let here = (event["t"].as_i64().expect("an event has a time"), rank(&event), number);
+            assert!(last <= here, "{name}: {event} comes after {last:?}");
+            last = here;
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "the scenarios have events");
+}
+
+#[test]
+fn a_pass_follows_every_event_if_wished() {
+    // Two jobs end in one second; with a pass after each, a small job fits in what the first leaves.
+    let directory = scratch("sim-pass");
+    let workload = directory.join("jobs.jsonl");
+    let job = |id: &str, at: u64, nodes: u32, minutes: u32, run: u64| {
+        let argv = format!(r#"["-N","{nodes}","--exclusive","-t","{minutes}"]"#);
+        format!(r#"{{"at":{at},"submit":{{"id":"{id}","argv":{argv},"runtime":{run}}}}}"#)
+    };
+    let jobs = [job("a", 0, 2, 10, 100), job("b", 0, 2, 10, 100)];
+    let waiting = [job("head", 1, 4, 10, 10), job("small", 2, 2, 5, 10)];
+    let text = [jobs.join("\n"), waiting.join("\n")].join("\n");
+    fs::write(&workload, text).expect("it can be written");
+    let cluster = scenarios().join("failures/cluster.toml");
+    let started = |pass: &str| {
+        let options =
+            format!("--config {} --workload {} --pass {pass}", cluster.display(), workload.display());
+        let (summary, events) = run(&format!("pass-{pass}"), &options);
+        let starts = lines(&events).into_iter().filter(|event| event["event"] == "start");
+        let starts: Vec<String> = starts.map(|event| format!("{}@{}", event["job"], event["t"])).collect();
+        let passes = serde_json::from_str::<Value>(&summary).expect("JSON")["cost"]["passes"].as_i64();
+        (starts.join(" "), passes.expect("passes are counted"))
+    };
+    let (once, few) = started("timestamp");
+    let (each, many) = started("event");
+    assert_eq!(once, r#""a"@0 "b"@0 "head"@100 "small"@110"#);
+    assert_eq!(each, r#""a"@0 "b"@0 "small"@100 "head"@110"#);
+    assert!(many > few, "{many} passes against {few}");
+}
+
+#[test]
+fn the_summary_adds_up() {
+    // Four nodes of four CPUs: a holds two nodes from 0 to 100, b waits 50 s and holds four from 100 to 150.
+    let directory = scratch("sim-summary");
+    let workload = directory.join("jobs.jsonl");
+    let text = r#"{"at":0,"submit":{"id":"a","argv":["-N","2","--exclusive"],"runtime":100}}
+{"at":50,"submit":{"id":"b","argv":["-N","4","--exclusive"],"runtime":50}}
+{"at":60,"submit":{"id":"c","argv":["-N","5"],"runtime":50}}"#;
+    fs::write(&workload, text).expect("it can be written");
+    let cluster = scenarios().join("failures/cluster.toml");
+    let (summary, _) =
+        run("summary", &format!("--config {} --workload {}", cluster.display(), workload.display()));
+    assert!(summary.contains(r#""wait":{"mean":25.000000,"p50":0,"p95":50,"p99":50,"max":50}"#), "{summary}");
+    assert!(summary.contains(r#""mean":1.500000"#), "slowdowns are 1 and 2: {summary}");
+    // 8 CPUs for 100 s and 16 for 50 s, of 16 for 150 s.
+    assert!(summary.contains(r#""utilization":0.666667,"makespan":150"#), "{summary}");
+    assert!(summary.starts_with(r#"{"jobs":3,"started":2,"rejected":1,"#), "{summary}");
+}
+
+#[test]
+fn what_makes_no_sense_is_told_with_its_exit_code() {
+    let directory = scratch("sim-errors");
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.display().to_string()
+    };
+    let cluster = spines().display().to_string();
+    let good = file("good.jsonl", "");
+    let unknown = file("unknown.jsonl", "{\"at\":0,\"submit\":{\"id\":\"a\",\"argv\":[\"--nodez=3\"]}}\n");
+    let node = file("node.jsonl", "\n{\"at\":3,\"node\":{\"names\":\"node-99\",\"state\":\"down\"}}\n");
+    let config = file("bad.toml", "cluster_nam = \"x\"\n");
+    let trace = file("bad.swf", "; MaxProcs: 4\n1 2 x\n");
+    let endless = file("endless.swf", "1 0 -1 5 4 -1 -1 4 10 -1 1 1 1 -1 1 -1 -1 -1\n");
+    let table = [
+        (String::new(), 2, "nothing to run: give --workload, --swf or --generate"),
+        (format!("--workload {good}"), 2, "no machine to run on: give --config or --procs"),
+        (format!("--workload {good} --swf {trace}"), 2, "give one of --workload, --swf and --generate"),
+        (format!("--workload {good} --config {cluster} --seed 1"), 2, "are for --generate"),
+        (format!("--workload {good} --config {cluster} --order lifo"), 2, "--order: `lifo` is not known"),
+        (format!("--workload {good} --config {cluster} --scale-arrivals 0"), 2, "no number above 0"),
+        (format!("--workload {good} --config {cluster} more"), 2, "`more` is no option"),
+        (format!("--workload {good} --config /nowhere.toml"), 1, "cannot read /nowhere.toml: "),
+        (format!("--workload {good} --config {config}"), 1, "bad.toml:1"),
+        (format!("--workload {unknown} --config {cluster}"), 1, "unknown.jsonl:1: job a: "),
+        (format!("--workload {node} --config {cluster}"), 1, "node.jsonl:2: node: Invalid node name"),
+        (format!("--swf {trace}"), 1, "bad.swf:2: `x` is no number"),
+        (format!("--swf {endless}"), 1, "give --procs or --config"),
+    ];
+    for (options, code, says) in table {
+        let (found, text) = sim(&words(&options)).expect_err(&options);
+        assert_eq!(found, code, "{options}: {text}");
+        assert!(text.contains(says), "{options}: {text}");
+    }
+}
+
+#[test]
+fn pictures_are_drawn_even_of_nothing() {
+    let directory = scratch("sim-plots");
+    let options = format!("--config {} --generate lublin --jobs 40", spines().display());
+    for (options, name) in [(options.as_str(), "some"), ("--procs 4 --swf /dev/null", "none")] {
+        let pictures = directory.join(name);
+        sim(&words(&format!("{options} --plot {}", pictures.display()))).expect("pictures are drawn");
+        for picture in ["utilisation", "queue", "gantt", "fragmentation", "waits"] {
+            let svg =
+                fs::read_to_string(pictures.join(format!("{picture}.svg"))).expect("the picture is there");
+            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{picture}");
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! The pure half of spurd: what a node does about orders, and what it reports.
+//!
+//! [`Compute`] is told what happens ([`Input`]) and says what to do ([`Effect`]); its shell has the disk, the network
+//! and the processes. It promises: a step is spawned at most once; nothing is spawned for an attempt that was
+//! terminated; the prolog is over before the first step is spawned, the epilog starts after the last has ended; every
+//! end is reported until the report is acknowledged; `NodeDone` is the last report of an attempt. Carrying out an
+//! order twice is the same as once.
+
+mod held;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use self::held::{Epilog, Held, Prolog, Run};
+use crate::id::{Attempt, StepId};
+pub use crate::model::report::Report;
+use crate::text::exit::ExitCode;
+use crate::text::signal::Signal;
+
+/// What a node is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The controller orders the batch script of an attempt to be run.
+    Launch {
+        /// Which attempt.
+        attempt: Attempt,
+    },
+    /// A client, with the controller's credential, launches a step here.
+    LaunchStep {
+        /// Which attempt.
+        attempt: Attempt,
+        /// Which step.
+        step: StepId,
+    },
+    /// The controller orders everything of an attempt to end: no new launches, TERM or KILL to what is left.
+    Terminate {
+        /// Which attempt.
+        attempt: Attempt,
+        /// With KILL.
+        kill: bool,
+    },
+    /// The controller orders a signal to be sent.
+    Signal {
+        /// To which attempt.
+        attempt: Attempt,
+        /// To this step only.
+        step: Option<StepId>,
+        /// What.
+        signal: Signal,
+        /// To the batch script.
+        batch: bool,
+        /// To the steps.
+        steps: bool,
+    },
+    /// These reports are durable.
+    Acknowledge {
+        /// Their numbers.
+        reports: Vec<u64>,
+    },
+    /// The controller will not speak of the attempt again.
+    Forget {
+        /// Which.
+        attempt: Attempt,
+    },
+    /// The prolog of an attempt is over.
+    PrologDone {
+        /// Which attempt's.
+        attempt: Attempt,
+        /// What was wrong, if it failed.
+        error: Option<String>,
+    },
+    /// The epilog of an attempt is over.
+    EpilogDone {
+        /// Which attempt's.
+        attempt: Attempt,
+        /// What was wrong, if it failed.
+        error: Option<String>,
+    },
+    /// A step is over.
+    StepEnded {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which.
+        step: StepId,
+        /// How.
+        end: StepEnd,
+    },
+}
+
+/// How a step ended on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEnd {
+    /// Its tasks ran.
+    Exited {
+        /// The highest exit of its tasks.
+        exit: ExitCode,
+        /// The kernel killed some of it for lack of memory.
+        out_of_memory: bool,
+    },
+    /// Its tasks could not be started.
+    NotLaunched {
+        /// Why, for people.
+        message: String,
+        /// The node is at fault, not the job.
+        node_fault: bool,
+    },
+    /// There is no record of its end.
+    Lost,
+}
+
+/// What the shell must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Keep this of an attempt, so that a returning spurd knows it; before anything that follows.
+    Remember {
+        /// Which attempt.
+        attempt: Attempt,
+        /// What.
+        record: Record,
+    },
+    /// Run the prolog; answer with [`Input::PrologDone`], at once if there is none.
+    RunProlog {
+        /// Which attempt's.
+        attempt: Attempt,
+    },
+    /// Run the epilog; answer with [`Input::EpilogDone`], at once if there is none.
+    RunEpilog {
+        /// Which attempt's.
+        attempt: Attempt,
+    },
+    /// Start a step; answer with [`Input::StepEnded`], whatever becomes of it.
+    Spawn {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which.
+        step: StepId,
+    },
+    /// Tell the client that its step is not launched.
+    Refuse {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which step.
+        step: StepId,
+        /// Why.
+        reason: String,
+    },
+    /// End a running step.
+    TerminateStep {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which.
+        step: StepId,
+        /// With KILL; otherwise with TERM.
+        kill: bool,
+    },
+    /// Send a signal to a running step.
+    SignalStep {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which step.
+        step: StepId,
+        /// What.
+        signal: Signal,
+        /// To what was started as a task only, not to its children.
+        tasks_only: bool,
+    },
+    /// Tell the controller, now and after every reconnection, until it acknowledges.
+    Report {
+        /// The report's number.
+        id: u64,
+        /// Of which attempt.
+        attempt: Attempt,
+        /// What.
+        report: Report,
+    },
+    /// The end of a step is acknowledged: its records may go, not the proof that it was launched.
+    StepAcknowledged {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which.
+        step: StepId,
+    },
+    /// Every record of an attempt may go.
+    Forget {
+        /// Which.
+        attempt: Attempt,
+        /// The steps of it that were launched here.
+        steps: Vec<StepId>,
+    },
+}
+
+/// What is kept of an attempt beside its steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Record {
+    /// The prolog has been run and was content.
+    pub prolog_done: bool,
+    /// No more launches.
+    pub terminated: bool,
+    /// The epilog is over; what was wrong with it, if anything.
+    pub epilog: Option<EpilogResult>,
+}
+
+/// How an epilog ended.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EpilogResult {
+    /// Well.
+    Done,
+    /// With this complaint.
+    Failed(String),
+}
+
+/// What a returning spurd found of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Which.
+    pub attempt: Attempt,
+    /// What was kept of it.
+    pub record: Record,
+    /// Its steps: how they ended, or `None` if they live.
+    pub steps: Vec<(StepId, Option<StepEnd>)>,
+    /// Its steps whose end was acknowledged.
+    pub acknowledged: Vec<StepId>,
+}
+
+/// An attempt that the node has records of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldAttempt {
+    /// Which.
+    pub attempt: Attempt,
+    /// Everything of it is over here.
+    pub done: bool,
+}
+
+/// Everything the node knows of the attempts it was given.
+#[derive(Clone, Debug, Default)]
+pub struct Compute {
+    attempts: BTreeMap<Attempt, Held>,
+    outstanding: BTreeMap<u64, (Attempt, Report)>,
+    last_report: u64,
+}
+
+impl Compute {
+    /// A node that knows what its predecessor left, and what is to be done about that.
+    #[must_use]
+    pub fn recover(found: Vec<Recovered>) -> (Compute, Vec<Effect>) {
+        let (mut compute, mut effects) = (Compute::default(), Vec::new());
+        for Recovered { attempt, record, steps, acknowledged } in found {
+            let held = Held::recovered(&record, &steps, &acknowledged);
+            let done = held.epilog.clone();
+            compute.attempts.insert(attempt, held);
+            for (step, end) in steps {
+                if let Some(end) = end {
+                    compute.report(attempt, held::report(step, end), &mut effects);
+                }
+            }
+            if let Epilog::Done(error) = done {
+                compute.report(attempt, Report::NodeDone { epilog_error: error }, &mut effects);
+            }
+            compute.finish(attempt, &mut effects);
+        }
+        (compute, effects)
+    }
+
+    /// Takes note of something and says what to do about it.
+    pub fn handle(&mut self, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let out = &mut effects;
+        match input {
+            Input::Launch { attempt } => self.launch(attempt, StepId::BATCH, out),
+            Input::LaunchStep { attempt, step } => self.launch(attempt, step, out),
+            Input::Terminate { attempt, kill } => self.terminate(attempt, kill, out),
+            Input::Signal { attempt, step, signal, batch, steps } => {
+                self.signal(
+                    attempt,
+                    |id| step.map_or(if id == StepId::BATCH { batch } else { steps }, |one| one == id),
+                    signal,
+                    steps,
+                    out,
+                );
+            }
+            Input::Acknowledge { reports } => self.acknowledge(&reports, out),
+            Input::Forget { attempt } => self.forget(attempt, out),
+            Input::PrologDone { attempt, error } => self.prolog_done(attempt, error, out),
+            Input::EpilogDone { attempt, error } => self.epilog_done(attempt, error, out),
+            Input::StepEnded { attempt, step, end } => self.step_ended(attempt, step, end, out),
+        }
+        effects
+    }
+
+    /// Whether a step was launched here, or is about to be.
+    #[must_use]
+    pub fn knows(&self, attempt: Attempt, step: StepId) -> bool {
+        self.attempts.get(&attempt).is_some_and(|held| held.steps.contains_key(&step))
+    }
+
+    /// The attempts there are records of, for the registration.
+    pub fn held(&self) -> impl Iterator<Item = HeldAttempt> {
+        self.attempts
+            .iter()
+            .map(|(&attempt, held)| HeldAttempt { attempt, done: matches!(held.epilog, Epilog::Done(_)) })
+    }
+
+    /// The reports that nobody has acknowledged, oldest first.
+    pub fn outstanding(&self) -> impl Iterator<Item = (u64, Attempt, &Report)> {
+        self.outstanding.iter().map(|(&id, (attempt, report))| (id, *attempt, report))
+    }
+
+    fn launch(&mut self, attempt: Attempt, step: StepId, out: &mut Vec<Effect>) {
+        let new = !self.attempts.contains_key(&attempt);
+        let held = self.attempts.entry(attempt).or_default();
+        if held.steps.contains_key(&step) {
+            if step != StepId::BATCH {
+                let reason = format!("step {}.{step} was launched on this node before", attempt.job);
+                out.push(Effect::Refuse { attempt, step, reason });
+            }
+            return;
+        }
+        if held.terminated {
+            let reason = format!("job {} is ending: no more launches", attempt.job);
+            out.push(Effect::Refuse { attempt, step, reason });
+            return;
+        }
+        if new {
+            out.push(Effect::Remember { attempt, record: held.record() });
+        }
+        match held.prolog {
+            Prolog::Passed => {
+                held.steps.insert(step, Run::Running);
+                out.push(Effect::Spawn { attempt, step });
+            }
+            Prolog::Failed => {
+                let reason = "the prolog failed on this node".to_owned();
+                out.push(Effect::Refuse { attempt, step, reason });
+            }
+            Prolog::Running | Prolog::NotRun => {
+                held.steps.insert(step, Run::Waiting);
+                if held.prolog == Prolog::NotRun {
+                    held.prolog = Prolog::Running;
+                    out.push(Effect::RunProlog { attempt });
+                }
+            }
+        }
+    }
+
+    fn prolog_done(&mut self, attempt: Attempt, error: Option<String>, out: &mut Vec<Effect>) {
+        let Some(held) = self.attempts.get_mut(&attempt).filter(|held| held.prolog == Prolog::Running) else {
+            return;
+        };
+        let waiting = held.waiting();
+        let Some(error) = error else {
+            held.prolog = Prolog::Passed;
+            out.push(Effect::Remember { attempt, record: held.record() });
+            for step in waiting {
+                held.steps.insert(step, Run::Running);
+                out.push(Effect::Spawn { attempt, step });
+            }
+            self.finish(attempt, out);
+            return;
+        };
+        held.prolog = Prolog::Failed;
+        for step in waiting {
+            held.steps.insert(step, Run::Ended);
+            out.push(Effect::Refuse { attempt, step, reason: error.clone() });
+        }
+        self.report(attempt, Report::LaunchFailed { message: error, node_fault: true }, out);
+        self.finish(attempt, out);
+    }
+
+    fn terminate(&mut self, attempt: Attempt, kill: bool, out: &mut Vec<Effect>) {
+        let held = self.attempts.entry(attempt).or_default();
+        if !held.terminated {
+            held.terminated = true;
+            out.push(Effect::Remember { attempt, record: held.record() });
+        }
+        for step in held.waiting() {
+            held.steps.insert(step, Run::Ended);
+            let reason = format!("job {} is ending: no more launches", attempt.job);
+            out.push(Effect::Refuse { attempt, step, reason });
+        }
+        out.extend(held.running().map(|step| Effect::TerminateStep { attempt, step, kill }));
+        if let Epilog::Done(error) = &held.epilog {
+            // Asked again: the report was lost with whoever had it.
+            let report = Report::NodeDone { epilog_error: error.clone() };
+            if !self.outstanding.values().any(|(known, said)| *known == attempt && *said == report) {
+                self.report(attempt, report, out);
+            }
+        }
+        self.finish(attempt, out);
+    }
+
+    fn signal(
+        &self,
+        attempt: Attempt,
+        meant: impl Fn(StepId) -> bool,
+        signal: Signal,
+        everything: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(held) = self.attempts.get(&attempt) else { return };
+        for step in held.running().filter(|&step| meant(step)) {
+            let tasks_only = step == StepId::BATCH && !everything;
+            out.push(Effect::SignalStep { attempt, step, signal, tasks_only });
+        }
+    }
+
+    fn step_ended(&mut self, attempt: Attempt, step: StepId, end: StepEnd, out: &mut Vec<Effect>) {
+        let Some(held) = self.attempts.get_mut(&attempt) else { return };
+        if held.steps.insert(step, Run::Ended) == Some(Run::Ended) {
+            return;
+        }
+        self.report(attempt, held::report(step, end), out);
+        self.finish(attempt, out);
+    }
+
+    /// Starts the epilog once there is nothing else left of a terminated attempt.
+    fn finish(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
+        let Some(held) = self.attempts.get_mut(&attempt) else { return };
+        let idle = held.steps.values().all(|run| *run == Run::Ended) && held.prolog != Prolog::Running;
+        if held.terminated && idle && held.epilog == Epilog::NotRun {
+            held.epilog = Epilog::Running;
+            out.push(Effect::RunEpilog { attempt });
+        }
+    }
+
+    fn epilog_done(&mut self, attempt: Attempt, error: Option<String>, out: &mut Vec<Effect>) {
+        let Some(held) = self.attempts.get_mut(&attempt).filter(|held| held.epilog == Epilog::Running) else {
+            return;
+        };
+        held.epilog = Epilog::Done(error.clone());
+        out.push(Effect::Remember { attempt, record: held.record() });
+        self.report(attempt, Report::NodeDone { epilog_error: error }, out);
+    }
+
+    fn report(&mut self, attempt: Attempt, report: Report, out: &mut Vec<Effect>) {
+        self.last_report += 1;
+        let id = self.last_report;
+        self.outstanding.insert(id, (attempt, report.clone()));
+        out.push(Effect::Report { id, attempt, report });
+    }
+
+    fn acknowledge(&mut self, reports: &[u64], out: &mut Vec<Effect>) {
+        for (attempt, report) in reports.iter().filter_map(|id| self.outstanding.remove(id)) {
+            let step = match report {
+                Report::BatchEnded { .. } => StepId::BATCH,
+                Report::StepEnded { step, .. } => step,
+                Report::LaunchFailed { .. } | Report::NodeDone { .. } => continue,
+            };
+            out.push(Effect::StepAcknowledged { attempt, step });
+        }
+    }
+
+    fn forget(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
+        let Some(held) = self.attempts.get(&attempt) else { return };
+        // What lives is not forgotten: it would run on unseen. The next registration tells of it.
+        if held.running().next().is_none() {
+            let steps = held.steps.keys().copied().collect();
+            self.attempts.remove(&attempt);
+            self.outstanding.retain(|_, (of, _)| *of != attempt);
+            out.push(Effect::Forget { attempt, steps });
+        }
+    }
+}

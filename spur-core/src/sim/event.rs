@@ -1,0 +1,135 @@
+//! What a simulation tells: one event of a job's life, with a time in seconds from the start.
+//!
+//! Field names and kinds are what programs read; fields are added, never renamed.
+
+use std::sync::Arc;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// When: seconds from the start of the simulation.
+    pub t: i64,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened, and to whom. Jobs go by the workload's own names.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum What {
+    /// A job was accepted.
+    Submit {
+        /// Its name.
+        job: Arc<str>,
+        /// The number the controller gave it.
+        jobid: u32,
+        /// What its user should know.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
+    },
+    /// A job was refused: it could never run as it was asked for.
+    Reject {
+        /// Its name.
+        job: Arc<str>,
+        /// Why, and what would work.
+        error: String,
+    },
+    /// The answer to `--test-only`.
+    Test {
+        /// The name in the workload.
+        job: Arc<str>,
+        /// When it would start; `None` if that is not known.
+        start: Option<i64>,
+        /// Where it would.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        nodes: Option<String>,
+        /// Domains it would touch.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spans: Option<Spans>,
+        /// Why its start is not known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'static str>,
+        /// The sentence behind the reason.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+    },
+    /// A command of the workload was run.
+    Command {
+        /// Its words.
+        argv: Vec<String>,
+        /// Its exit code.
+        status: u8,
+        /// What it wrote.
+        stdout: String,
+        /// What it complained of.
+        stderr: String,
+    },
+    /// An attempt is over, or a job that never ran is.
+    End {
+        /// Which.
+        job: Arc<str>,
+        /// Slurm's name of the final state.
+        state: &'static str,
+    },
+    /// A job started.
+    Start {
+        /// Which.
+        job: Arc<str>,
+        /// Its nodes, as a hostlist.
+        nodes: String,
+        /// The node of each task in rank order; of a job that asked for nodes only, each node.
+        ranks: Vec<Arc<str>>,
+        /// Domains touched.
+        spans: Spans,
+        /// Whether it started ahead of a job of higher priority.
+        backfilled: bool,
+        /// What was waived after waiting long enough.
+        relaxed: Vec<String>,
+        /// Why these nodes.
+        why: String,
+    },
+    /// Something about a waiting job changed.
+    Pending {
+        /// Which.
+        job: Arc<str>,
+        /// Slurm's word.
+        reason: &'static str,
+        /// The sentence behind it.
+        detail: String,
+        /// When it is planned to start.
+        start: Option<i64>,
+        /// Where.
+        planned: Option<String>,
+    },
+}
+
+impl What {
+    /// Where this kind stands among the events of one pass.
+    pub(super) fn rank(&self) -> u8 {
+        match self {
+            What::Submit { .. } | What::Reject { .. } | What::Test { .. } => 0,
+            What::Command { .. } => 1,
+            What::End { .. } => 2,
+            What::Start { .. } => 3,
+            What::Pending { .. } => 4,
+        }
+    }
+}
+
+/// Domains touched, by the name of their layer, from `node` upwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans(pub Vec<(Arc<str>, u32)>);
+
+impl Serialize for Spans {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (layer, count) in &self.0 {
+            map.serialize_entry(&**layer, count)?;
+        }
+        map.end()
+    }
+}

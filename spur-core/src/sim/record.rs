@@ -1,0 +1,117 @@
+//! What is told of a simulation: events are kept until their pass is over, and then told in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::event::{Event, Spans, What};
+use crate::cluster::Cluster;
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::Alloc;
+use crate::model::job::{Job, Shape};
+use crate::model::reason::Reason;
+use crate::sched::plan::{Plan, Waiting};
+use crate::text::hostlist::HostList;
+use crate::text::time::Time;
+
+/// What was last told of a waiting job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    reason: Reason,
+    detail: String,
+    start: Option<Time>,
+    nodes: Vec<NodeId>,
+}
+
+/// Events that were not told yet, and what was told before.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// With the job's number, by which events of one kind are sorted.
+    fresh: Vec<(JobId, What)>,
+    told: BTreeMap<JobId, Told>,
+}
+
+impl Record {
+    pub(super) fn add(&mut self, job: JobId, what: What) {
+        self.fresh.push((job, what));
+    }
+
+    /// The events since this was last asked, in the order in which they are told.
+    pub(super) fn take(&mut self, now: Time) -> impl Iterator<Item = Event> + use<> {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.sort_by_key(|(job, what)| (what.rank(), *job));
+        fresh.into_iter().map(move |(_, what)| Event { t: now.0, what })
+    }
+
+    /// A job no longer waits.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.told.remove(&job);
+    }
+
+    /// Adds what has changed for jobs that wait after a pass.
+    pub(super) fn waiting(&mut self, cluster: &Cluster, plan: &Plan, name: impl Fn(JobId) -> Arc<str>) {
+        for waiting in &plan.waiting {
+            self.wait(cluster, waiting, &name);
+        }
+        if plan.report.truncated {
+            let left_out: Vec<JobId> =
+                cluster.jobs().pending().map(|job| job.id).filter(|id| !self.told.contains_key(id)).collect();
+            for job in left_out {
+                let detail = "not looked at: the scheduler's depth was reached before it".to_owned();
+                self.wait(cluster, &Waiting { reason: Reason::Priority, detail, ..Waiting::of(job) }, &name);
+            }
+        }
+    }
+
+    fn wait(&mut self, cluster: &Cluster, waiting: &Waiting, name: impl Fn(JobId) -> Arc<str>) {
+        let now = Told {
+            reason: waiting.reason,
+            detail: waiting.sentence(|time| time.0.to_string()),
+            start: waiting.start,
+            nodes: waiting.nodes.clone(),
+        };
+        if self.told.get(&waiting.job) == Some(&now) {
+            return;
+        }
+        let planned = (!now.nodes.is_empty()).then(|| hostlist(cluster, now.nodes.iter().copied()));
+        self.add(
+            waiting.job,
+            What::Pending {
+                job: name(waiting.job),
+                reason: now.reason.name(),
+                detail: now.detail.clone(),
+                start: now.start.map(|time| time.0),
+                planned,
+            },
+        );
+        self.told.insert(waiting.job, now);
+    }
+}
+
+/// The start of a job.
+pub(super) fn start(cluster: &Cluster, name: Arc<str>, job: &Job, alloc: &Alloc) -> What {
+    let why = &alloc.why;
+    What::Start {
+        job: name,
+        nodes: hostlist(cluster, alloc.nodes.iter().map(|part| part.node)),
+        ranks: ranks(cluster, &job.spec.shape, alloc),
+        spans: Spans(why.spans.clone()),
+        backfilled: why.backfilled,
+        relaxed: why.relaxed.clone(),
+        why: why.sentence.clone(),
+    }
+}
+
+/// Nodes as a hostlist, in the order given.
+pub(super) fn hostlist(cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) -> String {
+    HostList::from_names(cluster.names_of(nodes)).to_string()
+}
+
+/// The node of each task in rank order; the node of each node where the job asked for nodes only.
+fn ranks(cluster: &Cluster, shape: &Shape, alloc: &Alloc) -> Vec<Arc<str>> {
+    let only_nodes =
+        shape.tasks.is_none() && shape.tasks_per_node.is_none() && shape.gpus_per_task.is_empty();
+    let name = |node: NodeId| cluster.node(node).map(|node| Arc::clone(node.name()));
+    let times = |tasks: u32| if only_nodes { 1 } else { tasks as usize };
+    let parts = alloc.nodes.iter().filter_map(|part| Some((name(part.node)?, times(part.tasks))));
+    parts.flat_map(|(name, times)| std::iter::repeat_n(name, times)).collect()
+}

@@ -1,0 +1,135 @@
+//! What must hold of any plan, checked against nothing but the cluster and the plan itself.
+
+use std::collections::BTreeMap;
+
+use spur_core::id::NodeId;
+use spur_core::model::fabric::{Fabric, Pos};
+use spur_core::model::phase::Phase;
+use spur_core::sched::Reservations;
+use spur_core::sched::plan::Plan;
+use spur_core::text::gather::GatherClause;
+use spur_core::text::time::Time;
+
+use crate::world::World;
+
+/// Everything that is wrong with a plan, one sentence each.
+pub(crate) fn violations(
+    world: &World,
+    fabric: &Fabric,
+    plan: &Plan,
+    reservations: &Reservations,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut uses: BTreeMap<NodeId, Vec<Use>> = BTreeMap::new();
+    running(world, &mut uses);
+    for start in &plan.starts {
+        let end = start.spec.time_limit.end(world.now);
+        for part in &start.parts {
+            let mut amount = vec![u64::from(part.cpus), part.memory_mb];
+            amount.extend((0..).take(8).map(|entry: u16| {
+                part.gres
+                    .iter()
+                    .filter(|(held, _)| *held == entry)
+                    .map(|(_, count)| u64::from(*count))
+                    .sum::<u64>()
+            }));
+            let name = format!("the start of {}", start.attempt.job);
+            uses.entry(part.node).or_default().push(Use { from: world.now, to: end, amount, name });
+        }
+        let nodes = start.parts.iter().map(|part| part.node).collect::<Vec<_>>();
+        holds_must(world, fabric, start.attempt.job, &nodes, &mut found);
+    }
+    for made in reservations.iter() {
+        for (node, amount) in made.amounts() {
+            let amount = amount.to_vec();
+            let name = format!("the reservation of {}", made.job);
+            uses.entry(node).or_default().push(Use { from: made.start, to: made.end, amount, name });
+        }
+        let nodes = made.amounts().map(|(node, _)| node).collect::<Vec<_>>();
+        holds_must(world, fabric, made.job, &nodes, &mut found);
+    }
+    for (node, uses) in &uses {
+        overbooked(world, *node, uses, &mut found);
+    }
+    let seen: Vec<_> = plan.starts.iter().map(|start| start.attempt.job).collect();
+    let waiting = plan.waiting.iter().map(|waiting| waiting.job);
+    let mut all: Vec<_> = seen.iter().copied().chain(waiting).collect();
+    all.sort();
+    let pending: Vec<_> = world.cluster.jobs().pending().map(|job| job.id).collect();
+    if all != pending && !plan.report.truncated {
+        found.push(format!("{all:?} are planned and {pending:?} are pending"));
+    }
+    found
+}
+
+struct Use {
+    from: Time,
+    to: Time,
+    amount: Vec<u64>,
+    name: String,
+}
+
+fn running(world: &World, uses: &mut BTreeMap<NodeId, Vec<Use>>) {
+    for job in world.cluster.jobs().active() {
+        let Phase::Running { alloc, started, .. } = &job.phase else { continue };
+        for part in &alloc.nodes {
+            let shape = &world.cluster.node(part.node).unwrap().shape;
+            let mut amount = vec![u64::from(part.cpus.len()), part.memory_mb];
+            amount.extend((0..shape.gres.len()).map(|entry| {
+                let held = part.gres.iter().filter(|gres| usize::from(gres.entry) == entry);
+                held.map(|gres| u64::from(gres.ids.len())).sum::<u64>()
+            }));
+            let (from, to) = (world.now, job.spec.time_limit.end(*started));
+            uses.entry(part.node).or_default().push(Use {
+                from,
+                to,
+                amount,
+                name: format!("job {}", job.id),
+            });
+        }
+    }
+}
+
+/// At the start of every use, the sum of all uses is no more than the node has.
+fn overbooked(world: &World, node: NodeId, uses: &[Use], found: &mut Vec<String>) {
+    let record = world.cluster.node(node).unwrap();
+    let mut full = vec![u64::from(record.shape.cpus), record.shape.memory_mb];
+    full.extend(record.shape.gres.iter().map(|gres| u64::from(gres.count)));
+    for begin in uses {
+        let at_once = uses.iter().filter(|other| other.from <= begin.from && begin.from < other.to);
+        for (index, most) in full.iter().enumerate() {
+            let sum: u64 = at_once.clone().map(|other| other.amount.get(index).copied().unwrap_or(0)).sum();
+            if sum > *most {
+                let who: Vec<&str> = at_once.clone().map(|other| other.name.as_str()).collect();
+                let (name, at) = (record.name(), begin.from.0);
+                found
+                    .push(format!("{name} at {at}: {sum} of {most} (amount {index}) for {}", who.join(", ")));
+            }
+        }
+    }
+    if !record.available() && uses.iter().any(|used| used.name.starts_with("the ")) {
+        found.push(format!("{} is not available and was planned", record.name()));
+    }
+}
+
+/// All nodes of a job with a `must` are in one domain of its layer.
+fn holds_must(
+    world: &World,
+    fabric: &Fabric,
+    job: spur_core::id::JobId,
+    nodes: &[NodeId],
+    found: &mut Vec<String>,
+) {
+    let spec = &world.cluster.job(job).unwrap().spec;
+    let clauses = spec.fabric.iter().flat_map(|wish| &wish.gather).flat_map(|gather| &gather.clauses);
+    for clause in clauses {
+        let GatherClause::Must { layer, until: None } = clause else { continue };
+        let layer = fabric.layer(layer).expect("a layer");
+        let mut positions: Vec<Pos> = nodes.iter().filter_map(|node| fabric.pos(*node)).collect();
+        positions.sort_unstable();
+        let span = fabric.spans(&positions)[layer.index()];
+        if span != 1 {
+            found.push(format!("job {job} touches {span} domains although it has {clause}"));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The slow, obvious planner: what is free on every node in every second, and one look at each second in turn.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::config::Backfill;
+use spur_core::model::fabric::{Fabric, Layer, Pos};
+use spur_core::model::job::{Job, MemoryNeed, Sharing};
+use spur_core::model::phase::Phase;
+use spur_core::sched::place::{self, Ask, Slots, Strategy, View};
+use spur_core::text::gather::GatherClause;
+use spur_core::text::time::Time;
+
+use crate::world::World;
+
+/// CPUs, memory, devices of the only kind there is.
+type Amount = [u64; 3];
+
+/// When and where the oracle would start a job.
+pub(crate) type Starts = BTreeMap<JobId, (Time, Vec<NodeId>)>;
+
+/// What is free on every node in every second from now on; the last second lasts for ever.
+struct Seconds {
+    now: Time,
+    free: Vec<Vec<Amount>>,
+}
+
+impl Seconds {
+    fn of(world: &World, horizon: usize) -> Self {
+        let nodes = world.cluster.nodes();
+        let full = |node: &spur_core::cluster::Node| {
+            let gpus = node.shape.gres.first().map_or(0, |gres| u64::from(gres.count));
+            [u64::from(node.shape.cpus), node.shape.memory_mb, gpus]
+        };
+        let mut seconds =
+            Self { now: world.now, free: nodes.iter().map(|node| vec![full(node); horizon]).collect() };
+        for job in world.cluster.jobs().active() {
+            let Phase::Running { alloc, started, .. } = &job.phase else { continue };
+            let left = (job.spec.time_limit.end(*started) - world.now).max(0);
+            for part in &alloc.nodes {
+                let gpus = part.gres.iter().map(|gres| u64::from(gres.ids.len())).sum();
+                let held = [u64::from(part.cpus.len()), part.memory_mb, gpus];
+                seconds.take(part.node, world.now, u64::try_from(left).unwrap(), held);
+            }
+        }
+        for node in nodes.iter().filter(|node| !node.available()) {
+            seconds.free[node.id.index()].fill([0; 3]);
+        }
+        seconds
+    }
+
+    fn index(&self, at: Time) -> usize {
+        usize::try_from(at - self.now).unwrap()
+    }
+
+    fn take(&mut self, node: NodeId, from: Time, seconds: u64, amount: Amount) {
+        let from = self.index(from);
+        for free in self.free[node.index()].iter_mut().skip(from).take(usize::try_from(seconds).unwrap()) {
+            for (free, take) in free.iter_mut().zip(amount) {
+                *free = free.checked_sub(take).expect("nothing is booked twice");
+            }
+        }
+    }
+
+    /// What a node has in every one of some seconds.
+    fn throughout(&self, node: NodeId, from: Time, seconds: u64) -> Amount {
+        let window =
+            self.free[node.index()].iter().skip(self.index(from)).take(usize::try_from(seconds).unwrap());
+        window.fold([u64::MAX; 3], |least, free| std::array::from_fn(|index| least[index].min(free[index])))
+    }
+}
+
+/// What one job needs, told as plainly as possible.
+struct Plain<'a> {
+    job: &'a Job,
+    seconds: u64,
+    nodes: Option<u32>,
+    tasks: Option<u32>,
+    cpus: u64,
+    memory: u64,
+    gpus: u64,
+    whole: bool,
+    must: Option<Layer>,
+}
+
+impl<'a> Plain<'a> {
+    fn of(job: &'a Job, fabric: &Fabric) -> Self {
+        let shape = &job.spec.shape;
+        let gather = job.spec.fabric.as_ref().and_then(|fabric| fabric.gather.as_ref());
+        let must = gather.and_then(|gather| match &gather.clauses[0] {
+            GatherClause::Must { layer, .. } => fabric.layer(layer),
+            GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
+        });
+        Self {
+            job,
+            seconds: job.spec.time_limit.seconds().unwrap(),
+            nodes: shape.nodes.as_ref().map(|nodes| nodes.min),
+            tasks: shape.tasks,
+            cpus: u64::from(shape.cpus_per_task.unwrap_or(1)),
+            memory: match shape.memory {
+                Some(MemoryNeed::PerNode(memory)) => memory,
+                Some(MemoryNeed::PerCpu(_)) | None => 0,
+            },
+            gpus: shape.gpus_per_task.iter().map(|gpus| gpus.count).sum(),
+            whole: shape.sharing == Sharing::Exclusive,
+            must,
+        }
+    }
+
+    /// How many tasks fit, counted one by one; at most one where only nodes count.
+    fn slots(&self, full: Amount, free: Amount) -> u32 {
+        if free[1] < self.memory || (self.whole && free[0] < full[0]) {
+            return 0;
+        }
+        let mut tasks = 0;
+        while u64::from(tasks + 1) * self.cpus <= free[0] && u64::from(tasks + 1) * self.gpus <= free[2] {
+            tasks += 1;
+        }
+        if self.tasks.is_none() { tasks.min(1) } else { tasks }
+    }
+
+    fn amount(&self, full: Amount, tasks: u32) -> Amount {
+        let tasks = u64::from(tasks);
+        let shared = [tasks * self.cpus, self.memory, tasks * self.gpus];
+        if self.whole { [full[0], self.memory, full[2]] } else { shared }
+    }
+
+    fn ask(&self, fabric: &Fabric) -> Ask {
+        let strategy = if fabric.is_flat() { Strategy::Flat } else { Strategy::Tree };
+        let nodes = self.nodes.or(self.tasks.is_none().then_some(1));
+        Ask {
+            nodes: nodes.filter(|_| self.nodes.is_some() || self.tasks.is_none()).map(|nodes| (nodes, nodes)),
+            tasks: self.tasks,
+            must: self.must,
+            strategy,
+            ..Ask::tasks(0)
+        }
+    }
+}
+
+trait Flat {
+    fn is_flat(&self) -> bool;
+}
+
+impl Flat for Fabric {
+    fn is_flat(&self) -> bool {
+        self.plugin() == spur_core::model::topology::Plugin::None
+    }
+}
+
+/// Plans the queue of a world with one partition, jobs in the order of their numbers.
+pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
+    let scheduler = &world.cluster.policy().scheduler;
+    let all: u64 = world.cluster.jobs().iter().map(|job| job.spec.time_limit.seconds().unwrap()).sum();
+    let horizon = usize::try_from(all).unwrap() * 2 + 10;
+    let mut seconds = Seconds::of(world, horizon);
+    let mut starts = Starts::new();
+    let mut blocked = false;
+    for job in world.cluster.jobs().pending() {
+        let plain = Plain::of(job, fabric);
+        let last = match scheduler.backfill {
+            Backfill::Conservative => horizon / 2,
+            Backfill::Easy => {
+                if blocked {
+                    1
+                } else {
+                    horizon / 2
+                }
+            }
+            Backfill::None => {
+                if blocked {
+                    0
+                } else {
+                    horizon / 2
+                }
+            }
+        };
+        let times = (0..last).map(|after| world.now + u64::try_from(after).unwrap());
+        let found = times.into_iter().find_map(|at| Some((at, fit(world, fabric, &seconds, &plain, at)?)));
+        let Some((at, shares)) = found else { continue };
+        for (node, tasks) in &shares {
+            let amount = plain.amount(full(world, *node), *tasks);
+            seconds.take(*node, at, plain.seconds, amount);
+        }
+        blocked |= at > world.now;
+        starts.insert(plain.job.id, (at, shares.into_iter().map(|(node, _)| node).collect()));
+    }
+    starts
+}
+
+fn full(world: &World, node: NodeId) -> Amount {
+    let shape = &world.cluster.node(node).unwrap().shape;
+    [u64::from(shape.cpus), shape.memory_mb, shape.gres.first().map_or(0, |gres| u64::from(gres.count))]
+}
+
+/// Where a job goes if it starts at `at`.
+fn fit(
+    world: &World,
+    fabric: &Arc<Fabric>,
+    seconds: &Seconds,
+    plain: &Plain<'_>,
+    at: Time,
+) -> Option<Vec<(NodeId, u32)>> {
+    let positions = || (0..fabric.len()).map(|index| Pos(u32::try_from(index).unwrap()));
+    let slots = |free: &dyn Fn(NodeId) -> Amount| -> Slots {
+        let counts: Vec<u32> = positions()
+            .map(|pos| fabric.node(pos))
+            .map(|node| plain.slots(full(world, node), free(node)))
+            .collect();
+        if plain.tasks.is_some() {
+            return Slots::tasks(fabric, counts);
+        }
+        let open = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, _)| index);
+        Slots::whole(fabric, open.collect())
+    };
+    let now = slots(&|node| seconds.throughout(node, at, plain.seconds));
+    let idle = slots(&|node| full(world, node));
+    let placement = place::place(fabric, &View::new(&now, &idle), &plain.ask(fabric)).ok()?;
+    Some(placement.shares.iter().map(|(pos, tasks)| (fabric.node(*pos), *tasks)).collect())
+}

@@ -1,0 +1,239 @@
+//! Random small clusters and queues.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use spur_core::cluster::event::Event;
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::config::{Backfill, Order, Policy, SchedulerPolicy};
+use spur_core::model::fabric::Fabric;
+use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::node::{Drain, NodeGres, NodeShape};
+use spur_core::sched::forecast::Limits;
+use spur_core::sched::plan::Plan;
+use spur_core::sched::{self, Planner, Progress};
+use spur_core::text::gres::GresSpec;
+use spur_core::text::nodes::NodeCount;
+use spur_core::text::time::Time;
+
+use crate::world::{self, World};
+use crate::{checker, oracle};
+
+/// A random job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, `must` a leaf, seconds.
+type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, bool, u64);
+
+#[derive(Clone, Debug)]
+struct Case {
+    leaves: Vec<u32>,
+    backfill: Backfill,
+    drained: Vec<bool>,
+    /// Node, CPUs (0: all), seconds.
+    running: Vec<(u32, u32, u64)>,
+    queue: Vec<Wish>,
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let nodes = prop::option::weighted(0.6, 1_u32..5);
+    let tasks = prop::option::weighted(0.5, 1_u32..9);
+    let memory = prop::option::weighted(0.3, 1_u64..9);
+    (nodes, tasks, 1_u32..3, memory, 0_u64..2, prop::bool::ANY, prop::bool::weighted(0.3), 1_u64..12)
+}
+
+fn queue() -> impl Strategy<Value = Vec<Wish>> {
+    prop::collection::vec(wish(), 1..12)
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let leaves = prop::collection::vec(1_u32..4, 0..4);
+    let backfill = prop_oneof![Just(Backfill::Easy), Just(Backfill::Conservative), Just(Backfill::None)];
+    let drained = prop::collection::vec(prop::bool::weighted(0.1), 16);
+    let running = prop::collection::vec((0_u32..16, 0_u32..4, 1_u64..15), 0..10);
+    (leaves, backfill, drained, running, queue()).prop_map(|(leaves, backfill, drained, running, queue)| {
+        Case { leaves, backfill, drained, running, queue }
+    })
+}
+
+fn spec(wish: &Wish, layered: bool) -> JobSpec {
+    let (nodes, tasks, cpus, memory, gpus, whole, must, seconds) = *wish;
+    let nodes = nodes.map(|nodes| tasks.map_or(nodes, |tasks| nodes.min(tasks)));
+    let shape = Shape {
+        nodes: nodes.map(NodeCount::exactly).or(tasks.is_none().then(|| NodeCount::exactly(1))),
+        tasks,
+        cpus_per_task: Some(cpus),
+        memory: memory.map(MemoryNeed::PerNode),
+        gpus_per_task: if gpus > 0 { vec![GresSpec::new("gpu", None, gpus)] } else { Vec::new() },
+        sharing: if whole { Sharing::Exclusive } else { Sharing::Shared },
+        ..Shape::default()
+    };
+    let ask = FabricAsk { gather: Some("must:leaf".parse().unwrap()), ..FabricAsk::default() };
+    let fabric = (must && layered).then(|| Box::new(ask));
+    JobSpec { fabric, ..world::spec(shape, seconds) }
+}
+
+impl Case {
+    /// With no leaves at all there is no topology; otherwise leaves of the given sizes under one top.
+    fn world(&self) -> World {
+        let flat = self.leaves.is_empty();
+        let sizes: &[u32] = if flat { &[5] } else { &self.leaves };
+        let count: u32 = sizes.iter().sum();
+        let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 2 }];
+        let shape = NodeShape { cpus: 4, memory_mb: 8, threads_per_core: 1, gres, ..NodeShape::default() };
+        let nodes: Vec<_> =
+            (0..count).map(|index| world::node(&format!("n{index}"), shape.clone(), 1)).collect();
+        let names = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        let mut toml = String::from("plugin = \"tree\"\n");
+        let mut first = 0;
+        for (index, size) in sizes.iter().enumerate() {
+            let last = first + size - 1;
+            toml += &format!("[[switches]]\nname = \"s{index}\"\nnodes = \"n[{first}-{last}]\"\n");
+            first += size;
+        }
+        let last = sizes.len() - 1;
+        toml += &format!("[[switches]]\nname = \"top\"\nswitches = \"s[0-{last}]\"\n");
+        let policy = Policy {
+            nodes,
+            partitions: vec![world::partition("main", names)],
+            topologies: if flat { Vec::new() } else { vec![world::topology(&toml)] },
+            scheduler: SchedulerPolicy {
+                backfill: self.backfill,
+                order: Order::Fcfs,
+                depth: 0,
+                ..SchedulerPolicy::default()
+            },
+            ..Policy::default()
+        };
+        let mut world = World::new(policy);
+        self.fill(&mut world, count);
+        world
+    }
+
+    fn fill(&self, world: &mut World, count: u32) {
+        let mut next = 1;
+        for (node, cpus, seconds) in &self.running {
+            let node = NodeId(node % count);
+            let free = world.cluster.node(node).unwrap().free_cpus().len();
+            if free == 0 || *cpus > free || (*cpus == 0 && free < 4) {
+                continue;
+            }
+            world.submit(JobId(next), world::spec(Shape::default(), *seconds));
+            world.put(JobId(next), &[node], *cpus);
+            next += 1;
+        }
+        for (index, _) in self.drained.iter().take(count as usize).enumerate().filter(|(_, out)| **out) {
+            let drain = Drain { reason: "test".into(), by: "root".into(), at: Time::ZERO };
+            world.apply(Event::NodeDrained { node: NodeId(u32::try_from(index).unwrap()), drain });
+        }
+        for wish in &self.queue {
+            world.submit(JobId(next), spec(wish, !self.leaves.is_empty()));
+            next += 1;
+        }
+    }
+}
+
+fn fabric(world: &World) -> Arc<Fabric> {
+    let nodes: Vec<_> = world.cluster.nodes().iter().map(|node| (node.id, &**node.name())).collect();
+    let none = || Arc::new(Fabric::flat("none", &nodes));
+    world.cluster.fabric_of(&world.cluster.partitions()[0]).cloned().unwrap_or_else(none)
+}
+
+fn starts(world: &World, plan: &Plan) -> oracle::Starts {
+    let now = plan.starts.iter().map(|start| {
+        (start.attempt.job, (world.now, start.parts.iter().map(|part| part.node).collect::<Vec<_>>()))
+    });
+    let later = plan
+        .waiting
+        .iter()
+        .filter_map(|waiting| Some((waiting.job, (waiting.start?, waiting.nodes.clone()))));
+    now.chain(later).collect()
+}
+
+proptest! {
+
+
+    /// The planner starts and plans every job when and where the slow, obvious implementation does.
+    #[test]
+    fn same_as_the_obvious_planner(case in case()) {
+        let world = case.world();
+        let fabric = fabric(&world);
+        let plan = sched::plan(&world.cluster, world.now, &Limits);
+        prop_assert_eq!(starts(&world, &plan), oracle::plan(&world, &fabric));
+    }
+
+    /// Nothing is booked twice, every must is held, every job has its say, and a second run says the same; also when
+    /// the pass is done in slices and when quick passes follow as jobs come and go.
+    #[test]
+    fn plans_are_sound(case in case(), ends in prop::collection::vec(0_usize..64, 0..20)) {
+        let mut world = case.world();
+        let fabric = fabric(&world);
+        let mut planner = Planner::new(&world.cluster);
+        let mut pass = planner.begin(&world.cluster, world.now);
+        while pass.advance(1) == Progress::More {}
+        let handed = pass.take_starts();
+        let plan = planner.finish(pass);
+        prop_assert_eq!(&handed, &plan.starts);
+        prop_assert_eq!(&plan, &sched::plan(&world.cluster, world.now, &Limits));
+        let wrong = checker::violations(&world, &fabric, &plan, planner.reservations());
+        prop_assert!(wrong.is_empty(), "{:?}", wrong);
+        plan.starts.iter().for_each(|start| world.start(start));
+        for end in ends {
+            world.now = world.now + 1;
+            let running: Vec<JobId> = world.cluster.jobs().active().map(|job| job.id).collect();
+            if let Some(job) = running.get(end) {
+                world.end(*job);
+            }
+            let quick = planner.start_now(&world.cluster, world.now);
+            let wrong = checker::violations(&world, &fabric, &quick, planner.reservations());
+            prop_assert!(wrong.is_empty(), "{:?}", wrong);
+            quick.starts.iter().for_each(|start| world.start(start));
+        }
+        prop_assert_eq!(spur_core::cluster::invariant::violations(&world.cluster), Vec::<String>::new());
+    }
+
+    /// The head of the queue starts no later than was promised, whatever ends early, whoever else comes.
+    #[test]
+    fn promises_are_kept(case in case(), ends in prop::collection::vec(0_usize..6, 60), arrivals in queue()) {
+        let mut world = case.world();
+        let mut planner = Planner::new(&world.cluster);
+        let mut arrivals = arrivals.iter();
+        for end in ends {
+            let running: Vec<(JobId, Time)> = world.cluster.jobs().active().map(|job| {
+                (job.id, job.spec.time_limit.end(job.phase.started().unwrap()))
+            }).collect();
+            for (index, (job, limit)) in running.into_iter().enumerate() {
+                if limit <= world.now || index == end {
+                    world.end(job);
+                }
+            }
+            if let Some(wish) = arrivals.next() {
+                let next = world.cluster.next_job();
+                world.submit(next, spec(wish, !case.leaves.is_empty()));
+            }
+            let quick = planner.start_now(&world.cluster, world.now);
+            carry_out(&mut world, &quick)?;
+            let pass = planner.begin(&world.cluster, world.now);
+            let deep = planner.finish(pass);
+            carry_out(&mut world, &deep)?;
+            world.now = world.now + 1;
+        }
+    }
+}
+
+/// Starts what a plan starts and notes what it promises.
+fn carry_out(world: &mut World, plan: &Plan) -> Result<(), TestCaseError> {
+    for start in &plan.starts {
+        let job = start.attempt.job;
+        let promised = world.cluster.job(job).unwrap().promised;
+        prop_assert!(promised.is_none_or(|by| world.now <= by), "job {} starts at {:?}", job, world.now);
+        world.start(start);
+    }
+    for waiting in &plan.waiting {
+        let promised = world.cluster.job(waiting.job).unwrap().promised;
+        let broken =
+            promised.is_some_and(|by| by < world.now || waiting.start.is_none_or(|start| start > by));
+        prop_assert!(!broken, "job {} was promised {:?} and waits: {:?}", waiting.job, promised, waiting);
+    }
+    if let Some((job, start)) = plan.promise {
+        world.apply(Event::StartPromised { job, start });
+    }
+    Ok(())
+}

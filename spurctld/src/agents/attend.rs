@@ -1,0 +1,188 @@
+//! A node's stream, from its hello to its end.
+
+use std::pin::Pin;
+
+use spur_core::controller::{Effect, Input};
+use spur_core::id::NodeId;
+use spur_core::text::time::Seconds;
+use spur_proto::convert::node::Pulse;
+use spur_proto::convert::{agent as convert, reject};
+use spur_proto::refusal;
+use spur_proto::v1;
+use spur_proto::v1::agents_server::Agents as Service;
+use spur_proto::v1::node_message::Message;
+use spur_proto::v1::order::Order;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Agents, Renderer, report_number};
+use crate::inbox::{Inbox, Refused};
+use crate::rpc::access::Identified;
+use crate::stop::Stop;
+
+/// Orders between their making and the network.
+const BUFFER: usize = 16;
+/// Heartbeats that may be lost before a node is taken for silent.
+const SPARE_HEARTBEATS: u64 = 3;
+
+/// The service that nodes open their streams to.
+#[derive(Clone)]
+pub(crate) struct Attendance {
+    pub(crate) agents: Agents,
+    pub(crate) renderer: Renderer,
+    pub(crate) inbox: Inbox,
+    pub(crate) heartbeat_interval: Seconds,
+    pub(crate) stop: Stop,
+}
+
+type Orders = mpsc::Sender<Result<v1::Order, Status>>;
+
+#[tonic::async_trait]
+impl Service for Attendance {
+    type AttendStream = Pin<Box<dyn Stream<Item = Result<v1::Order, Status>> + Send>>;
+
+    async fn attend(
+        &self,
+        request: Request<Streaming<v1::NodeMessage>>,
+    ) -> Result<Response<Self::AttendStream>, Status> {
+        let identified = request.extensions().get::<Identified>().cloned();
+        let identified = identified.ok_or_else(|| Status::unauthenticated("nobody knows who you are"))?;
+        let (orders, outgoing) = mpsc::channel(BUFFER);
+        let (attendance, incoming) = (self.clone(), request.into_inner());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = attendance.converse(identified, incoming, orders) => {}
+                () = attendance.stop.wished() => {}
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
+    }
+}
+
+impl Attendance {
+    async fn converse(
+        &self,
+        identified: Identified,
+        mut incoming: Streaming<v1::NodeMessage>,
+        orders: Orders,
+    ) {
+        let Ok(Some(v1::NodeMessage { message: Some(Message::Hello(hello)) })) = incoming.message().await
+        else {
+            // Whoever does not say hello gets no answer but the end of the stream.
+            return;
+        };
+        let (node, connection, queue) = match self.register(&identified, &hello).await {
+            Ok(registered) => registered,
+            Err(error) => {
+                tracing::warn!(node = hello.node_name, error = error.message, "a node was refused");
+                let refusal = Order::Refusal(v1::Refusal { error: Some(error) });
+                // A node that is gone already needs no answer.
+                let _ = orders.send(Ok(self.renderer.sealed(refusal))).await;
+                return;
+            }
+        };
+        tracing::info!(node = hello.node_name, address = hello.address, "registered");
+        if orders.send(Ok(self.welcome())).await.is_ok() {
+            tokio::select! {
+                () = self.listen(node, connection, &mut incoming) => {}
+                () = self.speak(queue, &orders) => {}
+            }
+        }
+        self.agents.detach(node, connection);
+        tracing::info!(node = hello.node_name, "disconnected");
+    }
+
+    /// Lets a node in, if it is who it says. Its queue is opened first, so that no order misses it.
+    async fn register(
+        &self,
+        identified: &Identified,
+        hello: &v1::Hello,
+    ) -> Result<(NodeId, u64, mpsc::Receiver<Effect>), v1::Error> {
+        if !refusal::compatible(refusal::PROTOCOL, &hello.protocol) {
+            let message = format!(
+                "the node speaks protocol {}, the controller {}; install the same major version on both",
+                hello.protocol,
+                refusal::PROTOCOL
+            );
+            return Err(v1::Error::new(refusal::WRONG_VERSION, message));
+        }
+        if !identified.may_be(&hello.node_name) {
+            let message = format!("the token is not one for node {}", hello.node_name);
+            return Err(v1::Error::new("ESLURM_ACCESS_DENIED", message));
+        }
+        let registration = convert::registration(hello).map_err(|bad| reject::bad_field_error(&bad))?;
+        let known = self.renderer.replica.read().node_named(&hello.node_name).map(|node| node.id);
+        let Some(node) = known else {
+            let unknown = spur_core::controller::Reject::UnknownNode(hello.node_name.clone());
+            return Err(reject::error(&unknown));
+        };
+        let (connection, queue) = self.agents.attach(node);
+        let input = Input::Registered {
+            name: hello.node_name.as_str().into(),
+            registration: registration.into(),
+            held: convert::held(hello),
+        };
+        let refused = match self.inbox.insist(input).await.map(|answered| answered.answer) {
+            Ok(Ok(_)) => return Ok((node, connection, queue)),
+            Ok(Err(Refused::Rejected(rejected))) => reject::error(&rejected),
+            Ok(Err(Refused::Unsure)) => v1::Error::new(refusal::BUSY, "try again"),
+            Err(error) => v1::Error::new(refusal::BUSY, error.to_string()),
+        };
+        self.agents.detach(node, connection);
+        Err(refused)
+    }
+
+    fn welcome(&self) -> v1::Order {
+        let cluster = self.renderer.replica.read();
+        let policy = cluster.policy();
+        let often = policy.recovery.node_timeout.0 / SPARE_HEARTBEATS;
+        let interval = self.heartbeat_interval.0.min(often).max(1);
+        self.renderer.sealed(Order::Welcome(v1::Welcome {
+            cluster_name: policy.cluster_name.to_string(),
+            heartbeat_interval: u32::try_from(interval).unwrap_or(u32::MAX),
+        }))
+    }
+
+    /// Takes what the node says, until it says no more.
+    async fn listen(&self, node: NodeId, connection: u64, incoming: &mut Streaming<v1::NodeMessage>) {
+        while let Ok(Some(said)) = incoming.message().await {
+            match said.message {
+                Some(Message::Heartbeat(beat)) => {
+                    let pulse = Pulse {
+                        load_hundredths: Some(beat.load_hundredths),
+                        memory_free_mb: Some(beat.memory_free_mb),
+                    };
+                    self.agents.heard(node, connection, Some(pulse));
+                }
+                Some(Message::Report(report)) => {
+                    self.agents.heard(node, connection, None);
+                    let id = report_number(connection, report.id);
+                    let (attempt, report) = match convert::report(report) {
+                        Ok(read) => read,
+                        Err(error) => {
+                            tracing::error!(%error, %node, "a report cannot be read and stays unacknowledged");
+                            continue;
+                        }
+                    };
+                    if self.inbox.tell(Input::Report { node, id, attempt, report }).await.is_err() {
+                        return;
+                    }
+                }
+                Some(Message::Hello(_)) | None => return,
+            }
+        }
+    }
+
+    /// Sends what is ordered, in order, until the connection is cut off or the node gone.
+    async fn speak(&self, mut queue: mpsc::Receiver<Effect>, orders: &Orders) {
+        while let Some(effect) = queue.recv().await {
+            if let Some(order) = self.renderer.order(effect).await
+                && orders.send(Ok(order)).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The nodes: which of them is connected, what it was last heard to say, and the orders on their way to it.
+//!
+//! Every node has a queue of its own, and one that does not keep up loses its connection, not the others their time.
+//! An order for a node that is not connected is dropped: what counts is said again when it registers.
+
+mod attend;
+mod orders;
+mod silence;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spur_core::controller::Effect;
+use spur_core::id::NodeId;
+use spur_proto::convert::node::Pulse;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+pub(crate) use attend::Attendance;
+pub(crate) use orders::{Renderer, address_of};
+pub(crate) use silence::listen;
+
+/// Orders that may wait for one node.
+const QUEUE: usize = 4096;
+/// Low bits of an acknowledgement's number that are the node's own; the rest names the connection.
+const REPORT_BITS: u32 = 40;
+
+/// The nodes' connections. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Agents {
+    slots: Arc<Mutex<Table>>,
+    arrivals: mpsc::UnboundedSender<NodeId>,
+}
+
+#[derive(Default)]
+struct Table {
+    nodes: BTreeMap<NodeId, Slot>,
+    connections: u64,
+}
+
+/// One node.
+struct Slot {
+    /// Which of all connections it has, or had last.
+    connection: u64,
+    /// The way to it, while it is connected.
+    orders: Option<mpsc::Sender<Effect>>,
+    /// When it was last heard.
+    heard: Instant,
+    /// What it said then.
+    pulse: Pulse,
+}
+
+impl Agents {
+    /// No node is connected yet; those that connect are named in the queue that is returned.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<NodeId>) {
+        let (arrivals, arrived) = mpsc::unbounded_channel();
+        (Self { slots: Arc::default(), arrivals }, arrived)
+    }
+
+    /// What a node last said of itself.
+    pub(crate) fn pulse(&self, node: NodeId) -> Pulse {
+        self.table().nodes.get(&node).map(|slot| slot.pulse).unwrap_or_default()
+    }
+
+    /// Puts an order in its node's queue.
+    pub(crate) fn order(&self, effect: Effect) {
+        let node = match &effect {
+            Effect::Launch { node, .. }
+            | Effect::Terminate { node, .. }
+            | Effect::Signal { node, .. }
+            | Effect::Acknowledge { node, .. }
+            | Effect::Forget { node, .. } => *node,
+            Effect::StepsChanged { .. } => return,
+        };
+        let mut table = self.table();
+        let Some(slot) = table.nodes.get_mut(&node) else { return };
+        let effect = match effect {
+            Effect::Acknowledge { node, report } => {
+                // Report numbers mean something within one connection only.
+                if report >> REPORT_BITS != slot.connection {
+                    return;
+                }
+                Effect::Acknowledge { node, report: report & ((1 << REPORT_BITS) - 1) }
+            }
+            other => other,
+        };
+        let full = slot.orders.as_ref().is_some_and(|orders| orders.try_send(effect).is_err());
+        if full {
+            slot.orders = None;
+        }
+    }
+
+    /// A node has connected: the connection it had before, if any, ends.
+    fn attach(&self, node: NodeId) -> (u64, mpsc::Receiver<Effect>) {
+        let (orders, queue) = mpsc::channel(QUEUE);
+        let mut table = self.table();
+        table.connections += 1;
+        let connection = table.connections;
+        let pulse = Pulse::default();
+        table.nodes.insert(node, Slot { connection, orders: Some(orders), heard: Instant::now(), pulse });
+        drop(table);
+        // The listener ends with the process only.
+        let _ = self.arrivals.send(node);
+        (connection, queue)
+    }
+
+    /// A connection has ended.
+    fn detach(&self, node: NodeId, connection: u64) {
+        let mut table = self.table();
+        if let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
+            slot.orders = None;
+        }
+    }
+
+    /// Something came over a connection.
+    fn heard(&self, node: NodeId, connection: u64, pulse: Option<Pulse>) {
+        let mut table = self.table();
+        if let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
+            slot.heard = Instant::now();
+            slot.pulse = pulse.unwrap_or(slot.pulse);
+        }
+    }
+
+    /// When a node was last heard, if it ever was.
+    fn last_heard(&self, node: NodeId) -> Option<Instant> {
+        self.table().nodes.get(&node).map(|slot| slot.heard)
+    }
+
+    /// Ends a node's connection: it has to register anew.
+    fn cut_off(&self, node: NodeId) {
+        if let Some(slot) = self.table().nodes.get_mut(&node) {
+            slot.orders = None;
+            slot.pulse = Pulse::default();
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number under which a report of a connection is acknowledged.
+fn report_number(connection: u64, id: u64) -> u64 {
+    connection << REPORT_BITS | (id & ((1 << REPORT_BITS) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(3);
+
+    #[tokio::test]
+    async fn an_acknowledgement_reaches_only_the_connection_it_is_for() {
+        let (agents, _arrived) = Agents::new();
+        let (old, mut first) = agents.attach(NODE);
+        let (new, mut second) = agents.attach(NODE);
+        let acknowledge =
+            |connection| Effect::Acknowledge { node: NODE, report: report_number(connection, 7) };
+        agents.order(acknowledge(old));
+        agents.order(acknowledge(new));
+        assert_eq!(first.recv().await, None, "the older connection has ended");
+        assert_eq!(second.recv().await, Some(Effect::Acknowledge { node: NODE, report: 7 }));
+        agents.detach(NODE, old);
+        agents.order(acknowledge(new));
+        assert!(second.recv().await.is_some(), "the end of an older connection does not touch the newer");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_does_not_keep_up_is_cut_off() {
+        let (agents, _arrived) = Agents::new();
+        let (connection, mut queue) = agents.attach(NODE);
+        for id in 0..=QUEUE as u64 {
+            agents.order(Effect::Acknowledge { node: NODE, report: report_number(connection, id) });
+        }
+        let mut received = 0;
+        while queue.recv().await.is_some() {
+            received += 1;
+        }
+        assert_eq!(received, QUEUE);
+    }
+}

@@ -1,0 +1,131 @@
+//! Effects of the core as orders that a node can carry out by itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spur_core::cluster::{Cluster, Node};
+use spur_core::controller::command::Report;
+use spur_core::controller::{Effect, Input, environment};
+use spur_core::id::{Attempt, NodeId};
+use spur_core::model::config::NodeAddress;
+use spur_core::model::job::Batch;
+use spur_core::model::phase::{EndState, Phase};
+use spur_core::text::address::HostPort;
+use spur_proto::convert::agent as convert;
+use spur_proto::v1;
+use spur_proto::v1::order::Order;
+
+use crate::blobs::Blobs;
+use crate::inbox::Inbox;
+use crate::replica::Replica;
+
+/// Makes orders. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Renderer {
+    pub(crate) replica: Replica,
+    pub(crate) blobs: Blobs,
+    pub(crate) inbox: Inbox,
+    /// The controller's reign.
+    pub(crate) epoch: u64,
+}
+
+impl Renderer {
+    /// The order that an effect comes to; nothing if it is of no use any more.
+    pub(super) async fn order(&self, effect: Effect) -> Option<v1::Order> {
+        let order = match effect {
+            Effect::Launch { node, attempt } => Order::Launch(self.launch(node, attempt).await?),
+            Effect::Terminate { attempt, kill, .. } => {
+                let cause = cause(&self.replica.read(), attempt).to_owned();
+                Order::Terminate(v1::Terminate { attempt: Some(convert::wire_attempt(attempt)), kill, cause })
+            }
+            Effect::Signal { attempt, step, signal, batch, steps, .. } => Order::Signal(v1::Signal {
+                attempt: Some(convert::wire_attempt(attempt)),
+                signal: signal.number().into(),
+                step_id: step.map(|step| step.0),
+                batch,
+                steps,
+            }),
+            Effect::Acknowledge { report, .. } => {
+                Order::Acknowledge(v1::Acknowledge { report_ids: vec![report] })
+            }
+            Effect::Forget { attempt, .. } => {
+                Order::Forget(v1::Forget { attempts: vec![convert::wire_attempt(attempt)] })
+            }
+            Effect::StepsChanged { .. } => return None,
+        };
+        Some(self.sealed(order))
+    }
+
+    /// An order of this reign.
+    pub(super) fn sealed(&self, order: Order) -> v1::Order {
+        v1::Order { epoch: self.epoch, order: Some(order) }
+    }
+
+    async fn launch(&self, node: NodeId, attempt: Attempt) -> Option<v1::Launch> {
+        let (mut launch, batch) = {
+            let cluster = self.replica.read();
+            describe(&cluster, node, attempt)?
+        };
+        let problem = match self.blobs.payload(&batch).await {
+            Ok(Some(payload)) => {
+                launch.batch = Some(convert::batch(&batch, payload));
+                return Some(launch);
+            }
+            Ok(None) => "its script is not in the journal".to_owned(),
+            Err(error) => format!("its script cannot be read: {error}"),
+        };
+        tracing::error!(%attempt, problem, "a job cannot be launched");
+        let report = Report::LaunchFailed { message: problem, node_fault: false };
+        // The acknowledgement goes to no connection, because the node reported nothing. A controller that is
+        // stopping will find the job running and say all this again.
+        let _ = self.inbox.tell(Input::Report { node, id: 0, attempt, report }).await;
+        None
+    }
+}
+
+/// What the user reads of why an attempt is ended, where it is not the user's own doing.
+fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
+    let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
+    let Some(Phase::Completing(completing)) = job.map(|job| &job.phase) else { return "" };
+    match completing.outcome.state {
+        EndState::Timeout => "DUE TO TIME LIMIT",
+        EndState::Preempted => "DUE TO PREEMPTION",
+        EndState::NodeFail => "DUE TO NODE FAILURE",
+        EndState::Completed
+        | EndState::Cancelled
+        | EndState::Failed
+        | EndState::OutOfMemory
+        | EndState::Deadline => "",
+    }
+}
+
+/// All of a launch but the blobs; nothing if the attempt does not run any more.
+fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::Launch, Box<Batch>)> {
+    let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
+    let Phase::Running { alloc, .. } = &job.phase else { return None };
+    let batch = job.spec.batch.clone()?;
+    let part = convert::part(alloc.on(node)?, &cluster.node(node)?.shape.gres);
+    let mut variables = environment::of_job(cluster, job);
+    variables.extend(environment::of_node(cluster, job, node));
+    let launch = v1::Launch {
+        attempt: Some(convert::wire_attempt(attempt)),
+        user: Some(convert::user(&job.spec.owner)),
+        batch: None,
+        job_name: job.spec.name.to_string(),
+        array_job_id: None,
+        array_task_id: None,
+        environment: convert::variables(variables),
+        part: Some(part),
+    };
+    Some((launch, batch))
+}
+
+/// Where clients reach a node: what the configuration says, and the node's own word where that is silent.
+pub(crate) fn address_of(node: &Node, configured: &BTreeMap<Arc<str>, NodeAddress>) -> String {
+    let said = node.registration.as_ref().map(|registration| &*registration.address).unwrap_or_default();
+    let known = configured.get(node.name());
+    let Ok(said) = said.parse::<HostPort>() else { return said.to_owned() };
+    let host = known.and_then(|known| known.host.clone()).unwrap_or(said.host);
+    let port = known.and_then(|known| known.port).unwrap_or(said.port);
+    HostPort { host, port }.to_string()
+}

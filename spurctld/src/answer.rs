@@ -1,0 +1,75 @@
+//! What the owner answers, in the form in which it is kept beside the journal for those who ask again.
+
+use serde::{Deserialize, Serialize};
+use spur_core::controller::Reply;
+use spur_core::id::{Attempt, JobId};
+use spur_core::model::step::Step;
+use std::sync::Arc;
+
+/// The answer to a request that was not refused. Fields follow the rules of events: added with defaults, never
+/// renamed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done, nothing to say.
+    Done,
+    /// A job was accepted.
+    Submitted {
+        /// Its number.
+        job: JobId,
+        /// What its user should know.
+        #[serde(default)]
+        warnings: Vec<String>,
+    },
+    /// What was asked was done to some jobs and not to others.
+    Jobs {
+        /// To these it was not done, and why.
+        #[serde(default)]
+        problems: Vec<Problem>,
+        /// What the caller should know.
+        #[serde(default)]
+        warnings: Vec<String>,
+    },
+    /// A step was laid out.
+    Step {
+        /// The job's attempt.
+        attempt: Attempt,
+        /// The step.
+        step: Arc<Step>,
+    },
+    /// The policy is in force.
+    Reconfigured {
+        /// What has changed, one sentence each.
+        #[serde(default)]
+        changes: Vec<String>,
+    },
+}
+
+/// Why something was not done to one job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The job.
+    pub job: JobId,
+    /// Slurm's name of the refusal.
+    pub code: String,
+    /// The sentence for people.
+    pub message: String,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Done => Answer::Done,
+            Reply::Submitted { job, warnings } => Answer::Submitted { job, warnings },
+            Reply::Jobs { problems, warnings } => {
+                let problem = |(job, reject): (JobId, spur_core::controller::Reject)| Problem {
+                    job,
+                    code: reject.code().to_owned(),
+                    message: reject.to_string(),
+                };
+                Answer::Jobs { problems: problems.into_iter().map(problem).collect(), warnings }
+            }
+            Reply::Step { attempt, step } => Answer::Step { attempt, step },
+            Reply::Reconfigured { changes } => Answer::Reconfigured { changes },
+        }
+    }
+}

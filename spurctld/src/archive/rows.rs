@@ -1,0 +1,251 @@
+//! From entries to accounting: one row for each run of a job, one for each step of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::model::job::{Job, MemoryNeed};
+use spur_core::model::phase::Phase;
+use spur_core::model::step::Step;
+use spur_core::text::exit::ExitCode;
+use spur_core::text::hostlist::HostList;
+use spur_core::text::time::Time;
+use spur_proto::convert::job as convert;
+
+use crate::store::accounting::{JobRow, StepRow};
+
+/// The number of the batch script's row among a run's steps.
+pub(crate) const BATCH_STEP: i64 = -5;
+
+/// What a run of entries changes. Runs of jobs that are in the cluster at the end are read from it then; what an
+/// entry is about to take away is noted before.
+#[derive(Default)]
+pub(crate) struct Rows {
+    changed: BTreeSet<JobId>,
+    jobs: BTreeMap<Attempt, JobRow>,
+    steps: BTreeMap<(Attempt, i64), StepRow>,
+}
+
+impl Rows {
+    /// Notes what `entry` is about to take away.
+    pub(crate) fn before(&mut self, cluster: &Cluster, entry: &Entry) {
+        match &entry.event {
+            Event::JobRequeued { job, .. } | Event::JobEnded { job, .. } => {
+                let Some(job) = cluster.job(*job) else { return };
+                self.close_steps(cluster, job, entry.at);
+                if matches!(entry.event, Event::JobRequeued { .. }) {
+                    self.jobs.insert(job.attempt(), job_row(cluster, job));
+                    self.changed.remove(&job.id);
+                    self.batch_step(cluster, job);
+                }
+            }
+            Event::JobsForgotten { jobs } => {
+                for job in jobs.iter().filter(|job| self.changed.remove(job)).collect::<Vec<_>>() {
+                    if let Some(job) = cluster.job(*job) {
+                        self.jobs.insert(job.attempt(), job_row(cluster, job));
+                    }
+                }
+            }
+            Event::StepNodeEnded { job, step, node, exit } => {
+                let Some(job) = cluster.job(*job) else { return };
+                let Some(step) = job.steps.iter().find(|running| running.id == *step) else { return };
+                let mut ended = Step::clone(step);
+                let parts = ended.nodes.iter_mut().filter(|part| part.node == *node);
+                parts.for_each(|part| part.exit = Some(*exit));
+                if let Some(exit) = ended.exit() {
+                    let row = step_row(cluster, job, &ended, Some((exit, entry.at)));
+                    self.steps.insert((job.attempt(), i64::from(ended.id.0)), row);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes what `entry` has changed.
+    pub(crate) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
+        match &entry.event {
+            Event::JobSubmitted { job, .. }
+            | Event::JobUpdated { job, .. }
+            | Event::JobHeld { job, .. }
+            | Event::JobReleased { job }
+            | Event::JobRequeued { job, .. } => {
+                self.changed.insert(*job);
+            }
+            Event::JobStarted { job, .. } | Event::JobEnding { job, .. } | Event::JobEnded { job, .. } => {
+                self.changed.insert(*job);
+                if let Some(job) = cluster.job(*job) {
+                    self.batch_step(cluster, job);
+                }
+            }
+            Event::StepStarted { job, step } => {
+                let Some(job) = cluster.job(*job) else { return };
+                let row = step_row(cluster, job, step, None);
+                self.steps.insert((job.attempt(), i64::from(step.id.0)), row);
+            }
+            _ => {}
+        }
+    }
+
+    /// The rows to write.
+    pub(crate) fn finish(mut self, cluster: &Cluster) -> (Vec<JobRow>, Vec<StepRow>) {
+        for job in self.changed.iter().filter_map(|job| cluster.job(*job)) {
+            self.jobs.insert(job.attempt(), job_row(cluster, job));
+        }
+        (self.jobs.into_values().collect(), self.steps.into_values().collect())
+    }
+
+    /// Steps that end with their job did not end by themselves.
+    fn close_steps(&mut self, cluster: &Cluster, job: &Job, at: Time) {
+        for step in &job.steps {
+            let row = StepRow {
+                state: "CANCELLED".to_owned(),
+                ..step_row(cluster, job, step, Some((ExitCode::signaled(9), at)))
+            };
+            self.steps.insert((job.attempt(), i64::from(step.id.0)), row);
+        }
+    }
+
+    fn batch_step(&mut self, cluster: &Cluster, job: &Job) {
+        let (Some(alloc), Some(started), Some(_)) = (job.phase.alloc(), job.phase.started(), &job.spec.batch)
+        else {
+            return;
+        };
+        let Some(first) = alloc.nodes.first() else { return };
+        let end = match &job.phase {
+            Phase::Completing(completing) => Some((&completing.outcome, completing.ended)),
+            Phase::Ended(ended) => Some((&ended.outcome, ended.ended)),
+            Phase::Pending(_) | Phase::Running { .. } => None,
+        };
+        let row = StepRow {
+            job_id: job.id.0,
+            restarts: job.restarts,
+            step_id: BATCH_STEP,
+            name: "batch".to_owned(),
+            state: end.map_or("RUNNING", |(outcome, _)| outcome.state.name()).to_owned(),
+            exit_code: end.map_or(0, |(outcome, _)| outcome.exit.code.into()),
+            exit_signal: end.map_or(0, |(outcome, _)| outcome.exit.signal.into()),
+            started: Some(started.0),
+            ended: end.map(|(_, at)| at.0),
+            alloc_nodes: 1,
+            alloc_cpus: first.cpus.len(),
+            tasks: 1,
+            node_list: HostList::from_names(cluster.names_of([first.node])).to_string(),
+            ..StepRow::default()
+        };
+        self.steps.insert((job.attempt(), BATCH_STEP), row);
+    }
+}
+
+/// How a step's row is labelled for people.
+pub(crate) fn step_label(step_id: i64) -> String {
+    match u32::try_from(step_id) {
+        Ok(number) => StepId(number).label(),
+        Err(_) => StepId::BATCH.label(),
+    }
+}
+
+fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Time)>) -> StepRow {
+    let exit = end.map_or(ExitCode::SUCCESS, |(exit, _)| exit);
+    let state = match end {
+        None => "RUNNING",
+        Some((exit, _)) if exit.is_success() => "COMPLETED",
+        Some(_) => "FAILED",
+    };
+    StepRow {
+        job_id: job.id.0,
+        restarts: job.restarts,
+        step_id: i64::from(step.id.0),
+        name: step.name.to_string(),
+        state: state.to_owned(),
+        exit_code: exit.code.into(),
+        exit_signal: exit.signal.into(),
+        started: Some(step.started.0),
+        ended: end.map(|(_, at)| at.0),
+        alloc_nodes: u32::try_from(step.nodes.len()).unwrap_or(u32::MAX),
+        alloc_cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
+        tasks: u32::try_from(step.tasks()).unwrap_or(u32::MAX),
+        node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
+            .to_string(),
+        layout: "Block".to_owned(),
+        ..StepRow::default()
+    }
+}
+
+/// The row of the run that a job is in.
+fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
+    let mut row = requested(job);
+    let (mut exit, mut state) = (ExitCode::default(), job.phase.names().0);
+    match &job.phase {
+        Phase::Pending(pending) => {
+            row.eligible = pending.eligible.map(|at| at.0);
+            row.reason = pending.hold.map(|hold| hold.reason().name().to_owned()).unwrap_or_default();
+        }
+        Phase::Running { .. } => {}
+        Phase::Completing(completing) => {
+            (exit, state) = (completing.outcome.exit, completing.outcome.state.name());
+            row.reason = completing.outcome.reason.name().to_owned();
+            row.ended = Some(completing.ended.0);
+        }
+        Phase::Ended(ended) => {
+            exit = ended.outcome.exit;
+            row.reason = ended.outcome.reason.name().to_owned();
+            row.ended = Some(ended.ended.0);
+        }
+    }
+    row.state = state.to_owned();
+    (row.exit_code, row.exit_signal) = (exit.code.into(), exit.signal.into());
+    row.started = job.phase.started().map(|at| at.0);
+    if let Some(alloc) = job.phase.alloc() {
+        row.partition = alloc.partition.to_string();
+        row.alloc_nodes = u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX);
+        row.alloc_cpus = u32::try_from(alloc.cpus()).unwrap_or(u32::MAX);
+        row.alloc_tres = convert::allocated_tres(cluster, alloc).to_string();
+        let names = cluster.names_of(alloc.nodes.iter().map(|part| part.node));
+        row.node_list = HostList::from_names(names).to_string();
+    }
+    row
+}
+
+/// What follows from the request alone.
+fn requested(job: &Job) -> JobRow {
+    let spec = &*job.spec;
+    let mut row = JobRow {
+        job_id: job.id.0,
+        restarts: job.restarts,
+        name: spec.name.to_string(),
+        user: spec.owner.user.to_string(),
+        uid: spec.owner.uid,
+        group: spec.owner.group.to_string(),
+        gid: spec.owner.gid,
+        account: spec.account.as_deref().unwrap_or_default().to_owned(),
+        qos: spec.qos.as_deref().unwrap_or_default().to_owned(),
+        partition: spec.partitions.join(","),
+        derived_exit_code: job.derived_exit.code.into(),
+        submitted: job.submitted.0,
+        time_limit_secs: spec.time_limit.seconds().and_then(|seconds| i64::try_from(seconds).ok()),
+        priority: spec.priority.unwrap_or_default(),
+        req_nodes: convert::least_nodes(&spec.shape),
+        req_cpus: convert::least_cpus(&spec.shape),
+        req_memory_mb: match spec.shape.memory {
+            Some(MemoryNeed::PerNode(mb) | MemoryNeed::PerCpu(mb)) => i64::try_from(mb).unwrap_or(i64::MAX),
+            None => 0,
+        },
+        req_tres: convert::requested_tres(&spec.shape).to_string(),
+        constraints: spec.shape.features.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ..JobRow::default()
+    };
+    if let Some(batch) = &spec.batch {
+        row.work_dir = batch.work_dir.to_string();
+        row.std_in = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
+        row.std_out = convert::output_path(job, batch, batch.stdout.as_deref());
+        row.std_err = convert::output_path(job, batch, batch.stderr.as_deref().or(batch.stdout.as_deref()));
+    }
+    if let Some(extra) = &spec.extra {
+        let text = |value: &Option<Box<str>>| value.as_deref().unwrap_or_default().to_owned();
+        (row.comment, row.wckey) = (text(&extra.comment), text(&extra.wckey));
+        row.reservation = text(&extra.reservation);
+        let licenses = extra.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
+        row.licenses = licenses.collect::<Vec<_>>().join(",");
+    }
+    row
+}

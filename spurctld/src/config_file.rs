@@ -1,0 +1,39 @@
+//! The configuration file: where it is, and reading it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use spur_core::model::config::Config;
+
+/// Where it is unless somebody says otherwise.
+const DEFAULT: &str = "/etc/spur/spur.toml";
+
+/// A configuration file that can be read again.
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+}
+
+impl ConfigFile {
+    /// The file named with `-f`, or by `SPUR_CONF`, or the usual one.
+    pub fn find(named: Option<PathBuf>) -> Self {
+        let path = named.or_else(|| std::env::var_os("SPUR_CONF").map(PathBuf::from));
+        Self { path: path.unwrap_or_else(|| DEFAULT.into()) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or every mistake in it.
+    pub fn read(&self) -> anyhow::Result<Config> {
+        let name = self.path.display().to_string();
+        let text = std::fs::read_to_string(&self.path)
+            .with_context(|| format!("cannot read the configuration {name}"))?;
+        Ok(Config::parse(&text, &name)?)
+    }
+}

@@ -1,0 +1,36 @@
+//! Committed entries on their way to all who keep something up to date with them.
+
+use std::sync::Arc;
+
+use spur_core::cluster::Entry;
+use tokio::sync::mpsc;
+
+use crate::replica::Replica;
+use crate::watchers::Watchers;
+
+/// A batch of committed entries, in order.
+pub(crate) type Entries = Arc<[Arc<Entry>]>;
+
+/// Those who get them. The replica is brought up to date at once; the others have queues of their own, and none of
+/// them can hold up another.
+pub(crate) struct Feed {
+    pub(crate) replica: Replica,
+    pub(crate) watchers: Watchers,
+    pub(crate) planner: std::sync::mpsc::Sender<Entries>,
+    pub(crate) archive: mpsc::UnboundedSender<Entries>,
+}
+
+impl Feed {
+    /// Passes a batch on.
+    pub(crate) fn publish(&mut self, entries: Vec<Arc<Entry>>) {
+        if entries.is_empty() {
+            return;
+        }
+        let entries: Entries = entries.into();
+        self.replica.apply(&entries);
+        self.watchers.tell(&entries);
+        // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.
+        let _ = self.planner.send(Arc::clone(&entries));
+        let _ = self.archive.send(entries);
+    }
+}

@@ -1,0 +1,179 @@
+//! The way to the owner: one bounded queue for everything that may change the cluster.
+//!
+//! Clients never wait for room: a full queue is answered with "busy" at once, and they back off. The planner and the
+//! nodes do wait, each for itself alone.
+
+use spur_core::controller::{Command, Input, Reject};
+use spur_core::id::RequestId;
+use spur_proto::convert::spec::Payload;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::answer::Answer;
+use crate::store::{self, StoreError};
+
+/// Requests that may wait for the owner. At some ten thousand a second that is a fraction of a second's work.
+const CAPACITY: usize = 8192;
+
+/// Something for the owner to do.
+#[derive(Debug)]
+pub struct Ask {
+    /// What.
+    pub input: Input,
+    /// Script and environment of a submission.
+    pub payload: Option<Payload>,
+    /// Whether this may have been asked before under the same request id.
+    pub retry: bool,
+    /// Whether a step that finds its job's CPUs taken waits for them.
+    pub patient: bool,
+    /// Where the answer goes once all it depends on is durable.
+    pub reply: Option<oneshot::Sender<Answered>>,
+}
+
+/// The owner's answer, durable.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// What came of it.
+    pub answer: Result<Answer, Refused>,
+    /// The last entry that the answer depends on.
+    pub seq: u64,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The core said no.
+    Rejected(Reject),
+    /// Whether it was done before could not be found out just now; ask again.
+    Unsure,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// The queue is full.
+    #[error("too many requests are waiting; try again")]
+    Busy,
+    /// The controller is stopping.
+    #[error("the controller is stopping")]
+    Stopping,
+}
+
+/// What lies in the queue.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A request.
+    Ask(Box<Ask>),
+    /// What the journal knows of a request that may have been made before.
+    LookedUp { id: RequestId, found: Result<Option<store::Request>, StoreError> },
+    /// Finish what has been taken and end.
+    Stop,
+}
+
+/// The sending end. Clones share the queue.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    sender: mpsc::Sender<Message>,
+}
+
+impl Ask {
+    /// An input that nobody waits for.
+    pub fn of(input: Input) -> Self {
+        Self { input, payload: None, retry: false, patient: false, reply: None }
+    }
+
+    /// The name its client gave it, and the client.
+    pub(crate) fn request(&self) -> Option<(RequestId, u32)> {
+        match &self.input {
+            Input::Command { caller, request: Some(id), .. } => Some((*id, caller.owner.uid)),
+            _ => None,
+        }
+    }
+
+    /// The job in which a step is asked for.
+    pub(crate) fn step_of(&self) -> Option<spur_core::id::JobId> {
+        match &self.input {
+            Input::Command { command: Command::CreateStep { job, .. }, .. } => Some(*job),
+            _ => None,
+        }
+    }
+}
+
+impl Inbox {
+    /// A queue and its receiving end.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        (Self { sender }, receiver)
+    }
+
+    /// Puts a client's request in the queue and returns where its answer will be.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Busy`] if there is no room now.
+    pub fn offer(&self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        ask.reply = Some(reply);
+        self.sender.try_send(Message::Ask(Box::new(ask))).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => NoAnswer::Busy,
+            mpsc::error::TrySendError::Closed(_) => NoAnswer::Stopping,
+        })?;
+        Ok(answer)
+    }
+
+    /// Asks for a client and waits for the answer.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub async fn ask(&self, ask: Ask) -> Result<Answered, NoAnswer> {
+        self.offer(ask)?.await.map_err(|_| NoAnswer::Stopping)
+    }
+
+    /// Puts a request in the queue, waiting for room if need be, and returns where its answer will be.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub async fn enqueue(&self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        ask.reply = Some(reply);
+        self.sender.send(Message::Ask(Box::new(ask))).await.map_err(|_| NoAnswer::Stopping)?;
+        Ok(answer)
+    }
+
+    /// Asks, waiting for room if need be, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub async fn insist(&self, input: Input) -> Result<Answered, NoAnswer> {
+        self.enqueue(Ask::of(input)).await?.await.map_err(|_| NoAnswer::Stopping)
+    }
+
+    /// Says something that needs no answer, waiting for room if need be.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub async fn tell(&self, input: Input) -> Result<(), NoAnswer> {
+        self.sender.send(Message::Ask(Box::new(Ask::of(input)))).await.map_err(|_| NoAnswer::Stopping)
+    }
+
+    /// [`Inbox::insist`] for a thread of its own, without waiting for the answer.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub fn propose(&self, input: Input) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask { reply: Some(reply), ..Ask::of(input) };
+        self.sender.blocking_send(Message::Ask(Box::new(ask))).map_err(|_| NoAnswer::Stopping)?;
+        Ok(answer)
+    }
+
+    /// Tells the owner what the journal knows of a request.
+    pub(crate) async fn looked_up(&self, id: RequestId, found: Result<Option<store::Request>, StoreError>) {
+        // An owner that has ended needs no answer.
+        let _ = self.sender.send(Message::LookedUp { id, found }).await;
+    }
+
+    /// Lets the owner finish what it has and end.
+    pub(crate) async fn stop(&self) {
+        // An owner that has ended already is what is wanted.
+        let _ = self.sender.send(Message::Stop).await;
+    }
+}

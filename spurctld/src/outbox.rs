@@ -1,0 +1,72 @@
+//! What may leave only when all it depends on is durable: replies, orders to nodes, and the feed.
+//!
+//! One thread takes what the owner holds back, batch after batch in the order of their making, waits for the commit
+//! of each, and then lets it go: first the entries into the replica that reads are served from, then the replies, so
+//! that nobody reads an answer older than the reply he has; then the orders.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use spur_core::cluster::Entry;
+use spur_core::controller::Effect;
+use tokio::sync::oneshot;
+
+use crate::agents::Agents;
+use crate::feed::Feed;
+use crate::inbox::Answered;
+use crate::store::{Commit, StoreError};
+
+/// What came of a batch of inputs.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// What happened.
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// What is answered, to whom.
+    pub(crate) replies: Vec<(oneshot::Sender<Answered>, Answered)>,
+    /// What is to be done.
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// The owner's end.
+pub(crate) struct Outbox {
+    sender: Sender<(Option<Commit>, Held)>,
+}
+
+/// The other end.
+pub(crate) type Queue = Receiver<(Option<Commit>, Held)>;
+
+impl Outbox {
+    /// The owner's end, and the other one for [`run`]. The journal's own queue bounds what lies between.
+    pub(crate) fn new() -> (Self, Queue) {
+        let (sender, receiver) = channel();
+        (Self { sender }, receiver)
+    }
+
+    /// Holds something until `commit`, and all before it, is durable.
+    pub(crate) fn put(&self, commit: Option<Commit>, held: Held) {
+        // The other end is gone only after a failed commit, which ends the process.
+        let _ = self.sender.send((commit, held));
+    }
+}
+
+/// Lets go what has become durable, until the owner has ended.
+///
+/// # Errors
+/// When something could not be made durable: nothing more leaves, and the process must end.
+pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents) -> Result<(), StoreError> {
+    while let Ok((commit, held)) = queue.recv() {
+        if let Some(commit) = commit {
+            commit.wait_blocking()?;
+        }
+        let Held { entries, replies, effects } = held;
+        feed.publish(entries);
+        for (reply, answered) in replies {
+            // Whoever does not wait any more need not be told.
+            let _ = reply.send(answered);
+        }
+        for effect in effects {
+            agents.order(effect);
+        }
+    }
+    Ok(())
+}

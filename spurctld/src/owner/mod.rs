@@ -1,0 +1,285 @@
+//! The owner: the one thread that decides, with the one cluster that is ahead of the journal.
+//!
+//! It takes what waits in the inbox, lets the core handle each input, hands the entries of all of them to the journal
+//! as one batch, and goes on with the next while that one syncs. It never waits for a disk unless the journal's own
+//! queue is full, and it lets nothing out: replies, refusals and effects go to the [`outbox`](crate::outbox), which
+//! holds them until what they depend on is durable.
+
+mod requests;
+mod steps;
+
+use std::sync::Arc;
+
+use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::controller::{self, Command, Effect, Input, Reject, timers};
+use spur_core::id::JobId;
+use spur_core::text::time::Time;
+use tokio::sync::{mpsc, watch};
+
+use crate::alarm::Alarm;
+use crate::answer::Answer;
+use crate::blobs::{self, Blobs};
+use crate::clock;
+use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
+use crate::outbox::{Held, Outbox};
+use crate::store::{self, Batch, Journal, StoreError};
+use requests::{Met, Requests};
+use steps::WaitingSteps;
+
+/// Messages handled before their entries are handed to the journal. Those that come meanwhile go into the next batch.
+const BATCH: usize = 512;
+
+/// Decides. See the module.
+pub(crate) struct Owner {
+    pub(crate) cluster: Cluster,
+    pub(crate) journal: Journal,
+    pub(crate) inbox: Inbox,
+    pub(crate) outbox: Outbox,
+    pub(crate) blobs: Blobs,
+    pub(crate) alarm: watch::Sender<Alarm>,
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+/// What is on its way to the journal and, behind it, to the world.
+#[derive(Default)]
+struct Bundle {
+    batch: Batch,
+    held: Held,
+}
+
+struct Work {
+    owner: Owner,
+    requests: Requests,
+    waiting: WaitingSteps,
+    /// Jobs whose waiting steps should be tried again.
+    changed: Vec<JobId>,
+    bundle: Bundle,
+    /// Wakeups handled so far.
+    woken: u64,
+}
+
+impl Owner {
+    /// Works until it is told to stop.
+    ///
+    /// # Errors
+    /// When the journal takes no more: the process must end.
+    pub(crate) fn run(self, mut messages: mpsc::Receiver<Message>) -> Result<(), StoreError> {
+        let mut work = Work {
+            owner: self,
+            requests: Requests::default(),
+            waiting: WaitingSteps::default(),
+            changed: Vec::new(),
+            bundle: Bundle::default(),
+            woken: 0,
+        };
+        work.flush()?;
+        let mut taken = Vec::with_capacity(BATCH);
+        loop {
+            if messages.blocking_recv_many(&mut taken, BATCH) == 0 {
+                return Ok(());
+            }
+            let mut stop = false;
+            for message in taken.drain(..) {
+                stop |= work.take(message);
+            }
+            work.flush()?;
+            if stop {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Handles a message; says whether it was the last.
+    fn take(&mut self, message: Message) -> bool {
+        match message {
+            Message::Ask(ask) => self.meet(*ask),
+            Message::LookedUp { id, found } => {
+                let asks = self.requests.looked_up(id);
+                match found {
+                    Ok(found) => asks.into_iter().for_each(|ask| self.known_or_new(ask, found.as_ref())),
+                    Err(error) => {
+                        tracing::error!(%error, "cannot find out whether a request was served before");
+                        asks.into_iter().for_each(|ask| self.refuse(ask, Refused::Unsure));
+                    }
+                }
+            }
+            Message::Stop => return true,
+        }
+        while let Some(job) = self.changed.pop() {
+            for ask in self.waiting.take(job) {
+                self.perform(ask);
+            }
+        }
+        false
+    }
+
+    /// Sees to it that a request is served once, however often it comes.
+    fn meet(&mut self, ask: Ask) {
+        let Some((id, uid)) = ask.request() else { return self.perform(ask) };
+        let committed = *self.owner.journal.committed().borrow();
+        match self.requests.meet(id, uid, ask.retry, committed) {
+            Met::New => self.perform(ask),
+            Met::Served(answer) => self.hold_answer(ask, Ok(answer)),
+            Met::Foreign => self.refuse(ask, Refused::Rejected(Reject::AccessDenied)),
+            Met::BeingLookedUp => self.requests.wait(id, ask),
+            Met::Unknown => {
+                self.requests.wait(id, ask);
+                let (journal, inbox) = (self.owner.journal.clone(), self.owner.inbox.clone());
+                self.owner.runtime.spawn(async move {
+                    let found = journal.request(id.0).await;
+                    inbox.looked_up(id, found).await;
+                });
+            }
+        }
+    }
+
+    /// A request after the journal was asked for it.
+    fn known_or_new(&mut self, ask: Ask, found: Option<&store::Request>) {
+        let uid = ask.request().map(|(_, uid)| uid);
+        match found {
+            None => match ask.request().and_then(|(id, uid)| self.requests.served(id, uid)) {
+                // One that waited for the same look-up has served it by now.
+                Some(answer) => self.hold_answer(ask, Ok(answer)),
+                None => self.perform(ask),
+            },
+            Some(request) if Some(request.uid) != uid => {
+                self.refuse(ask, Refused::Rejected(Reject::AccessDenied));
+            }
+            Some(request) => match serde_json::from_slice(&request.reply) {
+                Ok(answer) => self.hold_answer(ask, Ok(answer)),
+                Err(error) => {
+                    tracing::error!(%error, "the kept answer to a request cannot be read");
+                    self.refuse(ask, Refused::Unsure);
+                }
+            },
+        }
+    }
+
+    /// Lets the core handle an input, and holds what comes of it.
+    fn perform(&mut self, mut ask: Ask) {
+        let now = clock::now();
+        let job = self.owner.cluster.next_job();
+        number_blobs(&mut ask, job);
+        let again = ask.patient.then(|| ask.input.clone());
+        let request = ask.request();
+        let woken = matches!(ask.input, Input::Wakeup);
+        let epoch = self.owner.journal.epoch();
+        let (input, reply, payload) = (ask.input, ask.reply, ask.payload);
+        let outcome = controller::handle(&mut self.owner.cluster, epoch, now, input);
+        if let (Err(Reject::StepBusy), Some(input)) = (&outcome.answer, again) {
+            return self.waiting.park(Ask { input, payload: None, retry: false, patient: true, reply });
+        }
+        self.woken += u64::from(woken);
+        let answer = outcome.answer.map(Answer::from);
+        if let (Ok(Answer::Submitted { job, .. }), Some(payload)) = (&answer, payload) {
+            self.keep(blobs::script_of(*job), payload.script);
+            self.keep(blobs::environment_of(*job), payload.environment);
+        }
+        if let (Some((id, uid)), Ok(answer), false) = (request, &answer, outcome.entries.is_empty()) {
+            let seq = self.owner.cluster.seq();
+            self.requests.serve(id, uid, seq, answer.clone());
+            self.bundle.batch.requests.push(store::Request {
+                id: id.0,
+                uid,
+                seq,
+                at: now.0,
+                reply: serde_json::to_vec(answer).expect("an answer holds nothing that JSON cannot"),
+            });
+        }
+        for entry in outcome.entries {
+            self.journal(entry);
+        }
+        for effect in outcome.effects {
+            match effect {
+                Effect::StepsChanged { job } => self.changed.push(job),
+                effect => self.bundle.held.effects.push(effect),
+            }
+        }
+        self.hold(reply, answer.map_err(Refused::Rejected));
+    }
+
+    fn keep(&mut self, id: spur_core::id::BlobId, body: bytes::Bytes) {
+        self.bundle.batch.blobs.push(store::Blob { id: id.0, body: body.to_vec() });
+        self.owner.blobs.remember(id, body);
+    }
+
+    fn journal(&mut self, entry: Arc<Entry>) {
+        if let Event::JobsForgotten { jobs } = &entry.event {
+            let blobs = jobs.iter().flat_map(|job| [blobs::script_of(*job), blobs::environment_of(*job)]);
+            self.bundle.batch.released.extend(blobs.map(|id| id.0));
+        }
+        self.bundle.batch.entries.push(crate::recover::to_store(&entry));
+        self.bundle.held.entries.push(entry);
+    }
+
+    fn refuse(&mut self, ask: Ask, refused: Refused) {
+        self.hold_answer(ask, Err(refused));
+    }
+
+    fn hold_answer(&mut self, ask: Ask, answer: Result<Answer, Refused>) {
+        self.hold(ask.reply, answer);
+    }
+
+    fn hold(
+        &mut self,
+        reply: Option<tokio::sync::oneshot::Sender<Answered>>,
+        answer: Result<Answer, Refused>,
+    ) {
+        let seq = self.owner.cluster.seq();
+        if let Some(reply) = reply {
+            self.bundle.held.replies.push((reply, Answered { answer, seq }));
+        }
+    }
+
+    /// Hands over what was gathered, and sets the alarm for what time alone will bring.
+    fn flush(&mut self) -> Result<(), StoreError> {
+        let Bundle { batch, held } = std::mem::take(&mut self.bundle);
+        let commit = match batch.is_empty() {
+            true => None,
+            false => Some(self.owner.journal.submit_blocking(batch)?),
+        };
+        self.owner.outbox.put(commit, held);
+        let next = Alarm { at: timers::next_wakeup(&self.owner.cluster), woken: self.woken };
+        self.owner.alarm.send_if_modified(|alarm| std::mem::replace(alarm, next) != next);
+        Ok(())
+    }
+}
+
+/// The blobs of a submission are numbered by the number its job will get.
+fn number_blobs(ask: &mut Ask, job: JobId) {
+    if let Input::Command { command: Command::Submit(submission), .. } = &mut ask.input
+        && let Some(batch) = &mut submission.spec.batch
+    {
+        batch.script = blobs::script_of(job);
+        batch.environment = blobs::environment_of(job);
+    }
+}
+
+/// The operator that the daemon itself is.
+pub(crate) fn daemon() -> spur_core::model::caller::Caller {
+    let owner = spur_core::model::caller::Owner {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        user: "spur".into(),
+        group: "spur".into(),
+    };
+    spur_core::model::caller::Caller { owner: Arc::new(owner), operator: true }
+}
+
+/// Puts a policy in force before anybody is served.
+///
+/// # Errors
+/// The core's refusal.
+pub(crate) fn reconfigure_first(
+    cluster: &mut Cluster,
+    epoch: u64,
+    now: Time,
+    policy: Arc<spur_core::model::config::Policy>,
+) -> Result<Vec<Arc<Entry>>, Reject> {
+    let command = Command::Reconfigure(policy);
+    let input = Input::Command { caller: daemon(), request: None, command };
+    let outcome = controller::handle(cluster, epoch, now, input);
+    outcome.answer.map(|_| outcome.entries)
+}

@@ -1,0 +1,244 @@
+//! The planner's thread: asks the core what should start, on a cluster of its own.
+//!
+//! It is fed with committed entries, so it never holds up a decision or a reply, and whatever it proposes is checked
+//! again by the owner. New work and freed resources get a quick pass at once; the deep pass goes on in slices between
+//! them. After proposals it waits for the owner's answers: each says from which entry on a start shows, and nothing is
+//! planned on less. What a deep pass says of the jobs that do not start is published for readers.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::controller::Input;
+use spur_core::id::{JobId, NodeId};
+use spur_core::sched::plan::{Start, Waiting};
+use spur_core::sched::{Pass, Planner, Progress, next_event_time};
+use spur_core::text::time::Time;
+
+use crate::clock;
+use crate::feed::Entries;
+use crate::inbox::{Inbox, NoAnswer};
+
+/// Jobs looked at in a deep pass before new work and freed resources get their turn.
+const SLICE: u32 = 64;
+/// A time that has just come is not waited for in a hurry.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Priorities grow with age, so the queue is looked at this often even when nothing happens.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What the last pass said of jobs that wait. Clones share it.
+#[derive(Clone, Default)]
+pub struct Overlay {
+    last: Arc<RwLock<Arc<Outlooks>>>,
+}
+
+/// What one pass said.
+#[derive(Debug, Default)]
+pub struct Outlooks {
+    /// When it was made.
+    pub evaluated: Time,
+    /// By job number.
+    waiting: Vec<Waiting>,
+    /// Nodes that are kept free for a job.
+    planned: BTreeSet<NodeId>,
+}
+
+impl Overlay {
+    /// What the last pass said.
+    pub fn read(&self) -> Arc<Outlooks> {
+        Arc::clone(&self.last.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, outlooks: Outlooks) {
+        *self.last.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(outlooks);
+    }
+}
+
+impl Outlooks {
+    fn new(evaluated: Time, mut waiting: Vec<Waiting>) -> Self {
+        waiting.sort_by_key(|waiting| waiting.job);
+        let planned = waiting.iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
+        Self { evaluated, waiting, planned }
+    }
+
+    /// What it said of a job, if it looked at it.
+    pub fn of(&self, job: JobId) -> spur_proto::convert::job::Outlook<'_> {
+        let at = self.waiting.binary_search_by_key(&job, |waiting| waiting.job).ok();
+        let waiting = at.map(|at| &self.waiting[at]);
+        spur_proto::convert::job::Outlook { waiting, evaluated: waiting.map(|_| self.evaluated) }
+    }
+
+    /// Whether it keeps a node free for a job.
+    pub fn plans(&self, node: NodeId) -> bool {
+        self.planned.contains(&node)
+    }
+}
+
+/// The planner's thread. See the module.
+pub(crate) struct Planning {
+    cluster: Cluster,
+    entries: Receiver<Entries>,
+    inbox: Inbox,
+    overlay: Overlay,
+    planner: Planner,
+    /// The deep pass under way.
+    pass: Option<Pass>,
+    /// Something may let a job start that could not before.
+    quick_due: bool,
+    /// Something changed since the last deep pass began.
+    deep_due: bool,
+    /// No pass is made before this entry has been applied: the last that a proposal led to.
+    floor: u64,
+}
+
+impl Planning {
+    /// A planner on a replica that `entries` keeps up to date.
+    pub(crate) fn new(cluster: Cluster, entries: Receiver<Entries>, inbox: Inbox, overlay: Overlay) -> Self {
+        let planner = Planner::new(&cluster);
+        // The first passes answer for what happened before this start.
+        let (quick_due, deep_due) = (true, true);
+        Self { cluster, entries, inbox, overlay, planner, pass: None, quick_due, deep_due, floor: 0 }
+    }
+
+    /// Plans until the feed or the owner ends.
+    pub(crate) fn run(mut self) {
+        while self.catch_up().is_ok() {
+            if self.cluster.seq() < self.floor {
+                continue;
+            }
+            if self.turn().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// One piece of work: a quick pass, or a slice of a deep one.
+    fn turn(&mut self) -> Result<(), NoAnswer> {
+        let now = clock::now().max(self.cluster.at());
+        if std::mem::take(&mut self.quick_due) {
+            let plan = self.planner.start_now(&self.cluster, now);
+            return self.propose(plan.starts, None);
+        }
+        let mut pass = match self.pass.take() {
+            Some(pass) => pass,
+            None if std::mem::take(&mut self.deep_due) => self.planner.begin(&self.cluster, now),
+            None => return Ok(()),
+        };
+        let progress = pass.advance(SLICE);
+        let starts = pass.take_starts();
+        match progress {
+            Progress::More => {
+                self.pass = Some(pass);
+                self.propose(starts, None)
+            }
+            Progress::Done => {
+                let made = pass.now();
+                let plan = self.planner.finish(pass);
+                self.overlay.publish(Outlooks::new(made, plan.waiting));
+                self.propose(starts, plan.promise)
+            }
+        }
+    }
+
+    /// Sends proposals to the owner and waits for its answers; by then the entries they led to are in the queue.
+    fn propose(&mut self, starts: Vec<Start>, promise: Option<(JobId, Time)>) -> Result<(), NoAnswer> {
+        let mut answers = Vec::with_capacity(starts.len());
+        for start in starts {
+            answers.push(self.inbox.propose(Input::Start(Box::new(start)))?);
+        }
+        if let Some((job, start)) = promise {
+            answers.push(self.inbox.propose(Input::Promise { job, start })?);
+        }
+        for answer in answers {
+            let answered = answer.blocking_recv().map_err(|_| NoAnswer::Stopping)?;
+            self.floor = self.floor.max(answered.seq);
+            if let Err(refused) = answered.answer {
+                tracing::debug!(?refused, "a proposal was not taken");
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies what is in the queue. Waits for something only if there is nothing to plan.
+    fn catch_up(&mut self) -> Result<(), RecvTimeoutError> {
+        let behind = self.cluster.seq() < self.floor;
+        let busy = self.quick_due || self.deep_due || self.pass.is_some();
+        if behind || !busy {
+            match self.entries.recv_timeout(self.pause()) {
+                Ok(entries) => self.apply(&entries),
+                // Time alone may let a job start: its begin time has come, or a wish of its has lapsed.
+                Err(RecvTimeoutError::Timeout) => (self.quick_due, self.deep_due) = (true, true),
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            }
+        }
+        loop {
+            match self.entries.try_recv() {
+                Ok(entries) => self.apply(&entries),
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            }
+        }
+    }
+
+    fn apply(&mut self, entries: &[Arc<Entry>]) {
+        for entry in entries {
+            self.cluster.apply(entry);
+            self.planner.note(&self.cluster, &entry.event);
+            let news = news(&entry.event);
+            self.quick_due |= news >= News::Room;
+            self.deep_due |= news >= News::Order;
+            if news == News::Ground {
+                self.pass = None;
+            }
+        }
+    }
+
+    /// How long nothing can happen to the queue without an entry.
+    fn pause(&self) -> Duration {
+        let now = clock::now().max(self.cluster.at());
+        let next = next_event_time(&self.cluster, now).map_or(LONGEST_PAUSE, clock::until);
+        next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    }
+}
+
+/// What an event means to a plan; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    /// Nothing.
+    Nothing,
+    /// The next plan may look different.
+    Order,
+    /// A job may start that could not before.
+    Room,
+    /// A pass under way has a wrong picture of the cluster.
+    Ground,
+}
+
+fn news(event: &Event) -> News {
+    match event {
+        Event::PolicyChanged { .. }
+        | Event::NodeRegistered { .. }
+        | Event::NodeCleaned { .. }
+        | Event::NodeDowned { .. }
+        | Event::NodeDrained { .. }
+        | Event::NodeResumed { .. }
+        | Event::NodeUpdated { .. }
+        | Event::PartitionSet { .. } => News::Ground,
+        Event::JobSubmitted { .. }
+        | Event::JobUpdated { .. }
+        | Event::JobHeld { .. }
+        | Event::JobReleased { .. }
+        | Event::NodeReleased { .. }
+        | Event::JobEnded { .. }
+        | Event::JobRequeued { .. } => News::Room,
+        Event::JobStarted { .. } | Event::JobEnding { .. } => News::Order,
+        Event::StartPromised { .. }
+        | Event::JobWarned { .. }
+        | Event::JobKilled { .. }
+        | Event::JobsForgotten { .. }
+        | Event::StepStarted { .. }
+        | Event::StepNodeEnded { .. } => News::Nothing,
+    }
+}

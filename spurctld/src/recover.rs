@@ -1,0 +1,69 @@
+//! From what is on the disk to the cluster of before, and how entries and snapshots are written there.
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use spur_core::cluster::snapshot::{Record, Restore};
+use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::text::time::Time;
+
+use crate::store::{self, Recovered};
+
+/// What chunks of a snapshot are called: records of the cluster, one on each line, in the core's own versions.
+pub(crate) const CHUNK: &str = "records";
+
+/// An entry as the journal keeps it: the event in full, the rest in columns of its own.
+pub(crate) fn to_store(entry: &Entry) -> store::Entry {
+    let body = serde_json::to_vec(&entry.event).expect("an event holds nothing that JSON cannot");
+    store::Entry { seq: entry.seq, epoch: entry.epoch, at: entry.at.0, body }
+}
+
+/// An entry read back. An event that this release does not know is an error: to ignore it would lose something.
+pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
+    let event: Event = serde_json::from_slice(&kept.body).with_context(|| {
+        format!("entry {} of the journal cannot be read; was it written by a newer Spur?", kept.seq)
+    })?;
+    Ok(Entry { seq: kept.seq, epoch: kept.epoch, at: Time(kept.at), request: None, event })
+}
+
+/// The clusters that the journal leads to: where accounting has got to and, beyond that, where the journal ends.
+pub(crate) struct History {
+    /// After the last entry.
+    pub(crate) cluster: Cluster,
+    /// At the snapshot, if there was one.
+    pub(crate) base: Cluster,
+    /// From the snapshot to the end.
+    pub(crate) entries: Vec<Arc<Entry>>,
+}
+
+/// Reads the last snapshot and the entries after it.
+///
+/// # Errors
+/// What the disk refuses, and what cannot be read.
+pub(crate) async fn recover(mut recovered: Recovered) -> anyhow::Result<History> {
+    let mut restore = Restore::default();
+    let mut restored = false;
+    while let Some(chunk) = recovered.next_chunk().await? {
+        ensure!(chunk.kind == CHUNK, "the snapshot holds `{}`, which this release does not know", chunk.kind);
+        for line in chunk.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let record: Record = serde_json::from_slice(line).context("the snapshot cannot be read")?;
+            restore.push(record);
+        }
+        restored = true;
+    }
+    let base = if restored { restore.finish() } else { Cluster::default() };
+    let mut cluster = base.clone();
+    let mut entries = Vec::new();
+    loop {
+        let page = recovered.next_entries().await?;
+        if page.is_empty() {
+            break;
+        }
+        for kept in page {
+            let entry = Arc::new(from_store(&kept)?);
+            cluster.apply(&entry);
+            entries.push(entry);
+        }
+    }
+    Ok(History { cluster, base, entries })
+}

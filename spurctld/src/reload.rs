@@ -1,0 +1,96 @@
+//! Putting the configuration file in force again, while everything runs.
+
+use std::sync::Arc;
+
+use spur_core::controller::{Command, Input, Reject};
+use spur_core::model::caller::Caller;
+use spur_core::model::config::{Config, Local};
+
+use crate::answer::Answer;
+use crate::config_file::ConfigFile;
+use crate::inbox::{Inbox, NoAnswer, Refused};
+use crate::owner;
+
+/// Reads the file again when it is told to. Clones share everything.
+#[derive(Clone)]
+pub struct Reload {
+    inbox: Inbox,
+    file: ConfigFile,
+    /// The facts of this host that the controller was started with.
+    local: Arc<Local>,
+}
+
+/// Why the policy of before stays in force.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReloadError {
+    /// The file cannot be read or holds mistakes, or the core does not take its policy.
+    #[error(transparent)]
+    Refused(#[from] Reject),
+    /// Nobody decides now.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+impl Reload {
+    pub(crate) fn new(inbox: Inbox, file: ConfigFile, local: Arc<Local>) -> Self {
+        Self { inbox, file, local }
+    }
+
+    /// Reads the file and puts its policy in force; what has changed is logged. A file that cannot be honoured is
+    /// logged, and the policy of before stays in force.
+    pub async fn now(&self) {
+        match self.ordered_by(owner::daemon()).await {
+            Ok(changes) if changes.is_empty() => tracing::info!("reconfigured: nothing has changed"),
+            Ok(changes) => tracing::info!(changes = changes.join("; "), "reconfigured"),
+            Err(error) => tracing::error!("not reconfigured, the old policy stays: {error}"),
+        }
+    }
+
+    /// The same for somebody who asks; the answer says what has changed, one sentence each.
+    pub(crate) async fn ordered_by(&self, caller: Caller) -> Result<Vec<String>, ReloadError> {
+        if !caller.operator {
+            return Err(Reject::AccessDenied.into());
+        }
+        let file = self.file.clone();
+        let read = tokio::task::spawn_blocking(move || file.read()).await.map_err(|_| NoAnswer::Stopping)?;
+        let Config { policy, local } = read.map_err(|error| Reject::InvalidPolicy(format!("{error:#}")))?;
+        let command = Command::Reconfigure(policy.into());
+        let input = Input::Command { caller, request: None, command };
+        let mut changes = match self.inbox.insist(input).await?.answer {
+            Ok(Answer::Reconfigured { changes }) => changes,
+            Ok(_) => Vec::new(),
+            Err(Refused::Rejected(rejected)) => return Err(rejected.into()),
+            Err(Refused::Unsure) => return Err(NoAnswer::Busy.into()),
+        };
+        changes.extend(needs_restart(&self.local, &local));
+        Ok(changes)
+    }
+}
+
+/// What the controller reads once, when it starts.
+fn needs_restart(old: &Local, new: &Local) -> Vec<String> {
+    let sections = [
+        ("[controller] addresses and state", old.controller != new.controller),
+        ("[auth]", old.auth != new.auth),
+        ("[log]", old.log != new.log),
+        ("[[nodes]] addr and port", old.node_addresses != new.node_addresses),
+        ("[agent] heartbeat_interval", old.agent.heartbeat_interval != new.agent.heartbeat_interval),
+    ];
+    let changed = sections.into_iter().filter(|(_, differs)| *differs);
+    changed.map(|(what, _)| format!("{what}: changed in the file; restart spurctld to use it")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_once_is_named_when_it_changes() {
+        let old = Local::default();
+        assert!(needs_restart(&old, &old).is_empty());
+        let mut new = Local::default();
+        new.controller.listen_addr.port = 1;
+        let said = needs_restart(&old, &new);
+        assert!(said.len() == 1 && said[0].starts_with("[controller]"), "{said:?}");
+    }
+}

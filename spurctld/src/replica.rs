@@ -1,0 +1,32 @@
+//! The cluster as far as it is durable, for reading.
+//!
+//! It is changed by the outbox alone, before the replies of the same batch are sent. A reader holds it for a short
+//! while only: long lists are read page by page.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use spur_core::cluster::{Cluster, Entry};
+
+/// The committed cluster. Clones share it.
+#[derive(Clone)]
+pub struct Replica {
+    cluster: Arc<RwLock<Cluster>>,
+}
+
+impl Replica {
+    /// A replica that begins with this cluster.
+    pub fn new(cluster: Cluster) -> Self {
+        Self { cluster: Arc::new(RwLock::new(cluster)) }
+    }
+
+    /// The cluster as it is now. Replies wait while this is held.
+    pub fn read(&self) -> RwLockReadGuard<'_, Cluster> {
+        self.cluster.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings it up to date.
+    pub(crate) fn apply(&self, entries: &[Arc<Entry>]) {
+        let mut cluster = self.cluster.write().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().for_each(|entry| cluster.apply(entry));
+    }
+}

@@ -1,0 +1,184 @@
+//! Finished and running jobs from accounting, page by page.
+
+use std::collections::BTreeMap;
+
+use spur_core::model::caller::Caller;
+use spur_core::text::hostlist::HostList;
+use spur_proto::convert::{BadField, reject};
+use spur_proto::v1;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::filter::job_id;
+use super::{Desk, Listing};
+use crate::archive::step_label;
+use crate::store::StoreError;
+use crate::store::accounting::{JobRow, Query, StepRow};
+
+/// Pages made ahead of a slow reader.
+const AHEAD: usize = 2;
+
+impl Desk {
+    /// Rows that a request means; the caller's own unless it asks for others'.
+    pub(super) fn account(
+        &self,
+        caller: &Caller,
+        request: v1::ListAccountingRequest,
+    ) -> Result<Listing<v1::ListAccountingResponse>, Status> {
+        let hosts = match request.nodelist.as_str() {
+            "" => None,
+            list => Some(super::filter::expand(&self.replica.read(), list)?),
+        };
+        let steps = !request.allocations_only;
+        let mut query = query(caller, request)?;
+        let (pages, outgoing) = mpsc::channel(AHEAD);
+        let desk = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let page = desk.page(&query, steps, hosts.as_ref()).await;
+                let (rows, last) = match page {
+                    Ok(page) => page,
+                    Err(error) => {
+                        // A reader that is gone need not be told.
+                        let _ = pages.send(Err(Status::internal(error.to_string()))).await;
+                        return;
+                    }
+                };
+                if !rows.is_empty() && pages.send(Ok(v1::ListAccountingResponse { rows })).await.is_err() {
+                    return;
+                }
+                if last.is_none() {
+                    return;
+                }
+                query.after = last;
+            }
+        });
+        Ok(Box::pin(ReceiverStream::new(outgoing)))
+    }
+
+    /// A page of rows, and where it ended unless it is the last.
+    async fn page(
+        &self,
+        query: &Query,
+        steps: bool,
+        hosts: Option<&HostList>,
+    ) -> Result<(Vec<v1::AccountingRow>, Option<(u32, u32)>), StoreError> {
+        let jobs = self.accounting.jobs(query).await?;
+        let more = jobs.len() >= Query::PAGE as usize;
+        let last = jobs.last().map(|job| (job.job_id, job.restarts)).filter(|_| more);
+        let jobs: Vec<JobRow> = jobs.into_iter().filter(|job| ran_on(job, hosts)).collect();
+        let mut by_run: BTreeMap<(u32, u32), Vec<StepRow>> = BTreeMap::new();
+        if steps {
+            let runs: Vec<(u32, u32)> = jobs.iter().map(|job| (job.job_id, job.restarts)).collect();
+            for step in self.accounting.steps(&runs).await? {
+                by_run.entry((step.job_id, step.restarts)).or_default().push(step);
+            }
+        }
+        let mut rows = Vec::new();
+        for job in jobs {
+            let run = by_run.remove(&(job.job_id, job.restarts)).unwrap_or_default();
+            let row = job_row(job);
+            let steps: Vec<v1::AccountingRow> = run.into_iter().map(|step| step_row(&row, step)).collect();
+            rows.push(row);
+            rows.extend(steps);
+        }
+        Ok((rows, last))
+    }
+}
+
+fn ran_on(job: &JobRow, hosts: Option<&HostList>) -> bool {
+    let Some(hosts) = hosts else { return true };
+    job.node_list.parse::<HostList>().is_ok_and(|list| list.iter().any(|name| hosts.contains(&name)))
+}
+
+fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, Status> {
+    let ids = request.job_ids.iter().map(|written| {
+        let problem = |_| BadField::new("--jobs", format!("`{written}` is not the number of a job"));
+        job_id(written).map(|id| id.0).map_err(problem)
+    });
+    let job_ids: Vec<u32> = ids.collect::<Result<_, _>>().map_err(|bad| reject::bad_field(&bad))?;
+    let (uids, users) = request.users.into_iter().partition::<Vec<_>, _>(|user| user.parse::<u32>().is_ok());
+    let mut uids: Vec<u32> = uids.iter().filter_map(|uid| uid.parse().ok()).collect();
+    if uids.is_empty() && users.is_empty() && job_ids.is_empty() && !request.all_users {
+        uids.push(caller.owner.uid);
+    }
+    Ok(Query {
+        job_ids,
+        uids,
+        users,
+        accounts: request.accounts,
+        partitions: request.partitions,
+        names: request.names,
+        states: request.states.iter().map(|state| state.to_ascii_uppercase()).collect(),
+        not_before: request.start,
+        before: request.end,
+        ..Query::default()
+    })
+}
+
+fn job_row(job: JobRow) -> v1::AccountingRow {
+    v1::AccountingRow {
+        job_id: job.job_id,
+        step_id: String::new(),
+        name: job.name,
+        uid: job.uid,
+        gid: job.gid,
+        user: job.user,
+        group: job.group,
+        account: job.account,
+        qos: job.qos,
+        partition: job.partition,
+        state: job.state,
+        exit_code: job.exit_code,
+        exit_signal: job.exit_signal,
+        derived_exit_code: job.derived_exit_code,
+        derived_exit_signal: 0,
+        submit_time: job.submitted,
+        eligible_time: job.eligible,
+        start_time: job.started,
+        end_time: job.ended,
+        alloc_cpus: job.alloc_cpus,
+        req_cpus: job.req_cpus,
+        nodes: if job.alloc_nodes > 0 { job.alloc_nodes } else { job.req_nodes },
+        nodelist: job.node_list,
+        tasks: 0,
+        time_limit: job.time_limit_secs.and_then(|seconds| u64::try_from(seconds).ok()),
+        restarts: job.restarts,
+        alloc_tres: job.alloc_tres,
+        req_tres: job.req_tres,
+        work_dir: job.work_dir,
+        comment: job.comment,
+        priority: job.priority,
+        array_job_id: job.array_job_id,
+        array_task_id: job.array_task_id,
+        cancelled_by: job.cancelled_by.map(|uid| uid.to_string()).unwrap_or_default(),
+        req_memory_mb: u64::try_from(job.req_memory_mb).unwrap_or(0),
+        reason: job.reason,
+        layout_tasks: 0,
+        submit_line: job.submit_line,
+    }
+}
+
+fn step_row(job: &v1::AccountingRow, step: StepRow) -> v1::AccountingRow {
+    v1::AccountingRow {
+        step_id: step_label(step.step_id),
+        name: step.name,
+        state: step.state,
+        exit_code: step.exit_code,
+        exit_signal: step.exit_signal,
+        derived_exit_code: 0,
+        start_time: step.started,
+        end_time: step.ended,
+        alloc_cpus: step.alloc_cpus,
+        req_cpus: step.alloc_cpus,
+        nodes: step.alloc_nodes,
+        nodelist: step.node_list,
+        tasks: step.tasks,
+        layout_tasks: step.tasks,
+        alloc_tres: step.alloc_tres,
+        submit_line: step.submit_line,
+        time_limit: None,
+        ..job.clone()
+    }
+}

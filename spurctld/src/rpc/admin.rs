@@ -1,0 +1,101 @@
+//! What operators ask: nodes, partitions, the configuration, the end.
+
+use spur_core::controller::command::{NodeChange, NodeStateChange};
+use spur_core::controller::{Command, Reject};
+use spur_core::model::caller::Caller;
+use spur_proto::convert::{BadField, partition, reject};
+use spur_proto::v1;
+use tonic::Status;
+
+use super::{Desk, Name, filter, no_answer};
+use crate::reload::ReloadError;
+
+const NODE_STATES: [(&str, NodeStateChange); 4] = [
+    ("DOWN", NodeStateChange::Down),
+    ("DRAIN", NodeStateChange::Drain),
+    ("RESUME", NodeStateChange::Resume),
+    ("UNDRAIN", NodeStateChange::Undrain),
+];
+
+impl Desk {
+    /// Who answers here.
+    pub(super) fn describe(&self) -> v1::PingResponse {
+        let cluster = self.replica.read();
+        v1::PingResponse {
+            cluster_name: cluster.policy().cluster_name.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            pid: std::process::id(),
+            epoch: self.epoch,
+            seq: cluster.seq(),
+            started: self.started.0,
+        }
+    }
+
+    pub(super) async fn change_nodes(
+        &self,
+        caller: Caller,
+        request: v1::UpdateNodesRequest,
+    ) -> Result<v1::UpdateNodesResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let features = request.features.map(|features| {
+            features.split(',').filter(|feature| !feature.is_empty()).map(Into::into).collect()
+        });
+        let change = NodeChange {
+            state: node_state(&request.state)?,
+            reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
+            weight: request.weight,
+            features,
+        };
+        let nodes = filter::node_names(&self.replica.read(), &request.nodes)?;
+        if nodes.is_empty() {
+            return Err(reject::bad_field(&BadField::new("NodeName", "no node is named")));
+        }
+        self.command(caller, name, Command::UpdateNodes { nodes, change }).await?;
+        Ok(v1::UpdateNodesResponse {})
+    }
+
+    pub(super) async fn set_partition(
+        &self,
+        caller: Caller,
+        request: v1::UpdatePartitionRequest,
+    ) -> Result<v1::UpdatePartitionResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let state = partition::state_named(&request.state).ok_or_else(|| {
+            let problem = format!("`{}` is none of UP, DOWN, DRAIN, INACTIVE", request.state);
+            reject::bad_field(&BadField::new("State", problem))
+        })?;
+        let command = Command::SetPartition { name: request.name.as_str().into(), state };
+        self.command(caller, name, command).await?;
+        Ok(v1::UpdatePartitionResponse {})
+    }
+
+    /// Reads the configuration file again and puts its policy in force.
+    pub(super) async fn reconfigured(&self, caller: Caller) -> Result<v1::ReconfigureResponse, Status> {
+        match self.reload.ordered_by(caller).await {
+            Ok(changes) => Ok(v1::ReconfigureResponse { changes }),
+            Err(ReloadError::Refused(rejected)) => Err(reject::status(&rejected)),
+            Err(ReloadError::NoAnswer(error)) => Err(no_answer(error)),
+        }
+    }
+
+    pub(super) fn shut_down(&self, caller: &Caller) -> Result<v1::ShutdownResponse, Status> {
+        if !caller.operator {
+            return Err(reject::status(&Reject::AccessDenied));
+        }
+        tracing::info!(by = %caller.owner.user, "told to shut down");
+        self.stop.wish();
+        Ok(v1::ShutdownResponse {})
+    }
+}
+
+fn node_state(written: &str) -> Result<Option<NodeStateChange>, Status> {
+    if written.is_empty() {
+        return Ok(None);
+    }
+    let found = NODE_STATES.iter().find(|(name, _)| name.eq_ignore_ascii_case(written));
+    found.map(|(_, change)| Some(*change)).ok_or_else(|| {
+        let problem = format!("`{written}` is none of DOWN, DRAIN, RESUME, UNDRAIN");
+        reject::bad_field(&BadField::new("State", problem))
+    })
+}

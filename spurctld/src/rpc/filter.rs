@@ -1,0 +1,218 @@
+//! Which jobs, nodes and names a request means.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use spur_core::cluster::{Cluster, Topology};
+use spur_core::controller::Reject;
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::job::Job;
+use spur_core::model::phase::{EndState, Phase};
+use spur_core::text::hostlist::{Function, FunctionKind, HostExpr, HostList};
+use spur_core::text::jobid::{JobPart, JobRef};
+use spur_proto::convert::{BadField, reject};
+use spur_proto::v1;
+use tonic::Status;
+
+/// A [`v1::JobFilter`], read.
+pub(super) struct Filter {
+    /// In ascending order; `None` for all.
+    pub(super) ids: Option<BTreeSet<JobId>>,
+    users: Vec<String>,
+    partitions: Vec<String>,
+    states: States,
+    names: Vec<String>,
+    accounts: Vec<String>,
+    qos: Vec<String>,
+    nodes: Option<BTreeSet<NodeId>>,
+    reservations: Vec<String>,
+}
+
+enum States {
+    All,
+    NotEnded,
+    These(BTreeSet<&'static str>),
+}
+
+/// The long names of all states, and the short ones.
+fn known_states() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let ends = [
+        EndState::Completed,
+        EndState::Cancelled,
+        EndState::Failed,
+        EndState::Timeout,
+        EndState::NodeFail,
+        EndState::Preempted,
+        EndState::OutOfMemory,
+        EndState::Deadline,
+    ];
+    let open = [("PENDING", "PD"), ("RUNNING", "R"), ("COMPLETING", "CG")];
+    open.into_iter().chain(ends.into_iter().map(|end| (end.name(), end.code())))
+}
+
+/// A state's long name, by either of its names.
+fn state_named(name: &str) -> Result<&'static str, BadField> {
+    let same =
+        |(long, short): &(&str, &str)| long.eq_ignore_ascii_case(name) || short.eq_ignore_ascii_case(name);
+    let found = known_states().find(same).map(|(long, _)| long);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = known_states().map(|(long, _)| long).collect();
+        BadField::new("state", format!("there is no `{name}`; states are {}, or all", known.join(", ")))
+    })
+}
+
+/// The number that a user writes for a job.
+///
+/// # Errors
+/// What names no job, or a part of one that this release has not.
+pub(super) fn job_id(written: &str) -> Result<JobId, Reject> {
+    let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;
+    match reference.part {
+        JobPart::Whole => Ok(JobId(reference.job)),
+        JobPart::Tasks(_) | JobPart::Component(_) => Err(Reject::InvalidJobId),
+    }
+}
+
+impl Filter {
+    /// Reads a filter. Job ids that cannot be read are left out; [`job_id`] says what is wrong with them.
+    pub(super) fn read(cluster: &Cluster, wire: &v1::JobFilter) -> Result<Self, Status> {
+        let ids = wire.job_ids.iter().filter_map(|id| job_id(id).ok()).collect::<BTreeSet<_>>();
+        let states = match &wire.states[..] {
+            [] => States::NotEnded,
+            several if several.iter().any(|state| state.eq_ignore_ascii_case("all")) => States::All,
+            several => {
+                let named = several.iter().map(|state| state_named(state)).collect::<Result<_, _>>();
+                States::These(named.map_err(|bad| reject::bad_field(&bad))?)
+            }
+        };
+        let nodes = match wire.nodelist.as_str() {
+            "" => None,
+            list => Some(node_ids(cluster, list)?.into_iter().collect()),
+        };
+        Ok(Self {
+            ids: (!wire.job_ids.is_empty()).then_some(ids),
+            users: wire.users.clone(),
+            partitions: wire.partitions.clone(),
+            states,
+            names: wire.names.clone(),
+            accounts: wire.accounts.clone(),
+            qos: wire.qos.clone(),
+            nodes,
+            reservations: wire.reservations.clone(),
+        })
+    }
+
+    /// Whether a job is meant.
+    pub(super) fn admits(&self, job: &Job) -> bool {
+        let spec = &*job.spec;
+        let among = |list: &[String], value: Option<&str>| {
+            list.is_empty() || value.is_some_and(|value| list.iter().any(|listed| listed == value))
+        };
+        let user = || {
+            let uid = spec.owner.uid.to_string();
+            self.users.is_empty() || self.users.iter().any(|user| **user == *spec.owner.user || *user == uid)
+        };
+        let partition = || {
+            let started = job.phase.alloc().map(|alloc| &alloc.partition);
+            self.partitions.is_empty()
+                || started
+                    .map_or(&spec.partitions[..], std::slice::from_ref)
+                    .iter()
+                    .any(|name| self.partitions.iter().any(|listed| **listed == **name))
+        };
+        let reservation = spec.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&job.id))
+            && self.admits_state(&job.phase)
+            && user()
+            && partition()
+            && among(&self.names, Some(&spec.name))
+            && among(&self.accounts, spec.account.as_deref())
+            && among(&self.qos, spec.qos.as_deref())
+            && among(&self.reservations, reservation)
+            && self.nodes.as_ref().is_none_or(|nodes| holds_any(job, nodes))
+    }
+
+    fn admits_state(&self, phase: &Phase) -> bool {
+        match &self.states {
+            States::All => true,
+            States::NotEnded => !matches!(phase, Phase::Ended(_)),
+            States::These(names) => names.contains(phase.names().0),
+        }
+    }
+}
+
+fn holds_any(job: &Job, nodes: &BTreeSet<NodeId>) -> bool {
+    let alloc = match &job.phase {
+        Phase::Running { alloc, .. } => Some(alloc),
+        Phase::Completing(completing) => Some(&completing.alloc),
+        Phase::Pending(_) | Phase::Ended(_) => None,
+    };
+    alloc.is_some_and(|alloc| alloc.nodes.iter().any(|part| nodes.contains(&part.node)))
+}
+
+/// The names that a hostlist with functions stands for; `ALL` for all nodes. Names need not exist.
+pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Status> {
+    if written.eq_ignore_ascii_case("all") {
+        let configured = cluster.nodes().iter().filter(|node| node.configured);
+        return Ok(HostList::from_names(configured.map(|node| node.name())));
+    }
+    let expanded = written.parse::<HostExpr>().and_then(|list| list.expand(&|call| resolve(cluster, call)));
+    expanded.map_err(|error| reject::bad_field(&BadField::new("nodes", error.to_string())))
+}
+
+/// What a hostlist function means: domains are looked up in the first topology, as Slurm does.
+fn resolve(cluster: &Cluster, call: &Function) -> Result<Vec<String>, String> {
+    if call.kind == FunctionKind::Feature {
+        let has = |node: &&spur_core::cluster::Node| {
+            call.names.iter().any(|name| node.shape.features.iter().any(|feature| **feature == *name))
+        };
+        let nodes = cluster.nodes().iter().filter(|node| node.configured).filter(has);
+        return Ok(nodes.map(|node| node.name().to_string()).collect());
+    }
+    let topology: Option<&Topology> = cluster.topologies().first();
+    let fabric = &topology.ok_or("this cluster has no topology")?.fabric;
+    let found = fabric.hostlist_function(call.kind.name(), &call.names.to_string());
+    let found = found.map_err(|error| error.to_string())?;
+    Ok(found.into_iter().map(|pos| fabric.node_name(pos).to_owned()).collect())
+}
+
+/// The nodes that a hostlist names.
+///
+/// # Errors
+/// A list that cannot be read, a node that there is not.
+pub(super) fn node_ids(cluster: &Cluster, written: &str) -> Result<Vec<NodeId>, Status> {
+    let find = |name: String| {
+        let node = cluster.node_named(&name).map(|node| node.id);
+        node.ok_or_else(|| reject::status(&Reject::InvalidNodeName(name)))
+    };
+    expand(cluster, written)?.iter().map(find).collect()
+}
+
+/// The names of nodes that a hostlist names.
+///
+/// # Errors
+/// A list that cannot be read.
+pub(super) fn node_names(cluster: &Cluster, written: &str) -> Result<Vec<Arc<str>>, Status> {
+    Ok(expand(cluster, written)?.iter().map(Arc::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_two_names() {
+        for (written, state) in [("pd", "PENDING"), ("Running", "RUNNING"), ("OOM", "OUT_OF_MEMORY")] {
+            assert_eq!(state_named(written).ok(), Some(state));
+        }
+        assert!(state_named("RUNING").unwrap_err().to_string().contains("states are PENDING"));
+    }
+
+    #[test]
+    fn only_whole_jobs_have_numbers() {
+        assert_eq!(job_id("12"), Ok(JobId(12)));
+        for written in ["", "x", "12_3", "12+1"] {
+            assert_eq!(job_id(written), Err(Reject::InvalidJobId), "{written}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Changing jobs that are there.
+
+use spur_core::controller::{Command, Reject};
+use spur_core::id::{JobId, StepId};
+use spur_core::model::caller::Caller;
+use spur_core::model::change::JobChange;
+use spur_core::text::jobid::{JobRef, StepRef};
+use spur_core::text::signal::Signal;
+use spur_proto::convert::{BadField, reject};
+use spur_proto::v1;
+use tonic::Status;
+
+use super::filter::{Filter, job_id};
+use super::{Desk, Name, odd};
+use crate::answer::{Answer, Problem};
+
+/// Jobs handled by one command; requests about more are handled in parts, so that others get their turn.
+const AT_ONCE: usize = 1000;
+
+/// Jobs as a request names them: those that have numbers, and what is wrong with the rest.
+fn numbered(written: &[String]) -> (Vec<JobId>, Vec<v1::JobProblem>) {
+    let (mut jobs, mut problems) = (Vec::new(), Vec::new());
+    for id in written {
+        match job_id(id) {
+            Ok(job) => jobs.push(job),
+            Err(rejected) => problems.push(trouble(id, &rejected)),
+        }
+    }
+    (jobs, problems)
+}
+
+fn trouble(id: &str, rejected: &Reject) -> v1::JobProblem {
+    v1::JobProblem { job_id: id.to_owned(), error: Some(reject::error(rejected)) }
+}
+
+fn told(problem: Problem) -> v1::JobProblem {
+    let error = v1::Error::new(problem.code, problem.message);
+    v1::JobProblem { job_id: problem.job.to_string(), error: Some(error) }
+}
+
+impl Desk {
+    /// Has a command carried out on jobs.
+    pub(super) async fn change(
+        &self,
+        caller: Caller,
+        name: Name,
+        written: &[String],
+        command: impl Fn(Vec<JobId>) -> Command,
+    ) -> Result<v1::JobsChangedResponse, Status> {
+        let (jobs, mut problems) = numbered(written);
+        let warnings = self.in_parts(&caller, name, &jobs, &mut problems, command).await?;
+        Ok(v1::JobsChangedResponse { problems, warnings })
+    }
+
+    /// Has a command carried out on jobs, some at a time; the answer are warnings.
+    async fn in_parts(
+        &self,
+        caller: &Caller,
+        name: Name,
+        jobs: &[JobId],
+        problems: &mut Vec<v1::JobProblem>,
+        command: impl Fn(Vec<JobId>) -> Command,
+    ) -> Result<Vec<String>, Status> {
+        let mut all = Vec::new();
+        for (number, part) in jobs.chunks(AT_ONCE).enumerate() {
+            match self.command(caller.clone(), name.part(number), command(part.to_vec())).await? {
+                Answer::Jobs { problems: found, warnings } => {
+                    problems.extend(found.into_iter().map(told));
+                    all.extend(warnings);
+                }
+                other => return Err(odd(&other)),
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn update(
+        &self,
+        caller: Caller,
+        request: v1::UpdateJobRequest,
+    ) -> Result<v1::JobsChangedResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let mut keys: Vec<(&String, &String)> = request.changes.iter().collect();
+        keys.sort();
+        let changes = keys.into_iter().map(|(key, value)| JobChange::parse(key, value));
+        let changes = changes.collect::<Result<Vec<_>, _>>();
+        let changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
+        let (jobs, mut problems) = numbered(&request.job_ids);
+        let mut all = Vec::new();
+        for (number, job) in jobs.into_iter().enumerate() {
+            let command = Command::UpdateJob { job, changes: changes.clone() };
+            match self.command(caller.clone(), name.part(number), command).await {
+                Ok(Answer::Jobs { problems: found, warnings }) => {
+                    problems.extend(found.into_iter().map(told));
+                    all.extend(warnings);
+                }
+                Ok(other) => return Err(odd(&other)),
+                Err(status) => match spur_proto::refusal::error_of(&status) {
+                    Some(error) if error.code != spur_proto::refusal::BUSY => {
+                        problems.push(v1::JobProblem { job_id: job.to_string(), error: Some(error) });
+                    }
+                    Some(_) | None => return Err(status),
+                },
+            }
+        }
+        Ok(v1::JobsChangedResponse { problems, warnings: all })
+    }
+
+    pub(super) async fn cancel(
+        &self,
+        caller: Caller,
+        request: v1::CancelJobsRequest,
+    ) -> Result<v1::CancelJobsResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let filter = request.filter.clone().unwrap_or_default();
+        let (_, mut problems) = numbered(&filter.job_ids);
+        // Steps come first in the count of parts, so that a repeated request has the same names for its parts.
+        self.cancel_steps(&caller, name, &request, &mut problems).await?;
+        let by_steps_alone = request.filter.is_none() && !request.steps.is_empty();
+        if by_steps_alone {
+            return Ok(v1::CancelJobsResponse { cancelled: Vec::new(), problems });
+        }
+        let jobs = self.meant(&caller, &filter, &mut problems)?;
+        let name = name.part(request.steps.len());
+        let signal = request.signal.map(read_signal).transpose()?;
+        let before = problems.len();
+        match signal {
+            Some(signal) if signal != Signal::KILL || request.batch_only => {
+                // -b: the batch script alone; -f: it and the steps; otherwise the steps alone.
+                let batch = request.batch_only || request.full;
+                let steps = !request.batch_only;
+                let command = |jobs| Command::Signal { jobs, step: None, signal, batch, steps };
+                self.in_parts(&caller, name, &jobs, &mut problems, command).await?;
+            }
+            Some(_) | None => {
+                self.in_parts(&caller, name, &jobs, &mut problems, |jobs| Command::Cancel { jobs }).await?;
+            }
+        }
+        let failed: Vec<&str> = problems[before..].iter().map(|problem| problem.job_id.as_str()).collect();
+        let done = jobs.iter().filter(|job| !failed.contains(&job.to_string().as_str()));
+        let cancelled = done.map(|job| job.0).collect();
+        Ok(v1::CancelJobsResponse { cancelled, problems })
+    }
+
+    /// The jobs that a filter means. One that only says what jobs are like means the caller's own, unless they may
+    /// act on all; one that names jobs means these, whosever they are.
+    fn meant(
+        &self,
+        caller: &Caller,
+        wire: &v1::JobFilter,
+        problems: &mut Vec<v1::JobProblem>,
+    ) -> Result<Vec<JobId>, Status> {
+        let cluster = self.replica.read();
+        let named = !wire.job_ids.is_empty();
+        let wire = match named && wire.states.is_empty() {
+            true => v1::JobFilter { states: vec!["all".to_owned()], ..wire.clone() },
+            false => wire.clone(),
+        };
+        let filter = Filter::read(&cluster, &wire)?;
+        let Some(ids) = &filter.ids else {
+            let jobs = cluster.jobs().pending().chain(cluster.jobs().active());
+            let meant = jobs.filter(|job| filter.admits(job) && caller.may_change(&job.spec.owner));
+            return Ok(meant.map(|job| job.id).collect());
+        };
+        let mut meant = Vec::with_capacity(ids.len());
+        for id in ids {
+            match cluster.job(*id) {
+                Some(job) if filter.admits(job) => meant.push(*id),
+                Some(_) => {}
+                None => problems.push(trouble(&id.to_string(), &Reject::InvalidJobId)),
+            }
+        }
+        Ok(meant)
+    }
+
+    async fn cancel_steps(
+        &self,
+        caller: &Caller,
+        name: Name,
+        request: &v1::CancelJobsRequest,
+        problems: &mut Vec<v1::JobProblem>,
+    ) -> Result<(), Status> {
+        let signal = request.signal.map(read_signal).transpose()?;
+        for (number, written) in request.steps.iter().enumerate() {
+            let Some((job, step)) = step_id(written) else {
+                problems.push(trouble(written, &Reject::InvalidJobId));
+                continue;
+            };
+            let command = match signal {
+                None | Some(Signal::KILL) if step != StepId::BATCH => Command::CancelStep { job, step },
+                signal => Command::Signal {
+                    jobs: vec![job],
+                    step: Some(step),
+                    signal: signal.unwrap_or(Signal::TERM),
+                    batch: step == StepId::BATCH,
+                    steps: step != StepId::BATCH,
+                },
+            };
+            match self.command(caller.clone(), name.part(number), command).await {
+                Ok(Answer::Jobs { problems: found, .. }) => problems.extend(found.into_iter().map(told)),
+                Ok(_) => {}
+                Err(status) => match spur_proto::refusal::error_of(&status) {
+                    Some(error) => {
+                        problems.push(v1::JobProblem { job_id: written.clone(), error: Some(error) });
+                    }
+                    None => return Err(status),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn script(
+        &self,
+        caller: &Caller,
+        written: &str,
+    ) -> Result<v1::GetScriptResponse, Status> {
+        let id = job_id(written).map_err(|rejected| reject::status(&rejected))?;
+        let script = {
+            let cluster = self.replica.read();
+            let job = cluster.job(id).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
+            if !caller.may_change(&job.spec.owner) {
+                return Err(reject::status(&Reject::AccessDenied));
+            }
+            job.spec.batch.as_ref().map(|batch| batch.script)
+        };
+        let none = || Reject::Invalid(format!("job {id} has no batch script"));
+        let script = script.ok_or_else(|| reject::status(&none()))?;
+        let script = self.blobs.read(script).await.map_err(|error| Status::internal(error.to_string()))?;
+        let script = script.ok_or_else(|| reject::status(&none()))?;
+        Ok(v1::GetScriptResponse { script })
+    }
+}
+
+fn step_id(written: &str) -> Option<(JobId, StepId)> {
+    let reference: JobRef = written.parse().ok()?;
+    let step = match reference.step? {
+        StepRef::Number(number) => StepId(number),
+        StepRef::Batch => StepId::BATCH,
+        StepRef::Extern | StepRef::Interactive => return None,
+    };
+    Some((JobId(reference.job), step))
+}
+
+fn read_signal(number: u32) -> Result<Signal, Status> {
+    let signal = u8::try_from(number).ok().and_then(Signal::new);
+    signal.ok_or_else(|| {
+        let problem = format!("there is no signal {number}; signals are 1 to 64");
+        reject::bad_field(&BadField::new("--signal", problem))
+    })
+}

@@ -1,0 +1,356 @@
+//! What clients ask over the network. Every method is short here: it names who asks, and leaves the rest to the file
+//! of its subject. Reads are served from the replica and what is beside it; changes go to the owner.
+
+pub(crate) mod access;
+mod accounting;
+mod admin;
+mod filter;
+pub(crate) mod identity;
+mod jobs;
+mod lists;
+mod steps;
+mod submit;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::{Command, Input};
+use spur_core::id::RequestId;
+use spur_core::model::caller::Caller;
+use spur_core::model::config::NodeAddress;
+use spur_core::text::time::Time;
+use spur_proto::auth::ClusterKey;
+use spur_proto::convert::reject;
+use spur_proto::convert::spec::Payload;
+use spur_proto::refusal;
+use spur_proto::v1;
+use spur_proto::v1::controller_server::Controller;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_stream::Stream;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::agents::Agents;
+use crate::answer::Answer;
+use crate::blobs::Blobs;
+use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
+use crate::planner::Overlay;
+use crate::reload::Reload;
+use crate::replica::Replica;
+use crate::stop::Stop;
+use crate::store::accounting::Accounting;
+use crate::watchers::Watchers;
+use access::caller_of;
+
+/// Everything the service needs. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) inbox: Inbox,
+    pub(crate) replica: Replica,
+    pub(crate) overlay: Overlay,
+    pub(crate) agents: Agents,
+    pub(crate) watchers: Watchers,
+    pub(crate) blobs: Blobs,
+    pub(crate) accounting: Accounting,
+    /// Signs credentials; none where the cluster uses no keys.
+    pub(crate) key: Option<Arc<ClusterKey>>,
+    pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
+    pub(crate) reload: Reload,
+    pub(crate) stop: Stop,
+    /// The controller's reign.
+    pub(crate) epoch: u64,
+    /// When it began.
+    pub(crate) started: Time,
+    /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
+    pub(crate) copies: Arc<Mutex<mpsc::Sender<oneshot::Sender<Cluster>>>>,
+}
+
+type Listing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// The name under which a request may be repeated, and whether it is.
+#[derive(Clone, Copy)]
+struct Name {
+    id: Option<RequestId>,
+    retry: bool,
+}
+
+impl Name {
+    /// Reads a request's name; without one, it cannot be repeated.
+    fn read(id: &[u8], retry: bool) -> Result<Self, Status> {
+        if id.is_empty() {
+            return Ok(Self { id: None, retry: false });
+        }
+        let id = id.try_into().map_err(|_| {
+            let message = format!("request_id: a UUID has 16 bytes, this one has {}", id.len());
+            refusal::status(Code::InvalidArgument, &v1::Error::new(reject::INVALID, message))
+        })?;
+        Ok(Self { id: Some(RequestId(id)), retry })
+    }
+
+    /// The name of the part with this number, of a request that is handled in several.
+    fn part(self, number: usize) -> Self {
+        let moved =
+            |RequestId(id)| RequestId(u128::from_be_bytes(id).wrapping_add(number as u128).to_be_bytes());
+        Self { id: self.id.map(moved), retry: self.retry }
+    }
+}
+
+impl Desk {
+    /// Has the owner carry out a command.
+    async fn command(&self, caller: Caller, name: Name, command: Command) -> Result<Answer, Status> {
+        self.ask(Ask { retry: name.retry, ..Ask::of(input(caller, name, command)) }).await
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answer, Status> {
+        outcome(self.inbox.ask(ask).await)
+    }
+}
+
+fn input(caller: Caller, name: Name, command: Command) -> Input {
+    Input::Command { caller, request: name.id, command }
+}
+
+/// A submission for the owner.
+fn submission(caller: Caller, name: Name, command: Command, payload: Option<Payload>) -> Ask {
+    Ask { payload, retry: name.retry, ..Ask::of(input(caller, name, command)) }
+}
+
+fn outcome(answered: Result<Answered, NoAnswer>) -> Result<Answer, Status> {
+    match answered.map(|answered| answered.answer) {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(Refused::Rejected(rejected))) => Err(reject::status(&rejected)),
+        Ok(Err(Refused::Unsure)) => {
+            Err(refusal::busy("whether this was done before is not known; ask again"))
+        }
+        Err(error) => Err(no_answer(error)),
+    }
+}
+
+fn no_answer(error: NoAnswer) -> Status {
+    match error {
+        NoAnswer::Busy => refusal::busy(&error.to_string()),
+        NoAnswer::Stopping => Status::unavailable(error.to_string()),
+    }
+}
+
+/// The answer was one that this kind of request cannot have: a fault of ours.
+fn odd(answer: &Answer) -> Status {
+    Status::internal(format!("the controller answered with {answer:?}"))
+}
+
+#[tonic::async_trait]
+impl Controller for Desk {
+    type SubmitStreamStream = Listing<v1::SubmitStreamResponse>;
+    type ListJobsStream = Listing<v1::ListJobsResponse>;
+    type ListStepsStream = Listing<v1::ListStepsResponse>;
+    type ListNodesStream = Listing<v1::ListNodesResponse>;
+    type ListTopologyStream = Listing<v1::ListTopologyResponse>;
+    type WatchJobsStream = Listing<v1::WatchJobsResponse>;
+    type ListAccountingStream = Listing<v1::ListAccountingResponse>;
+
+    async fn ping(&self, _: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
+        Ok(Response::new(self.describe()))
+    }
+
+    async fn submit(
+        &self,
+        request: Request<v1::SubmitRequest>,
+    ) -> Result<Response<v1::SubmitResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.submit_one(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn submit_stream(
+        &self,
+        request: Request<Streaming<v1::SubmitRequest>>,
+    ) -> Result<Response<Self::SubmitStreamStream>, Status> {
+        let caller = caller_of(&request)?;
+        Ok(Response::new(self.submit_many(caller, request.into_inner())))
+    }
+
+    async fn test_submit(
+        &self,
+        request: Request<v1::SubmitRequest>,
+    ) -> Result<Response<v1::TestSubmitResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.test(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn cancel_jobs(
+        &self,
+        request: Request<v1::CancelJobsRequest>,
+    ) -> Result<Response<v1::CancelJobsResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.cancel(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn update_job(
+        &self,
+        request: Request<v1::UpdateJobRequest>,
+    ) -> Result<Response<v1::JobsChangedResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.update(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn hold_jobs(
+        &self,
+        request: Request<v1::HoldJobsRequest>,
+    ) -> Result<Response<v1::JobsChangedResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let v1::HoldJobsRequest { job_ids, by_user, request_id, retry } = request.into_inner();
+        let name = Name::read(&request_id, retry)?;
+        self.change(caller, name, &job_ids, |jobs| Command::Hold { jobs, by_user }).await.map(Response::new)
+    }
+
+    async fn release_jobs(
+        &self,
+        request: Request<v1::ReleaseJobsRequest>,
+    ) -> Result<Response<v1::JobsChangedResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let v1::ReleaseJobsRequest { job_ids, request_id, retry } = request.into_inner();
+        let name = Name::read(&request_id, retry)?;
+        self.change(caller, name, &job_ids, |jobs| Command::Release { jobs }).await.map(Response::new)
+    }
+
+    async fn requeue_jobs(
+        &self,
+        request: Request<v1::RequeueJobsRequest>,
+    ) -> Result<Response<v1::JobsChangedResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let v1::RequeueJobsRequest { job_ids, hold, request_id, retry } = request.into_inner();
+        let name = Name::read(&request_id, retry)?;
+        self.change(caller, name, &job_ids, |jobs| Command::Requeue { jobs, hold }).await.map(Response::new)
+    }
+
+    async fn get_script(
+        &self,
+        request: Request<v1::GetScriptRequest>,
+    ) -> Result<Response<v1::GetScriptResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.script(&caller, &request.into_inner().job_id).await.map(Response::new)
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<v1::ListJobsRequest>,
+    ) -> Result<Response<Self::ListJobsStream>, Status> {
+        caller_of(&request)?;
+        self.jobs(&request.into_inner().filter.unwrap_or_default()).map(Response::new)
+    }
+
+    async fn list_steps(
+        &self,
+        request: Request<v1::ListStepsRequest>,
+    ) -> Result<Response<Self::ListStepsStream>, Status> {
+        caller_of(&request)?;
+        self.steps(&request.into_inner().filter.unwrap_or_default()).map(Response::new)
+    }
+
+    async fn list_nodes(
+        &self,
+        request: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<Self::ListNodesStream>, Status> {
+        caller_of(&request)?;
+        self.nodes(request.into_inner()).map(Response::new)
+    }
+
+    async fn list_partitions(
+        &self,
+        request: Request<v1::ListPartitionsRequest>,
+    ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
+        caller_of(&request)?;
+        self.partitions(&request.into_inner().names).map(Response::new)
+    }
+
+    async fn list_topology(
+        &self,
+        request: Request<v1::ListTopologyRequest>,
+    ) -> Result<Response<Self::ListTopologyStream>, Status> {
+        caller_of(&request)?;
+        self.topology(&request.into_inner()).map(Response::new)
+    }
+
+    async fn show_config(
+        &self,
+        request: Request<v1::ShowConfigRequest>,
+    ) -> Result<Response<v1::ShowConfigResponse>, Status> {
+        caller_of(&request)?;
+        let settings = spur_proto::convert::config::settings(self.replica.read().policy());
+        Ok(Response::new(v1::ShowConfigResponse { settings }))
+    }
+
+    async fn expand_hostlist(
+        &self,
+        request: Request<v1::ExpandHostlistRequest>,
+    ) -> Result<Response<v1::ExpandHostlistResponse>, Status> {
+        caller_of(&request)?;
+        let nodes = filter::expand(&self.replica.read(), &request.into_inner().expression)?.to_string();
+        Ok(Response::new(v1::ExpandHostlistResponse { nodes }))
+    }
+
+    async fn watch_jobs(
+        &self,
+        request: Request<v1::WatchJobsRequest>,
+    ) -> Result<Response<Self::WatchJobsStream>, Status> {
+        caller_of(&request)?;
+        self.watch(&request.into_inner().job_ids).map(Response::new)
+    }
+
+    async fn create_step(
+        &self,
+        request: Request<v1::CreateStepRequest>,
+    ) -> Result<Response<v1::CreateStepResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.lay_out(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn abandon_step(
+        &self,
+        request: Request<v1::AbandonStepRequest>,
+    ) -> Result<Response<v1::AbandonStepResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.abandon(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn update_nodes(
+        &self,
+        request: Request<v1::UpdateNodesRequest>,
+    ) -> Result<Response<v1::UpdateNodesResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.change_nodes(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn update_partition(
+        &self,
+        request: Request<v1::UpdatePartitionRequest>,
+    ) -> Result<Response<v1::UpdatePartitionResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.set_partition(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn reconfigure(
+        &self,
+        request: Request<v1::ReconfigureRequest>,
+    ) -> Result<Response<v1::ReconfigureResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.reconfigured(caller).await.map(Response::new)
+    }
+
+    async fn shutdown(
+        &self,
+        request: Request<v1::ShutdownRequest>,
+    ) -> Result<Response<v1::ShutdownResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.shut_down(&caller).map(Response::new)
+    }
+
+    async fn list_accounting(
+        &self,
+        request: Request<v1::ListAccountingRequest>,
+    ) -> Result<Response<Self::ListAccountingStream>, Status> {
+        let caller = caller_of(&request)?;
+        self.account(&caller, request.into_inner()).map(Response::new)
+    }
+}

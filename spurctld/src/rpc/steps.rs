@@ -1,0 +1,143 @@
+//! Laying out steps: where their tasks run, and the proof that nodes ask for.
+
+use std::sync::Arc;
+
+use prost::Message;
+use spur_core::cluster::Cluster;
+use spur_core::controller::{Command, Reject, environment};
+use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::model::caller::Caller;
+use spur_core::model::job::Job;
+use spur_core::model::step::Step;
+use spur_proto::convert::{agent, reject, step};
+use spur_proto::v1;
+use tonic::Status;
+
+use super::{Desk, Name, input, odd};
+use crate::agents::address_of;
+use crate::answer::Answer;
+use crate::clock;
+use crate::inbox::Ask;
+
+/// How long a credential allows a launch, in seconds; a step that runs may be attached to for as long as it does.
+const CREDENTIAL_SECONDS: i64 = 600;
+
+impl Desk {
+    pub(super) async fn lay_out(
+        &self,
+        caller: Caller,
+        request: v1::CreateStepRequest,
+    ) -> Result<v1::CreateStepResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let wish = step::spec(&request).map_err(|bad| reject::bad_field(&bad))?;
+        let command = Command::CreateStep { job: JobId(request.job_id), step: wish };
+        let ask =
+            Ask { retry: name.retry, patient: !request.immediate, ..Ask::of(input(caller, name, command)) };
+        match self.ask(ask).await? {
+            Answer::Step { attempt, step } => self.created(attempt, &step),
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn created(&self, attempt: Attempt, step: &Arc<Step>) -> Result<v1::CreateStepResponse, Status> {
+        let cluster = self.replica.read();
+        let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
+        // It has ended since, or waits again: then the step has ended with it.
+        let job = job.ok_or_else(|| reject::status(&Reject::AlreadyDone))?;
+        let credential = self.credential(&cluster, job, step);
+        let credential = match &self.key {
+            Some(key) => key.seal(&credential),
+            None => credential.encode_to_vec(),
+        };
+        let mut first_task = 0;
+        let nodes = step.nodes.iter().filter_map(|part| {
+            let node = cluster.node(part.node)?;
+            let layout = v1::StepNodeLayout {
+                name: node.name().to_string(),
+                address: address_of(node, &self.node_addresses),
+                first_task,
+                tasks: part.tasks,
+            };
+            first_task += part.tasks;
+            Some(layout)
+        });
+        let nodes = nodes.collect();
+        let mut variables = environment::of_job(&cluster, job);
+        for (key, value) in environment::of_step(&cluster, step) {
+            variables.retain(|(other, _)| *other != key);
+            variables.push((key, value));
+        }
+        Ok(v1::CreateStepResponse {
+            step_id: step.id.0,
+            nodes,
+            credential: credential.into(),
+            cpus_per_task: step.cpus_per_task,
+            environment: agent::variables(variables),
+        })
+    }
+
+    /// What every node is shown before it launches anything of the step.
+    fn credential(&self, cluster: &Cluster, job: &Job, step: &Step) -> v1::StepCredential {
+        let owner = &job.spec.owner;
+        let alloc = job.phase.alloc();
+        let mut first_task = 0;
+        let mut nodes = Vec::with_capacity(step.nodes.len());
+        for part in &step.nodes {
+            let Some(node) = cluster.node(part.node) else { continue };
+            let held = alloc.and_then(|alloc| alloc.on(part.node));
+            let held = held.map(|held| agent::part(held, &node.shape.gres)).unwrap_or_default();
+            let mut place = environment::of_node(cluster, job, part.node).into_iter();
+            let mut value = |name: &str| {
+                let found = place.find(|(key, _)| key == name);
+                found.map(|(_, value)| value).unwrap_or_default()
+            };
+            let device = |device: v1::DevicePart| v1::CredentialDevices {
+                name: device.name,
+                kind: device.kind,
+                ids: device.ids,
+            };
+            nodes.push(v1::CredentialNode {
+                name: node.name().to_string(),
+                first_task,
+                tasks: part.tasks,
+                cpus: part.cpus.to_string(),
+                memory_mb: held.memory_mb,
+                devices: held.devices.into_iter().map(device).collect(),
+                topology_address: value("SLURM_TOPOLOGY_ADDR"),
+                topology_pattern: value("SLURM_TOPOLOGY_ADDR_PATTERN"),
+            });
+            first_task += part.tasks;
+        }
+        v1::StepCredential {
+            job_id: job.id.0,
+            restart: job.restarts,
+            step_id: step.id.0,
+            uid: owner.uid,
+            gid: owner.gid,
+            user: owner.user.to_string(),
+            group: owner.group.to_string(),
+            expires: clock::now().0 + CREDENTIAL_SECONDS,
+            cpus_per_task: step.cpus_per_task,
+            total_tasks: first_task,
+            nodes,
+            epoch: self.epoch,
+            job_name: job.spec.name.to_string(),
+        }
+    }
+
+    pub(super) async fn abandon(
+        &self,
+        caller: Caller,
+        request: v1::AbandonStepRequest,
+    ) -> Result<v1::AbandonStepResponse, Status> {
+        let command = Command::AbandonStep {
+            job: JobId(request.job_id),
+            step: StepId(request.step_id),
+            nodes: request.nodes.iter().map(|name| name.as_str().into()).collect(),
+            exit: agent::exit(request.exit_code, 0),
+        };
+        let name = Name { id: None, retry: false };
+        self.command(caller, name, command).await?;
+        Ok(v1::AbandonStepResponse {})
+    }
+}

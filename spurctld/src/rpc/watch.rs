@@ -1,0 +1,89 @@
+//! Job states as they change.
+
+use std::collections::BTreeMap;
+
+use spur_core::controller::Reject;
+use spur_core::id::JobId;
+use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
+use spur_proto::convert::{job, reject};
+use spur_proto::v1;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::{Desk, Listing};
+use crate::clock;
+use crate::watchers::Watch;
+
+/// Messages ahead of a slow reader, who sees only the last of several states then.
+const AHEAD: usize = 16;
+
+/// What a watcher was last told of a job: state and attempt.
+type Told = BTreeMap<JobId, (&'static str, u32)>;
+
+impl Desk {
+    /// The state of every named job now, and again whenever it changes, until all have ended.
+    pub(super) fn watch(&self, ids: &[u32]) -> Result<Listing<v1::WatchJobsResponse>, Status> {
+        let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
+        // Before the first look, so that nothing is missed between it and the second.
+        let watch = self.watchers.watch(ids.clone());
+        if ids.iter().any(|id| self.replica.read().job(*id).is_none()) {
+            return Err(reject::status(&Reject::InvalidJobId));
+        }
+        let (messages, outgoing) = mpsc::channel(AHEAD);
+        let desk = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = desk.follow(ids, watch, &messages) => {}
+                () = desk.stop.wished() => {
+                    // A watcher that is gone need not be told.
+                    let _ = messages.send(Err(Status::unavailable("the controller is stopping"))).await;
+                }
+                () = messages.closed() => {}
+            }
+        });
+        Ok(Box::pin(ReceiverStream::new(outgoing)))
+    }
+
+    async fn follow(
+        &self,
+        mut ids: Vec<JobId>,
+        watch: Watch,
+        messages: &mpsc::Sender<Result<v1::WatchJobsResponse, Status>>,
+    ) {
+        let mut told = Told::new();
+        loop {
+            for message in self.news(&mut ids, &mut told) {
+                let message = v1::WatchJobsResponse { job: Some(message) };
+                if messages.send(Ok(message)).await.is_err() {
+                    return;
+                }
+            }
+            if ids.is_empty() {
+                return;
+            }
+            watch.changed().await;
+        }
+    }
+
+    /// What has changed since the watcher was last told; jobs that have ended, or are forgotten, are watched no more.
+    fn news(&self, ids: &mut Vec<JobId>, told: &mut Told) -> Vec<v1::Job> {
+        let cluster = self.replica.read();
+        let outlooks = self.overlay.read();
+        let mut news = Vec::new();
+        ids.retain(|id| {
+            let Some(found) = cluster.job(*id) else { return false };
+            let state = (found.phase.names().0, found.restarts);
+            if told.insert(*id, state) != Some(state) {
+                news.push(job::render(&cluster, found, outlooks.of(*id), clock::now()));
+            }
+            !over(found)
+        });
+        news
+    }
+}
+
+fn over(job: &Job) -> bool {
+    matches!(job.phase, Phase::Ended(_))
+}

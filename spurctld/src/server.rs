@@ -1,0 +1,377 @@
+//! The controller put together: what is recovered, which threads there are, and in which order they end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use spur_core::cluster::{Cluster, Entry};
+use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
+use spur_core::text::address::HostPort;
+use spur_proto::auth::ClusterKey;
+use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
+use spur_proto::v1::agents_server::AgentsServer;
+use spur_proto::v1::controller_server::ControllerServer;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::JoinSet;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::server::TcpIncoming;
+
+use crate::agents::{self, Agents, Attendance, Renderer};
+use crate::alarm::{self, Alarm};
+use crate::archive::Archive;
+use crate::blobs::Blobs;
+use crate::clock;
+use crate::config_file::ConfigFile;
+use crate::feed::Feed;
+use crate::inbox::Inbox;
+use crate::metrics::Metrics;
+use crate::outbox::{self, Outbox};
+use crate::owner::{self, Owner};
+use crate::planner::{Overlay, Planning};
+use crate::recover::{self, History};
+use crate::reload::Reload;
+use crate::replica::Replica;
+use crate::rpc::access::Gate;
+use crate::rpc::{Desk, identity};
+use crate::stop::Stop;
+use crate::store::accounting::Accounting;
+use crate::store::{Batch, Journal};
+use crate::watchers::Watchers;
+
+/// How long calls under way may take when the controller stops.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A controller that has recovered and listens.
+pub struct Server {
+    address: SocketAddr,
+    stop: Stop,
+    inbox: Inbox,
+    reload: Reload,
+    journal: Journal,
+    threads: Vec<JoinHandle<()>>,
+    tasks: JoinSet<()>,
+    /// Says why the controller cannot go on.
+    failure: mpsc::UnboundedReceiver<anyhow::Error>,
+}
+
+/// What there is before anything runs.
+struct Recovered {
+    journal: Journal,
+    accounting: Accounting,
+    /// The state that accounting and snapshots go on from.
+    base: Cluster,
+    /// From there to now.
+    entries: Vec<Arc<Entry>>,
+    /// Now.
+    cluster: Cluster,
+    /// The last entry that accounting has.
+    reached: u64,
+    /// The entry of the last snapshot.
+    snapshot: u64,
+}
+
+impl Server {
+    /// Recovers what was, puts the configured policy in force, and listens.
+    ///
+    /// # Errors
+    /// A configuration that cannot be honoured, a state that cannot be read or is in use, an address that is.
+    pub async fn start(config: Config, config_file: ConfigFile) -> anyhow::Result<Self> {
+        let Config { policy, local } = config;
+        let key = key_of(&local)?;
+        let recovered = recover(&state_file(&local)?, policy).await?;
+        let listener = bind("listen_addr", &local.controller.listen_addr).await?;
+        let address = listener.local_addr().context("the listening socket has no address")?;
+        let window = identity::listen(&local.auth.socket).await?;
+        let metrics = match &local.controller.metrics_addr {
+            Some(listen) => Some(bind("metrics_addr", listen).await?),
+            None => None,
+        };
+        let stop = Stop::default();
+        let (failed, failure) = mpsc::unbounded_channel();
+        let journal = recovered.journal.clone();
+        let mut machine = Machine { threads: Vec::new(), tasks: JoinSet::new(), failed };
+        let local = Arc::new(local);
+        let desk = machine.begin(recovered, &local, config_file, key.clone(), &stop)?;
+        let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
+        if let Some(metrics) = metrics {
+            let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };
+            machine.tasks.spawn(numbers.serve(metrics, stop.clone()));
+        }
+        machine.listen(desk, listener, window, &local, key, &stop);
+        let Machine { threads, tasks, .. } = machine;
+        Ok(Self { address, stop, inbox, reload, journal, threads, tasks, failure })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stops it.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// What puts the configuration file in force again.
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
+    }
+
+    /// Serves until it is stopped, and ends in good order.
+    ///
+    /// # Errors
+    /// Why it cannot go on: nothing has left it since that was not durable.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            () = self.stop.wished() => {}
+            Some(error) = self.failure.recv() => return Err(error),
+        }
+        tracing::info!("stopping");
+        let calls_end = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, calls_end).await.is_err() {
+            tracing::warn!("some calls did not end in time");
+            self.tasks.abort_all();
+        }
+        self.inbox.stop().await;
+        let threads = self.threads;
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().filter_map(|thread| thread.join().err()).count()
+        });
+        let panicked = joined.await.context("cannot wait for the threads")?;
+        if let Ok(error) = self.failure.try_recv() {
+            return Err(error);
+        }
+        ensure!(panicked == 0, "{panicked} threads have panicked");
+        if tokio::time::timeout(GRACE, self.journal.close()).await.is_err() {
+            tracing::warn!("the journal is still being read; everything in it is durable");
+        }
+        Ok(())
+    }
+}
+
+/// Listens where a key of `[controller]` says.
+async fn bind(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
+    bound.with_context(|| format!("[controller] {key}: cannot listen on {listen}"))
+}
+
+/// The cluster key, if the cluster uses keys.
+fn key_of(local: &Local) -> anyhow::Result<Option<Arc<ClusterKey>>> {
+    let listen = &local.controller.listen_addr;
+    match local.auth.method {
+        AuthMethod::Key => Ok(Some(Arc::new(ClusterKey::read(&local.auth.key_file)?))),
+        AuthMethod::None if listen.is_loopback() => Ok(None),
+        AuthMethod::None => bail!(
+            "[auth] method = \"none\" believes whoever connects, so [controller] listen_addr must be a loopback \
+             address, not {listen}; use method = \"key\""
+        ),
+        AuthMethod::Munge => bail!("[auth] method = \"munge\" is not supported by this release; use \"key\""),
+    }
+}
+
+/// The database of the journal, in a directory that exists.
+fn state_file(local: &Local) -> anyhow::Result<PathBuf> {
+    let path = match &local.controller.state {
+        StateStore::Sqlite(path) => path.clone(),
+        StateStore::Postgres { .. } => {
+            bail!("[controller] state: PostgreSQL is not supported by this release; use sqlite:///PATH")
+        }
+    };
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("[controller] state: cannot create {}", directory.display()))?;
+    }
+    Ok(path)
+}
+
+/// Reads what there is on the disk, and puts the configured policy in force, durably.
+async fn recover(path: &Path, policy: spur_core::model::config::Policy) -> anyhow::Result<Recovered> {
+    let begun = std::time::Instant::now();
+    let (journal, recovered) = Journal::open(path).await?;
+    let (last, snapshot) = (recovered.last_seq, recovered.snapshot_seq);
+    let History { mut cluster, base, mut entries } = recover::recover(recovered).await?;
+    let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;
+    let reached = accounting.reached().await?;
+    ensure!(
+        reached <= last,
+        "accounting (acct.db) has entries up to {reached}, the journal ({}) ends at {last}: they do not belong \
+         together; move acct.db away to begin it anew",
+        path.display()
+    );
+    if reached < snapshot {
+        tracing::warn!(reached, snapshot, "accounting lacks entries that the journal no longer has");
+    }
+    let changed = owner::reconfigure_first(&mut cluster, journal.epoch(), clock::now(), policy.into())
+        .context("the configured policy cannot be put in force")?;
+    if !changed.is_empty() {
+        let batch = Batch {
+            entries: changed.iter().map(|entry| recover::to_store(entry)).collect(),
+            ..Batch::default()
+        };
+        journal.commit(batch).await?;
+        entries.extend(changed);
+    }
+    tracing::info!(
+        epoch = journal.epoch(),
+        seq = cluster.seq(),
+        jobs = cluster.jobs().len(),
+        milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "recovered"
+    );
+    Ok(Recovered { journal, accounting, base, entries, cluster, reached, snapshot })
+}
+
+/// What runs.
+struct Machine {
+    threads: Vec<JoinHandle<()>>,
+    tasks: JoinSet<()>,
+    failed: mpsc::UnboundedSender<anyhow::Error>,
+}
+
+impl Machine {
+    /// Starts everything that works behind the network.
+    fn begin(
+        &mut self,
+        recovered: Recovered,
+        local: &Arc<Local>,
+        config_file: ConfigFile,
+        key: Option<Arc<ClusterKey>>,
+        stop: &Stop,
+    ) -> anyhow::Result<Desk> {
+        let Recovered { journal, accounting, base, entries, cluster, reached, snapshot } = recovered;
+        let (inbox, messages) = Inbox::new();
+        let (outbox, queue) = Outbox::new();
+        let (agents, arrived) = Agents::new();
+        let (alarm, alarms) = watch::channel(Alarm::default());
+        let (to_planner, for_planner) = std::sync::mpsc::channel();
+        let (to_archive, for_archive) = mpsc::unbounded_channel();
+        let (copies, wanted) = mpsc::channel(1);
+        let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
+        let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::default());
+        let epoch = journal.epoch();
+        let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local));
+
+        let archive = Archive {
+            cluster: base,
+            journal: journal.clone(),
+            accounting: accounting.clone(),
+            reached,
+            snapshot,
+        };
+        // The queue is new and its other end is here: it takes them.
+        let _ = to_archive.send(entries.into());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        self.thread("archive", move || {
+            runtime.block_on(archive.run(for_archive, wanted));
+            Ok(())
+        })?;
+        let planning = Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone());
+        self.thread("planner", move || {
+            planning.run();
+            Ok(())
+        })?;
+        let mut feed = Feed {
+            replica: replica.clone(),
+            watchers: watchers.clone(),
+            planner: to_planner,
+            archive: to_archive,
+        };
+        let orders = agents.clone();
+        self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders)?))?;
+        let owner = Owner {
+            cluster,
+            journal,
+            inbox: inbox.clone(),
+            outbox,
+            blobs: blobs.clone(),
+            alarm,
+            runtime: tokio::runtime::Handle::current(),
+        };
+        self.thread("owner", move || Ok(owner.run(messages)?))?;
+        tokio::spawn(alarm::run(alarms, inbox.clone()));
+        tokio::spawn(agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
+        Ok(Desk {
+            inbox,
+            replica,
+            overlay,
+            agents,
+            watchers,
+            blobs,
+            accounting,
+            key,
+            node_addresses: Arc::new(local.node_addresses.clone()),
+            reload,
+            stop: stop.clone(),
+            epoch,
+            started: clock::now(),
+            copies: Arc::new(Mutex::new(copies)),
+        })
+    }
+
+    fn thread(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let failed = self.failed.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if let Err(error) = work() {
+                // Nobody listens only when the process ends for another reason.
+                let _ = failed.send(error);
+            }
+        });
+        self.threads.push(thread.with_context(|| format!("cannot start the {name} thread"))?);
+        Ok(())
+    }
+
+    /// Opens the doors.
+    fn listen(
+        &mut self,
+        desk: Desk,
+        listener: TcpListener,
+        window: Option<UnixListener>,
+        local: &Local,
+        key: Option<Arc<ClusterKey>>,
+        stop: &Stop,
+    ) {
+        let attendance = Attendance {
+            agents: desk.agents.clone(),
+            renderer: Renderer {
+                replica: desk.replica.clone(),
+                blobs: desk.blobs.clone(),
+                inbox: desk.inbox.clone(),
+                epoch: desk.epoch,
+            },
+            inbox: desk.inbox.clone(),
+            heartbeat_interval: local.agent.heartbeat_interval,
+            stop: stop.clone(),
+        };
+        let gate = Gate::new(key.clone());
+        let controller = ControllerServer::new(desk)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let agents = AgentsServer::new(attendance)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let router = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+            .add_service(InterceptedService::new(controller, gate.clone()))
+            .add_service(InterceptedService::new(agents, gate));
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let (wish, failed) = (stop.clone(), self.failed.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = router.serve_with_incoming_shutdown(incoming, wish.wished()).await {
+                // Nobody listens only when the process ends for another reason.
+                let _ = failed.send(anyhow::Error::new(error).context("the service has failed"));
+            }
+        });
+        if let Some(window) = window {
+            self.tasks.spawn(identity::serve(window, local.auth.socket.clone(), key, stop.clone()));
+        }
+    }
+}

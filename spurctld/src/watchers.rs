@@ -1,0 +1,100 @@
+//! Those who wait for something to happen to a job.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spur_core::cluster::{Entry, Event};
+use spur_core::id::JobId;
+use tokio::sync::Notify;
+
+/// Who waits for which jobs. Clones share it.
+#[derive(Clone, Default)]
+pub struct Watchers {
+    jobs: Arc<Mutex<BTreeMap<JobId, Vec<Arc<Notify>>>>>,
+}
+
+/// Wakes one who watches some jobs, for as long as it lives.
+pub struct Watch {
+    watchers: Watchers,
+    jobs: Vec<JobId>,
+    notify: Arc<Notify>,
+}
+
+impl Watchers {
+    /// Watches these jobs from now on.
+    pub fn watch(&self, jobs: Vec<JobId>) -> Watch {
+        let notify = Arc::new(Notify::new());
+        let mut table = self.table();
+        for job in &jobs {
+            table.entry(*job).or_default().push(Arc::clone(&notify));
+        }
+        drop(table);
+        Watch { watchers: self.clone(), jobs, notify }
+    }
+
+    /// Wakes those whose jobs are named in committed entries. The replica must have them already.
+    pub(crate) fn tell(&self, entries: &[Arc<Entry>]) {
+        let table = self.table();
+        if table.is_empty() {
+            return;
+        }
+        for job in entries.iter().flat_map(|entry| jobs_of(&entry.event)) {
+            for watcher in table.get(job).into_iter().flatten() {
+                watcher.notify_one();
+            }
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<Arc<Notify>>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    /// Waits until something has happened to one of the jobs since the last time.
+    pub async fn changed(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut table = self.watchers.table();
+        for job in &self.jobs {
+            let Some(waiting) = table.get_mut(job) else { continue };
+            waiting.retain(|other| !Arc::ptr_eq(other, &self.notify));
+            if waiting.is_empty() {
+                table.remove(job);
+            }
+        }
+    }
+}
+
+/// The jobs that an event is about.
+fn jobs_of(event: &Event) -> &[JobId] {
+    match event {
+        Event::JobSubmitted { job, .. }
+        | Event::JobUpdated { job, .. }
+        | Event::JobHeld { job, .. }
+        | Event::JobReleased { job }
+        | Event::StartPromised { job, .. }
+        | Event::JobStarted { job, .. }
+        | Event::JobWarned { job }
+        | Event::JobEnding { job, .. }
+        | Event::JobKilled { job }
+        | Event::NodeReleased { job, .. }
+        | Event::JobEnded { job, .. }
+        | Event::JobRequeued { job, .. }
+        | Event::StepStarted { job, .. }
+        | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
+        Event::JobsForgotten { jobs } => jobs,
+        Event::PolicyChanged { .. }
+        | Event::NodeRegistered { .. }
+        | Event::NodeCleaned { .. }
+        | Event::NodeDowned { .. }
+        | Event::NodeDrained { .. }
+        | Event::NodeResumed { .. }
+        | Event::NodeUpdated { .. }
+        | Event::PartitionSet { .. } => &[],
+    }
+}

@@ -1,0 +1,307 @@
+//! The whole controller, over its own protocol: clients that ask, nodes that the tests play.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "controller/mod.rs"]
+mod support;
+
+use spur_proto::refusal::error_of;
+use spur_proto::v1;
+use spur_proto::v1::order::Order;
+use support::{ADA, BOB, Controller, ROOT, claims, job, job_of, jobs, submit, wait_for};
+use tonic::Code;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_goes_its_way() {
+    let controller = Controller::start("way").await;
+    let mut ada = controller.client(ADA).await;
+    let id = submit(&mut ada, job("hello")).await;
+    let pending = job_of(&mut ada, id).await;
+    assert_eq!((pending.name.as_str(), pending.state.as_str(), pending.uid), ("hello", "PENDING", ADA));
+
+    let mut node = controller.welcome_node("n1").await;
+    let launch = node.launch().await;
+    let attempt = launch.attempt.unwrap();
+    assert_eq!((attempt.job_id, attempt.restart), (id, 0));
+    let batch = launch.batch.unwrap();
+    assert_eq!(batch.script, "#!/bin/sh\ntrue\n");
+    assert_eq!(batch.environment, "A=1\0");
+    let variable = |name: &str| {
+        let found = launch.environment.iter().find(|variable| variable.key == name);
+        found.map(|variable| variable.value.clone())
+    };
+    assert_eq!(variable("SLURM_JOB_NODELIST").as_deref(), Some("n1"));
+    assert_eq!(launch.user.unwrap().uid, ADA);
+    assert_eq!(launch.part.unwrap().cpus, "0");
+    assert_eq!(job_of(&mut ada, id).await.state, "RUNNING");
+
+    node.finish(attempt, 3).await;
+    let ended = job_of(&mut ada, id).await;
+    assert_eq!(
+        (ended.state.as_str(), ended.exit_code, ended.reason.as_str()),
+        ("FAILED", 3, "NonZeroExitCode")
+    );
+    assert!(jobs(&mut ada, v1::JobFilter::default()).await.is_empty(), "ended jobs are not in the queue");
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_is_there_after_a_restart() {
+    let controller = Controller::start("restart").await;
+    let mut ada = controller.client(ADA).await;
+    let id = submit(&mut ada, job("kept")).await;
+    let directory = controller.stop().await;
+
+    let controller = Controller::start_in(directory).await;
+    let mut ada = controller.client(ADA).await;
+    assert_eq!(job_of(&mut ada, id).await.name, "kept");
+    let script = ada.get_script(v1::GetScriptRequest { job_id: id.to_string() }).await.unwrap();
+    assert_eq!(script.into_inner().script, "#!/bin/sh\ntrue\n");
+    assert_eq!(submit(&mut ada, job("next")).await, id + 1);
+    let mut node = controller.welcome_node("n1").await;
+    assert_eq!(node.launch().await.attempt.unwrap().job_id, id);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_repeated_is_served_once() {
+    let controller = Controller::start("repeat").await;
+    let mut ada = controller.client(ADA).await;
+    let request = |retry| v1::SubmitRequest { job: Some(job("once")), request_id: vec![7; 16].into(), retry };
+    let first = ada.submit(request(false)).await.unwrap().into_inner().job_id;
+    let again = ada.submit(request(true)).await.unwrap().into_inner().job_id;
+    assert_eq!(first, again);
+    let mut bob = controller.client(BOB).await;
+    let foreign = bob.submit(request(true)).await.unwrap_err();
+    assert_eq!(foreign.code(), Code::PermissionDenied, "an id is only good for the one who made it up");
+    let directory = controller.stop().await;
+
+    let controller = Controller::start_in(directory).await;
+    let mut ada = controller.client(ADA).await;
+    assert_eq!(ada.submit(request(true)).await.unwrap().into_inner().job_id, first);
+    assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await.len(), 1);
+    // Whoever makes an id up twice harms nobody but himself.
+    let careless = ada.submit(request(false)).await.unwrap().into_inner().job_id;
+    assert_ne!(careless, first);
+    assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await.len(), 2);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_touches_the_jobs_of_others() {
+    let controller = Controller::start("others").await;
+    let mut ada = controller.client(ADA).await;
+    let mut bob = controller.client(BOB).await;
+    let mut root = controller.client(ROOT).await;
+    let id = submit(&mut ada, job("mine")).await;
+    let cancel = || v1::CancelJobsRequest {
+        filter: Some(v1::JobFilter { job_ids: vec![id.to_string()], ..v1::JobFilter::default() }),
+        ..v1::CancelJobsRequest::default()
+    };
+    let refused = bob.cancel_jobs(cancel()).await.unwrap().into_inner();
+    assert!(refused.cancelled.is_empty());
+    assert_eq!(refused.problems[0].error.as_ref().unwrap().code, "ESLURM_ACCESS_DENIED");
+    let script = bob.get_script(v1::GetScriptRequest { job_id: id.to_string() }).await.unwrap_err();
+    assert_eq!(script.code(), Code::PermissionDenied);
+    let drain = v1::UpdateNodesRequest {
+        nodes: "n1".into(),
+        state: "DRAIN".into(),
+        reason: "test".into(),
+        ..v1::UpdateNodesRequest::default()
+    };
+    assert_eq!(bob.update_nodes(drain.clone()).await.unwrap_err().code(), Code::PermissionDenied);
+    root.update_nodes(drain).await.unwrap();
+    let own = v1::CancelJobsRequest {
+        filter: Some(v1::JobFilter { states: vec!["PENDING".into()], ..v1::JobFilter::default() }),
+        ..v1::CancelJobsRequest::default()
+    };
+    assert!(bob.cancel_jobs(own).await.unwrap().into_inner().cancelled.is_empty());
+    assert_eq!(root.cancel_jobs(cancel()).await.unwrap().into_inner().cancelled, [id]);
+    assert_eq!(job_of(&mut ada, id).await.state, "CANCELLED");
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_say_why() {
+    let controller = Controller::start("refusals").await;
+    let mut ada = controller.client(ADA).await;
+    type Case = (&'static str, fn(&mut v1::JobSpec), &'static str);
+    let cases: [Case; 4] = [
+        ("ESLURM_INVALID_PARTITION_NAME", |job| job.partition = "huge".into(), "main, small"),
+        ("ESLURM_INVALID_REQUEST", |job| job.nodes = "0".into(), "--nodes"),
+        ("ESLURM_INVALID_REQUEST", |job| job.priority = Some(9), "--priority"),
+        ("ESLURM_DEPENDENCY", |job| job.dependency = "afterok:99".into(), "99"),
+    ];
+    for (code, spoil, said) in cases {
+        let mut spec = job("bad");
+        spoil(&mut spec);
+        let request = v1::SubmitRequest { job: Some(spec), ..v1::SubmitRequest::default() };
+        let status = ada.submit(request).await.unwrap_err();
+        let error = error_of(&status).unwrap_or_else(|| panic!("{status}"));
+        assert_eq!(error.code, code, "{}", error.message);
+        assert!(error.message.contains(said), "{}", error.message);
+    }
+    let request = v1::ListJobsRequest {
+        filter: Some(v1::JobFilter { job_ids: vec!["99".into()], ..v1::JobFilter::default() }),
+    };
+    assert_eq!(ada.list_jobs(request).await.err().map(|status| status.code()), Some(Code::NotFound));
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_asked_for() {
+    let controller = Controller::start_with_key("key").await;
+    let mut liar = controller.client(ROOT).await;
+    let status = liar.ping(v1::PingRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+    let socket = controller.directory.join("auth.sock");
+    let channel = spur_proto::channel::unix_endpoint(&socket).unwrap().connect().await.unwrap();
+    let mut window = v1::identity_client::IdentityClient::new(channel);
+    let token = window.mint_token(v1::MintTokenRequest {}).await.unwrap().into_inner().token;
+    let mut me = controller.client_with(&token).await;
+    assert_eq!(me.ping(v1::PingRequest {}).await.unwrap().into_inner().cluster_name, "test");
+    let id = submit(&mut me, job("signed")).await;
+    assert_eq!(job_of(&mut me, id).await.uid, rustix_uid());
+    controller.stop().await;
+}
+
+/// The user that runs the tests.
+fn rustix_uid() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").unwrap().uid()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_known_nodes_are_let_in() {
+    let controller = Controller::start("nodes").await;
+    let mut stranger = controller.node("n9").await;
+    let Some(Order::Refusal(refusal)) = stranger.order().await else { panic!("n9 is not configured") };
+    assert!(refusal.error.unwrap().message.contains("n9"));
+    assert_eq!(stranger.order().await, None);
+    let mut node = controller.welcome_node("n2").await;
+    let mut root = controller.client(ROOT).await;
+    let mut stream = root.list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner();
+    let nodes = stream.message().await.unwrap().unwrap().nodes;
+    let states: Vec<(&str, &str)> =
+        nodes.iter().map(|node| (node.name.as_str(), node.state.as_str())).collect();
+    assert_eq!(states, [("n1", "unknown"), ("n2", "idle"), ("n3", "unknown"), ("n4", "unknown")]);
+    // A newer stream takes the place of the older one.
+    let _newer = controller.welcome_node("n2").await;
+    assert_eq!(node.order().await, None);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_is_cancelled_on_its_nodes() {
+    let controller = Controller::start("cancel").await;
+    let mut ada = controller.client(ADA).await;
+    let mut node = controller.welcome_node("n1").await;
+    let id = submit(&mut ada, job("long")).await;
+    let attempt = node.launch().await.attempt.unwrap();
+    let request = v1::CancelJobsRequest {
+        filter: Some(v1::JobFilter { job_ids: vec![id.to_string()], ..v1::JobFilter::default() }),
+        ..v1::CancelJobsRequest::default()
+    };
+    assert_eq!(ada.cancel_jobs(request).await.unwrap().into_inner().cancelled, [id]);
+    assert_eq!(
+        node.order().await,
+        Some(Order::Terminate(v1::Terminate { attempt: Some(attempt), kill: false, cause: String::new() }))
+    );
+    // KillWait is two seconds here.
+    assert_eq!(
+        node.order().await,
+        Some(Order::Terminate(v1::Terminate { attempt: Some(attempt), kill: true, cause: String::new() }))
+    );
+    assert_eq!(job_of(&mut ada, id).await.state, "COMPLETING");
+    node.report(attempt, v1::report::Report::NodeDone(v1::NodeDone::default())).await;
+    assert_eq!(wait_for(&mut ada, id, "CANCELLED").await.state, "CANCELLED");
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_waits_for_the_cpus_of_its_job() {
+    let controller = Controller::start("steps").await;
+    let mut ada = controller.client(ADA).await;
+    let mut node = controller.welcome_node("n1").await;
+    let id = submit(&mut ada, job("steps")).await;
+    let attempt = node.launch().await.attempt.unwrap();
+    let step = move |immediate| v1::CreateStepRequest {
+        job_id: id,
+        name: "a".into(),
+        immediate,
+        ..v1::CreateStepRequest::default()
+    };
+    let first = ada.create_step(step(false)).await.unwrap().into_inner();
+    assert_eq!((first.step_id, first.nodes[0].address.as_str()), (0, "127.0.0.1:7000"));
+    let busy = ada.create_step(step(true)).await.unwrap_err();
+    assert_eq!(error_of(&busy).unwrap().code, "ESLURM_NODES_BUSY");
+    let mut waiting = ada.clone();
+    let second = tokio::spawn(async move { waiting.create_step(step(false)).await });
+    let ended = v1::StepNodeEnded { step_id: 0, ..v1::StepNodeEnded::default() };
+    node.report(attempt, v1::report::Report::StepEnded(ended)).await;
+    assert_eq!(second.await.unwrap().unwrap().into_inner().step_id, 1);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_submissions_is_answered_in_order() {
+    let controller = Controller::start("stream").await;
+    let mut ada = controller.client(ADA).await;
+    let requests = (0..300).map(|number| {
+        let mut spec = job(&format!("j{number}"));
+        if number % 100 == 99 {
+            spec.partition = "nowhere".into();
+        }
+        v1::SubmitRequest { job: Some(spec), ..v1::SubmitRequest::default() }
+    });
+    let mut answers = ada.submit_stream(tokio_stream::iter(requests)).await.unwrap().into_inner();
+    let (mut next, mut refused) = (1, 0);
+    while let Some(answer) = answers.message().await.unwrap() {
+        match answer.result.unwrap() {
+            v1::submit_stream_response::Result::Submitted(done) => {
+                assert_eq!(done.job_id, next);
+                next += 1;
+            }
+            v1::submit_stream_response::Result::Refused(_) => refused += 1,
+        }
+    }
+    assert_eq!((next, refused), (298, 3));
+    assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await.len(), 297);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounting_remembers() {
+    let controller = Controller::start("accounting").await;
+    let mut ada = controller.client(ADA).await;
+    let mut node = controller.welcome_node("n1").await;
+    let id = submit(&mut ada, job("counted")).await;
+    let attempt = node.launch().await.attempt.unwrap();
+    node.finish(attempt, 0).await;
+    // Accounting follows at its own pace, but it loses nothing, not even over a restart.
+    let directory = controller.stop().await;
+    let controller = Controller::start_in(directory).await;
+    let mut ada = controller.client(ADA).await;
+    let mut stream = ada.list_accounting(v1::ListAccountingRequest::default()).await.unwrap().into_inner();
+    let rows = stream.message().await.unwrap().expect("there is a row").rows;
+    let seen: Vec<(u32, &str, &str)> =
+        rows.iter().map(|row| (row.job_id, row.step_id.as_str(), row.state.as_str())).collect();
+    assert_eq!(seen, [(id, "", "COMPLETED"), (id, "batch", "COMPLETED")]);
+    let mut bob = controller.client(BOB).await;
+    let mut others = bob.list_accounting(v1::ListAccountingRequest::default()).await.unwrap().into_inner();
+    assert!(others.message().await.unwrap().is_none(), "others' jobs are not shown unless asked for");
+    assert_eq!(claims(BOB).uid, BOB);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_what_if_changes_nothing() {
+    let controller = Controller::start("whatif").await;
+    let _node = controller.welcome_node("n1").await;
+    let mut ada = controller.client(ADA).await;
+    let request = v1::SubmitRequest { job: Some(job("maybe")), ..v1::SubmitRequest::default() };
+    let told = ada.test_submit(request).await.unwrap().into_inner();
+    assert_eq!((told.nodes.as_str(), told.partition.as_str()), ("n1", "main"));
+    assert!(told.start_time.is_some());
+    assert!(jobs(&mut ada, v1::JobFilter::default()).await.is_empty());
+    controller.stop().await;
+}

@@ -1,0 +1,279 @@
+//! What the tests of the whole controller share: a controller in this process, its clients, and a node that is
+//! played by the test.
+
+use std::path::{Path, PathBuf};
+
+use spur_core::model::config::Config;
+use spur_proto::auth;
+use spur_proto::client::Introduction;
+use spur_proto::v1;
+use spur_proto::v1::agents_client::AgentsClient;
+use spur_proto::v1::controller_client::ControllerClient;
+use spur_proto::v1::node_message::Message;
+use spur_proto::v1::order::Order;
+use spurctld::config_file::ConfigFile;
+use spurctld::server::Server;
+use spurctld::stop::Stop;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Streaming};
+
+pub(crate) type Client = ControllerClient<InterceptedService<Channel, Introduction>>;
+
+/// A user that tests act as.
+pub(crate) const ADA: u32 = 41_000;
+/// Another one.
+pub(crate) const BOB: u32 = 41_001;
+/// The operator.
+pub(crate) const ROOT: u32 = 0;
+
+/// A controller in this process.
+pub(crate) struct Controller {
+    address: String,
+    stop: Stop,
+    running: tokio::task::JoinHandle<anyhow::Result<()>>,
+    pub(crate) directory: PathBuf,
+}
+
+/// A fresh, empty directory on the disk that holds the build.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("controller-{name}"));
+    match std::fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{}: {error}", path.display()),
+        _ => std::fs::create_dir_all(&path).expect("the build directory can be written"),
+    }
+    path
+}
+
+/// The configuration that tests run with: four nodes of four CPUs, three in `main`, one in `small`.
+fn config(directory: &Path, auth: &str) -> String {
+    let state = directory.display();
+    format!(
+        r#"
+cluster_name = "test"
+[controller]
+listen_addr = "127.0.0.1:0"
+state = "{state}"
+kill_wait = "2s"
+[auth]
+{auth}
+socket = "{state}/auth.sock"
+[[nodes]]
+names = "n[1-4]"
+cpus = 4
+memory_mb = 1000
+[[partitions]]
+name = "main"
+nodes = "n[1-3]"
+default = true
+max_time = "1:00:00"
+[[partitions]]
+name = "small"
+nodes = "n4"
+"#
+    )
+}
+
+impl Controller {
+    /// A new cluster that believes whoever connects.
+    pub(crate) async fn start(name: &str) -> Self {
+        Self::start_in(directory(name)).await
+    }
+
+    /// The same on the state that is in a directory.
+    pub(crate) async fn start_in(directory: PathBuf) -> Self {
+        let text = config(&directory, "method = \"none\"");
+        Self::start_with(directory, &text).await
+    }
+
+    /// The same with a cluster key.
+    pub(crate) async fn start_with_key(name: &str) -> Self {
+        let directory = directory(name);
+        let key_file = directory.join("key");
+        auth::ClusterKey::generate().unwrap().write_new(&key_file).unwrap();
+        let text = config(&directory, &format!("method = \"key\"\nkey_file = \"{}\"", key_file.display()));
+        Self::start_with(directory, &text).await
+    }
+
+    async fn start_with(directory: PathBuf, text: &str) -> Self {
+        let path = directory.join("spur.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Config::parse(text, "spur.toml").unwrap();
+        let server = Server::start(config, ConfigFile::find(Some(path))).await.unwrap();
+        let (address, stop) = (format!("http://{}", server.address()), server.stop());
+        Self { address, stop, running: tokio::spawn(server.run()), directory }
+    }
+
+    /// Stops it in good order.
+    pub(crate) async fn stop(self) -> PathBuf {
+        self.stop.wish();
+        self.running.await.unwrap().unwrap();
+        self.directory
+    }
+
+    /// A client with this token.
+    pub(crate) async fn client_with(&self, token: &str) -> Client {
+        let channel = Channel::from_shared(self.address.clone()).unwrap().connect().await.unwrap();
+        ControllerClient::with_interceptor(channel, Introduction::new(token).unwrap())
+    }
+
+    /// A client of a user.
+    pub(crate) async fn client(&self, uid: u32) -> Client {
+        self.client_with(&auth::unsigned(&claims(uid))).await
+    }
+
+    /// A node that the test plays.
+    pub(crate) async fn node(&self, name: &str) -> Node {
+        self.node_holding(name, &[]).await
+    }
+
+    /// The same, with attempts that live on it.
+    pub(crate) async fn node_holding(&self, name: &str, held: &[v1::Attempt]) -> Node {
+        let (says, outgoing) = mpsc::channel(64);
+        let hello = v1::Hello {
+            node_name: name.to_owned(),
+            protocol: spur_proto::refusal::PROTOCOL.to_owned(),
+            shape: Some(v1::NodeShape { cpus: 4, memory_mb: 1000, ..v1::NodeShape::default() }),
+            boot_id: "boot".to_owned(),
+            spool_id: "spool".to_owned(),
+            address: "127.0.0.1:7000".to_owned(),
+            attempts: held
+                .iter()
+                .map(|attempt| v1::HeldAttempt { attempt: Some(*attempt), live: true, done: false })
+                .collect(),
+            ..v1::Hello::default()
+        };
+        says.send(v1::NodeMessage { message: Some(Message::Hello(hello)) }).await.unwrap();
+        let channel = Channel::from_shared(self.address.clone()).unwrap().connect().await.unwrap();
+        let token = auth::unsigned(&v1::TokenClaims { node: name.to_owned(), ..claims(ROOT) });
+        let mut agents = AgentsClient::with_interceptor(channel, Introduction::new(&token).unwrap());
+        let hears = agents.attend(Request::new(ReceiverStream::new(outgoing))).await.unwrap().into_inner();
+        Node { says, hears, reports: 0 }
+    }
+
+    /// A node that has been let in.
+    pub(crate) async fn welcome_node(&self, name: &str) -> Node {
+        let mut node = self.node(name).await;
+        assert!(matches!(node.order().await, Some(Order::Welcome(_))));
+        node
+    }
+}
+
+/// What a user's token says.
+pub(crate) fn claims(uid: u32) -> v1::TokenClaims {
+    let expires = i64::MAX;
+    v1::TokenClaims {
+        uid,
+        gid: uid,
+        user: format!("u{uid}"),
+        group: format!("g{uid}"),
+        expires,
+        node: String::new(),
+    }
+}
+
+/// A node played by a test.
+pub(crate) struct Node {
+    says: mpsc::Sender<v1::NodeMessage>,
+    hears: Streaming<v1::Order>,
+    reports: u64,
+}
+
+impl Node {
+    /// The next order; nothing when the stream has ended.
+    pub(crate) async fn order(&mut self) -> Option<Order> {
+        let order = self.hears.message().await.ok()??;
+        Some(order.order.expect("an order says what to do"))
+    }
+
+    /// Waits for a launch.
+    pub(crate) async fn launch(&mut self) -> v1::Launch {
+        loop {
+            match self.order().await.expect("the stream goes on") {
+                Order::Launch(launch) => return launch,
+                Order::Acknowledge(_) | Order::Forget(_) => {}
+                other => panic!("expected a launch, got {other:?}"),
+            }
+        }
+    }
+
+    /// Reports, and waits until that is acknowledged.
+    pub(crate) async fn report(&mut self, attempt: v1::Attempt, report: v1::report::Report) {
+        self.reports += 1;
+        let id = self.reports;
+        let report = v1::Report { id, attempt: Some(attempt), report: Some(report) };
+        self.says.send(v1::NodeMessage { message: Some(Message::Report(report)) }).await.unwrap();
+        loop {
+            match self.order().await.expect("the stream goes on") {
+                Order::Acknowledge(done) if done.report_ids.contains(&id) => return,
+                Order::Terminate(_) | Order::Forget(_) | Order::Acknowledge(_) => {}
+                other => panic!("expected an acknowledgement, got {other:?}"),
+            }
+        }
+    }
+
+    /// Runs an attempt to its end.
+    pub(crate) async fn finish(&mut self, attempt: v1::Attempt, exit_code: u32) {
+        let ended = v1::BatchEnded { exit_code, ..v1::BatchEnded::default() };
+        self.report(attempt, v1::report::Report::BatchEnded(ended)).await;
+        self.report(attempt, v1::report::Report::NodeDone(v1::NodeDone::default())).await;
+    }
+}
+
+/// A batch job of one task.
+pub(crate) fn job(name: &str) -> v1::JobSpec {
+    v1::JobSpec {
+        name: name.to_owned(),
+        tasks: Some(1),
+        time_limit: Some(600),
+        batch: Some(v1::Batch {
+            script: "#!/bin/sh\ntrue\n".into(),
+            environment: "A=1\0".into(),
+            work_dir: "/tmp".to_owned(),
+            ..v1::Batch::default()
+        }),
+        ..v1::JobSpec::default()
+    }
+}
+
+/// Submits a job and returns its number.
+pub(crate) async fn submit(client: &mut Client, job: v1::JobSpec) -> u32 {
+    let request = v1::SubmitRequest { job: Some(job), ..v1::SubmitRequest::default() };
+    client.submit(request).await.expect("the job is accepted").into_inner().job_id
+}
+
+/// All jobs that a filter means.
+pub(crate) async fn jobs(client: &mut Client, filter: v1::JobFilter) -> Vec<v1::Job> {
+    let request = v1::ListJobsRequest { filter: Some(filter) };
+    let mut stream = client.list_jobs(request).await.expect("jobs are listed").into_inner();
+    let mut all = Vec::new();
+    while let Some(page) = stream.message().await.unwrap() {
+        all.extend(page.jobs);
+    }
+    all
+}
+
+/// One job, whatever has become of it.
+pub(crate) async fn job_of(client: &mut Client, id: u32) -> v1::Job {
+    let filter = v1::JobFilter {
+        job_ids: vec![id.to_string()],
+        states: vec!["all".into()],
+        ..v1::JobFilter::default()
+    };
+    jobs(client, filter).await.pop().expect("the job is there")
+}
+
+/// Waits until a job is in a state.
+pub(crate) async fn wait_for(client: &mut Client, id: u32, state: &str) -> v1::Job {
+    let request = v1::WatchJobsRequest { job_ids: vec![id] };
+    let mut stream = client.watch_jobs(request).await.unwrap().into_inner();
+    while let Some(message) = stream.message().await.unwrap() {
+        let job = message.job.expect("a message names its job");
+        if job.state == state {
+            return job;
+        }
+    }
+    panic!("job {id} ended without being {state}");
+}

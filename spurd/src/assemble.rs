@@ -1,0 +1,441 @@
+//! From what the controller or a client sends to the order that spurstepd carries out.
+//!
+//! Here patterns become paths, numbers of the allocation become the kernel's CPUs and the vendor's devices, and the
+//! variables are added that only the node knows. What cannot be carried out is refused with one sentence.
+
+use std::path::PathBuf;
+
+use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::model::idset::IdSet;
+use spur_core::text::pattern::{FilePattern, PatternContext};
+use spur_proto::{convert, v1};
+
+use crate::inventory::gpu::{Gpu, Vendor};
+use crate::step::attempt::StepAttempt;
+use crate::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+
+/// How long output that nobody fetches is kept after the end of a step.
+const OUTPUT_WAIT_MS: u64 = 60_000;
+
+/// What the node knows of itself that goes into every order.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: String,
+    /// Variables that tell jobs where their cluster is: `SPUR_CONF`, `SPUR_CONTROLLER`.
+    pub variables: Vec<(String, String)>,
+    /// The kernel's number of each of the node's CPUs; `None` where tasks are not bound.
+    pub cpus: Option<Vec<u32>>,
+    /// Its GPUs.
+    pub gpus: Vec<Gpu>,
+    /// Run before each task.
+    pub task_prolog: Option<PathBuf>,
+    /// Run after each task.
+    pub task_epilog: Option<PathBuf>,
+}
+
+/// Everything that is known of a step before it is launched.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The order with its raw parts; groups, directory and control group are still to be filled in.
+    pub launch: Launch,
+    /// Memory that the job holds here, in MiB; 0 is not limited.
+    pub memory_mb: u64,
+    /// Variables for prolog and epilog.
+    pub site_environment: Vec<(String, String)>,
+}
+
+impl NodeFacts {
+    /// The order to run a batch script.
+    ///
+    /// # Errors
+    /// What about it cannot be carried out.
+    pub fn batch(&self, order: v1::Launch) -> Result<Prepared, String> {
+        let attempt = convert::agent::attempt(order.attempt.ok_or("the order names no attempt")?);
+        let user = order.user.ok_or("the order names no user")?;
+        let batch = order.batch.ok_or("the order has no batch script")?;
+        let part = order.part.unwrap_or_default();
+        let array = order.array_job_id.zip(order.array_task_id);
+        let context = PatternContext {
+            job: attempt.job.0,
+            array,
+            step: None,
+            node: &self.name,
+            node_number: 0,
+            task: 0,
+            user: &user.name,
+            job_name: &order.job_name,
+            restarts: attempt.restart,
+        };
+        let cpus = cpu_set(&part.cpus)?;
+        let given: Vec<(String, String)> =
+            order.environment.into_iter().map(|variable| (variable.key, variable.value)).collect();
+        let mut variables = given.clone();
+        variables.extend(self.common(&cpus, &part.devices)?);
+        variables.push(("ENVIRONMENT".to_owned(), "BATCH".to_owned()));
+        let task = TaskOrder {
+            global: 0,
+            env: task_variables(0, 0, 0, "0"),
+            cpus: self.kernel_cpus(cpus.iter()),
+            stdin: stdin(&batch.stdin, &context)?,
+            stdout: stdout(&batch, &context)?,
+            stderr: stderr(&batch, &context)?,
+        };
+        let step = StepAttempt { attempt, step: StepId::BATCH };
+        let order = StepOrder {
+            argv: batch.args,
+            umask: batch.umask,
+            limits: limits(&batch.limits)?,
+            tasks: vec![task],
+            ..self.order(step, identity(user), batch.work_dir)
+        };
+        let environment = with_variables(&batch.environment, &variables);
+        Ok(Prepared {
+            launch: Launch { order, environment, script: Some(batch.script.to_vec()) },
+            memory_mb: part.memory_mb,
+            site_environment: given,
+        })
+    }
+
+    /// The order to run this node's tasks of a step that a client launches with a credential.
+    ///
+    /// # Errors
+    /// What about it cannot be carried out.
+    pub fn step(&self, credential: &v1::StepCredential, launch: v1::StepLaunch) -> Result<Prepared, String> {
+        let attempt = Attempt { job: JobId(credential.job_id), restart: credential.restart };
+        let number = credential.nodes.iter().position(|node| node.name == self.name);
+        let number = number.ok_or_else(|| format!("the step has no tasks on node {}", self.name))?;
+        let part = &credential.nodes[number];
+        if launch.argv.is_empty() {
+            return Err("the step has no command".to_owned());
+        }
+        let cpus = cpu_set(&part.cpus)?;
+        let given: Vec<(String, String)> =
+            launch.job_environment.into_iter().map(|variable| (variable.key, variable.value)).collect();
+        let mut variables = given.clone();
+        let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
+        variables.extend(self.common(&cpus, &devices)?);
+        if !part.topology_address.is_empty() {
+            variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
+            variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
+        }
+        let ranks: Vec<u32> = (part.first_task..).take(part.tasks as usize).collect();
+        let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let reads = |rank| !launch.no_stdin && launch.stdin_task.is_none_or(|task| task == rank);
+        let tasks = ranks.iter().zip(0..).map(|(&rank, local)| TaskOrder {
+            global: rank,
+            env: task_variables(rank, local, number, &all),
+            cpus: self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task),
+            stdin: if reads(rank) { Input::Stream } else { Input::Null },
+            stdout: Output::Stream,
+            stderr: Output::Stream,
+        });
+        let user = v1::User {
+            uid: credential.uid,
+            gid: credential.gid,
+            name: credential.user.clone(),
+            group: credential.group.clone(),
+        };
+        let step = StepAttempt { attempt, step: StepId(credential.step_id) };
+        let order = StepOrder {
+            argv: launch.argv,
+            umask: launch.umask,
+            limits: limits(&launch.limits)?,
+            tasks: tasks.collect(),
+            ..self.order(step, identity(user), launch.work_dir)
+        };
+        let environment = with_variables(&launch.environment, &variables);
+        Ok(Prepared {
+            launch: Launch { order, environment, script: None },
+            memory_mb: part.memory_mb,
+            site_environment: given,
+        })
+    }
+
+    fn order(&self, attempt: StepAttempt, identity: Identity, cwd: String) -> StepOrder {
+        StepOrder {
+            attempt,
+            node: self.name.clone(),
+            directory: PathBuf::new(),
+            identity,
+            cwd: if cwd.is_empty() { "/".into() } else { cwd.into() },
+            argv: Vec::new(),
+            umask: 0o022,
+            limits: Vec::new(),
+            tasks: Vec::new(),
+            confinement: None,
+            task_prolog: self.task_prolog.clone(),
+            task_epilog: self.task_epilog.clone(),
+            output_wait_ms: OUTPUT_WAIT_MS,
+        }
+    }
+
+    /// Variables that every process on this node gets.
+    fn common(&self, cpus: &IdSet, devices: &[v1::DevicePart]) -> Result<Vec<(String, String)>, String> {
+        let mut variables = self.variables.clone();
+        variables.push(("SLURMD_NODENAME".to_owned(), self.name.clone()));
+        variables.push(("SLURM_CPUS_ON_NODE".to_owned(), cpus.len().to_string()));
+        let mut held = Vec::new();
+        for part in devices.iter().filter(|part| part.name == "gpu") {
+            let ids: IdSet = part.ids.parse().map_err(|error| format!("devices of the order: {error}"))?;
+            held.extend(ids.iter().map(|id| self.gpu(&part.kind, id)));
+        }
+        if held.is_empty() {
+            return Ok(variables);
+        }
+        held.sort_unstable();
+        let of = |vendors: &[Option<Vendor>]| {
+            let listed = held.iter().filter(|(vendor, _)| vendors.contains(vendor));
+            listed.map(|(_, index)| index.to_string()).collect::<Vec<_>>().join(",")
+        };
+        variables.push(("SLURM_GPUS_ON_NODE".to_owned(), held.len().to_string()));
+        let (nvidia, amd) = (of(&[Some(Vendor::Nvidia), None]), of(&[Some(Vendor::Amd)]));
+        variables.push(("SLURM_JOB_GPUS".to_owned(), of(&[Some(Vendor::Nvidia), Some(Vendor::Amd), None])));
+        if !nvidia.is_empty() {
+            variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
+            variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
+        }
+        if !amd.is_empty() {
+            variables.push(("ROCR_VISIBLE_DEVICES".to_owned(), amd));
+        }
+        Ok(variables)
+    }
+
+    /// The maker of the `id`-th GPU of a type and the number by which its library counts it; the same number where the
+    /// node was only told to have it.
+    fn gpu(&self, kind: &str, id: u32) -> (Option<Vendor>, u32) {
+        let mut same = self.gpus.iter().filter(|gpu| kind.is_empty() || gpu.kind == kind);
+        same.nth(id as usize).map_or((None, id), |gpu| (Some(gpu.vendor), gpu.index))
+    }
+
+    /// The kernel's numbers of CPUs of the allocation; none where tasks are not bound.
+    fn kernel_cpus(&self, cpus: impl Iterator<Item = u32>) -> Vec<u32> {
+        let Some(known) = &self.cpus else { return Vec::new() };
+        cpus.filter_map(|cpu| known.get(cpu as usize).copied()).collect()
+    }
+
+    /// The CPUs of one task: its share where there is one for each, otherwise all of the step's.
+    fn task_cpus(&self, cpus: &IdSet, local: u32, tasks: u32, per_task: u32) -> Vec<u32> {
+        if per_task > 0 && u64::from(tasks) * u64::from(per_task) <= u64::from(cpus.len()) {
+            return self.kernel_cpus(cpus.iter().skip((local * per_task) as usize).take(per_task as usize));
+        }
+        self.kernel_cpus(cpus.iter())
+    }
+}
+
+fn device_part(device: &v1::CredentialDevices) -> v1::DevicePart {
+    v1::DevicePart { name: device.name.clone(), kind: device.kind.clone(), ids: device.ids.clone() }
+}
+
+fn identity(user: v1::User) -> Identity {
+    Identity { uid: user.uid, gid: user.gid, groups: vec![user.gid], user: user.name }
+}
+
+fn cpu_set(text: &str) -> Result<IdSet, String> {
+    if text.is_empty() {
+        return Ok(IdSet::EMPTY);
+    }
+    text.parse().map_err(|error| format!("CPUs of the order: {error}"))
+}
+
+fn task_variables(rank: u32, local: u32, node: usize, all: &str) -> Vec<(String, String)> {
+    let variable = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        variable("SLURM_PROCID", rank.to_string()),
+        variable("SLURM_LOCALID", local.to_string()),
+        variable("SLURM_NODEID", node.to_string()),
+        variable("SLURM_GTIDS", all.to_owned()),
+    ]
+}
+
+/// The environment with more entries behind it; of two with one name the later counts.
+fn with_variables(environment: &[u8], variables: &[(String, String)]) -> Vec<u8> {
+    let mut all = environment.to_vec();
+    if all.last().is_some_and(|&last| last != 0) {
+        all.push(0);
+    }
+    for (name, value) in variables {
+        all.extend_from_slice(format!("{name}={value}\0").as_bytes());
+    }
+    all
+}
+
+fn expand(pattern: &str, context: &PatternContext<'_>) -> Result<PathBuf, String> {
+    let pattern: FilePattern = pattern.parse().map_err(|error| format!("{error}"))?;
+    Ok(pattern.render(context).into())
+}
+
+fn stdin(pattern: &str, context: &PatternContext<'_>) -> Result<Input, String> {
+    if pattern.is_empty() || pattern == "/dev/null" {
+        return Ok(Input::Null);
+    }
+    expand(pattern, context).map(Input::File)
+}
+
+fn stdout(batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
+    let default = if context.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
+    output(if batch.stdout.is_empty() { default } else { &batch.stdout }, batch, context)
+}
+
+fn stderr(batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
+    if batch.stderr.is_empty() {
+        return Ok(Output::Stdout);
+    }
+    output(&batch.stderr, batch, context)
+}
+
+fn output(pattern: &str, batch: &v1::Batch, context: &PatternContext<'_>) -> Result<Output, String> {
+    if pattern == "/dev/null" {
+        return Ok(Output::Null);
+    }
+    Ok(Output::File { path: expand(pattern, context)?, append: batch.append.unwrap_or(false) })
+}
+
+fn limits(wire: &[v1::Limit]) -> Result<Vec<Limit>, String> {
+    use LimitedResource::{As, Core, Cpu, Data, Fsize, Memlock, Nofile, Nproc, Rss, Stack};
+    let one = |limit: &v1::Limit| {
+        let resource = match limit.name.as_str() {
+            "AS" => As,
+            "CORE" => Core,
+            "CPU" => Cpu,
+            "DATA" => Data,
+            "FSIZE" => Fsize,
+            "MEMLOCK" => Memlock,
+            "NOFILE" => Nofile,
+            "NPROC" => Nproc,
+            "RSS" => Rss,
+            "STACK" => Stack,
+            other => return Err(format!("unknown resource limit {other}")),
+        };
+        Ok(Limit { resource, soft: (limit.soft != u64::MAX).then_some(limit.soft) })
+    };
+    wire.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> NodeFacts {
+        let gpu = |vendor, kind: &str, index| Gpu { vendor, kind: kind.to_owned(), index, devices: vec![] };
+        NodeFacts {
+            name: "n2".to_owned(),
+            variables: vec![("SPUR_CONF".to_owned(), "/etc/spur.toml".to_owned())],
+            cpus: Some(vec![0, 4, 1, 5, 2, 6, 3, 7]),
+            gpus: vec![
+                gpu(Vendor::Amd, "mi300x", 0),
+                gpu(Vendor::Nvidia, "h100", 0),
+                gpu(Vendor::Nvidia, "a100", 1),
+                gpu(Vendor::Nvidia, "h100", 2),
+            ],
+            ..NodeFacts::default()
+        }
+    }
+
+    fn variables(blob: &[u8]) -> Vec<String> {
+        let texts = blob.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
+        texts.map(|entry| String::from_utf8(entry.to_vec()).unwrap()).collect()
+    }
+
+    fn device(kind: &str, ids: &str) -> v1::DevicePart {
+        v1::DevicePart { name: "gpu".to_owned(), kind: kind.to_owned(), ids: ids.to_owned() }
+    }
+
+    fn batch_order() -> v1::Launch {
+        v1::Launch {
+            attempt: Some(v1::Attempt { job_id: 42, restart: 1 }),
+            user: Some(v1::User { uid: 7, gid: 8, name: "ann".to_owned(), group: "staff".to_owned() }),
+            batch: Some(v1::Batch {
+                script: b"#!/bin/sh\n".to_vec().into(),
+                environment: b"A=1\0SLURM_JOB_ID=0\0".to_vec().into(),
+                work_dir: "/home/ann".to_owned(),
+                stderr: "%x-%r.err".to_owned(),
+                append: Some(true),
+                umask: 0o027,
+                ..v1::Batch::default()
+            }),
+            job_name: "train".to_owned(),
+            environment: vec![v1::KeyValue { key: "SLURM_JOB_ID".to_owned(), value: "42".to_owned() }],
+            part: Some(v1::NodePart {
+                cpus: "0-1".to_owned(),
+                memory_mb: 64,
+                devices: vec![device("h100", "1")],
+            }),
+            ..v1::Launch::default()
+        }
+    }
+
+    #[test]
+    fn a_batch_order_is_resolved() {
+        let prepared = facts().batch(batch_order()).unwrap();
+        let order = &prepared.launch.order;
+        assert_eq!((order.attempt.to_string().as_str(), order.umask), ("42.1.batch", 0o027));
+        let task = &order.tasks[0];
+        assert_eq!(task.stdout, Output::File { path: "slurm-42.out".into(), append: true });
+        assert_eq!(task.stderr, Output::File { path: "train-1.err".into(), append: true });
+        assert_eq!((task.stdin.clone(), task.cpus.clone()), (Input::Null, vec![0, 4]));
+        let expected = [
+            "A=1",
+            "SLURM_JOB_ID=0",
+            "SLURM_JOB_ID=42",
+            "SPUR_CONF=/etc/spur.toml",
+            "SLURMD_NODENAME=n2",
+            "SLURM_CPUS_ON_NODE=2",
+            "SLURM_GPUS_ON_NODE=1",
+            "SLURM_JOB_GPUS=2",
+            "CUDA_VISIBLE_DEVICES=2",
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            "ENVIRONMENT=BATCH",
+        ];
+        assert_eq!(variables(&prepared.launch.environment), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_refused() {
+        let with = |change: fn(&mut v1::Batch)| {
+            let mut order = batch_order();
+            change(order.batch.as_mut().unwrap());
+            facts().batch(order).unwrap_err()
+        };
+        let refused = with(|batch| batch.stdout = "%q".to_owned());
+        assert!(refused.contains("%q"), "{refused}");
+        let refused = with(|batch| batch.limits = vec![v1::Limit { name: "NICE".to_owned(), soft: 1 }]);
+        assert!(refused.contains("NICE"), "{refused}");
+        assert!(facts().batch(v1::Launch::default()).is_err());
+    }
+
+    #[test]
+    fn a_step_has_its_tasks_of_this_node() {
+        let node = |name: &str, first_task, tasks, cpus: &str| v1::CredentialNode {
+            name: name.to_owned(),
+            first_task,
+            tasks,
+            cpus: cpus.to_owned(),
+            topology_address: "s1.l1.n2".to_owned(),
+            ..v1::CredentialNode::default()
+        };
+        let credential = v1::StepCredential {
+            job_id: 42,
+            step_id: 3,
+            cpus_per_task: 2,
+            nodes: vec![node("n1", 0, 3, "0-5"), node("n2", 3, 2, "2-5")],
+            ..v1::StepCredential::default()
+        };
+        let launch = v1::StepLaunch {
+            argv: vec!["hostname".to_owned()],
+            stdin_task: Some(4),
+            ..v1::StepLaunch::default()
+        };
+        let prepared = facts().step(&credential, launch.clone()).unwrap();
+        let order = &prepared.launch.order;
+        assert_eq!(order.attempt.to_string(), "42.0.3");
+        let tasks: Vec<_> =
+            order.tasks.iter().map(|task| (task.global, task.cpus.clone(), task.stdin.clone())).collect();
+        assert_eq!(tasks, [(3, vec![1, 5], Input::Null), (4, vec![2, 6], Input::Stream)]);
+        let env: Vec<&str> = order.tasks[1].env.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(env, ["4", "1", "1", "3,4"]);
+        assert!(variables(&prepared.launch.environment).contains(&"SLURM_TOPOLOGY_ADDR=s1.l1.n2".to_owned()));
+        let elsewhere = NodeFacts { name: "n9".to_owned(), ..facts() };
+        assert!(elsewhere.step(&credential, launch).unwrap_err().contains("n9"));
+    }
+}

@@ -1,0 +1,211 @@
+//! spurd from its settings to its end: puts the parts together and waits for signals.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context;
+use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
+use spur_proto::v1::steps_server::StepsServer;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_stream::wrappers::TcpListenerStream;
+
+use crate::args::Args;
+use crate::assemble::NodeFacts;
+use crate::groups::Groups;
+use crate::identity;
+use crate::inventory::{Inventory, Kernel};
+use crate::owner::{Owner, Tools};
+use crate::register::{self, Registrar};
+use crate::rpc::StepService;
+use crate::settings::{self, Settings};
+use crate::spool::Spool;
+use crate::step::launcher::Launcher;
+
+/// Runs the daemon until it is told to stop. `ready` is called when everything is up.
+///
+/// # Errors
+/// Why it cannot start, for people.
+pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow::Result<()> {
+    let started = register::now();
+    let kernel = Kernel::default();
+    let inventory = Arc::new(kernel.take_stock(Path::new("/tmp")));
+    let spool = Arc::new(Spool::open(&settings.spool)?);
+    let listener = TcpListener::bind((settings.listen.host.as_str(), settings.listen.port)).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let port = listener.local_addr()?.port();
+    let facts = Arc::new(facts(&settings, &inventory));
+    let groups = control_groups(&settings.name, spool.id());
+    let address = advertised(&settings, port);
+    let settings = Arc::new(settings);
+    let tools = Tools {
+        settings: Arc::clone(&settings),
+        facts: Arc::clone(&facts),
+        spool: Arc::clone(&spool),
+        launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
+        groups: groups.clone(),
+    };
+    let (owner, inbox, messages) = Owner::recover(tools).await.context("the spool cannot be read")?;
+    let owner = tokio::spawn(owner.run(messages));
+    let (settings_now, settings_seen) = watch::channel(Arc::clone(&settings));
+    let (facts_now, facts_seen) = watch::channel(facts);
+    let service = StepService {
+        inbox: inbox.clone(),
+        facts: facts_seen,
+        spool: Arc::clone(&spool),
+        key: settings.key.clone(),
+        visits: Arc::new(Mutex::new(BTreeMap::new())),
+    };
+    let server = tokio::spawn(serve(listener, service));
+    if let Some(key) = settings.key.clone() {
+        tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), key));
+    }
+    let registrar = Registrar {
+        settings: settings_seen,
+        inventory: Arc::clone(&inventory),
+        spool,
+        kernel,
+        address: address.clone(),
+        started,
+        inbox: inbox.clone(),
+    };
+    let registrar = tokio::spawn(registrar.run());
+    tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");
+    ready();
+    let reload = Reload { args, inventory, settings: settings_now, facts: facts_now, inbox };
+    tokio::select! {
+        stopped = reload.until_stopped() => stopped?,
+        ended = owner => ended.context("the owner of the node's state has failed")?,
+        ended = server => ended.context("the node's service has failed")??,
+        ended = registrar => ended.context("the stream to the controller has failed")?,
+    }
+    tracing::info!("spurd stops; jobs go on");
+    if let Some(groups) = groups {
+        groups.close();
+    }
+    Ok(())
+}
+
+async fn serve(listener: TcpListener, service: StepService) -> Result<(), tonic::transport::Error> {
+    let service = StepsServer::new(service).max_decoding_message_size(MAX_MESSAGE);
+    tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .add_service(service)
+        .serve_with_incoming(TcpListenerStream::new(listener))
+        .await
+}
+
+async fn hand_out_tokens(socket: PathBuf, key: spur_proto::auth::ClusterKey) {
+    if let Err(error) = identity::serve(&socket, key).await {
+        tracing::warn!(socket = %socket.display(), %error, "no tokens are handed out: commands on this host need them");
+    }
+}
+
+/// What the node adds to every order.
+fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
+    let mut variables = Vec::new();
+    if let Some(config) = &settings.config {
+        variables.push(("SPUR_CONF".to_owned(), config.display().to_string()));
+    }
+    if let Some(controllers) = &settings.told_controllers {
+        variables.push(("SPUR_CONTROLLER".to_owned(), controllers.clone()));
+    }
+    // Devices that were only named on the command line are not those that were found.
+    let told = settings.overrides.gres.is_some();
+    NodeFacts {
+        name: settings.name.clone(),
+        variables,
+        cpus: settings.overrides.bindable(inventory).map(<[u32]>::to_vec),
+        gpus: if told { Vec::new() } else { inventory.gpus.clone() },
+        task_prolog: settings.agent.task_prolog.clone(),
+        task_epilog: settings.agent.task_epilog.clone(),
+    }
+}
+
+fn control_groups(node: &str, spool_id: &str) -> Option<Groups> {
+    match Groups::open(node, spool_id) {
+        Ok(groups) => {
+            tracing::info!(enforced = ?groups.enforced(), "steps are held together by control groups");
+            Some(groups)
+        }
+        Err(reason) => {
+            tracing::info!("steps are held together as process trees, memory is not limited: {reason}");
+            None
+        }
+    }
+}
+
+/// Where clients reach this node: as somebody has said, else where it listens, else under the host's name.
+fn advertised(settings: &Settings, port: u16) -> String {
+    let mut address = settings.address.clone().unwrap_or_else(|| {
+        let mut own = settings.listen.clone();
+        let anywhere = own.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+        if anywhere {
+            own.host = settings::host_name();
+        }
+        own
+    });
+    if address.port == 0 || settings.address.is_none() {
+        address.port = port;
+    }
+    address.to_string()
+}
+
+/// The program spurstepd: beside spurd itself.
+fn shim() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("spurd does not know where it is")?;
+    let shim = own.with_file_name("spurstepd");
+    anyhow::ensure!(shim.is_file(), "{} is missing: spurd and spurstepd belong together", shim.display());
+    Ok(shim)
+}
+
+/// Reads the configuration again when told to.
+struct Reload {
+    args: Args,
+    inventory: Arc<Inventory>,
+    settings: watch::Sender<Arc<Settings>>,
+    facts: watch::Sender<Arc<NodeFacts>>,
+    inbox: tokio::sync::mpsc::Sender<crate::owner::Message>,
+}
+
+impl Reload {
+    async fn until_stopped(self) -> anyhow::Result<()> {
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
+        loop {
+            tokio::select! {
+                _ = terminated.recv() => return Ok(()),
+                _ = interrupted.recv() => return Ok(()),
+                _ = hung_up.recv() => self.reload().await,
+            }
+        }
+    }
+
+    async fn reload(&self) {
+        let settings = match Settings::load(&self.args, |name| std::env::var(name).ok()) {
+            Ok(settings) => Arc::new(settings),
+            Err(error) => {
+                tracing::error!("the configuration stays as it was: {error}");
+                return;
+            }
+        };
+        let before = Arc::clone(&self.settings.borrow());
+        if (&settings.listen, &settings.spool) != (&before.listen, &before.spool) {
+            tracing::warn!(
+                "a new listen address or spool directory takes effect when spurd is started again"
+            );
+        }
+        let facts = Arc::new(facts(&settings, &self.inventory));
+        let told = crate::owner::Message::Settings(Arc::clone(&settings), Arc::clone(&facts));
+        if self.inbox.send(told).await.is_ok() {
+            self.facts.send_replace(facts);
+            self.settings.send_replace(settings);
+            tracing::info!("the configuration was read again");
+        }
+    }
+}

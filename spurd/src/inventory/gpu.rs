@@ -1,0 +1,196 @@
+//! GPUs of AMD and NVIDIA, as their drivers show them.
+//!
+//! AMD GPUs come from the compute driver's topology (`/sys/class/kfd`), which is also the order that ROCm counts them
+//! in; NVIDIA GPUs from `/proc/driver/nvidia`, in the order of their bus addresses, which is CUDA's order with
+//! `CUDA_DEVICE_ORDER=PCI_BUS_ID`. A GPU without a driver is none that a job could use, and is not counted.
+
+use std::path::PathBuf;
+
+use super::Kernel;
+
+/// Who made a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vendor {
+    /// AMD: `ROCR_VISIBLE_DEVICES`.
+    Amd,
+    /// NVIDIA: `CUDA_VISIBLE_DEVICES`.
+    Nvidia,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// Who made it.
+    pub vendor: Vendor,
+    /// Its type, as `--gres=gpu:TYPE` names it: `mi300x`, `h100`.
+    pub kind: String,
+    /// The number by which the vendor's library counts it.
+    pub index: u32,
+    /// The files through which a process uses it.
+    pub devices: Vec<PathBuf>,
+}
+
+/// PCI device numbers of AMD's compute GPUs and their types.
+const AMD_TYPES: [(u32, &str); 19] = [
+    (0x66a0, "mi50"),
+    (0x66a1, "mi50"),
+    (0x738c, "mi100"),
+    (0x738e, "mi100"),
+    (0x740f, "mi210"),
+    (0x7408, "mi250x"),
+    (0x740c, "mi250"),
+    (0x74a0, "mi300a"),
+    (0x74a1, "mi300x"),
+    (0x74a2, "mi308x"),
+    (0x74a5, "mi325x"),
+    (0x74a8, "mi308x"),
+    (0x74a9, "mi300x"),
+    (0x74b5, "mi300x"),
+    (0x74b6, "mi308x"),
+    (0x74b9, "mi325x"),
+    (0x74bd, "mi300x"),
+    (0x75a0, "mi350x"),
+    (0x75a3, "mi355x"),
+];
+
+impl Kernel {
+    /// The GPUs that jobs can use, AMD's first.
+    pub fn gpus(&self) -> Vec<Gpu> {
+        let mut gpus = self.amd();
+        gpus.extend(self.nvidia());
+        gpus
+    }
+
+    fn amd(&self) -> Vec<Gpu> {
+        let base = "sys/class/kfd/kfd/topology/nodes";
+        let mut nodes: Vec<u32> = self.names(base).iter().filter_map(|name| name.parse().ok()).collect();
+        nodes.sort_unstable();
+        let described = nodes.into_iter().filter_map(|node| {
+            // A node of the topology without this number is a CPU.
+            self.line(format!("{base}/{node}/gpu_id")).filter(|id| id != "0" && !id.is_empty())?;
+            let properties = self.text(format!("{base}/{node}/properties"))?;
+            let value = |key: &str| {
+                let line = properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+                line.trim().parse::<u32>().ok()
+            };
+            let minor = value("drm_render_minor").filter(|&minor| minor > 0)?;
+            let kind = amd_type(value("device_id").unwrap_or(0));
+            Some((kind, PathBuf::from(format!("/dev/dri/renderD{minor}"))))
+        });
+        let numbered = described.zip(0..);
+        numbered
+            .map(|((kind, render), index)| Gpu {
+                vendor: Vendor::Amd,
+                kind,
+                index,
+                devices: vec![PathBuf::from("/dev/kfd"), render],
+            })
+            .collect()
+    }
+
+    fn nvidia(&self) -> Vec<Gpu> {
+        let base = "proc/driver/nvidia/gpus";
+        let described = self.names(base).into_iter().filter_map(|address| {
+            let text = self.text(format!("{base}/{address}/information"))?;
+            let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+            let minor: u32 = value("Device Minor:")?.parse().ok()?;
+            Some((nvidia_type(value("Model:").unwrap_or_default()), minor))
+        });
+        let numbered = described.zip(0..);
+        numbered
+            .map(|((kind, minor), index)| Gpu {
+                vendor: Vendor::Nvidia,
+                kind,
+                index,
+                devices: vec![
+                    PathBuf::from(format!("/dev/nvidia{minor}")),
+                    PathBuf::from("/dev/nvidiactl"),
+                    PathBuf::from("/dev/nvidia-uvm"),
+                ],
+            })
+            .collect()
+    }
+}
+
+/// The type of an AMD GPU; its PCI number where it is not known by name, so that types never mix.
+fn amd_type(device: u32) -> String {
+    let known = AMD_TYPES.iter().find(|(id, _)| *id == device);
+    known.map_or_else(|| format!("amd_{device:04x}"), |(_, kind)| (*kind).to_owned())
+}
+
+/// The type of an NVIDIA GPU: the model without maker, series and memory (`NVIDIA H100 80GB HBM3` is `h100`).
+fn nvidia_type(model: &str) -> String {
+    let noise = ["nvidia", "tesla", "quadro", "geforce", "graphics", "device"];
+    let lower = model.to_lowercase();
+    let memory = |word: &str| word.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
+    let words = lower.split([' ', '-']).filter(|word| !word.is_empty() && !noise.contains(word));
+    let kind: Vec<&str> = words.take_while(|word| !memory(word)).collect();
+    let name: Vec<&str> =
+        kind.into_iter().filter(|word| !["sxm2", "sxm3", "sxm4", "sxm5", "pcie"].contains(word)).collect();
+    if name.is_empty() { "nvidia".to_owned() } else { name.join("_") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::tree;
+    use super::*;
+
+    #[test]
+    fn nvidia_models_become_types() {
+        let cases = [
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("NVIDIA H200", "h200"),
+            ("NVIDIA A100-SXM4-40GB", "a100"),
+            ("NVIDIA A100 80GB PCIe", "a100"),
+            ("Tesla V100-SXM2-16GB", "v100"),
+            ("NVIDIA GeForce RTX 4090", "rtx_4090"),
+            ("NVIDIA GH200 480GB", "gh200"),
+            ("NVIDIA L40S", "l40s"),
+            ("", "nvidia"),
+        ];
+        for (model, kind) in cases {
+            assert_eq!(nvidia_type(model), kind, "{model}");
+        }
+    }
+
+    #[test]
+    fn nvidia_gpus_are_counted_by_bus_address() {
+        let information = |minor| format!("Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t {minor}\n");
+        let (first, second) = (information(1), information(0));
+        let (_root, kernel) = tree(&[
+            ("proc/driver/nvidia/gpus/0000:17:00.0/information", &first),
+            ("proc/driver/nvidia/gpus/0000:c7:00.0/information", &second),
+        ]);
+        let gpus = kernel.gpus();
+        let devices: Vec<_> = gpus.iter().map(|gpu| (gpu.index, gpu.devices[0].to_str().unwrap())).collect();
+        assert_eq!(devices, [(0, "/dev/nvidia1"), (1, "/dev/nvidia0")]);
+        assert!(gpus.iter().all(|gpu| gpu.kind == "h100" && gpu.vendor == Vendor::Nvidia));
+    }
+
+    #[test]
+    fn amd_gpus_are_the_nodes_of_the_topology_that_are_no_cpus() {
+        let base = "sys/class/kfd/kfd/topology/nodes";
+        let properties = |device: u32, minor: u32| {
+            format!("cpu_cores_count 0\nvendor_id 4098\ndevice_id {device}\ndrm_render_minor {minor}\n")
+        };
+        let files = [
+            (format!("{base}/0/gpu_id"), "0\n".to_owned()),
+            (format!("{base}/0/properties"), "cpu_cores_count 64\ndrm_render_minor 0\n".to_owned()),
+            (format!("{base}/2/gpu_id"), "28851\n".to_owned()),
+            (format!("{base}/2/properties"), properties(0x74a1, 128)),
+            (format!("{base}/10/gpu_id"), "51499\n".to_owned()),
+            (format!("{base}/10/properties"), properties(0x1234, 136)),
+        ];
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let (_root, kernel) = tree(&files);
+        let gpu = |kind: &str, index, render: &str| Gpu {
+            vendor: Vendor::Amd,
+            kind: kind.to_owned(),
+            index,
+            devices: vec!["/dev/kfd".into(), render.into()],
+        };
+        let expected = [gpu("mi300x", 0, "/dev/dri/renderD128"), gpu("amd_1234", 1, "/dev/dri/renderD136")];
+        assert_eq!(kernel.gpus(), expected);
+    }
+}

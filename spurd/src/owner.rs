@@ -1,0 +1,365 @@
+//! The one task that owns what the node knows: it feeds [`Compute`] and carries out what that says.
+//!
+//! Everything reaches it through one queue. It waits for nothing but that queue: prolog, epilog and steps run in tasks
+//! of their own and come back as messages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spur_core::compute::{Compute, Effect, Input, StepEnd};
+use spur_core::id::{Attempt, StepId};
+use spur_core::text::signal::Signal;
+use spur_proto::{convert, v1};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::assemble::{NodeFacts, Prepared};
+use crate::groups::Groups;
+use crate::prolog::SiteProgram;
+use crate::report;
+use crate::running::{self, Control, Starting};
+use crate::settings::Settings;
+use crate::spool::Spool;
+use crate::step::attempt::StepAttempt;
+use crate::step::launcher::{Launcher, Step};
+use crate::step::message::{Request, SignalScope};
+
+/// How many messages may wait for the owner.
+pub(crate) const QUEUE: usize = 1024;
+
+/// The answer to a client that launches a step: the live step, or why there is none.
+pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, String>>;
+
+/// What reaches the owner.
+pub(crate) enum Message {
+    /// The controller orders something.
+    Order(Box<v1::order::Order>),
+    /// A stream to the controller is open; what is sent to `uplink` goes up. Answers what the node holds.
+    Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Vec<v1::HeldAttempt>> },
+    /// A client launches a step.
+    LaunchStep { prepared: Box<Prepared>, answer: LaunchAnswer },
+    /// A client looks for a live step.
+    Find { step: StepAttempt, answer: oneshot::Sender<Option<Step>> },
+    /// Something that the owner started is over.
+    Told(Input),
+    /// The configuration was read again.
+    Settings(Arc<Settings>, Arc<NodeFacts>),
+}
+
+/// What the owner works with.
+pub(crate) struct Tools {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) facts: Arc<NodeFacts>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) launcher: Launcher,
+    pub(crate) groups: Option<Groups>,
+}
+
+/// A launch that waits for the prolog.
+struct Pending {
+    prepared: Box<Prepared>,
+    answer: Option<LaunchAnswer>,
+}
+
+pub(crate) struct Owner {
+    compute: Compute,
+    tools: Tools,
+    inbox: mpsc::Sender<Message>,
+    pending: BTreeMap<StepAttempt, Pending>,
+    running: BTreeMap<StepAttempt, mpsc::UnboundedSender<Control>>,
+    uplink: Option<mpsc::UnboundedSender<v1::NodeMessage>>,
+    /// What the user is told when the attempt is terminated.
+    causes: BTreeMap<Attempt, String>,
+}
+
+impl Owner {
+    /// The owner of what an earlier spurd left in the spool, and the way to it.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub(crate) async fn recover(
+        tools: Tools,
+    ) -> std::io::Result<(Owner, mpsc::Sender<Message>, mpsc::Receiver<Message>)> {
+        let (found, live) = tools.spool.recover()?;
+        let lost = found.iter().flat_map(|job| {
+            let lost = job.steps.iter().filter(|(_, end)| *end == Some(StepEnd::Lost));
+            lost.map(|(step, _)| StepAttempt { attempt: job.attempt, step: *step })
+        });
+        // An attempt is not reported as over while something of it may still run.
+        tools.launcher.bury(lost.collect()).await?;
+        let (inbox, messages) = mpsc::channel(QUEUE);
+        let (compute, effects) = Compute::recover(found);
+        let mut owner = Owner {
+            compute,
+            tools,
+            inbox: inbox.clone(),
+            pending: BTreeMap::new(),
+            running: BTreeMap::new(),
+            uplink: None,
+            causes: BTreeMap::new(),
+        };
+        for step in live {
+            tracing::info!(%step, "found alive");
+            let (step_handle, events) = owner.tools.launcher.resume(step).await;
+            let (control, controlled) = mpsc::unbounded_channel();
+            owner.running.insert(step, control);
+            tokio::spawn(running::follow(step_handle, events, controlled, owner.inbox.clone()));
+        }
+        owner.carry_out(effects);
+        Ok((owner, inbox, messages))
+    }
+
+    /// Works until every sender of messages is gone.
+    pub(crate) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        while let Some(message) = messages.recv().await {
+            self.receive(message);
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Order(order) => self.obey(*order),
+            Message::Connected { uplink, held } => self.connected(uplink, held),
+            Message::LaunchStep { prepared, answer } => {
+                let step = prepared.launch.order.attempt;
+                self.launch(
+                    prepared,
+                    Some(answer),
+                    Input::LaunchStep { attempt: step.attempt, step: step.step },
+                );
+            }
+            Message::Find { step, answer } => match self.running.get(&step) {
+                // A step that is just ending drops the question, which is an answer too.
+                Some(control) => drop(control.send(Control::Handle(answer))),
+                // It has ended, but its output may still be there. Whoever asked may be gone.
+                None => {
+                    let known = self.compute.knows(step.attempt, step.step);
+                    drop(answer.send(known.then(|| self.tools.launcher.ended(step))));
+                }
+            },
+            Message::Told(input) => {
+                if let Input::StepEnded { attempt, step, .. } = &input {
+                    self.running.remove(&StepAttempt { attempt: *attempt, step: *step });
+                }
+                self.tell(input);
+            }
+            Message::Settings(settings, facts) => {
+                self.tools.settings = settings;
+                self.tools.facts = facts;
+            }
+        }
+    }
+
+    fn tell(&mut self, input: Input) {
+        let effects = self.compute.handle(input);
+        self.carry_out(effects);
+    }
+
+    fn connected(
+        &mut self,
+        uplink: mpsc::UnboundedSender<v1::NodeMessage>,
+        held: oneshot::Sender<Vec<v1::HeldAttempt>>,
+    ) {
+        if held.send(self.compute.held().map(report::held).collect()).is_err() {
+            return;
+        }
+        for (id, attempt, said) in self.compute.outstanding() {
+            // If the stream is gone already, the next one gets them all.
+            let _ = uplink.send(report::report(id, attempt, said));
+        }
+        self.uplink = Some(uplink);
+    }
+
+    fn obey(&mut self, order: v1::order::Order) {
+        use v1::order::Order;
+        match order {
+            Order::Launch(launch) => self.obey_launch(launch),
+            Order::Terminate(v1::Terminate { attempt: Some(attempt), kill, cause }) => {
+                let attempt = convert::agent::attempt(attempt);
+                tracing::info!(%attempt, kill, "terminate");
+                self.causes.insert(attempt, cause);
+                self.tell(Input::Terminate { attempt, kill });
+            }
+            Order::Signal(v1::Signal { attempt: Some(attempt), signal, step_id, batch, steps }) => {
+                let attempt = convert::agent::attempt(attempt);
+                match u8::try_from(signal).ok().and_then(Signal::new) {
+                    Some(signal) => {
+                        let step = step_id.map(StepId);
+                        self.tell(Input::Signal { attempt, step, signal, batch, steps });
+                    }
+                    None => tracing::error!(%attempt, signal, "order to send a signal that does not exist"),
+                }
+            }
+            Order::Acknowledge(v1::Acknowledge { report_ids }) => {
+                self.tell(Input::Acknowledge { reports: report_ids });
+            }
+            Order::Forget(v1::Forget { attempts }) => {
+                for attempt in attempts {
+                    self.tell(Input::Forget { attempt: convert::agent::attempt(attempt) });
+                }
+            }
+            Order::Terminate(_) | Order::Signal(_) => tracing::error!("an order that names no attempt"),
+            Order::Welcome(_) | Order::Refusal(_) => tracing::error!("an answer to a registration long over"),
+        }
+    }
+
+    fn obey_launch(&mut self, launch: v1::Launch) {
+        let Some(attempt) = launch.attempt.map(convert::agent::attempt) else {
+            tracing::error!("a launch that names no attempt");
+            return;
+        };
+        if self.compute.knows(attempt, StepId::BATCH) {
+            return;
+        }
+        tracing::info!(%attempt, "launch");
+        match self.tools.facts.batch(launch) {
+            Ok(prepared) => self.launch(Box::new(prepared), None, Input::Launch { attempt }),
+            Err(error) => {
+                let end = running::not_launched(format!("order not understood: {error}"), true);
+                self.tell(Input::StepEnded { attempt, step: StepId::BATCH, end });
+            }
+        }
+    }
+
+    fn launch(&mut self, prepared: Box<Prepared>, answer: Option<LaunchAnswer>, input: Input) {
+        let step = prepared.launch.order.attempt;
+        if self.compute.knows(step.attempt, step.step) {
+            let known = format!("step {step} was launched on this node before");
+            // A client that is gone needs no answer.
+            drop(answer.map(|answer| answer.send(Err(known))));
+            return;
+        }
+        let agent = &self.tools.settings.agent;
+        if agent.prolog.is_some() || agent.epilog.is_some() {
+            let kept = self.tools.spool.remember_variables(step.attempt, &prepared.site_environment);
+            complain(kept, "keep the variables of", step.attempt);
+        }
+        self.pending.insert(step, Pending { prepared, answer });
+        self.tell(input);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Remember { attempt, record } => {
+                    let kept = self.tools.spool.remember(attempt, &record);
+                    complain(kept, "keep the record of", attempt);
+                }
+                Effect::RunProlog { attempt } => self.run_site_program(attempt, true),
+                Effect::RunEpilog { attempt } => self.run_site_program(attempt, false),
+                Effect::Spawn { attempt, step } => self.spawn(StepAttempt { attempt, step }),
+                Effect::Refuse { attempt, step, reason } => {
+                    let pending = self.pending.remove(&StepAttempt { attempt, step });
+                    let answer = pending.and_then(|pending| pending.answer);
+                    // A client that is gone needs no answer.
+                    drop(answer.map(|answer| answer.send(Err(reason))));
+                }
+                Effect::TerminateStep { attempt, step, kill } => {
+                    self.terminate(StepAttempt { attempt, step }, kill)
+                }
+                Effect::SignalStep { attempt, step, signal, tasks_only } => {
+                    let scope = if tasks_only { SignalScope::Tasks } else { SignalScope::All };
+                    let signal = signal.number().into();
+                    self.ask(StepAttempt { attempt, step }, Request::Signal { signal, scope });
+                }
+                Effect::Report { id, attempt, report } => {
+                    if let Some(uplink) = &self.uplink {
+                        // A stream that is gone: the next one gets every report that is not acknowledged.
+                        let _ = uplink.send(report::report(id, attempt, &report));
+                    }
+                }
+                Effect::StepAcknowledged { attempt, step } => {
+                    let gone = self.tools.spool.acknowledge(StepAttempt { attempt, step });
+                    complain(gone, "clear up a step of", attempt);
+                }
+                Effect::Forget { attempt, steps } => {
+                    complain(self.tools.spool.forget(attempt, &steps), "forget", attempt);
+                    self.causes.remove(&attempt);
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, step: StepAttempt) {
+        let Some(Pending { prepared, answer }) = self.pending.remove(&step) else {
+            tracing::error!(%step, "nothing is known of a step that is to be spawned");
+            let end = running::not_launched("the order is lost".to_owned(), true);
+            self.tell(Input::StepEnded { attempt: step.attempt, step: step.step, end });
+            return;
+        };
+        let (control, controlled) = mpsc::unbounded_channel();
+        self.running.insert(step, control);
+        let starting = Starting {
+            prepared: *prepared,
+            answer,
+            spool: Arc::clone(&self.tools.spool),
+            launcher: self.tools.launcher.clone(),
+            groups: self.tools.groups.clone(),
+        };
+        tokio::spawn(starting.run(controlled, self.inbox.clone()));
+    }
+
+    fn ask(&self, step: StepAttempt, request: Request) {
+        if let Some(control) = self.running.get(&step) {
+            // A step that is just ending has nothing left to ask.
+            let _ = control.send(Control::Ask(request));
+        }
+    }
+
+    fn terminate(&mut self, step: StepAttempt, kill: bool) {
+        let notice = (!kill).then(|| {
+            let what = match step.step {
+                StepId::BATCH => format!("JOB {}", step.attempt.job),
+                number => format!("STEP {}.{number}", step.attempt.job),
+            };
+            let now = jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S");
+            let cause = self.causes.get(&step.attempt).filter(|cause| !cause.is_empty());
+            let cause = cause.map_or(String::new(), |cause| format!(" {cause}"));
+            format!("spurstepd: error: *** {what} ON {} CANCELLED AT {now}{cause} ***", self.tools.facts.name)
+        });
+        self.ask(step, Request::Terminate { kill_wait_ms: kill.then_some(0), notice });
+    }
+
+    fn run_site_program(&self, attempt: Attempt, prolog: bool) {
+        let agent = &self.tools.settings.agent;
+        let (what, path) = if prolog { ("prolog", &agent.prolog) } else { ("epilog", &agent.epilog) };
+        let mut environment = if path.is_some() { self.tools.spool.variables(attempt) } else { Vec::new() };
+        environment.extend(self.tools.facts.variables.iter().cloned());
+        let path_variable =
+            std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
+        for (name, value) in [
+            ("SLURM_JOB_ID", attempt.job.to_string()),
+            ("SLURMD_NODENAME", self.tools.facts.name.clone()),
+            ("SLURM_SCRIPT_CONTEXT", format!("{what}_slurmd")),
+            ("PATH", path_variable),
+        ] {
+            environment.push((name.to_owned(), value));
+        }
+        let limit = Duration::from_secs(agent.prolog_timeout.0);
+        let program = SiteProgram { what, path: path.clone(), environment, limit };
+        let groups = self.tools.groups.clone().filter(|_| !prolog);
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let error = program.run().await.err();
+            if let Some(error) = &error {
+                tracing::error!(%attempt, "{error}");
+            }
+            if let Some(groups) = groups {
+                groups.remove(attempt);
+            }
+            let told = if prolog {
+                Input::PrologDone { attempt, error }
+            } else {
+                Input::EpilogDone { attempt, error }
+            };
+            // Without an owner spurd is stopping; the next one runs what is missing.
+            let _ = inbox.send(Message::Told(told)).await;
+        });
+    }
+}
+
+fn complain(result: std::io::Result<()>, what: &str, attempt: Attempt) {
+    if let Err(error) = result {
+        tracing::error!(%attempt, %error, "the spool cannot {what} the attempt");
+    }
+}

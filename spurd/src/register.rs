@@ -1,0 +1,220 @@
+//! The stream to the controller: opened by the node, and opened again for as long as the node lives.
+//!
+//! Registration says what the node has and which attempts it holds; orders come down, heartbeats and reports go up.
+//! Orders of a reign that is over are refused by leaving the one who gives them.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use spur_core::model::node::NodeShape;
+use spur_core::text::address::HostPort;
+use spur_proto::auth;
+use spur_proto::channel;
+use spur_proto::client::Introduction;
+use spur_proto::refusal::PROTOCOL;
+use spur_proto::v1;
+use spur_proto::v1::agents_client::AgentsClient;
+use spur_proto::v1::node_message::Message as Up;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+
+use crate::inventory::{Inventory, Kernel};
+use crate::owner::Message;
+use crate::report;
+use crate::settings::{self, Settings};
+use crate::spool::Spool;
+
+/// The first pause before the controller is tried again, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// How long the controller may take to answer a registration.
+const WELCOME: Duration = Duration::from_secs(60);
+
+/// The node's side of the stream.
+pub(crate) struct Registrar {
+    pub(crate) settings: watch::Receiver<Arc<Settings>>,
+    pub(crate) inventory: Arc<Inventory>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) kernel: Kernel,
+    /// `host:port` of the node's service, for clients.
+    pub(crate) address: String,
+    pub(crate) started: i64,
+    pub(crate) inbox: mpsc::Sender<Message>,
+}
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("{0}")]
+    Address(#[from] spur_proto::channel::AddressError),
+    #[error("cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("{}", .0.message())]
+    Broken(#[from] Box<tonic::Status>),
+    #[error("does not answer the registration")]
+    Silent,
+    #[error("refuses this node: {0}")]
+    Refused(String),
+    #[error("its reign ({given}) is over: orders of reign {known} were obeyed before")]
+    Deposed { given: u64, known: u64 },
+    #[error("the stream ended")]
+    Ended,
+    #[error("{0}")]
+    Spool(#[from] std::io::Error),
+    #[error("spurd is stopping")]
+    Stopping,
+}
+
+impl From<tonic::Status> for StreamError {
+    fn from(status: tonic::Status) -> Self {
+        StreamError::Broken(Box::new(status))
+    }
+}
+
+impl Registrar {
+    /// Keeps a stream to one of the controllers for as long as this is polled.
+    pub(crate) async fn run(mut self) {
+        let mut pause = PAUSES.0;
+        'settings: loop {
+            let settings = Arc::clone(&self.settings.borrow_and_update());
+            for controller in &settings.controllers {
+                let mut welcomed = false;
+                let ended = self.attend(&settings, controller, &mut welcomed).await;
+                if welcomed {
+                    pause = PAUSES.0;
+                }
+                match ended {
+                    Ok(()) => {
+                        tracing::info!("registering again with the new configuration");
+                        continue 'settings;
+                    }
+                    Err(StreamError::Stopping) => return,
+                    Err(error) => tracing::warn!(%controller, "controller {error}"),
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// One stream from its opening to its end; `Ok` if the configuration has changed.
+    async fn attend(
+        &self,
+        settings: &Settings,
+        controller: &HostPort,
+        welcomed: &mut bool,
+    ) -> Result<(), StreamError> {
+        let channel = channel::endpoint(controller)?.connect().await.map_err(|error| {
+            let cause =
+                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            StreamError::Unreachable(cause)
+        })?;
+        let introduction = Introduction::new(&token(settings)).map_err(|_| StreamError::Ended)?;
+        let mut client = AgentsClient::with_interceptor(channel, introduction)
+            .max_decoding_message_size(spur_proto::channel::MAX_MESSAGE);
+        let (uplink, mut reports) = mpsc::unbounded_channel();
+        let (held, holds) = oneshot::channel();
+        let connected = Message::Connected { uplink, held };
+        self.inbox.send(connected).await.map_err(|_| StreamError::Stopping)?;
+        let hello = self.hello(settings, holds.await.map_err(|_| StreamError::Stopping)?);
+        // Bounded by what the node holds: every report is in it at most once.
+        let (up, upwards) = mpsc::unbounded_channel();
+        let send = |message: v1::NodeMessage| up.send(message).map_err(|_| StreamError::Ended);
+        send(report::message(Up::Hello(hello)))?;
+        let opening = async {
+            let mut orders = client.attend(UnboundedReceiverStream::new(upwards)).await?.into_inner();
+            let first = self.next_order(&mut orders).await?;
+            Ok::<_, StreamError>((orders, first))
+        };
+        let (mut orders, first) =
+            tokio::time::timeout(WELCOME, opening).await.map_err(|_| StreamError::Silent)??;
+        let welcome = match first {
+            v1::order::Order::Welcome(welcome) => welcome,
+            v1::order::Order::Refusal(refusal) => {
+                return Err(StreamError::Refused(refusal.error.unwrap_or_default().message));
+            }
+            _ => return Err(StreamError::Refused("orders before a welcome".to_owned())),
+        };
+        *welcomed = true;
+        let mut news = self.settings.clone();
+        tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
+        let mut beat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_interval.max(1).into()));
+        loop {
+            tokio::select! {
+                order = self.next_order(&mut orders) => {
+                    self.inbox.send(Message::Order(Box::new(order?))).await.map_err(|_| StreamError::Stopping)?;
+                }
+                Some(report) = reports.recv() => send(report)?,
+                _ = beat.tick() => send(self.heartbeat())?,
+                changed = news.changed() => return changed.map_err(|_| StreamError::Stopping),
+            }
+        }
+    }
+
+    async fn next_order(&self, orders: &mut Streaming<v1::Order>) -> Result<v1::order::Order, StreamError> {
+        loop {
+            let order = orders.message().await?.ok_or(StreamError::Ended)?;
+            let known = self.spool.epoch();
+            if order.epoch < known {
+                return Err(StreamError::Deposed { given: order.epoch, known });
+            }
+            if order.epoch > known {
+                self.spool.set_epoch(order.epoch)?;
+            }
+            match order.order {
+                Some(order) => return Ok(order),
+                None => tracing::error!("an order that this release does not know: the controller is newer"),
+            }
+        }
+    }
+
+    fn heartbeat(&self) -> v1::NodeMessage {
+        report::message(Up::Heartbeat(v1::Heartbeat {
+            load_hundredths: self.kernel.load_hundredths(),
+            memory_free_mb: self.kernel.memory().available_mb,
+        }))
+    }
+
+    fn hello(&self, settings: &Settings, attempts: Vec<v1::HeldAttempt>) -> v1::Hello {
+        let uname = rustix::system::uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        let shape: NodeShape = settings.overrides.shape(&self.inventory);
+        v1::Hello {
+            node_name: settings.name.clone(),
+            protocol: PROTOCOL.to_owned(),
+            shape: Some(report::shape(&shape)),
+            boot_id: self.kernel.boot_id(),
+            spool_id: self.spool.id().to_owned(),
+            address: self.address.clone(),
+            hostname: settings::host_name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            arch: text(uname.machine()),
+            os: format!("{} {}", text(uname.sysname()), text(uname.release())),
+            boot_time: self.kernel.booted_at().unwrap_or(0),
+            started_time: self.started,
+            attempts,
+            topology: settings.overrides.topology.clone(),
+        }
+    }
+}
+
+/// Who this daemon is, for the controller.
+fn token(settings: &Settings) -> String {
+    let claims = v1::TokenClaims {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        user: "spurd".to_owned(),
+        group: String::new(),
+        expires: now() + auth::TOKEN_SECONDS,
+        node: settings.name.clone(),
+    };
+    match &settings.key {
+        Some(key) => key.mint(&claims),
+        None => auth::unsigned(&claims),
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}

@@ -1,0 +1,169 @@
+//! The node's own service: clients launch their steps here, read what these write, and feed them.
+
+mod session;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prost::Message as _;
+use spur_proto::auth::{self, AuthError, ClusterKey};
+use spur_proto::refusal;
+use spur_proto::v1;
+use spur_proto::v1::steps_server::Steps;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use self::session::{Left, Session};
+use crate::assemble::NodeFacts;
+use crate::owner::Message;
+use crate::register::now;
+use crate::spool::Spool;
+use crate::step::attempt::StepAttempt;
+use crate::step::launcher::Step;
+use crate::step::message::Request as Ask;
+
+/// How many messages may wait for a client to read them.
+const BACKLOG: usize = 32;
+/// How long a step whose client is gone waits for it to come back before it is killed.
+const ORPHANED: Duration = Duration::from_secs(60);
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct StepService {
+    pub(crate) inbox: mpsc::Sender<Message>,
+    pub(crate) facts: watch::Receiver<Arc<NodeFacts>>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) key: Option<ClusterKey>,
+    /// How often each step has been attached to: tells whether its client came back.
+    pub(crate) visits: Arc<Mutex<BTreeMap<StepAttempt, u64>>>,
+}
+
+type Output = Result<v1::StepOutput, Status>;
+
+/// A refusal for the client: Slurm's name of it, and the sentence.
+pub(crate) struct Refused(&'static str, String);
+
+#[tonic::async_trait]
+impl Steps for StepService {
+    type RunStream = Pin<Box<dyn Stream<Item = Output> + Send>>;
+
+    async fn run(
+        &self,
+        request: Request<Streaming<v1::StepInput>>,
+    ) -> Result<Response<Self::RunStream>, Status> {
+        refusal::check_version(request.metadata())?;
+        let input = request.into_inner();
+        let (output, outputs) = mpsc::channel(BACKLOG);
+        tokio::spawn(self.clone().serve(input, output));
+        Ok(Response::new(Box::pin(ReceiverStream::new(outputs))))
+    }
+}
+
+impl StepService {
+    async fn serve(self, mut input: Streaming<v1::StepInput>, output: mpsc::Sender<Output>) {
+        let opened = match self.open(&mut input).await {
+            Ok(opened) => opened,
+            Err(Refused(code, message)) => {
+                tracing::warn!("client refused: {message}");
+                let failed = v1::step_output::Output::Failed(v1::Error::new(code, message));
+                // A client that is gone needs no answer.
+                let _ = output.send(Ok(v1::StepOutput { output: Some(failed) })).await;
+                return;
+            }
+        };
+        let Some((step, from)) = opened else { return };
+        let attempt = step.attempt();
+        let visit = self.visit(attempt);
+        let session = Session::new(step.clone(), input, output, from, Arc::clone(&self.spool));
+        match session.run().await {
+            Left::Done => {
+                self.visits.lock().unwrap_or_else(PoisonError::into_inner).remove(&attempt);
+            }
+            Left::Replaced => {}
+            Left::Gone => {
+                tracing::warn!(step = %attempt, "its client is gone");
+                tokio::time::sleep(ORPHANED).await;
+                if self.last_visit(attempt) == Some(visit) {
+                    tracing::warn!(step = %attempt, "its client did not come back: killed");
+                    // A step that has ended meanwhile needs no killing.
+                    let _ = step.request(Ask::Terminate { kill_wait_ms: Some(0), notice: None }).await;
+                    let _ = step.request(Ask::Discard).await;
+                }
+            }
+        }
+    }
+
+    /// Reads the first message and does what it asks for; the live step, and where its client wants to go on.
+    async fn open(
+        &self,
+        input: &mut Streaming<v1::StepInput>,
+    ) -> Result<Option<(Step, Vec<v1::StepOffset>)>, Refused> {
+        use v1::step_input::Input;
+        // A client that leaves without a word wanted nothing.
+        let Ok(Some(first)) = input.message().await else { return Ok(None) };
+        match first.input {
+            Some(Input::Launch(launch)) => self.launch(launch).await.map(|step| Some((step, Vec::new()))),
+            Some(Input::Attach(attach)) => {
+                let credential = self.credential(&attach.credential)?;
+                let step = self.find(&credential).await?;
+                Ok(Some((step, attach.from)))
+            }
+            _ => Err(Refused(
+                "SLURM_UNEXPECTED_MSG_ERROR",
+                "the first message is neither launch nor attach".into(),
+            )),
+        }
+    }
+
+    async fn launch(&self, launch: v1::StepLaunch) -> Result<Step, Refused> {
+        let credential = self.credential(&launch.credential)?;
+        auth::launchable(&credential, now())
+            .map_err(|error| Refused("ESLURMD_CREDENTIAL_EXPIRED", error.to_string()))?;
+        let setup = |message| Refused("ESLURMD_SETUP_ENVIRONMENT_ERROR", message);
+        let facts = Arc::clone(&self.facts.borrow());
+        let prepared = Box::new(facts.step(&credential, launch).map_err(setup)?);
+        let (answer, answered) = oneshot::channel();
+        let stopping = || setup("spurd is stopping on this node".to_owned());
+        self.inbox.send(Message::LaunchStep { prepared, answer }).await.map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?.map_err(setup)
+    }
+
+    async fn find(&self, credential: &v1::StepCredential) -> Result<Step, Refused> {
+        let step = attempt_of(credential);
+        let (answer, answered) = oneshot::channel();
+        let gone = || Refused("ESLURMD_STEP_NOTRUNNING", format!("step {step} does not run on this node"));
+        self.inbox.send(Message::Find { step, answer }).await.map_err(|_| gone())?;
+        answered.await.ok().flatten().ok_or_else(gone)
+    }
+
+    fn credential(&self, sealed: &[u8]) -> Result<v1::StepCredential, Refused> {
+        let opened = match &self.key {
+            Some(key) => key.open(sealed),
+            None => v1::StepCredential::decode(sealed).map_err(|_| AuthError::Malformed("credential")),
+        };
+        opened.map_err(|error| Refused("ESLURMD_INVALID_JOB_CREDENTIAL", error.to_string()))
+    }
+
+    fn visit(&self, step: StepAttempt) -> u64 {
+        let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        let visit = visits.entry(step).or_insert(0);
+        *visit += 1;
+        *visit
+    }
+
+    fn last_visit(&self, step: StepAttempt) -> Option<u64> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner).get(&step).copied()
+    }
+}
+
+fn attempt_of(credential: &v1::StepCredential) -> StepAttempt {
+    let attempt = spur_proto::convert::agent::attempt(v1::Attempt {
+        job_id: credential.job_id,
+        restart: credential.restart,
+    });
+    StepAttempt { attempt, step: spur_core::id::StepId(credential.step_id) }
+}

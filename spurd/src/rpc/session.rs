@@ -1,0 +1,327 @@
+//! One client and one step: carries output, input and events between them until either is done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use spur_proto::v1;
+use spur_proto::v1::step_input::Input;
+use spur_proto::v1::step_output::Output as Out;
+use tokio::sync::mpsc;
+use tonic::Streaming;
+
+use super::Output;
+use crate::spool::Spool;
+use crate::step::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
+use crate::step::message::{
+    Event, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Request, SignalScope, Stream,
+};
+use crate::step::order::{self, StepOrder};
+use crate::step::record::{ExitRecord, TaskExit};
+
+/// How much standard input is kept for tasks that do not read it; then the client has to wait.
+const PENDING_INPUT: usize = 1 << 20;
+
+/// How a session ended.
+pub(super) enum Left {
+    /// The client has everything.
+    Done,
+    /// Another client has taken over.
+    Replaced,
+    /// The client is gone, the step is not.
+    Gone,
+}
+
+/// What is known of one task's output stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// The client has everything below.
+    taken: u64,
+    /// The length of the stream, once it has ended.
+    length: Option<u64>,
+}
+
+pub(super) struct Session {
+    step: Step,
+    input: Streaming<v1::StepInput>,
+    output: mpsc::Sender<Output>,
+    spool: Arc<Spool>,
+    progress: BTreeMap<(u32, Stream), Progress>,
+    pending: VecDeque<u8>,
+    input_ended: bool,
+    /// Offset of the first byte of `pending`; known when the step has said how far its tasks have got.
+    input_at: Option<u64>,
+    input_taken: u64,
+    input_closed: bool,
+    /// The step has ended.
+    ended: bool,
+    /// The client was told that nothing more follows.
+    done: bool,
+}
+
+impl Session {
+    pub(super) fn new(
+        step: Step,
+        input: Streaming<v1::StepInput>,
+        output: mpsc::Sender<Output>,
+        from: Vec<v1::StepOffset>,
+        spool: Arc<Spool>,
+    ) -> Session {
+        let known = |offset: v1::StepOffset| {
+            ((offset.task, stream(offset.stderr)), Progress { taken: offset.offset, length: None })
+        };
+        Session {
+            step,
+            input,
+            output,
+            spool,
+            progress: from.into_iter().map(known).collect(),
+            pending: VecDeque::new(),
+            input_ended: false,
+            input_at: None,
+            input_taken: 0,
+            input_closed: false,
+            ended: false,
+            done: false,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Left {
+        let (mut reader, mut writer) = match self.step.attach().await {
+            Ok(ends) => ends,
+            // It has ended before anybody could attach.
+            Err(_) => return self.tell_record().await,
+        };
+        for (&(task, stream), progress) in &self.progress {
+            // A step that ends in this moment is noticed when its output is read.
+            let _ = writer.acknowledge(task, stream, progress.taken, false).await;
+        }
+        loop {
+            match self.exchange(&mut reader, &mut writer).await {
+                Ok(None) => {}
+                Ok(Some(left)) => return left,
+                Err(error) => {
+                    tracing::debug!(step = %self.step.attempt(), %error, "session broken");
+                    return Left::Gone;
+                }
+            }
+        }
+    }
+
+    /// Takes one step in either direction.
+    async fn exchange(
+        &mut self,
+        reader: &mut StreamReader,
+        writer: &mut StreamWriter,
+    ) -> io::Result<Option<Left>> {
+        if self.done && self.progress.values().all(|stream| stream.length == Some(stream.taken)) {
+            return Ok(Some(Left::Done));
+        }
+        let hears = !self.input_closed && self.pending.len() < PENDING_INPUT;
+        tokio::select! {
+            event = reader.receive() => match event? {
+                None if self.done => Ok(Some(Left::Done)),
+                None => Ok(Some(self.tell_record().await)),
+                Some(StreamEvent::Detached) => Ok(Some(Left::Replaced)),
+                Some(event) => self.forward(event, writer).await.map(|()| None),
+            },
+            message = self.input.message(), if hears => match message {
+                Ok(Some(v1::StepInput { input: Some(input) })) => self.accept(input, writer).await.map(|()| None),
+                Ok(Some(_)) => Ok(None),
+                // It has half closed its side, and goes on to read.
+                Ok(None) if !self.done => {
+                    self.input_closed = true;
+                    Ok(None)
+                }
+                Ok(None) | Err(_) if self.done => {
+                    // It knows the end of everything and has left: it has what it wanted.
+                    let _ = writer.request(Request::Discard).await;
+                    Ok(Some(Left::Done))
+                }
+                Ok(None) | Err(_) => Ok(Some(Left::Gone)),
+            },
+            () = self.output.closed() => {
+                if self.done {
+                    let _ = writer.request(Request::Discard).await;
+                }
+                Ok(Some(if self.done { Left::Done } else { Left::Gone }))
+            }
+        }
+    }
+
+    async fn forward(&mut self, event: StreamEvent, writer: &mut StreamWriter) -> io::Result<()> {
+        match event {
+            StreamEvent::Output(part) => self.forward_output(part, writer).await?,
+            StreamEvent::InputTaken(offset) => {
+                self.input_taken = offset;
+                self.input_at.get_or_insert(offset);
+                self.send(Out::StdinTaken(offset)).await?;
+                self.feed(writer).await?;
+            }
+            StreamEvent::Step(event) => self.forward_event(event).await?,
+            StreamEvent::Detached => {}
+        }
+        self.finish().await
+    }
+
+    async fn forward_output(&mut self, part: OutputPart, writer: &mut StreamWriter) -> io::Result<()> {
+        let OutputPart { task, stream, offset, mut bytes, end } = part;
+        let progress = self.progress.entry((task, stream)).or_default();
+        let length = offset + bytes.len() as u64;
+        // What the client had before it came back.
+        let known = progress.taken.saturating_sub(offset).min(bytes.len() as u64);
+        bytes.drain(..usize::try_from(known).unwrap_or(bytes.len()));
+        if end {
+            progress.length = Some(length);
+            if progress.taken == length {
+                writer.acknowledge(task, stream, length, true).await?;
+            }
+        }
+        if !bytes.is_empty() {
+            let stderr = stream == Stream::Stderr;
+            self.send(Out::Data(v1::StepData { task, stderr, offset: offset + known, data: bytes.into() }))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn forward_event(&mut self, event: Event) -> io::Result<()> {
+        match event {
+            Event::Status { order, started_ms, pids, ended } => {
+                for key in streams(&order) {
+                    self.progress.entry(key).or_default();
+                }
+                if started_ms.is_some() {
+                    self.send(Out::Started(v1::StepStarted { pids })).await?;
+                }
+                for exit in ended {
+                    self.send(task_ended(exit)).await?;
+                }
+            }
+            Event::Started { pids, .. } => self.send(Out::Started(v1::StepStarted { pids })).await?,
+            Event::TaskEnded(exit) => self.send(task_ended(exit)).await?,
+            Event::Ended(record) => {
+                self.ended = true;
+                self.tell_failure(&record).await?;
+            }
+            Event::Refused { .. } | Event::Detached => {}
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more follows, once that is so.
+    async fn finish(&mut self) -> io::Result<()> {
+        if !self.ended || self.done || self.progress.values().any(|stream| stream.length.is_none()) {
+            return Ok(());
+        }
+        self.done = true;
+        self.send(Out::Done(v1::StepDone {})).await
+    }
+
+    async fn accept(&mut self, input: Input, writer: &mut StreamWriter) -> io::Result<()> {
+        match input {
+            Input::Stdin(v1::StepStdin { data, end }) => {
+                self.pending.extend(data);
+                self.input_ended |= end;
+                self.feed(writer).await
+            }
+            Input::Signal(v1::StepSignal { signal }) => {
+                let signal = i32::try_from(signal).unwrap_or(0);
+                writer.request(Request::Signal { signal, scope: SignalScope::All }).await
+            }
+            Input::Taken(v1::StepOffset { task, stderr, offset }) => {
+                let stream = stream(stderr);
+                let Some(progress) = self.progress.get_mut(&(task, stream)) else { return Ok(()) };
+                progress.taken = progress.taken.max(offset);
+                let (taken, end) = (progress.taken, progress.length == Some(progress.taken));
+                writer.acknowledge(task, stream, taken, end).await
+            }
+            Input::Launch(_) | Input::Attach(_) => Err(io::Error::other("a second launch on one stream")),
+        }
+    }
+
+    /// Passes input on as far as the window allows.
+    async fn feed(&mut self, writer: &mut StreamWriter) -> io::Result<()> {
+        while let Some(offset) = self.input_at {
+            let room = (self.input_taken + INPUT_WINDOW).saturating_sub(offset);
+            let count =
+                self.pending.len().min(MAX_STREAM_PART).min(usize::try_from(room).unwrap_or(usize::MAX));
+            let end = self.input_ended && count == self.pending.len();
+            if count == 0 && !end {
+                break;
+            }
+            let bytes: Vec<u8> = self.pending.drain(..count).collect();
+            writer.input(InputPart { offset, bytes, end }).await?;
+            self.input_at = Some(offset + count as u64);
+            if end {
+                self.input_ended = false;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the end of a step whose spurstepd is gone from the record it left.
+    async fn tell_record(&mut self) -> Left {
+        let (spool, attempt) = (Arc::clone(&self.spool), self.step.attempt());
+        let found = tokio::task::spawn_blocking(move || spool.find_ended(attempt)).await;
+        let told = match found.map_err(io::Error::other).flatten() {
+            Ok(Some(record)) => self.tell_end(&record).await,
+            Ok(None) => self.fail("the step is lost: its spurstepd is gone and left no record").await,
+            Err(error) => self.fail(&format!("the spool does not say how the step ended: {error}")).await,
+        };
+        // A client that is gone learns nothing more, and there is nothing more.
+        drop(told);
+        Left::Done
+    }
+
+    async fn tell_end(&mut self, record: &ExitRecord) -> io::Result<()> {
+        for &exit in &record.tasks {
+            self.send(task_ended(exit)).await?;
+        }
+        self.tell_failure(record).await?;
+        self.send(Out::Done(v1::StepDone {})).await
+    }
+
+    async fn tell_failure(&mut self, record: &ExitRecord) -> io::Result<()> {
+        match &record.failure {
+            Some(failure) => self.fail(&failure.message).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn fail(&mut self, message: &str) -> io::Result<()> {
+        self.send(Out::Failed(v1::Error::new("ESLURMD_SETUP_ENVIRONMENT_ERROR", message))).await
+    }
+
+    async fn send(&mut self, output: Out) -> io::Result<()> {
+        let sent = self.output.send(Ok(v1::StepOutput { output: Some(output) })).await;
+        sent.map_err(|_| io::Error::other("the client is gone"))
+    }
+}
+
+fn stream(stderr: bool) -> Stream {
+    if stderr { Stream::Stderr } else { Stream::Stdout }
+}
+
+fn task_ended(exit: TaskExit) -> Out {
+    Out::TaskEnded(v1::TaskEnded {
+        task: exit.global,
+        exit_code: exit.status.code.into(),
+        exit_signal: exit.status.signal.into(),
+    })
+}
+
+/// The streams of a step that go to its client.
+fn streams(order: &StepOrder) -> Vec<(u32, Stream)> {
+    let mut streams = Vec::new();
+    for task in &order.tasks {
+        if task.stdout == order::Output::Stream {
+            streams.push((task.global, Stream::Stdout));
+        }
+        if task.stderr == order::Output::Stream {
+            streams.push((task.global, Stream::Stderr));
+        }
+    }
+    streams
+}

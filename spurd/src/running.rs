@@ -1,0 +1,144 @@
+//! One task for each step of this node: from the marker in the spool to the last event.
+
+use std::sync::Arc;
+
+use nix::unistd::{Gid, Uid};
+use spur_core::compute::{Input, StepEnd};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::assemble::Prepared;
+use crate::groups::Groups;
+use crate::owner::{LaunchAnswer, Message};
+use crate::spool::Spool;
+use crate::step::attempt::StepAttempt;
+use crate::step::launcher::{Launcher, Step, StepEvent};
+use crate::step::message::Request;
+use crate::step::order::{Confinement, Identity};
+
+/// What is wanted of a step that starts or runs.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// Pass this on to it.
+    Ask(Request),
+    /// Who wants to talk to it gets a handle.
+    Handle(oneshot::Sender<Option<Step>>),
+}
+
+/// A step that is about to start.
+pub(crate) struct Starting {
+    pub(crate) prepared: Prepared,
+    pub(crate) answer: Option<LaunchAnswer>,
+    pub(crate) spool: Arc<Spool>,
+    pub(crate) launcher: Launcher,
+    pub(crate) groups: Option<Groups>,
+}
+
+/// The end of a step that did not start.
+pub(crate) fn not_launched(message: String, node_fault: bool) -> StepEnd {
+    StepEnd::NotLaunched { message, node_fault }
+}
+
+impl Starting {
+    /// Starts the step and follows it to its end, which it tells the owner.
+    pub(crate) async fn run(
+        mut self,
+        controlled: mpsc::UnboundedReceiver<Control>,
+        inbox: mpsc::Sender<Message>,
+    ) {
+        let step = self.prepared.launch.order.attempt;
+        let answer = self.answer.take();
+        match self.start().await {
+            Ok((handle, events)) => {
+                // A client that is gone meanwhile may come back and attach.
+                drop(answer.map(|answer| answer.send(Ok(handle.clone()))));
+                follow(handle, events, controlled, inbox).await;
+            }
+            Err(message) => {
+                tracing::error!(%step, "not launched: {message}");
+                drop(answer.map(|answer| answer.send(Err(message.clone()))));
+                tell(&inbox, step, not_launched(message, true)).await;
+            }
+        }
+    }
+
+    async fn start(self) -> Result<(Step, mpsc::Receiver<StepEvent>), String> {
+        let Prepared { mut launch, memory_mb, .. } = self.prepared;
+        let step = launch.order.attempt;
+        let identity = launch.order.identity.clone();
+        launch.order.identity.groups = groups_of(identity).await;
+        if let Some(groups) = &self.groups {
+            let job_group =
+                groups.prepare(step.attempt, memory_mb).map_err(|error| format!("control group: {error}"))?;
+            let cpus = launch.order.tasks.iter().flat_map(|task| task.cpus.iter().copied());
+            let cpus = cpus.collect::<std::collections::BTreeSet<u32>>().into_iter().collect();
+            launch.order.confinement = Some(Confinement { job_group, memory: None, cpus });
+        }
+        self.spool.accept(step).map_err(|error| error.to_string())?;
+        self.spool.mark_spawning(step).await.map_err(|error| format!("spool: {error}"))?;
+        self.launcher.launch(launch).await.map_err(|error| error.to_string())
+    }
+}
+
+/// The supplementary groups that this host knows for a user; only the primary one if it does not know the user.
+async fn groups_of(identity: Identity) -> Vec<u32> {
+    if !Uid::effective().is_root() {
+        return identity.groups;
+    }
+    // A directory service may take its time.
+    let primary = identity.gid;
+    let listed = tokio::task::spawn_blocking(move || {
+        let name = std::ffi::CString::new(identity.user).ok()?;
+        nix::unistd::getgrouplist(&name, Gid::from_raw(identity.gid)).ok()
+    });
+    let listed = listed.await.ok().flatten();
+    listed.map_or(vec![primary], |groups| groups.into_iter().map(Gid::as_raw).collect())
+}
+
+/// Follows a live step to its end, which it tells the owner.
+pub(crate) async fn follow(
+    step: Step,
+    mut events: mpsc::Receiver<StepEvent>,
+    mut controlled: mpsc::UnboundedReceiver<Control>,
+    inbox: mpsc::Sender<Message>,
+) {
+    let attempt = step.attempt();
+    let end = loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(event) => if let Some(end) = last(attempt, event) { break end },
+                // spurd is stopping.
+                None => return,
+            },
+            Some(control) = controlled.recv() => match control {
+                Control::Ask(request) => if let Err(error) = step.request(request).await {
+                    tracing::debug!(%error, "too late");
+                },
+                // Whoever asked may be gone.
+                Control::Handle(answer) => drop(answer.send(Some(step.clone()))),
+            },
+        }
+    };
+    tell(&inbox, attempt, end).await;
+}
+
+/// The end that an event tells of, if it does.
+fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
+    match event {
+        StepEvent::Started { .. } | StepEvent::TaskEnded(_) | StepEvent::Found { .. } => None,
+        StepEvent::Refused { message } => Some(not_launched(message, false)),
+        StepEvent::Ended(record) => {
+            tracing::info!(step = %attempt, status = %record.status(), "ended");
+            Some(record.end())
+        }
+        StepEvent::Lost => {
+            tracing::error!(step = %attempt, "lost: its spurstepd is gone and left no record");
+            Some(StepEnd::Lost)
+        }
+    }
+}
+
+async fn tell(inbox: &mpsc::Sender<Message>, step: StepAttempt, end: StepEnd) {
+    let told = Input::StepEnded { attempt: step.attempt, step: step.step, end };
+    // Without an owner spurd is stopping; the spool says the same to the next one.
+    let _ = inbox.send(Message::Told(told)).await;
+}

@@ -1,0 +1,264 @@
+//! What this daemon runs with: the configuration and the command line, combined.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spur_core::model::config::{AgentLocal, AuthMethod, Config, Local, LogLocal};
+use spur_core::model::node::{NodeGres, NodeShape};
+use spur_core::text::address::HostPort;
+use spur_core::text::gres::GresSpec;
+use spur_proto::auth::ClusterKey;
+
+use crate::args::Args;
+use crate::inventory::Inventory;
+
+/// Everything that is fixed while spurd runs, and what SIGHUP may change.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node's name.
+    pub name: String,
+    /// The configuration file, absolute, if there is one.
+    pub config: Option<PathBuf>,
+    /// Where the controllers are, the first choice first.
+    pub controllers: Vec<HostPort>,
+    /// The controllers that jobs must be told of, because they are not those of the configuration.
+    pub told_controllers: Option<String>,
+    /// Where the node's service listens.
+    pub listen: HostPort,
+    /// Where clients reach the service, if somebody has said so.
+    pub address: Option<HostPort>,
+    /// The spool directory.
+    pub spool: PathBuf,
+    /// Prolog, epilog, heartbeat.
+    pub agent: AgentLocal,
+    /// How messages are written.
+    pub log: LogLocal,
+    /// The cluster's key; `None` where nobody is asked for one.
+    pub key: Option<ClusterKey>,
+    /// Where this host hands out tokens.
+    pub identity_socket: PathBuf,
+    /// What the command line says the node has.
+    pub overrides: Overrides,
+}
+
+/// What the command line says the node has, whatever it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// CPUs.
+    pub cpus: Option<u32>,
+    /// Memory in MiB.
+    pub memory_mb: Option<u64>,
+    /// Devices.
+    pub gres: Option<Vec<GresSpec>>,
+    /// Features.
+    pub features: Vec<String>,
+    /// Its place in the topologies.
+    pub topology: String,
+}
+
+/// Settings that spurd cannot run with.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The configuration cannot be read.
+    #[error("{}: {source}{}", path.display(), hint(*named))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Somebody named it.
+        named: bool,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(String),
+    /// The cluster's key cannot be had.
+    #[error(transparent)]
+    Key(#[from] spur_proto::auth::KeyError),
+    /// Something does not go together.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn hint(named: bool) -> &'static str {
+    if named { "" } else { " (name another configuration with -f or SPUR_CONF)" }
+}
+
+impl Settings {
+    /// Combines the command line with the configuration and the environment.
+    ///
+    /// # Errors
+    /// [`SettingsError`] saying what is wrong and where.
+    pub fn load(args: &Args, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, SettingsError> {
+        let from_environment = variable("SPUR_CONF").map(PathBuf::from);
+        let named = args.config.clone().or(from_environment);
+        let path = named.clone().unwrap_or_else(|| Config::DEFAULT_FILE.into());
+        let text = std::fs::read_to_string(&path).map_err(|source| SettingsError::Read {
+            path: path.clone(),
+            named: named.is_some(),
+            source,
+        })?;
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let parsed = Config::parse(&text, &path.display().to_string());
+        let local = parsed.map_err(|errors| SettingsError::Config(errors.to_string()))?.local;
+        let told_controllers = args.controllers.clone().or_else(|| variable("SPUR_CONTROLLER"));
+        let controllers = match &told_controllers {
+            Some(list) => HostPort::parse_list(list)
+                .map_err(|error| SettingsError::Refused(format!("controllers {list}: {error}")))?,
+            None => local.controller.addresses.clone(),
+        };
+        let name = args.name.clone().map_or_else(own_name, Ok)?;
+        let listen = args.listen.clone().unwrap_or_else(|| local.agent_listens_on(&name));
+        let key = key(&local, &listen)?;
+        let configured = local.node_addresses.get(name.as_str()).and_then(|node| node.host.clone());
+        let address = configured.map(|_| local.agent_address(&name));
+        Ok(Settings {
+            config: Some(path),
+            controllers,
+            told_controllers,
+            address: args.address.clone().or(address),
+            spool: args.spool.clone().unwrap_or_else(|| local.agent.spool_of(&name)),
+            listen,
+            agent: local.agent,
+            log: local.log,
+            key,
+            identity_socket: local.auth.socket,
+            overrides: Overrides {
+                cpus: args.cpus,
+                memory_mb: args.memory_mb,
+                gres: args.gres.clone(),
+                features: args.features.clone(),
+                topology: args.topology.clone(),
+            },
+            name,
+        })
+    }
+}
+
+/// The key that everybody must show, where somebody must.
+fn key(local: &Local, listen: &HostPort) -> Result<Option<ClusterKey>, SettingsError> {
+    match local.auth.method {
+        AuthMethod::Key => Ok(Some(ClusterKey::read(Path::new(&local.auth.key_file))?)),
+        AuthMethod::None if listen.is_loopback() => Ok(None),
+        AuthMethod::None => Err(SettingsError::Refused(format!(
+            "auth.method = \"none\" believes everybody, so spurd listens on loopback only, not on {listen}: use \
+             --listen 127.0.0.1:{} or auth.method = \"key\"",
+            listen.port
+        ))),
+        AuthMethod::Munge => Err(SettingsError::Refused(
+            "auth.method = \"munge\" is not supported by this release of spurd: use \"key\"".to_owned(),
+        )),
+    }
+}
+
+/// The host's name up to the first dot.
+fn own_name() -> Result<String, SettingsError> {
+    let full = host_name();
+    let short = full.split('.').next().unwrap_or_default();
+    if short.is_empty() {
+        return Err(SettingsError::Refused("this host has no name: give the node one with -N".to_owned()));
+    }
+    Ok(short.to_owned())
+}
+
+/// The host's name.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+impl Overrides {
+    /// What the node registers with.
+    pub fn shape(&self, found: &Inventory) -> NodeShape {
+        let flat = self.cpus.is_some_and(|cpus| cpus != found.cpus.threads.len() as u32);
+        NodeShape {
+            // Of CPUs that are not there, no sockets and cores are known.
+            sockets: if flat { 1 } else { found.cpus.sockets },
+            cores_per_socket: if flat { self.cpus.unwrap_or(1) } else { found.cpus.cores_per_socket },
+            threads_per_core: if flat { 1 } else { found.cpus.threads_per_core },
+            cpus: self.cpus.unwrap_or(found.cpus.threads.len() as u32),
+            memory_mb: self.memory_mb.unwrap_or(found.memory_mb),
+            tmp_disk_mb: found.tmp_disk_mb,
+            gres: self.gres.as_ref().map_or_else(|| gpus(found), |gres| named(gres)),
+            features: self.features.iter().map(|feature| Arc::from(feature.as_str())).collect(),
+        }
+    }
+
+    /// The CPUs that tasks can be bound to, by the node's numbering; `None` where the registered ones are not there.
+    pub fn bindable<'a>(&self, found: &'a Inventory) -> Option<&'a [u32]> {
+        let real = self.cpus.is_none_or(|cpus| cpus as usize <= found.cpus.threads.len());
+        real.then_some(found.cpus.threads.as_slice())
+    }
+}
+
+/// The GPUs that were found, one entry for each type.
+fn gpus(found: &Inventory) -> Vec<NodeGres> {
+    let mut gres: Vec<NodeGres> = Vec::new();
+    for gpu in &found.gpus {
+        match gres.iter_mut().find(|entry| *entry.kind == *gpu.kind) {
+            Some(entry) => entry.count += 1,
+            None => gres.push(NodeGres { name: "gpu".into(), kind: gpu.kind.as_str().into(), count: 1 }),
+        }
+    }
+    gres
+}
+
+fn named(gres: &[GresSpec]) -> Vec<NodeGres> {
+    let entry = |spec: &GresSpec| NodeGres {
+        name: spec.name.as_str().into(),
+        kind: spec.kind.as_deref().unwrap_or_default().into(),
+        count: u32::try_from(spec.count).unwrap_or(u32::MAX),
+    };
+    gres.iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::cpu::Cpus;
+
+    fn load(config: &str, args: Args) -> Result<Settings, SettingsError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("spur.toml");
+        std::fs::write(&path, config).unwrap();
+        Settings::load(&Args { config: Some(path), ..args }, |_| None)
+    }
+
+    const OPEN: &str = "cluster_name = \"demo\"\n[auth]\nmethod = \"none\"\n";
+
+    fn on_loopback() -> Args {
+        Args { name: Some("n1".to_owned()), listen: "127.0.0.1:0".parse().ok(), ..Args::default() }
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_configuration() {
+        let plain = load(OPEN, on_loopback()).unwrap();
+        assert_eq!((plain.name.as_str(), plain.spool), ("n1", PathBuf::from("/var/spool/spurd/n1")));
+        assert_eq!(plain.controllers[0].to_string(), "127.0.0.1:6817");
+        let args =
+            Args { spool: Some("/s".into()), controllers: Some("c1:1,c2:2".to_owned()), ..on_loopback() };
+        let told = load(OPEN, args).unwrap();
+        assert_eq!((told.spool, told.controllers.len()), (PathBuf::from("/s"), 2));
+    }
+
+    #[test]
+    fn nobody_is_believed_from_afar() {
+        let args = Args { listen: "0.0.0.0:6818".parse().ok(), ..on_loopback() };
+        let refused = load(OPEN, args).unwrap_err().to_string();
+        assert!(refused.contains("loopback only"), "{refused}");
+        let refused = load("auth = 3\n", on_loopback()).unwrap_err().to_string();
+        assert!(refused.contains("spur.toml"), "{refused}");
+    }
+
+    #[test]
+    fn a_node_registers_what_it_was_told_or_what_it_has() {
+        let cpus = Cpus { sockets: 2, cores_per_socket: 2, threads_per_core: 1, threads: vec![0, 2, 1, 3] };
+        let found = Inventory { cpus, memory_mb: 100, tmp_disk_mb: 7, gpus: vec![] };
+        let shape = Overrides::default().shape(&found);
+        assert_eq!((shape.sockets, shape.cpus, shape.memory_mb), (2, 4, 100));
+        assert_eq!(Overrides::default().bindable(&found), Some([0, 2, 1, 3].as_slice()));
+        let told = Overrides { cpus: Some(64), memory_mb: Some(9), ..Overrides::default() };
+        let shape = told.shape(&found);
+        assert_eq!((shape.sockets, shape.cores_per_socket, shape.cpus, shape.memory_mb), (1, 64, 64, 9));
+        assert_eq!(told.bindable(&found), None);
+    }
+}

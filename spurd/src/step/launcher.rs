@@ -1,0 +1,484 @@
+//! spurd's side of a step: start its spurstepd, follow it, find it again.
+//!
+//! A [`Step`] is a handle on a live spurstepd, whether this spurd started it or found it. What the step does comes as
+//! [`StepEvent`]s, in order, the last of which is final: `Refused`, `Ended` or `Lost`. Nothing here decides
+//! anything; that is for the pure half of spurd and for the controller.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+use super::CONTROL_SOCKET;
+use super::attempt::StepAttempt;
+use super::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
+use super::order::{Launch, StepOrder};
+use super::record::{ExitRecord, TaskExit};
+use super::shim::{Process, processes};
+use crate::groups::Groups;
+use crate::spool::Spool;
+
+/// The variable that marks every process of an attempt; its value is the attempt's directory.
+pub const ATTEMPT_VARIABLE: &str = "SPURD_ATTEMPT";
+
+/// How many events may wait for spurd to look at them; spurstepd waits when they are full.
+const EVENTS: usize = 64;
+/// How many requests may wait for spurstepd to take them.
+const REQUESTS: usize = 64;
+
+/// What happens in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEvent {
+    /// spurstepd did not take up the order; no user code ran.
+    Refused {
+        /// Why.
+        message: String,
+    },
+    /// Every task runs its program.
+    Started {
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+        /// Process ids in the order of local ids.
+        pids: Vec<u32>,
+    },
+    /// A task has ended.
+    TaskEnded(TaskExit),
+    /// The state of a step that an earlier spurd started.
+    Found {
+        /// Its order.
+        order: Box<StepOrder>,
+        /// When every task ran its program.
+        started_ms: Option<u64>,
+        /// The tasks that have ended.
+        ended: Vec<TaskExit>,
+    },
+    /// All of it has ended.
+    Ended(ExitRecord),
+    /// spurstepd is gone and left no record; what was left of the step was killed.
+    Lost,
+}
+
+/// Why a step could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The program spurstepd could not be started.
+    #[error("{}: {source}", path.display())]
+    Spawn {
+        /// The program.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No socket for the order.
+    #[error("control socket: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// A live step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    attempt: StepAttempt,
+    directory: PathBuf,
+    requests: mpsc::Sender<Request>,
+}
+
+/// The step is over: nobody is left to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step {0} has ended")]
+pub struct StepGone(pub StepAttempt);
+
+impl Step {
+    /// Which attempt this is.
+    pub fn attempt(&self) -> StepAttempt {
+        self.attempt
+    }
+
+    /// Asks something of the step.
+    ///
+    /// # Errors
+    /// [`StepGone`] if its spurstepd is gone; the last event says or has said how it ended.
+    pub async fn request(&self, request: Request) -> Result<(), StepGone> {
+        self.requests.send(request).await.map_err(|_| StepGone(self.attempt))
+    }
+
+    /// Takes over the step's streams and hears of its events: first its state, [`Event::Status`].
+    ///
+    /// # Errors
+    /// The system's error, [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if the step is gone.
+    pub async fn attach(&self) -> io::Result<(StreamReader, StreamWriter)> {
+        let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(Request::Subscribe)).await?;
+        writing.send(&Frame::Request(Request::Attach)).await?;
+        Ok((StreamReader { reading }, StreamWriter { writing }))
+    }
+}
+
+/// Starts spurstepds.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    shim: PathBuf,
+    spool: Arc<Spool>,
+    groups: Option<Groups>,
+}
+
+impl Launcher {
+    /// A launcher that runs the program `shim`, keeps its attempts in `spool` and holds steps together by `groups`.
+    pub fn new(shim: PathBuf, spool: Arc<Spool>, groups: Option<Groups>) -> Launcher {
+        Launcher { shim, spool, groups }
+    }
+
+    /// Starts a spurstepd for an attempt that is marked as spawning, and hands it the order.
+    ///
+    /// # Errors
+    /// [`LaunchError`] if no process could be started; no user code ran or will run.
+    pub async fn launch(&self, mut launch: Launch) -> Result<(Step, mpsc::Receiver<StepEvent>), LaunchError> {
+        let attempt = launch.order.attempt;
+        let directory = self.spool.directory(attempt);
+        mark_environment(&mut launch.environment, &directory);
+        launch.order.directory.clone_from(&directory);
+        // Whoever connects from here on is served by the new spurstepd, first of all this order.
+        let listener = listen(&directory)?;
+        let ours = connect(&directory).await?;
+        let shim = self.shim.clone();
+        // posix_spawn holds its caller until the new program runs: not a thing for a thread that serves others.
+        let spawned = tokio::task::spawn_blocking(move || {
+            Command::new(&shim).stdin(OwnedFd::from(listener)).stdout(Stdio::null()).spawn()
+        });
+        let spawned = spawned.await.map_err(io::Error::other)?;
+        let child = spawned.map_err(|source| LaunchError::Spawn { path: self.shim.clone(), source })?;
+        let order = Frame::Launch(Box::new(launch));
+        Ok(self.follow(attempt, ours, order, Some(child)))
+    }
+
+    /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the
+    /// events say so.
+    pub async fn resume(&self, attempt: StepAttempt) -> (Step, mpsc::Receiver<StepEvent>) {
+        match connect(&self.spool.directory(attempt)).await {
+            Ok(stream) => self.follow(attempt, stream, Frame::Request(Request::Subscribe), None),
+            Err(error) => {
+                tracing::info!(%attempt, %error, "no control socket: the step is ending");
+                let (events, received) = mpsc::channel(EVENTS);
+                let (requests, _) = mpsc::channel(1);
+                let follower = self.follower(attempt, events);
+                tokio::spawn(follower.conclude());
+                (Step { attempt, directory: self.spool.directory(attempt), requests }, received)
+            }
+        }
+    }
+
+    /// Kills what is left of attempts that were found lost, and waits until it is gone.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub async fn bury(&self, lost: Vec<StepAttempt>) -> io::Result<()> {
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let (spool, groups) = (Arc::clone(&self.spool), self.groups.clone());
+        let buried = tokio::task::spawn_blocking(move || bury(&lost, &spool, groups.as_ref()));
+        buried.await.map_err(io::Error::other).flatten()
+    }
+
+    fn follower(&self, attempt: StepAttempt, events: mpsc::Sender<StepEvent>) -> Follower {
+        Follower { attempt, spool: Arc::clone(&self.spool), groups: self.groups.clone(), events }
+    }
+
+    /// The way to a step that has ended: what it wrote may still be read.
+    pub fn ended(&self, attempt: StepAttempt) -> Step {
+        let (requests, _) = mpsc::channel(1);
+        Step { attempt, directory: self.spool.directory(attempt), requests }
+    }
+
+    fn follow(
+        &self,
+        attempt: StepAttempt,
+        stream: UnixStream,
+        first: Frame,
+        child: Option<Child>,
+    ) -> (Step, mpsc::Receiver<StepEvent>) {
+        let (events, received) = mpsc::channel(EVENTS);
+        let (requests, asked) = mpsc::channel(REQUESTS);
+        let directory = self.spool.directory(attempt);
+        let follower = self.follower(attempt, events);
+        tokio::spawn(follower.run(stream, first, asked, child));
+        (Step { attempt, directory, requests }, received)
+    }
+}
+
+/// Gives every process of the attempt the variable by which it is recognised.
+fn mark_environment(environment: &mut Vec<u8>, directory: &Path) {
+    environment.extend_from_slice(format!("{ATTEMPT_VARIABLE}={}\0", directory.display()).as_bytes());
+}
+
+/// Makes the control socket of an attempt.
+fn listen(directory: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    match std::fs::remove_file(directory.join(CONTROL_SOCKET)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (_directory, path) = short_path(directory)?;
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(directory.join(CONTROL_SOCKET), std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Connects to the control socket of an attempt.
+async fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let (_directory, path) = short_path(directory)?;
+    UnixStream::connect(path).await
+}
+
+/// A path to the control socket that is short enough for one, good while the descriptor is open.
+fn short_path(directory: &Path) -> io::Result<(OwnedFd, String)> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, rustix::fs::Mode::empty())?;
+    let path = format!("/proc/self/fd/{}/{CONTROL_SOCKET}", directory.as_raw_fd());
+    Ok((directory, path))
+}
+
+/// Follows one step from its order, or from where it is found, to its last event.
+struct Follower {
+    attempt: StepAttempt,
+    spool: Arc<Spool>,
+    groups: Option<Groups>,
+    events: mpsc::Sender<StepEvent>,
+}
+
+impl Follower {
+    async fn run(
+        self,
+        stream: UnixStream,
+        first: Frame,
+        asked: mpsc::Receiver<Request>,
+        child: Option<Child>,
+    ) {
+        let (mut reading, writing) = wire(stream);
+        let writer = tokio::spawn(forward(writing, first, asked));
+        let last = self.read(&mut reading).await;
+        writer.abort();
+        let known = last.is_some();
+        if let Some(last) = last {
+            // Nobody listens any more: spurd is stopping, and the record stays in the spool.
+            let _ = self.events.send(last).await;
+        }
+        if let Some(mut child) = child
+            && let Err(error) = child.wait().await
+        {
+            tracing::warn!(attempt = %self.attempt, %error, "spurstepd could not be waited for");
+        }
+        if !known {
+            self.conclude().await;
+        }
+    }
+
+    /// Passes events on until the last one, which it returns; `None` if the connection ends without.
+    async fn read(&self, reading: &mut Reading) -> Option<StepEvent> {
+        loop {
+            let event = match reading.receive().await {
+                Ok(Some(Frame::Event(event))) => event,
+                Ok(Some(_)) => continue,
+                Ok(None) => return None,
+                Err(error) => {
+                    tracing::warn!(attempt = %self.attempt, %error, "control connection lost");
+                    return None;
+                }
+            };
+            let event = match event {
+                Event::Refused { message } => return Some(StepEvent::Refused { message }),
+                Event::Ended(record) => return Some(StepEvent::Ended(record)),
+                Event::Started { at_ms, pids } => StepEvent::Started { at_ms, pids },
+                Event::TaskEnded(exit) => StepEvent::TaskEnded(exit),
+                Event::Status { order, started_ms, pids: _, ended } => {
+                    StepEvent::Found { order, started_ms, ended }
+                }
+                Event::Detached => continue,
+            };
+            if self.events.send(event).await.is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// Says how an attempt ended whose spurstepd does not say so itself.
+    async fn conclude(self) {
+        let Follower { attempt, spool, groups, events } = self;
+        let found = tokio::task::spawn_blocking(move || {
+            let found = spool.find_ended(attempt)?;
+            if found.is_none() {
+                bury(&[attempt], &spool, groups.as_ref())?;
+            }
+            io::Result::Ok(found)
+        });
+        let last = match found.await.map_err(io::Error::other).flatten() {
+            Ok(Some(record)) => StepEvent::Ended(record),
+            Ok(None) => StepEvent::Lost,
+            Err(error) => {
+                tracing::error!(%attempt, %error, "it cannot be told how the step ended");
+                StepEvent::Lost
+            }
+        };
+        // Nobody listens any more: spurd is stopping, and the spool says the same to the next one.
+        let _ = events.send(last).await;
+    }
+}
+
+/// Sends the first frame, then requests as they come.
+async fn forward(mut writing: Writing, first: Frame, mut asked: mpsc::Receiver<Request>) -> io::Result<()> {
+    writing.send(&first).await?;
+    while let Some(request) = asked.recv().await {
+        writing.send(&Frame::Request(request)).await?;
+    }
+    // Every handle is dropped; the step goes on, and so does whoever reads its events.
+    std::future::pending().await
+}
+
+/// Kills what lost attempts left and waits until it is gone.
+///
+/// The processes are known by their control group and by a variable of their environment. One that threw that away
+/// escapes where there are no control groups.
+fn bury(lost: &[StepAttempt], spool: &Spool, groups: Option<&Groups>) -> io::Result<()> {
+    if let Some(groups) = groups {
+        lost.iter().try_for_each(|&attempt| groups.kill(attempt))?;
+    }
+    let mark = |attempt: &StepAttempt| {
+        format!("{ATTEMPT_VARIABLE}={}", spool.directory(*attempt).display()).into_bytes()
+    };
+    let marks: BTreeSet<Vec<u8>> = lost.iter().map(mark).collect();
+    let marked = |process: &Process| {
+        let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|entry| marks.contains(entry))
+    };
+    loop {
+        let strays: Vec<Process> =
+            processes().into_iter().filter(|process| !process.zombie && marked(process)).collect();
+        if strays.is_empty() {
+            return Ok(());
+        }
+        for stray in strays {
+            stray.kill_and_wait();
+        }
+    }
+}
+
+/// A control connection as its two directions.
+fn wire(stream: UnixStream) -> (Reading, Writing) {
+    let (reading, writing) = stream.into_split();
+    (Reading { half: reading, received: Vec::new() }, Writing { half: writing })
+}
+
+#[derive(Debug)]
+struct Reading {
+    half: OwnedReadHalf,
+    received: Vec<u8>,
+}
+
+impl Reading {
+    /// The next frame; `None` when the peer has closed the connection. Loses nothing if it is cancelled.
+    async fn receive(&mut self) -> io::Result<Option<Frame>> {
+        loop {
+            if let Some((frame, length)) = Frame::decode(&self.received)? {
+                self.received.drain(..length);
+                return Ok(Some(frame));
+            }
+            match self.half.read_buf(&mut self.received).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                // It closed its end before it had read everything of ours.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Writing {
+    half: OwnedWriteHalf,
+}
+
+impl Writing {
+    async fn send(&mut self, frame: &Frame) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.half.write_all(&bytes).await
+    }
+}
+
+/// What the reader of a step's streams receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// Bytes of a task.
+    Output(OutputPart),
+    /// The tasks that still read have taken the input below this offset.
+    InputTaken(u64),
+    /// Something happened in the step; the last word is [`Event::Ended`], before or after the end of its streams.
+    Step(Event),
+    /// Somebody else has taken over the streams.
+    Detached,
+}
+
+/// Where a step's output comes from.
+#[derive(Debug)]
+pub struct StreamReader {
+    reading: Reading,
+}
+
+impl StreamReader {
+    /// The next thing that happens; `None` when spurstepd is gone. Loses nothing if it is cancelled.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn receive(&mut self) -> io::Result<Option<StreamEvent>> {
+        loop {
+            match self.reading.receive().await? {
+                Some(Frame::Output(part)) => return Ok(Some(StreamEvent::Output(part))),
+                Some(Frame::Ack(Ack::Input { offset })) => return Ok(Some(StreamEvent::InputTaken(offset))),
+                Some(Frame::Event(Event::Detached)) => return Ok(Some(StreamEvent::Detached)),
+                Some(Frame::Event(event)) => return Ok(Some(StreamEvent::Step(event))),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Where a step's input goes, and what was read of its output.
+#[derive(Debug)]
+pub struct StreamWriter {
+    writing: Writing,
+}
+
+impl StreamWriter {
+    /// Sends input; no more than [`INPUT_WINDOW`](super::message::INPUT_WINDOW) may be under way.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn input(&mut self, part: InputPart) -> io::Result<()> {
+        self.writing.send(&Frame::Input(part)).await
+    }
+
+    /// Asks something of the step.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn request(&mut self, request: Request) -> io::Result<()> {
+        self.writing.send(&Frame::Request(request)).await
+    }
+
+    /// Says how much of a task's output has been taken for good.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn acknowledge(&mut self, task: u32, stream: Stream, offset: u64, end: bool) -> io::Result<()> {
+        self.writing.send(&Frame::Ack(Ack::Output { task, stream, offset, end })).await
+    }
+}

@@ -1,0 +1,156 @@
+//! What spurd asks of spurstepd: everything that the start of one step on one node needs.
+//!
+//! A [`StepOrder`] is complete and resolved: patterns are expanded, names are numbers, defaults are chosen. It
+//! travels as JSON beside two raw parts, the environment and the script, which may hold bytes that are no UTF-8
+//! ([`Launch`]). spurstepd decides nothing: what it cannot do is a launch failure, never a guess.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::attempt::StepAttempt;
+
+/// The order to run one step on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepOrder {
+    /// Which attempt this is.
+    pub attempt: StepAttempt,
+    /// The node's name, as messages to the user spell it.
+    pub node: String,
+    /// The attempt's directory in the spool, absolute; it exists and belongs to spurd.
+    pub directory: PathBuf,
+    /// Who the tasks run as.
+    pub identity: Identity,
+    /// The working directory; `/tmp` takes its place, with a message, where it cannot be entered.
+    pub cwd: PathBuf,
+    /// The program and its arguments. For a batch script the arguments after the script's path.
+    pub argv: Vec<String>,
+    /// The file mode creation mask of the tasks.
+    pub umask: u32,
+    /// Resource limits to set before the program starts.
+    pub limits: Vec<Limit>,
+    /// The tasks that run on this node, in the order of their local ids.
+    pub tasks: Vec<TaskOrder>,
+    /// Where resources are confined, if this node may create control groups.
+    pub confinement: Option<Confinement>,
+    /// A program run as the user before each task; its `export NAME=value` lines change the task's environment.
+    pub task_prolog: Option<PathBuf>,
+    /// A program run as the user after each task.
+    pub task_epilog: Option<PathBuf>,
+    /// How long output that nobody has read is kept after the step has ended, in milliseconds.
+    pub output_wait_ms: u64,
+}
+
+/// A user as the kernel knows one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The user's number.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// The supplementary groups.
+    pub groups: Vec<u32>,
+    /// The user's name, for messages.
+    pub user: String,
+}
+
+/// One soft resource limit. The hard limit stays spurd's own unless root raises it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// What is limited.
+    pub resource: LimitedResource,
+    /// The limit; `None` is unlimited.
+    pub soft: Option<u64>,
+}
+
+/// The resources that a submission may carry limits for (`--propagate`), by Slurm's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[expect(missing_docs, reason = "the names are those of getrlimit(2)")]
+pub enum LimitedResource {
+    As,
+    Core,
+    Cpu,
+    Data,
+    Fsize,
+    Memlock,
+    Nofile,
+    Nproc,
+    Rss,
+    Stack,
+}
+
+/// One task of the step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskOrder {
+    /// The task's rank in the step (`SLURM_PROCID`).
+    pub global: u32,
+    /// Variables of this task alone; they win over the step's environment.
+    pub env: Vec<(String, String)>,
+    /// CPUs, by the operating system's numbers, that the task is bound to; empty leaves it unbound.
+    pub cpus: Vec<u32>,
+    /// Standard input.
+    pub stdin: Input,
+    /// Standard output.
+    pub stdout: Output,
+    /// Standard error.
+    pub stderr: Output,
+}
+
+/// Where a task's standard input comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// Nothing: `/dev/null`.
+    Null,
+    /// A file, opened as the user, relative to the working directory.
+    File(PathBuf),
+    /// The reader that is attached to the step.
+    Stream,
+}
+
+/// Where a task's standard output or error goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// Nowhere: `/dev/null`.
+    Null,
+    /// A file, opened as the user, relative to the working directory, always written at its end.
+    File {
+        /// The file; several tasks may share it.
+        path: PathBuf,
+        /// Keep what is in it; otherwise the first task of the step that uses it empties it.
+        append: bool,
+    },
+    /// The reader that is attached to the step.
+    Stream,
+    /// Standard error only: wherever standard output goes.
+    Stdout,
+}
+
+/// The control group of a step and what it may use there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confinement {
+    /// The control group of the job on this node, absolute; the step makes its own below it.
+    pub job_group: PathBuf,
+    /// Memory limit of the step in bytes, if the node enforces one.
+    pub memory: Option<u64>,
+    /// CPUs the step may use, if the node enforces that.
+    pub cpus: Vec<u32>,
+}
+
+/// The order together with its raw parts: what travels to a new spurstepd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The order.
+    pub order: StepOrder,
+    /// The step's environment: `NAME=value` entries, each ended by a NUL.
+    pub environment: Vec<u8>,
+    /// The batch script, if this is a batch step.
+    pub script: Option<Vec<u8>>,
+}

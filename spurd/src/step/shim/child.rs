@@ -1,0 +1,382 @@
+//! From fork to exec: what happens in a new process before it is the user's program.
+//!
+//! The child does its own setting up, as the user where the user's rights must decide (working directory, standard
+//! files, search for the program). It tells spurstepd through a socket that closes by itself at exec: a refusal as
+//! JSON, the standard error file as a descriptor, and the end of file that means the program runs. A program that
+//! cannot be executed is the task's own failure, with Slurm's text and `errno` as exit code.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSignal};
+use nix::unistd::ForkResult;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+
+use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+use super::super::record::{LaunchFailure, LaunchStage};
+
+/// The standard streams of a task as spurstepd made them: the ends of pipes that the child takes over.
+#[derive(Debug, Default)]
+pub(super) struct Pipes {
+    pub(super) stdin: Option<OwnedFd>,
+    pub(super) stdout: Option<OwnedFd>,
+    pub(super) stderr: Option<OwnedFd>,
+}
+
+/// What one child is to become.
+pub(super) struct Plan<'a> {
+    pub(super) order: &'a StepOrder,
+    pub(super) task: &'a TaskOrder,
+    /// `NAME=value` entries, each ended by a NUL.
+    pub(super) environment: &'a [u8],
+    pub(super) argv: &'a [String],
+    /// Empty the output files that do not append; set for the first task that uses them.
+    pub(super) truncate: (bool, bool),
+    /// The control group's `cgroup.procs`.
+    pub(super) group: Option<BorrowedFd<'a>>,
+    /// The CPU set and the limits are applied, the prolog is run: false for a task's epilog.
+    pub(super) is_task: bool,
+}
+
+/// A child under way, and the socket on which it reports.
+pub(super) struct Child {
+    pub(super) pid: Pid,
+    pub(super) report: UnixStream,
+}
+
+/// Forks a child that follows `plan`.
+///
+/// # Errors
+/// The system's error if no process or socket can be made.
+pub(super) fn spawn(plan: &Plan<'_>, pipes: Pipes) -> io::Result<Child> {
+    let (report, channel) = UnixStream::pair()?;
+    report.set_nonblocking(true)?;
+    let parent = rustix::process::getpid();
+    // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => {
+            let pid = Pid::from_raw(child.as_raw()).expect("fork returns positive process ids");
+            Ok(Child { pid, report })
+        }
+        ForkResult::Child => {
+            drop(report);
+            std::process::exit(become_program(plan, pipes, &channel, parent));
+        }
+    }
+}
+
+/// Everything between fork and exec; returns the exit code only if exec did not happen.
+fn become_program(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream, parent: Pid) -> i32 {
+    match prepare(plan, pipes, channel, parent) {
+        Ok(environment) => {
+            let error = execute(plan.argv, &environment);
+            errno_code(&error)
+        }
+        Err(failure) => {
+            let text = serde_json::to_vec(&failure).expect("failures are plain text");
+            // Without a parent that listens there is nobody left to tell.
+            let _ = (&mut &*channel).write_all(&text);
+            1
+        }
+    }
+}
+
+fn prepare(
+    plan: &Plan<'_>,
+    pipes: Pipes,
+    channel: &UnixStream,
+    parent: Pid,
+) -> Result<BTreeMap<OsString, OsString>, LaunchFailure> {
+    use LaunchStage::{Confinement, Identity, Limits, Order, StandardFiles};
+    reset_signals().map_err(|error| failed(Order, "signals", &error))?;
+    rustix::process::setsid().map_err(|error| failed(Order, "setsid", &error.into()))?;
+    if let Some(group) = plan.group {
+        rustix::io::write(group, b"0").map_err(|error| failed(Confinement, "cgroup.procs", &error.into()))?;
+    }
+    if plan.is_task {
+        let binding = bind(&plan.task.cpus);
+        binding.map_err(|error| failed(Limits, &format!("CPUs {:?}", plan.task.cpus), &error))?;
+        for limit in &plan.order.limits {
+            set_limit(limit).map_err(|error| failed(Limits, &format!("{:?}", limit.resource), &error))?;
+        }
+    }
+    let who = &plan.order.identity;
+    become_user(who)
+        .map_err(|error| failed(Identity, &format!("user {} ({})", who.user, who.uid), &error))?;
+    die_with(parent).map_err(|error| failed(Order, "parent death signal", &error))?;
+    rustix::process::umask(Mode::from_bits_truncate(plan.order.umask));
+    let fallback = enter(&plan.order.cwd);
+    standard_files(plan, pipes, channel).map_err(|(what, error)| failed(StandardFiles, &what, &error))?;
+    if let Some(error) = fallback {
+        say(&format!(
+            "couldn't chdir to `{}': {}: going to /tmp instead",
+            plan.order.cwd.display(),
+            text(&error)
+        ));
+    }
+    let mut environment = environment(plan);
+    if let Some(prolog) = plan.order.task_prolog.as_ref().filter(|_| plan.is_task) {
+        task_prolog(prolog, &mut environment)?;
+    }
+    Ok(environment)
+}
+
+fn failed(stage: LaunchStage, what: &str, error: &io::Error) -> LaunchFailure {
+    LaunchFailure { stage, message: format!("{what}: {}", text(error)) }
+}
+
+/// The system's words for an error, without Rust's ` (os error N)`.
+fn text(error: &io::Error) -> String {
+    let full = error.to_string();
+    full.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// A line of ours in the task's standard error.
+fn say(message: &str) {
+    // A standard error that takes no bytes leaves no way to say so.
+    let _ = writeln!(io::stderr(), "spurstepd: error: {message}");
+}
+
+/// Undoes what spurstepd blocks or ignores; both would be inherited.
+fn reset_signals() -> io::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed, only the default action.
+    unsafe { nix::sys::signal::sigaction(NixSignal::SIGPIPE, &default) }?;
+    SigSet::empty().thread_set_mask()?;
+    Ok(())
+}
+
+fn bind(cpus: &[u32]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    for &cpu in cpus {
+        if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(io::Error::from(rustix::io::Errno::INVAL));
+        }
+        set.set(cpu as usize);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// Sets one limit; where it is over what this process may have, it takes the most it may, as Slurm does.
+fn set_limit(limit: &Limit) -> io::Result<()> {
+    let resource = match limit.resource {
+        LimitedResource::As => Resource::As,
+        LimitedResource::Core => Resource::Core,
+        LimitedResource::Cpu => Resource::Cpu,
+        LimitedResource::Data => Resource::Data,
+        LimitedResource::Fsize => Resource::Fsize,
+        LimitedResource::Memlock => Resource::Memlock,
+        LimitedResource::Nofile => Resource::Nofile,
+        LimitedResource::Nproc => Resource::Nproc,
+        LimitedResource::Rss => Resource::Rss,
+        LimitedResource::Stack => Resource::Stack,
+    };
+    let hard = rustix::process::getrlimit(resource).maximum;
+    // No limit is more than any limit.
+    let over = match (limit.soft, hard) {
+        (Some(soft), Some(hard)) => soft > hard,
+        (None, Some(_)) => true,
+        (_, None) => false,
+    };
+    let wish = Rlimit { current: limit.soft, maximum: if over { limit.soft } else { hard } };
+    match rustix::process::setrlimit(resource, wish) {
+        Err(_) if over => Ok(rustix::process::setrlimit(resource, Rlimit { current: hard, maximum: hard })?),
+        other => Ok(other?),
+    }
+}
+
+fn become_user(who: &Identity) -> io::Result<()> {
+    use rustix::process::{Gid, Uid};
+    if !rustix::process::geteuid().is_root() {
+        // Orders for somebody else were refused before; there is nothing to change and no right to.
+        return Ok(());
+    }
+    let groups: Vec<Gid> = who.groups.iter().map(|&group| Gid::from_raw(group)).collect();
+    let (gid, uid) = (Gid::from_raw(who.gid), Uid::from_raw(who.uid));
+    rustix::thread::set_thread_groups(&groups)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    Ok(())
+}
+
+/// The program is killed if spurstepd dies: a task that nobody watches could not be told from a lost one.
+fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(io::Error::from(rustix::io::Errno::SRCH))
+    }
+}
+
+/// Enters the working directory, or `/tmp` in its place; the error that made that necessary.
+fn enter(cwd: &Path) -> Option<io::Error> {
+    let error = rustix::process::chdir(cwd).err()?;
+    // A system without /tmp leaves the attempt's directory, which the user may at least be in.
+    let _ = rustix::process::chdir("/tmp");
+    Some(error.into())
+}
+
+type FileError = (String, io::Error);
+
+fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result<(), FileError> {
+    let cwd = &plan.order.cwd;
+    let null = || open(Path::new("/dev/null"), OFlags::RDWR, "null device");
+    let stdin = match &plan.task.stdin {
+        Input::Null => null()?,
+        Input::File(path) => open(&cwd.join(path), OFlags::RDONLY, "stdin")?,
+        Input::Stream => pipes.stdin.map_or_else(null, Ok)?,
+    };
+    let output = |to: &Output, pipe: Option<OwnedFd>, truncate: bool, name: &str| match to {
+        Output::Null | Output::Stdout => null(),
+        Output::File { path, append } => {
+            let emptied = if truncate && !append { OFlags::TRUNC } else { OFlags::empty() };
+            open(&cwd.join(path), OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | emptied, name)
+        }
+        Output::Stream => pipe.map_or_else(null, Ok),
+    };
+    let stdout = output(&plan.task.stdout, pipes.stdout, plan.truncate.0, "stdout")?;
+    let stderr = match &plan.task.stderr {
+        Output::Stdout => None,
+        other => Some(output(other, pipes.stderr, plan.truncate.1, "stderr")?),
+    };
+    let stderr = stderr.as_ref().unwrap_or(&stdout);
+    let stderr_order = if plan.task.stderr == Output::Stdout { &plan.task.stdout } else { &plan.task.stderr };
+    // Of a stream only the task may hold the end, or it would never be seen to close.
+    if plan.is_task && matches!(stderr_order, Output::File { .. }) {
+        // Without it, a later notice (cancelled, time limit) only misses its place in the file.
+        let _ = hand_over(channel, stderr.as_fd());
+    }
+    let placed = rustix::stdio::dup2_stdin(&stdin)
+        .and_then(|()| rustix::stdio::dup2_stdout(&stdout))
+        .and_then(|()| rustix::stdio::dup2_stderr(stderr));
+    placed.map_err(|error| ("standard files".to_owned(), error.into()))
+}
+
+fn open(path: &Path, flags: OFlags, name: &str) -> Result<OwnedFd, FileError> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_bits_truncate(0o666))
+        .map_err(|error| (format!("Could not open {name} file {}", path.display()), error.into()))
+}
+
+/// Gives spurstepd a copy of the standard error file, which only the user may be able to open.
+fn hand_over(channel: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    // A descriptor travels with at least one byte; a blank is no part of any report.
+    rustix::net::sendmsg(channel, &[io::IoSlice::new(b" ")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The step's variables, this task's over them, and the process id.
+fn environment(plan: &Plan<'_>) -> BTreeMap<OsString, OsString> {
+    let split = |entry: &[u8]| {
+        let at = entry.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
+        Some((OsString::from_vec(entry[..at].to_vec()), OsString::from_vec(entry[at + 1..].to_vec())))
+    };
+    let mut variables: BTreeMap<_, _> = plan.environment.split(|&byte| byte == 0).filter_map(split).collect();
+    variables.extend(plan.task.env.iter().map(|(name, value)| (name.into(), value.into())));
+    variables.insert("SLURM_TASK_PID".into(), rustix::process::getpid().as_raw_pid().to_string().into());
+    variables
+}
+
+/// Runs the task prolog and does what its output says: `export NAME=value`, `unset NAME`, `print text`.
+fn task_prolog(prolog: &Path, environment: &mut BTreeMap<OsString, OsString>) -> Result<(), LaunchFailure> {
+    let failure = |message: String| LaunchFailure { stage: LaunchStage::TaskProlog, message };
+    let run = std::process::Command::new(prolog)
+        .env_clear()
+        .envs(&*environment)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|error| failure(format!("task prolog {}: {}", prolog.display(), text(&error))))?;
+    if !run.status.success() {
+        return Err(failure(format!("task prolog {}: {}", prolog.display(), run.status)));
+    }
+    for line in run.stdout.split(|&byte| byte == b'\n') {
+        if let Some(rest) = line.strip_prefix(b"export ") {
+            let at = rest.iter().position(|&byte| byte == b'=').unwrap_or(rest.len());
+            let value = rest.get(at + 1..).unwrap_or_default();
+            environment.insert(OsStr::from_bytes(&rest[..at]).into(), OsStr::from_bytes(value).into());
+        } else if let Some(name) = line.strip_prefix(b"unset ") {
+            environment.remove(OsStr::from_bytes(name.trim_ascii()));
+        } else if let Some(rest) = line.strip_prefix(b"print ") {
+            // As with any program: an output that cannot be written is lost.
+            let _ = io::stdout().write_all(&[rest, b"\n"].concat());
+        }
+    }
+    Ok(())
+}
+
+/// Becomes the program; returns only the error, already told to the user.
+fn execute(argv: &[String], environment: &BTreeMap<OsString, OsString>) -> io::Error {
+    let name = argv.first().map_or("", String::as_str);
+    let error = find_and_execute(name, argv, environment);
+    match interpreter(Path::new(name)).filter(|_| error.kind() == io::ErrorKind::NotFound) {
+        Some(missing) => say(&format!("execve(): bad interpreter({}): {}", missing.display(), text(&error))),
+        None => say(&format!("execve(): {name}: {}", text(&error))),
+    }
+    error
+}
+
+fn find_and_execute(name: &str, argv: &[String], environment: &BTreeMap<OsString, OsString>) -> io::Error {
+    let entry = |(name, value): (&OsString, &OsString)| {
+        let mut entry = name.as_bytes().to_vec();
+        entry.push(b'=');
+        entry.extend_from_slice(value.as_bytes());
+        CString::new(entry)
+    };
+    let prepared = (
+        argv.iter().map(|argument| CString::new(argument.as_str())).collect::<Result<Vec<_>, _>>(),
+        environment.iter().map(entry).collect::<Result<Vec<_>, _>>(),
+    );
+    let (Ok(argv), Ok(envp)) = prepared else { return io::Error::from(rustix::io::Errno::INVAL) };
+    let mut refused = None;
+    for path in candidates(name, environment.get(OsStr::new("PATH"))) {
+        let Ok(path) = CString::new(path.into_os_string().into_vec()) else { continue };
+        let error =
+            io::Error::from(nix::unistd::execve(&path, &argv, &envp).expect_err("exec returns only errors"));
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
+            io::ErrorKind::PermissionDenied => refused = Some(error),
+            _ => return error,
+        }
+    }
+    refused.unwrap_or_else(|| io::Error::from(rustix::io::Errno::NOENT))
+}
+
+/// Where a program may be: where its name says, or in the directories of the user's `PATH`.
+fn candidates(name: &str, path: Option<&OsString>) -> Vec<PathBuf> {
+    if name.contains('/') {
+        return vec![PathBuf::from(name)];
+    }
+    let path = path.map_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"), |path| path.as_os_str());
+    std::env::split_paths(path).map(|directory| directory.join(name)).collect()
+}
+
+/// The interpreter that a script names, if it does and there is none such.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    File::open(script).ok()?.take(256).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+    let name = line.trim_ascii().split(|&byte| byte == b' ' || byte == b'\t').next()?;
+    let interpreter = PathBuf::from(OsStr::from_bytes(name));
+    (!interpreter.exists()).then_some(interpreter)
+}
+
+fn errno_code(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(1) & 0xff
+}

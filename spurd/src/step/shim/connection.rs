@@ -1,0 +1,114 @@
+//! One connection to the step's control socket, on spurstepd's side.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use super::super::message::Frame;
+
+/// How many bytes may wait for a slow reader before no more output is added.
+const BACKLOG: usize = 128 << 10;
+
+/// A peer: spurd, or a spurd after that one.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: UnixStream,
+    received: Vec<u8>,
+    waiting: Vec<u8>,
+    closed: bool,
+    /// It wants to know what happens.
+    pub(super) subscribed: bool,
+    /// It reads the step's output and writes its input.
+    pub(super) attached: bool,
+}
+
+impl Connection {
+    /// A connection over `stream`, with `received` already read from it.
+    pub(super) fn new(stream: UnixStream, received: Vec<u8>) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        Ok(Connection {
+            stream,
+            received,
+            waiting: Vec::new(),
+            closed: false,
+            subscribed: false,
+            attached: false,
+        })
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// True if bytes wait for the peer to take them.
+    pub(super) fn pending(&self) -> bool {
+        !self.closed && !self.waiting.is_empty()
+    }
+
+    /// True while output may be added.
+    pub(super) fn has_room(&self) -> bool {
+        !self.closed && self.waiting.len() < BACKLOG
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Gives up on the peer.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Sends a frame, now or when the peer takes it.
+    pub(super) fn send(&mut self, frame: &Frame) {
+        frame.encode(&mut self.waiting);
+        self.flush();
+    }
+
+    /// Writes what the peer takes.
+    pub(super) fn flush(&mut self) {
+        let mut written = 0;
+        while !self.closed && written < self.waiting.len() {
+            match self.stream.write(&self.waiting[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.closed = true,
+            }
+        }
+        self.waiting.drain(..written);
+    }
+
+    /// Reads what is there and returns the whole frames in it.
+    pub(super) fn receive(&mut self) -> Vec<Frame> {
+        let mut bytes = [0; 16 << 10];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => self.closed = true,
+            Ok(count) => self.received.extend_from_slice(&bytes[..count]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(_) => self.closed = true,
+        }
+        self.frames()
+    }
+
+    /// The whole frames among what was received; a peer that talks nonsense is given up.
+    pub(super) fn frames(&mut self) -> Vec<Frame> {
+        let (mut frames, mut taken) = (Vec::new(), 0);
+        loop {
+            match Frame::decode(&self.received[taken..]) {
+                Ok(Some((frame, length))) => {
+                    frames.push(frame);
+                    taken += length;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    eprintln!("spurstepd: control connection closed: {error}");
+                    self.closed = true;
+                    break;
+                }
+            }
+        }
+        self.received.drain(..taken);
+        frames
+    }
+}

@@ -1,0 +1,619 @@
+//! spurstepd: one process that runs one step on one node, from its order to its exit record.
+//!
+//! It has one thread and one loop around poll(2); every wait is for an event. It promises: an attempt whose record
+//! exists is not run again; what it starts is either running below it or in the record; when it says `Ended`,
+//! no process of the step is left; it needs nobody to go on, and serves whoever connects.
+
+mod child;
+mod connection;
+mod group;
+mod setup;
+mod stream;
+mod task;
+mod tree;
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signalfd::SignalFd;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal, WaitOptions};
+use spur_core::text::exit::ExitCode as TaskStatus;
+
+use self::child::{Pipes, Plan};
+use self::connection::Connection;
+use self::group::Group;
+use self::setup::Received;
+use self::stream::{Incoming, Kept, Outgoing};
+use self::task::{Launching, Task};
+use super::message::{Ack, Event, Frame, Request, SignalScope, Stream};
+use super::order::{Input, Output, StepOrder};
+use super::record::{ExitRecord, LaunchFailure, LaunchStage, Usage};
+
+pub(crate) use self::tree::{Process, processes};
+
+/// How long a peer that does not read may keep spurstepd from ending, once everything else is done.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Runs spurstepd: takes the order from standard input and runs it to its end.
+pub fn main() -> ExitCode {
+    let Received { launch, mut spurd, listener } = match setup::receive() {
+        Ok(received) => received,
+        Err(error) => {
+            eprintln!(
+                "spurstepd: no order on standard input: {error} (spurd starts spurstepd; people do not)"
+            );
+            return ExitCode::FAILURE;
+        }
+    };
+    let shim = match Shim::new(launch, listener) {
+        Ok(shim) => shim,
+        Err(message) => {
+            eprintln!("spurstepd: {message}");
+            spurd.send(&Frame::Event(Event::Refused { message }));
+            return ExitCode::FAILURE;
+        }
+    };
+    match shim.run(spurd) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("spurstepd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// What poll(2) found ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Signals,
+    Listener,
+    Connection(usize, PollFlags),
+    Report,
+    Output(usize, Stream),
+    Input,
+    Group,
+}
+
+/// The step.
+struct Shim {
+    order: StepOrder,
+    environment: Vec<u8>,
+    argv: Vec<String>,
+    signals: SignalFd,
+    listener: UnixListener,
+    connections: Vec<Connection>,
+    group: Option<Group>,
+    tasks: Vec<Task>,
+    launching: Option<Launching>,
+    input: Incoming,
+    started_ms: Option<u64>,
+    failure: Option<LaunchFailure>,
+    /// The step is being ended; no more tasks are started.
+    terminated: bool,
+    kill_at: Option<Instant>,
+    /// There is no child left to wait for.
+    childless: bool,
+    record: Option<ExitRecord>,
+    leave_at: Option<Instant>,
+    _lock: std::fs::File,
+}
+
+impl Shim {
+    fn run(mut self, spurd: Connection) -> io::Result<()> {
+        let mut spurd = spurd;
+        spurd.subscribed = true;
+        let early = spurd.frames();
+        self.connections.push(spurd);
+        self.handle(0, early);
+        if self.failure.is_some() {
+            self.terminate(Some(Duration::ZERO));
+        }
+        self.launch_next();
+        self.settle()?;
+        while !self.may_leave() {
+            for source in self.wait()? {
+                self.serve(source);
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next thing to happen.
+    fn wait(&self) -> io::Result<Vec<Source>> {
+        let sources = self.sources();
+        let mut fds: Vec<PollFd<'_>> =
+            sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let deadline = [self.kill_at, self.leave_at].into_iter().flatten().min();
+        let timeout = deadline.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        Ok(ready
+            .map(|((_, _, source), fd)| match source {
+                Source::Connection(index, _) => Source::Connection(*index, fd.revents()),
+                other => *other,
+            })
+            .collect())
+    }
+
+    fn sources(&self) -> Vec<(BorrowedFd<'_>, PollFlags, Source)> {
+        let mut sources = vec![
+            (self.signals.as_fd(), PollFlags::IN, Source::Signals),
+            (self.listener.as_fd(), PollFlags::IN, Source::Listener),
+        ];
+        for (index, connection) in self.connections.iter().enumerate() {
+            let writing = if connection.pending() { PollFlags::OUT } else { PollFlags::empty() };
+            sources.push((connection.as_fd(), PollFlags::IN | writing, Source::Connection(index, writing)));
+        }
+        if let Some(launching) = &self.launching {
+            sources.push((launching.as_fd(), PollFlags::IN, Source::Report));
+        }
+        for (index, task) in self.tasks.iter().enumerate() {
+            for (stream, outgoing) in task.streams() {
+                sources
+                    .extend(outgoing.readable().map(|fd| (fd, PollFlags::IN, Source::Output(index, stream))));
+            }
+        }
+        sources.extend(self.input.writable().map(|fd| (fd, PollFlags::OUT, Source::Input)));
+        if let Some(group) = self.group.as_ref().filter(|_| self.record.is_none() && self.all_ended()) {
+            sources.push((group.watch(), PollFlags::PRI, Source::Group));
+        }
+        sources
+    }
+
+    fn serve(&mut self, source: Source) {
+        match source {
+            Source::Signals => {
+                // Only the news that there is some matters; what ended is asked of the kernel.
+                while let Ok(Some(_)) = self.signals.read_signal() {}
+                self.reap();
+            }
+            Source::Listener => self.admit(),
+            Source::Connection(index, ready) => {
+                if ready.contains(PollFlags::OUT) {
+                    self.connections[index].flush();
+                }
+                if ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                    let frames = self.connections[index].receive();
+                    self.handle(index, frames);
+                }
+            }
+            Source::Report => {
+                if self.launching.as_mut().is_some_and(Launching::advance) {
+                    self.conclude_launch();
+                }
+            }
+            Source::Output(index, stream) => {
+                if let Some(outgoing) = self.tasks[index].stream(stream) {
+                    outgoing.fill();
+                }
+            }
+            Source::Input => self.input.advance(),
+            Source::Group => {}
+        }
+    }
+
+    /// Does what has become possible: kills what is due, moves streams on, ends the step.
+    fn settle(&mut self) -> io::Result<()> {
+        if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+            self.kill_at = None;
+            self.kill_all();
+        }
+        if self.all_ended() && self.record.is_none() && self.emptied() {
+            self.end()?;
+        }
+        self.pump();
+        self.connections.retain(|connection| !connection.closed());
+        Ok(())
+    }
+
+    fn admit(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            match Connection::new(stream, Vec::new()) {
+                Ok(connection) => self.connections.push(connection),
+                Err(error) => eprintln!("spurstepd: a connection could not be taken up: {error}"),
+            }
+        }
+    }
+
+    fn handle(&mut self, index: usize, frames: Vec<Frame>) {
+        for frame in frames {
+            match frame {
+                Frame::Request(request) => self.fulfil(index, request),
+                Frame::Input(part) if self.connections[index].attached => {
+                    if let Err(error) = self.input.accept(&part) {
+                        eprintln!("spurstepd: input refused: {error}");
+                        self.connections[index].close();
+                    }
+                }
+                Frame::Ack(Ack::Output { task, stream, offset, end }) if self.connections[index].attached => {
+                    let task = self.tasks.iter_mut().find(|known| known.order.global == task);
+                    if let Some(outgoing) = task.and_then(|task| task.stream(stream)) {
+                        outgoing.acknowledge(offset, end);
+                    }
+                }
+                // From one who was attached before: what it says about the streams is out of date.
+                Frame::Input(_) | Frame::Ack(Ack::Output { .. }) => {}
+                Frame::Launch(_) | Frame::Event(_) | Frame::Output(_) | Frame::Ack(Ack::Input { .. }) => {
+                    eprintln!("spurstepd: a frame that only spurstepd sends; connection closed");
+                    self.connections[index].close();
+                }
+            }
+        }
+    }
+
+    fn fulfil(&mut self, index: usize, request: Request) {
+        match request {
+            Request::Subscribe => {
+                let status = Event::Status {
+                    order: Box::new(self.order.clone()),
+                    started_ms: self.started_ms,
+                    pids: self.pids(),
+                    ended: self.tasks.iter().filter_map(|task| task.exit).collect(),
+                };
+                let connection = &mut self.connections[index];
+                connection.subscribed = true;
+                connection.send(&Frame::Event(status));
+                if let Some(record) = &self.record {
+                    connection.send(&Frame::Event(Event::Ended(record.clone())));
+                }
+            }
+            Request::Signal { signal, scope } => self.signal(signal, scope),
+            Request::Terminate { kill_wait_ms, notice } => {
+                if let Some(notice) = notice {
+                    self.notice(&notice);
+                }
+                self.terminate(kill_wait_ms.map(Duration::from_millis));
+            }
+            Request::Attach => self.attach(index),
+            Request::Discard => {
+                let streams = self.tasks.iter_mut().flat_map(Task::streams_mut);
+                streams.for_each(|(_, outgoing)| outgoing.discard());
+            }
+        }
+    }
+
+    fn attach(&mut self, index: usize) {
+        for (other, connection) in self.connections.iter_mut().enumerate() {
+            if connection.attached && other != index {
+                connection.attached = false;
+                connection.send(&Frame::Event(Event::Detached));
+            }
+        }
+        self.tasks.iter_mut().flat_map(Task::streams_mut).for_each(|(_, outgoing)| outgoing.rewind());
+        let state = self.input.restate();
+        self.connections[index].attached = true;
+        self.connections[index].send(&Frame::Ack(state));
+        // What kept spurstepd waiting was a reader.
+        self.leave_at = self.leave_at.map(|_| Instant::now() + self.output_wait());
+    }
+
+    /// Sends output and acknowledgements to the reader as far as it takes them.
+    fn pump(&mut self) {
+        let Some(reader) = self.connections.iter_mut().find(|one| one.attached && !one.closed()) else {
+            return;
+        };
+        if let Some(ack) = self.input.acknowledgement() {
+            reader.send(&Frame::Ack(ack));
+        }
+        for task in &mut self.tasks {
+            let global = task.order.global;
+            for (stream, outgoing) in task.streams_mut() {
+                while reader.has_room() {
+                    let Some(part) = outgoing.next_part(global, stream) else { break };
+                    reader.send(&Frame::Output(part));
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let subscribed = self.connections.iter_mut().filter(|connection| connection.subscribed);
+        subscribed.for_each(|connection| connection.send(&Frame::Event(event.clone())));
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.tasks.iter().filter_map(|task| task.pid).map(|pid| pid.as_raw_pid().unsigned_abs()).collect()
+    }
+
+    /// Starts the next task; one at a time, so that the first to use a file has emptied it before the next writes.
+    fn launch_next(&mut self) {
+        if self.launching.is_some() || self.terminated {
+            return;
+        }
+        let Some(index) = self.tasks.iter().position(|task| task.pid.is_none()) else {
+            self.input.complete();
+            self.started_ms = Some(now_ms());
+            let event = Event::Started { at_ms: now_ms(), pids: self.pids() };
+            self.tell(&event);
+            return;
+        };
+        if let Err(error) = self.launch(index) {
+            let message = format!("task {}: {error}", self.tasks[index].order.global);
+            self.fail(LaunchFailure { stage: LaunchStage::Fork, message });
+        }
+    }
+
+    fn launch(&mut self, index: usize) -> io::Result<()> {
+        let mut pipes = Pipes::default();
+        let task = &mut self.tasks[index];
+        if task.order.stdin == Input::Stream {
+            let (kept, given) = stream::pipe(Kept::Write)?;
+            pipes.stdin = Some(given);
+            self.input.connect(kept);
+        }
+        if task.order.stdout == Output::Stream {
+            let (kept, given) = stream::pipe(Kept::Read)?;
+            pipes.stdout = Some(given);
+            task.stdout = Some(Outgoing::new(kept));
+        }
+        if task.order.stderr == Output::Stream {
+            let (kept, given) = stream::pipe(Kept::Read)?;
+            pipes.stderr = Some(given);
+            task.stderr = Some(Outgoing::new(kept));
+        }
+        let truncate = task::first_users(&self.tasks, index);
+        let plan = Plan {
+            order: &self.order,
+            task: &self.tasks[index].order,
+            environment: &self.environment,
+            argv: &self.argv,
+            truncate,
+            group: self.group.as_ref().map(Group::door),
+            is_task: true,
+        };
+        let child = child::spawn(&plan, pipes)?;
+        self.childless = false;
+        self.tasks[index].pid = Some(child.pid);
+        self.launching = Some(Launching::new(index, child.report));
+        Ok(())
+    }
+
+    /// The report of the task being launched is complete: it runs, or it told why not.
+    fn conclude_launch(&mut self) {
+        let Some(launching) = self.launching.take() else { return };
+        let (index, outcome) = launching.conclude();
+        match outcome {
+            Ok(stderr) => {
+                self.tasks[index].stderr_file = stderr;
+                self.launch_next();
+            }
+            Err(failure) => {
+                self.tasks[index].failed = true;
+                self.fail(failure);
+            }
+        }
+    }
+
+    /// The step cannot be started: what runs of it is killed.
+    fn fail(&mut self, failure: LaunchFailure) {
+        eprintln!("spurstepd: {}: {}", self.order.attempt, failure.message);
+        self.failure.get_or_insert(failure);
+        self.terminate(Some(Duration::ZERO));
+    }
+
+    /// Waits for every child that has ended.
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => self.reaped(pid, status),
+                Ok(None) => return,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => {
+                    self.childless = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn reaped(&mut self, pid: Pid, status: rustix::process::WaitStatus) {
+        if self.launching.as_ref().is_some_and(|launching| self.tasks[launching.index].pid == Some(pid)) {
+            // It is dead, so its report is complete, whether or not poll has said so yet.
+            if self.launching.as_mut().is_some_and(Launching::advance) {
+                self.conclude_launch();
+            }
+        }
+        if let Some(task) = self.tasks.iter_mut().find(|task| task.epilog == Some(pid)) {
+            task.epilog = None;
+            return;
+        }
+        let Some(index) = self.tasks.iter().position(|task| task.pid == Some(pid) && task.exit.is_none())
+        else {
+            return;
+        };
+        let exit = self.tasks[index].ended(status, self.failure.as_ref());
+        self.tell(&Event::TaskEnded(exit));
+        self.task_epilog(index);
+    }
+
+    fn task_epilog(&mut self, index: usize) {
+        let Some(epilog) = self.order.task_epilog.as_ref().filter(|_| !self.tasks[index].failed) else {
+            return;
+        };
+        let argv = [epilog.display().to_string()];
+        let plan = Plan {
+            order: &self.order,
+            task: &self.tasks[index].epilog_order(),
+            environment: &self.environment,
+            argv: &argv,
+            truncate: (false, false),
+            group: self.group.as_ref().map(Group::door),
+            is_task: false,
+        };
+        match child::spawn(&plan, Pipes::default()) {
+            Ok(child) => {
+                self.childless = false;
+                self.tasks[index].epilog = Some(child.pid);
+            }
+            Err(error) => eprintln!("spurstepd: task epilog: {error}"),
+        }
+    }
+
+    fn all_ended(&self) -> bool {
+        self.tasks.iter().all(|task| task.exit.is_some() && task.epilog.is_none())
+    }
+
+    /// The processes that tasks started, and the tasks.
+    fn members(&self) -> Vec<Process> {
+        match &self.group {
+            Some(group) => group.members(),
+            None => tree::descendants(rustix::process::getpid().as_raw_pid()),
+        }
+    }
+
+    fn signal(&mut self, number: i32, scope: SignalScope) {
+        let Some(signal) = setup::signal(number) else { return };
+        match scope {
+            SignalScope::All => self.members().into_iter().for_each(|process| process.signal(signal)),
+            SignalScope::Tasks => {
+                let running =
+                    self.tasks.iter().filter(|task| task.exit.is_none()).filter_map(|task| task.pid);
+                for pid in running {
+                    // An id that was not waited for is not handed out again; a dead task needs no signal.
+                    let _ = rustix::process::kill_process(pid, signal);
+                }
+            }
+        }
+    }
+
+    /// Ends the step: politely first if there is time for that.
+    fn terminate(&mut self, kill_wait: Option<Duration>) {
+        self.terminated = true;
+        self.input.complete();
+        let unlaunched = TaskStatus::signaled(9);
+        for task in self.tasks.iter_mut().filter(|task| task.pid.is_none() && task.exit.is_none()) {
+            task.never_ran(self.failure.as_ref().map_or(unlaunched, task::failure_status));
+        }
+        if self.record.is_some() {
+            return;
+        }
+        if kill_wait == Some(Duration::ZERO) {
+            self.kill_at = None;
+            self.kill_all();
+            return;
+        }
+        for process in self.members() {
+            process.signal(Signal::TERM);
+            process.signal(Signal::CONT);
+        }
+        let at = kill_wait.and_then(|wait| Instant::now().checked_add(wait));
+        self.kill_at = [self.kill_at, at].into_iter().flatten().min();
+    }
+
+    fn kill_all(&mut self) {
+        match &self.group {
+            Some(group) => group.kill(),
+            None => self.members().into_iter().for_each(|process| process.signal(Signal::KILL)),
+        }
+    }
+
+    /// True when no process of the step is left; what is left is killed, and its end is the next event.
+    fn emptied(&mut self) -> bool {
+        self.reap();
+        let empty = match &self.group {
+            Some(group) => !group.populated(),
+            None => self.childless,
+        };
+        if !empty {
+            self.kill_all();
+        }
+        empty
+    }
+
+    /// A line for the user in the step's standard error.
+    fn notice(&mut self, text: &str) {
+        let line = format!("{text}\n");
+        let Some(task) = self.tasks.first_mut() else { return };
+        if let Some(file) = &mut task.stderr_file {
+            // A file that takes no more bytes loses the notice; the record has the facts.
+            let _ = file.write_all(line.as_bytes());
+        } else if let Some(stream) = task.stderr.as_mut().or(task.stdout.as_mut()) {
+            stream.insert(line.as_bytes());
+        }
+    }
+
+    /// The step is over: leaves the record and says so.
+    fn end(&mut self) -> io::Result<()> {
+        let (usage, out_of_memory) = self.usage();
+        let record = ExitRecord {
+            attempt: self.order.attempt,
+            started_ms: self.started_ms,
+            ended_ms: now_ms(),
+            tasks: self.tasks.iter().filter_map(|task| task.exit).collect(),
+            failure: self.failure.clone(),
+            out_of_memory,
+            usage,
+        };
+        setup::write_record(&record)?;
+        if let Some(group) = self.group.take() {
+            group.remove();
+        }
+        self.tell(&Event::Ended(record.clone()));
+        self.record = Some(record);
+        self.kill_at = None;
+        self.leave_at = Some(Instant::now() + self.output_wait());
+        Ok(())
+    }
+
+    fn usage(&self) -> (Usage, bool) {
+        let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
+        let mut usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN).map_or(
+            Usage::default(),
+            |used| Usage {
+                user_us: micros(used.user_time()),
+                system_us: micros(used.system_time()),
+                max_rss_kib: used.max_rss().unsigned_abs(),
+            },
+        );
+        if let Some(peak) = self.group.as_ref().and_then(Group::peak_kib) {
+            usage.max_rss_kib = peak;
+        }
+        (usage, self.group.as_ref().is_some_and(Group::out_of_memory))
+    }
+
+    fn output_wait(&self) -> Duration {
+        let undelivered = self.tasks.iter().flat_map(Task::streams).any(|(_, outgoing)| !outgoing.done());
+        if undelivered { Duration::from_millis(self.order.output_wait_ms) } else { LAST_WORDS }
+    }
+
+    /// True when nobody needs this process any more.
+    fn may_leave(&self) -> bool {
+        let Some(leave_at) = self.leave_at else { return false };
+        let delivered = self.tasks.iter().flat_map(Task::streams).all(|(_, outgoing)| outgoing.done());
+        let said = self.connections.iter().all(|connection| !connection.pending());
+        (delivered && said) || leave_at <= Instant::now()
+    }
+}
+
+/// Takes descriptors and bytes from a launch report.
+fn receive_with_descriptor(
+    socket: &UnixStream,
+    bytes: &mut [u8],
+) -> rustix::io::Result<(usize, Option<std::fs::File>)> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut slices = [io::IoSliceMut::new(bytes)];
+    let received = rustix::net::recvmsg(socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok((received.bytes, descriptors.flatten().next().map(std::fs::File::from)))
+}

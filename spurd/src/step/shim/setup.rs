@@ -1,0 +1,184 @@
+//! What spurstepd does once: take the order, become its own session, claim the attempt, leave the record.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use nix::sys::signal::{SigSet, Signal as NixSignal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::fs::{FlockOperation, Mode};
+use rustix::process::Signal;
+
+use super::super::message::Frame;
+use super::super::order::{Launch, StepOrder};
+use super::super::record::{EXIT_FILE, ExitRecord, LaunchFailure, LaunchStage};
+use super::super::{LOCK_FILE, LOST_FILE, SCRIPT_FILE};
+use super::connection::Connection;
+use super::group::Group;
+use super::stream::Incoming;
+use super::task::Task;
+use super::{Shim, now_ms};
+
+/// The order, the connection it came on, and the socket on which others may connect.
+pub(super) struct Received {
+    pub(super) launch: Launch,
+    pub(super) spurd: Connection,
+    pub(super) listener: UnixListener,
+}
+
+/// Takes the control socket from standard input, and the order from the first who connects to it.
+pub(super) fn receive() -> io::Result<Received> {
+    let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let (mut socket, _) = listener.accept()?;
+    listener.set_nonblocking(true)?;
+    let mut received = Vec::new();
+    let mut part = [0; 64 << 10];
+    let (frame, length) = loop {
+        if let Some(whole) = Frame::decode(&received)? {
+            break whole;
+        }
+        match socket.read(&mut part)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => received.extend_from_slice(&part[..count]),
+        }
+    };
+    let Frame::Launch(launch) = frame else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no order"));
+    };
+    received.drain(..length);
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(Received { launch: *launch, spurd: Connection::new(socket, received)?, listener })
+}
+
+impl Shim {
+    /// Claims the attempt and makes everything ready for the first task.
+    ///
+    /// # Errors
+    /// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up
+    /// in the record.
+    pub(super) fn new(launch: Launch, listener: UnixListener) -> Result<Shim, String> {
+        let Launch { order, environment, script } = launch;
+        permitted(&order)?;
+        let at = |what: &str, error: io::Error| format!("{}: {what}: {error}", order.directory.display());
+        rustix::process::umask(Mode::from_raw_mode(0o077));
+        std::env::set_current_dir(&order.directory).map_err(|error| at("directory", error))?;
+        let lock = claim().map_err(|error| at(LOCK_FILE, error))?;
+        if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
+            return Err(format!("attempt {} has ended and is not run again", order.attempt));
+        }
+        let signals = own_session().map_err(|error| at("session", error))?;
+        let mut failure = None;
+        let mut argv = order.argv.clone();
+        if let Some(script) = script {
+            argv.insert(0, order.directory.join(SCRIPT_FILE).display().to_string());
+            let written = write_script(&script, order.identity.uid, order.identity.gid);
+            failure = written.err().map(|error| (LaunchStage::Order, format!("batch script: {error}")));
+        }
+        let group = order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step));
+        let group = group.transpose().unwrap_or_else(|error| {
+            failure = Some((LaunchStage::Confinement, format!("control group: {error}")));
+            None
+        });
+        if order.tasks.is_empty() || argv.is_empty() {
+            failure = Some((LaunchStage::Order, "an order needs a program and at least one task".to_owned()));
+        }
+        Ok(Shim {
+            tasks: order.tasks.iter().cloned().map(Task::new).collect(),
+            order,
+            environment,
+            argv,
+            signals,
+            listener,
+            connections: Vec::new(),
+            group,
+            launching: None,
+            input: Incoming::default(),
+            started_ms: None,
+            failure: failure.map(|(stage, message)| LaunchFailure { stage, message }),
+            terminated: false,
+            kill_at: None,
+            childless: true,
+            record: None,
+            leave_at: None,
+            _lock: lock,
+        })
+    }
+}
+
+/// Refuses an order for a user that this process cannot become.
+fn permitted(order: &StepOrder) -> Result<(), String> {
+    let own = rustix::process::geteuid();
+    if own.is_root() || own.as_raw() == order.identity.uid {
+        return Ok(());
+    }
+    let (own, uid, user) = (own.as_raw(), order.identity.uid, &order.identity.user);
+    Err(format!(
+        "attempt {} belongs to user {user} ({uid}), but spurd runs as user {own} and may not change user; run spurd \
+         as root, or submit as the user it runs as",
+        order.attempt
+    ))
+}
+
+/// Takes the lock that says this attempt is alive; it goes when this process does, however that happens.
+fn claim() -> io::Result<File> {
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(LOCK_FILE)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("the attempt is running already")),
+        other => other?,
+    }
+    let mut text = &lock;
+    writeln!(text, "{} {}", rustix::process::getpid().as_raw_pid(), now_ms())?;
+    Ok(lock)
+}
+
+/// Leaves spurd's session, adopts every orphan below, and turns signals into something to read.
+fn own_session() -> io::Result<SignalFd> {
+    // A process that leads a group already is in a session of its own making.
+    let _ = rustix::process::setsid();
+    let this = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(this))?;
+    // Children come as SIGCHLD. The others would only kill the one process that knows how the tasks end: a
+    // step is ended through its control socket.
+    let watched = [
+        NixSignal::SIGCHLD,
+        NixSignal::SIGTERM,
+        NixSignal::SIGINT,
+        NixSignal::SIGHUP,
+        NixSignal::SIGQUIT,
+        NixSignal::SIGUSR1,
+        NixSignal::SIGUSR2,
+    ];
+    let set: SigSet = watched.into_iter().collect();
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
+}
+
+fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o500).open(SCRIPT_FILE)?;
+    file.write_all(script)?;
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+    }
+    Ok(())
+}
+
+/// Leaves the record: whole or not at all for whoever looks, and there when spurd was killed.
+///
+/// It is not synced. A power loss may take it, and the attempt is then reported as lost, which is true of whatever
+/// the node was doing; syncing would cost every step the time of a disk.
+pub(super) fn write_record(record: &ExitRecord) -> io::Result<()> {
+    let temporary = "exit.json.new";
+    fs::write(temporary, serde_json::to_vec(record)?)?;
+    fs::rename(temporary, EXIT_FILE)
+}
+
+/// The signal of this number, if a process may be sent it.
+pub(super) fn signal(number: i32) -> Option<Signal> {
+    // 32 and 33 belong to the C library's threads.
+    let sendable = (1..=31).contains(&number) || (34..=64).contains(&number);
+    // SAFETY: the number is that of a signal which no library keeps for itself.
+    sendable.then(|| unsafe { Signal::from_raw_unchecked(number) })
+}

@@ -1,0 +1,172 @@
+//! One task of the step, from its launch to its end.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::process::{Pid, WaitStatus};
+use spur_core::text::exit::ExitCode;
+
+use super::super::message::Stream;
+use super::super::order::{Input, Output, TaskOrder};
+use super::super::record::{LaunchFailure, LaunchStage, NO_STANDARD_FILES, TaskExit};
+use super::stream::Outgoing;
+use super::{now_ms, receive_with_descriptor};
+
+/// A task.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) order: TaskOrder,
+    pub(super) pid: Option<Pid>,
+    /// Its process could not become the program.
+    pub(super) failed: bool,
+    pub(super) exit: Option<TaskExit>,
+    /// The task epilog, while it runs.
+    pub(super) epilog: Option<Pid>,
+    pub(super) stdout: Option<Outgoing>,
+    pub(super) stderr: Option<Outgoing>,
+    /// The file behind its standard error, for notices.
+    pub(super) stderr_file: Option<File>,
+}
+
+impl Task {
+    pub(super) fn new(order: TaskOrder) -> Task {
+        Task {
+            order,
+            pid: None,
+            failed: false,
+            exit: None,
+            epilog: None,
+            stdout: None,
+            stderr: None,
+            stderr_file: None,
+        }
+    }
+
+    pub(super) fn streams(&self) -> impl Iterator<Item = (Stream, &Outgoing)> {
+        let stdout = self.stdout.as_ref().map(|outgoing| (Stream::Stdout, outgoing));
+        stdout.into_iter().chain(self.stderr.as_ref().map(|outgoing| (Stream::Stderr, outgoing)))
+    }
+
+    pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = (Stream, &mut Outgoing)> {
+        let stdout = self.stdout.as_mut().map(|outgoing| (Stream::Stdout, outgoing));
+        stdout.into_iter().chain(self.stderr.as_mut().map(|outgoing| (Stream::Stderr, outgoing)))
+    }
+
+    pub(super) fn stream(&mut self, stream: Stream) -> Option<&mut Outgoing> {
+        match stream {
+            Stream::Stdout => self.stdout.as_mut(),
+            Stream::Stderr => self.stderr.as_mut(),
+        }
+    }
+
+    /// Takes note of the end of the task's process.
+    pub(super) fn ended(&mut self, status: WaitStatus, failure: Option<&LaunchFailure>) -> TaskExit {
+        let byte = |value: Option<i32>| value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
+        let own = ExitCode { code: byte(status.exit_status()), signal: byte(status.terminating_signal()) };
+        let status_of = failure.filter(|_| self.failed).map_or(own, failure_status);
+        let core_dumped = status.signaled() && status.as_raw() & 0x80 != 0;
+        self.note(status_of, core_dumped)
+    }
+
+    /// Takes note that the task will not be started.
+    pub(super) fn never_ran(&mut self, status: ExitCode) {
+        self.note(status, false);
+    }
+
+    fn note(&mut self, status: ExitCode, core_dumped: bool) -> TaskExit {
+        let exit = TaskExit { global: self.order.global, status, core_dumped, at_ms: now_ms() };
+        self.exit = Some(exit);
+        exit
+    }
+
+    /// The order for this task's epilog: the same variables, no streams.
+    pub(super) fn epilog_order(&self) -> TaskOrder {
+        let quiet = |output: &Output| match output {
+            Output::File { path, .. } => Output::File { path: path.clone(), append: true },
+            Output::Stdout => Output::Stdout,
+            Output::Null | Output::Stream => Output::Null,
+        };
+        TaskOrder {
+            stdin: Input::Null,
+            stdout: quiet(&self.order.stdout),
+            stderr: quiet(&self.order.stderr),
+            ..self.order.clone()
+        }
+    }
+}
+
+/// The status of a task that could not be started, as Slurm reports it.
+pub(super) fn failure_status(failure: &LaunchFailure) -> ExitCode {
+    match failure.stage {
+        LaunchStage::StandardFiles => NO_STANDARD_FILES,
+        _ => ExitCode { code: 1, signal: 0 },
+    }
+}
+
+/// Whether task `index` is the first of `tasks` to use its output and its error file.
+pub(super) fn first_users(tasks: &[Task], index: usize) -> (bool, bool) {
+    let file = |output: &Output| match output {
+        Output::File { path, .. } => Some(path.clone()),
+        _ => None,
+    };
+    let used = |path: &Path| {
+        let mut before = tasks[..index].iter().flat_map(|task| [&task.order.stdout, &task.order.stderr]);
+        before.any(|output| file(output).as_deref() == Some(path))
+    };
+    let order = &tasks[index].order;
+    let (stdout, stderr) = (file(&order.stdout), file(&order.stderr));
+    let first_stdout = stdout.as_ref().is_some_and(|path| !used(path));
+    let first_stderr = stderr.as_ref().is_some_and(|path| stdout.as_ref() != Some(path) && !used(path));
+    (first_stdout, first_stderr)
+}
+
+/// A task between fork and exec, and what it has reported so far.
+#[derive(Debug)]
+pub(super) struct Launching {
+    pub(super) index: usize,
+    report: UnixStream,
+    text: Vec<u8>,
+    stderr: Option<File>,
+}
+
+impl Launching {
+    pub(super) fn new(index: usize, report: UnixStream) -> Launching {
+        Launching { index, report, text: Vec::new(), stderr: None }
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.report.as_fd()
+    }
+
+    /// Reads what is there; true when the report is complete.
+    pub(super) fn advance(&mut self) -> bool {
+        let mut bytes = [0; 1024];
+        loop {
+            match receive_with_descriptor(&self.report, &mut bytes) {
+                Ok((0, _)) => return true,
+                Ok((count, descriptor)) => {
+                    self.text.extend_from_slice(&bytes[..count]);
+                    self.stderr = self.stderr.take().or(descriptor);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// The task's index, and its standard error or the reason why it does not run.
+    pub(super) fn conclude(self) -> (usize, Result<Option<File>, LaunchFailure>) {
+        let text = self.text.trim_ascii();
+        if text.is_empty() {
+            return (self.index, Ok(self.stderr));
+        }
+        let garbled = |_| LaunchFailure {
+            stage: LaunchStage::Order,
+            message: format!("unreadable launch report: {}", String::from_utf8_lossy(text)),
+        };
+        (self.index, Err(serde_json::from_slice(text).unwrap_or_else(garbled)))
+    }
+}

@@ -1,0 +1,209 @@
+//! A controller that the test plays, a daemon, and what they say to each other.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use spur_proto::v1;
+use spur_proto::v1::agents_server::{Agents, AgentsServer};
+use spur_proto::v1::node_message::Message as Up;
+use spur_proto::v1::order::Order as Down;
+use spur_proto::v1::report::Report;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+/// One stream that a node has opened.
+pub(crate) struct Link {
+    pub(crate) up: Streaming<v1::NodeMessage>,
+    pub(crate) down: Orders,
+    pub(crate) epoch: u64,
+    pub(crate) hello: v1::Hello,
+}
+
+/// Where orders go down.
+pub(crate) type Orders = mpsc::Sender<Result<v1::Order, Status>>;
+
+pub(crate) struct Play {
+    pub(crate) links: mpsc::Sender<(Streaming<v1::NodeMessage>, Orders)>,
+}
+
+#[tonic::async_trait]
+impl Agents for Play {
+    type AttendStream = ReceiverStream<Result<v1::Order, Status>>;
+
+    async fn attend(
+        &self,
+        request: Request<Streaming<v1::NodeMessage>>,
+    ) -> Result<Response<Self::AttendStream>, Status> {
+        let (down, orders) = mpsc::channel(1024);
+        self.links.send((request.into_inner(), down)).await.unwrap();
+        Ok(Response::new(ReceiverStream::new(orders)))
+    }
+}
+
+impl Link {
+    pub(crate) async fn order(&self, order: Down) {
+        self.down.send(Ok(v1::Order { epoch: self.epoch, order: Some(order) })).await.unwrap();
+    }
+
+    /// The next report, which is not acknowledged by this.
+    pub(crate) async fn report(&mut self) -> v1::Report {
+        loop {
+            match self.up.message().await.unwrap().unwrap().message.unwrap() {
+                Up::Report(report) => return report,
+                Up::Heartbeat(_) => {}
+                Up::Hello(_) => panic!("a second hello"),
+            }
+        }
+    }
+
+    pub(crate) async fn acknowledged_report(&mut self) -> Report {
+        let report = self.report().await;
+        self.order(Down::Acknowledge(v1::Acknowledge { report_ids: vec![report.id] })).await;
+        report.report.unwrap()
+    }
+
+    pub(crate) async fn terminate(&self, kill: bool) {
+        let cause = "DUE TO TIME LIMIT".to_owned();
+        self.order(Down::Terminate(v1::Terminate { attempt: Some(ATTEMPT), kill, cause })).await;
+    }
+}
+
+/// The program under test.
+pub(crate) const SPURD: &str = env!("CARGO_BIN_EXE_spurd");
+
+pub(crate) const ATTEMPT: v1::Attempt = v1::Attempt { job_id: 42, restart: 0 };
+
+/// A controller, and a directory for a node.
+pub(crate) struct World {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) controller: SocketAddr,
+    pub(crate) links: mpsc::Receiver<(Streaming<v1::NodeMessage>, Orders)>,
+    pub(crate) daemon: Option<Child>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let pid = rustix::process::Pid::from_child(&daemon);
+            // Asked to stop, it clears up after itself; a daemon that is gone already has failed the test.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = daemon.wait();
+        }
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> World {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let controller = listener.local_addr().unwrap();
+        let (links, received) = mpsc::channel(8);
+        let server = tonic::transport::Server::builder().add_service(AgentsServer::new(Play { links }));
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let directory = tempfile::tempdir().unwrap();
+        let world = World { directory, controller, links: received, daemon: None };
+        fs::write(world.path("spur.toml"), "cluster_name = \"test\"\n[auth]\nmethod = \"none\"\n").unwrap();
+        world
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn configure(&self, more: &str) {
+        let base = fs::read_to_string(self.path("spur.toml")).unwrap();
+        fs::write(self.path("spur.toml"), format!("{base}{more}\n")).unwrap();
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.start_as(Command::new(SPURD), "spool");
+    }
+
+    /// Starts the daemon as `command`, with its spool in this directory.
+    pub(crate) fn start_as(&mut self, mut command: Command, spool: &str) {
+        let daemon = command
+            .args(["-D", "-N", "n1", "--listen", "127.0.0.1:0", "--cpus", "2", "--features", "ib"])
+            .arg("-f")
+            .arg(self.path("spur.toml"))
+            .arg("--spool")
+            .arg(self.path(spool))
+            .args(["--controller", &self.controller.to_string()])
+            .stdin(Stdio::null())
+            .env("RUST_LOG", std::env::var("SPURD_LOG").unwrap_or("warn".to_owned()))
+            .spawn();
+        self.daemon = Some(daemon.unwrap());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().unwrap();
+            daemon.wait().unwrap();
+        }
+    }
+
+    /// The next stream the node opens, welcomed in this reign.
+    pub(crate) async fn welcome(&mut self, epoch: u64) -> Link {
+        let (mut up, down) = self.links.recv().await.unwrap();
+        let Some(Up::Hello(hello)) = up.message().await.unwrap().unwrap().message else {
+            panic!("the first message is no hello");
+        };
+        let link = Link { up, down, epoch, hello };
+        let welcome = v1::Welcome { cluster_name: "test".to_owned(), heartbeat_interval: 1 };
+        link.order(Down::Welcome(welcome)).await;
+        link
+    }
+
+    pub(crate) fn launch(&self, job_id: u32, script: &str) -> Down {
+        let batch = v1::Batch {
+            script: format!("#!/bin/sh\n{script}\n").into_bytes().into(),
+            environment: format!("PATH={}\0", std::env::var("PATH").unwrap()).into_bytes().into(),
+            work_dir: self.directory.path().display().to_string(),
+            stdout: "out-%j".to_owned(),
+            umask: 0o022,
+            ..v1::Batch::default()
+        };
+        Down::Launch(v1::Launch {
+            attempt: Some(v1::Attempt { job_id, restart: 0 }),
+            user: Some(myself()),
+            batch: Some(batch),
+            job_name: "test".to_owned(),
+            environment: vec![v1::KeyValue { key: "SLURM_JOB_ID".to_owned(), value: job_id.to_string() }],
+            part: Some(v1::NodePart { cpus: "0".to_owned(), memory_mb: 0, devices: vec![] }),
+            ..v1::Launch::default()
+        })
+    }
+
+    /// Waits for what a script writes.
+    pub(crate) async fn file(&self, name: &str) -> String {
+        loop {
+            match fs::read_to_string(self.path(name)) {
+                Ok(text) if !text.is_empty() => return text,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    pub(crate) fn spooled(&self, part: &str) -> usize {
+        fs::read_dir(self.path("spool").join(part)).unwrap().count()
+    }
+}
+
+pub(crate) fn myself() -> v1::User {
+    v1::User {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        name: "root".to_owned(),
+        group: "root".to_owned(),
+    }
+}
+
+pub(crate) fn exited(exit_code: u32) -> Report {
+    Report::BatchEnded(v1::BatchEnded { exit_code, exit_signal: 0, out_of_memory: false, lost: false })
+}
+
+pub(crate) fn done() -> Report {
+    Report::NodeDone(v1::NodeDone::default())
+}

@@ -1,0 +1,514 @@
+//! Steps with real processes: what a user, and a spurd that comes back, can notice of spurstepd.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spur_core::text::exit::ExitCode;
+use spurd::spool::{Found, Spool};
+use spurd::step::attempt::StepAttempt;
+use spurd::step::launcher::{Launcher, Step, StepEvent, StreamEvent, StreamReader};
+use spurd::step::message::{InputPart, Request, SignalScope, Stream};
+use spurd::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+use spurd::step::record::{ExitRecord, LaunchStage};
+use tokio::sync::mpsc;
+
+type Events = mpsc::Receiver<StepEvent>;
+
+/// A spool and a launcher in a directory that users can reach.
+struct Node {
+    directory: tempfile::TempDir,
+    spool: Arc<Spool>,
+    launcher: Launcher,
+}
+
+impl Node {
+    fn new() -> Node {
+        let directory = tempfile::tempdir().unwrap();
+        let everyone = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
+        fs::set_permissions(directory.path(), everyone).unwrap();
+        let spool = Arc::new(Spool::open(&directory.path().join("spool")).unwrap());
+        let launcher = Launcher::new(env!("CARGO_BIN_EXE_spurstepd").into(), Arc::clone(&spool), None);
+        Node { directory, spool, launcher }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// A batch step that writes to `out` in the node's directory.
+    fn batch(&self, script: &str) -> Launch {
+        let task = TaskOrder {
+            global: 0,
+            env: vec![("SLURM_PROCID".to_owned(), "0".to_owned())],
+            cpus: vec![],
+            stdin: Input::Null,
+            stdout: Output::File { path: "out".into(), append: false },
+            stderr: Output::Stdout,
+        };
+        let order = StepOrder {
+            attempt: "42.0.batch".parse().unwrap(),
+            node: "n1".to_owned(),
+            directory: PathBuf::new(),
+            identity: myself(),
+            cwd: self.directory.path().to_owned(),
+            argv: vec![],
+            umask: 0o022,
+            limits: vec![],
+            tasks: vec![task],
+            confinement: None,
+            task_prolog: None,
+            task_epilog: None,
+            output_wait_ms: 60_000,
+        };
+        let environment = format!("PATH={}\0GREETING=hello\0", std::env::var("PATH").unwrap()).into_bytes();
+        Launch { order, environment, script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()) }
+    }
+
+    /// A step of `tasks` tasks with streams.
+    fn step(&self, tasks: u32, script: &str) -> Launch {
+        let mut launch = self.batch("");
+        let task = TaskOrder {
+            stdout: Output::Stream,
+            stderr: Output::Stream,
+            stdin: Input::Stream,
+            ..launch.order.tasks[0].clone()
+        };
+        launch.order.attempt = "42.0.0".parse().unwrap();
+        launch.order.argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+        launch.script = None;
+        launch.order.tasks = (0..tasks)
+            .map(|global| TaskOrder {
+                global,
+                env: vec![("SLURM_PROCID".to_owned(), global.to_string())],
+                ..task.clone()
+            })
+            .collect();
+        launch
+    }
+
+    async fn start(&self, launch: Launch) -> (Step, Events) {
+        self.spool.accept(launch.order.attempt).unwrap();
+        self.spool.mark_spawning(launch.order.attempt).await.unwrap();
+        self.launcher.launch(launch).await.unwrap()
+    }
+
+    async fn run(&self, launch: Launch) -> ExitRecord {
+        let (_step, mut events) = self.start(launch).await;
+        ended(&mut events).await
+    }
+}
+
+fn myself() -> Identity {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    Identity { uid, gid, groups: vec![gid], user: "me".to_owned() }
+}
+
+async fn ended(events: &mut Events) -> ExitRecord {
+    loop {
+        match events.recv().await.expect("the last event says how the step ended") {
+            StepEvent::Ended(record) => return record,
+            StepEvent::Refused { message } => panic!("refused: {message}"),
+            StepEvent::Lost => panic!("lost"),
+            StepEvent::Started { .. } | StepEvent::TaskEnded(_) | StepEvent::Found { .. } => {}
+        }
+    }
+}
+
+async fn started(events: &mut Events) -> Vec<u32> {
+    match events.recv().await {
+        Some(StepEvent::Started { pids, .. }) => pids,
+        other => panic!("expected the start, got {other:?}"),
+    }
+}
+
+/// Reads a task's standard output to its end, acknowledging everything.
+async fn output(
+    reader: &mut StreamReader,
+    writer: &mut spurd::step::launcher::StreamWriter,
+    task: u32,
+) -> String {
+    let mut bytes = Vec::new();
+    while let Some(event) = reader.receive().await.unwrap() {
+        let StreamEvent::Output(part) = event else { continue };
+        let next = part.offset + part.bytes.len() as u64;
+        writer.acknowledge(part.task, part.stream, next, part.end).await.unwrap();
+        if (part.task, part.stream) == (task, Stream::Stdout) {
+            assert_eq!(part.offset, bytes.len() as u64, "no gap and no double");
+            bytes.extend(part.bytes);
+            if part.end {
+                break;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+fn status(code: u8, signal: u8) -> ExitCode {
+    ExitCode { code, signal }
+}
+
+/// Waits until a process is gone, by its descriptor.
+fn wait_gone(pid: &str) {
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    if let Ok(descriptor) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        let mut gone = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut gone, None).unwrap();
+    }
+}
+
+/// Waits until a file that a script writes by renaming is there.
+async fn wait_file(path: &Path) -> String {
+    loop {
+        if let Ok(text) = fs::read_to_string(path) {
+            return text;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_script_ends_with_its_own_status() {
+    let cases = [
+        ("exit 0", status(0, 0)),
+        ("exit 7", status(7, 0)),
+        ("kill -SEGV $$", status(0, 11)),
+        ("kill -KILL $$", status(0, 9)),
+    ];
+    for (script, expected) in cases {
+        let node = Node::new();
+        let record = node.run(node.batch(script)).await;
+        assert_eq!((record.status(), record.failure), (expected, None), "{script}");
+        assert!(record.started_ms.unwrap() <= record.ended_ms);
+    }
+}
+
+#[tokio::test]
+async fn a_script_finds_its_environment_directory_and_limits() {
+    let node = Node::new();
+    let mut launch = node.batch(
+        "echo $GREETING $SLURM_PROCID; pwd; umask; ulimit -n; basename $0; [ $SLURM_TASK_PID = $$ ] && echo pid; \
+         echo $1; cat",
+    );
+    launch.order.argv = vec!["an argument".to_owned()];
+    launch.order.umask = 0o027;
+    launch.order.limits = vec![Limit { resource: LimitedResource::Nofile, soft: Some(99) }];
+    let record = node.run(launch).await;
+    assert_eq!(record.status(), status(0, 0));
+    let cwd = node.directory.path().display();
+    let expected = format!("hello 0\n{cwd}\n0027\n99\nslurm_script\npid\nan argument\n");
+    assert_eq!(node.read("out"), expected);
+}
+
+#[tokio::test]
+async fn output_files_are_emptied_or_appended_to() {
+    for (append, expected) in [(false, "new\n"), (true, "old\nnew\n")] {
+        let node = Node::new();
+        fs::write(node.path("out"), "old\n").unwrap();
+        let mut launch = node.batch("echo new");
+        launch.order.tasks[0].stdout = Output::File { path: "out".into(), append };
+        node.run(launch).await;
+        assert_eq!(node.read("out"), expected, "append {append}");
+    }
+}
+
+#[tokio::test]
+async fn tasks_that_share_a_file_all_find_their_lines_in_it() {
+    let node = Node::new();
+    fs::write(node.path("out"), "old\n").unwrap();
+    let mut launch = node.step(8, "echo $SLURM_PROCID");
+    for task in &mut launch.order.tasks {
+        task.stdin = Input::Null;
+        task.stdout = Output::File { path: "out".into(), append: false };
+        task.stderr = Output::Stdout;
+    }
+    node.run(launch).await;
+    let out = node.read("out");
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
+#[tokio::test]
+async fn a_missing_directory_falls_back_to_tmp_with_a_message() {
+    let node = Node::new();
+    let mut launch = node.batch("pwd");
+    launch.order.cwd = "/nonexistent/dir".into();
+    launch.order.tasks[0].stdout = Output::File { path: node.path("out"), append: false };
+    assert_eq!(node.run(launch).await.status(), status(0, 0));
+    let expected = "spurstepd: error: couldn't chdir to `/nonexistent/dir': No such file or directory: going to \
+                    /tmp instead\n/tmp\n";
+    assert_eq!(node.read("out"), expected);
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_written_is_a_launch_failure() {
+    let node = Node::new();
+    let mut launch = node.batch("touch ran");
+    launch.order.tasks[0].stdout = Output::File { path: "no/such/dir/out".into(), append: false };
+    let record = node.run(launch).await;
+    assert_eq!(record.status(), status(0, 53));
+    let failure = record.failure.unwrap();
+    assert_eq!(failure.stage, LaunchStage::StandardFiles);
+    assert!(failure.message.ends_with("no/such/dir/out: No such file or directory"), "{}", failure.message);
+    assert_eq!(record.started_ms, None);
+    assert!(!node.path("ran").exists());
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_run_says_so_like_slurm() {
+    let node = Node::new();
+    let mut launch = node.batch("");
+    launch.script = Some(b"#!/no/such/interpreter -x\n".to_vec());
+    assert_eq!(node.run(launch).await.status(), status(2, 0));
+    let expected =
+        "spurstepd: error: execve(): bad interpreter(/no/such/interpreter): No such file or directory\n";
+    assert_eq!(node.read("out"), expected);
+
+    let node = Node::new();
+    let mut launch = node.batch("");
+    (launch.script, launch.order.argv) = (None, vec!["no-such-program".to_owned()]);
+    assert_eq!(node.run(launch).await.status(), status(2, 0));
+    assert_eq!(node.read("out"), "spurstepd: error: execve(): no-such-program: No such file or directory\n");
+}
+
+#[tokio::test]
+async fn nothing_of_a_step_outlives_it() {
+    let node = Node::new();
+    let daemon = "(setsid sh -c 'echo $$ > pid.new; mv pid.new pid; exec sleep 1000' &) & wait; \
+                  while ! [ -e pid ]; do :; done";
+    let record = node.run(node.batch(daemon)).await;
+    assert_eq!(record.status(), status(0, 0));
+    let pid = node.read("pid");
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "the daemonised grandchild is gone at the end");
+}
+
+#[tokio::test]
+async fn termination_is_polite_first() {
+    let node = Node::new();
+    let script = "trap 'echo bye; exit 3' TERM; touch ready; while :; do sleep 1000 & wait; done";
+    let (step, mut events) = node.start(node.batch(script)).await;
+    started(&mut events).await;
+    wait_file(&node.path("ready")).await;
+    let notice = Some("spurstepd: error: *** JOB 42 ON n1 CANCELLED ***".to_owned());
+    step.request(Request::Terminate { kill_wait_ms: Some(600_000), notice }).await.unwrap();
+    assert_eq!(ended(&mut events).await.status(), status(3, 0));
+    assert_eq!(node.read("out"), "spurstepd: error: *** JOB 42 ON n1 CANCELLED ***\nbye\n");
+}
+
+#[tokio::test]
+async fn what_ignores_the_polite_signal_is_killed() {
+    let node = Node::new();
+    let script = "trap '' TERM; touch ready; while :; do sleep 1000; done";
+    let (step, mut events) = node.start(node.batch(script)).await;
+    started(&mut events).await;
+    wait_file(&node.path("ready")).await;
+    step.request(Request::Terminate { kill_wait_ms: Some(50), notice: None }).await.unwrap();
+    assert_eq!(ended(&mut events).await.status(), status(0, 9));
+}
+
+#[tokio::test]
+async fn a_signal_reaches_the_shell_alone_or_everything() {
+    for (scope, expected) in [(SignalScope::Tasks, "shell\n"), (SignalScope::All, "child\nshell\n")] {
+        let node = Node::new();
+        let script = "trap 'echo shell >> got' USR1; \
+                      sh -c \"trap 'echo child >> got; exit' USR1; touch ready; while :; do sleep 0.01; done\" & \
+                      wait $!; [ -e again ] || wait $!; exit 0";
+        let (step, mut events) = node.start(node.batch(script)).await;
+        started(&mut events).await;
+        wait_file(&node.path("ready")).await;
+        step.request(Request::Signal { signal: 10, scope }).await.unwrap();
+        while !wait_file(&node.path("got")).await.contains("shell") {}
+        if scope == SignalScope::Tasks {
+            step.request(Request::Terminate { kill_wait_ms: Some(0), notice: None }).await.unwrap();
+        }
+        ended(&mut events).await;
+        let got = node.read("got");
+        let mut lines: Vec<&str> = got.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines.join("\n") + "\n", expected, "{scope:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_ended_is_refused() {
+    let node = Node::new();
+    let launch = node.batch("echo run >> runs");
+    node.run(launch.clone()).await;
+    let (_step, mut events) = node.launcher.launch(launch).await.unwrap();
+    let last = events.recv().await;
+    assert!(matches!(last, Some(StepEvent::Refused { .. })), "{last:?}");
+    assert_eq!(node.read("runs"), "run\n");
+}
+
+#[tokio::test]
+async fn a_step_whose_spurstepd_is_killed_is_lost_and_leaves_nothing() {
+    let node = Node::new();
+    let script = "(sleep 1000 & echo $! > pid.new; mv pid.new pid); sleep 1000";
+    let (_step, mut events) = node.start(node.batch(script)).await;
+    started(&mut events).await;
+    let stray = wait_file(&node.path("pid")).await;
+    let attempt: StepAttempt = "42.0.batch".parse().unwrap();
+    let lock = fs::read_to_string(node.spool.directory(attempt).join("lock")).unwrap();
+    let shim = rustix::process::Pid::from_raw(lock.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(events.recv().await, Some(StepEvent::Lost));
+    wait_gone(&stray);
+    assert_eq!(node.spool.find(attempt).unwrap(), Found::Lost);
+}
+
+/// Plays a spurd that is killed: everything it holds is dropped, spurstepd goes on.
+#[tokio::test]
+async fn a_returning_spurd_finds_live_steps_and_real_exit_codes() {
+    let node = Node::new();
+    let (step, mut events) = node.start(node.batch("until [ -e go ]; do sleep 0.01; done; exit 5")).await;
+    started(&mut events).await;
+    let attempt = step.attempt();
+    drop((step, events));
+    assert_eq!(node.spool.unacknowledged().unwrap(), [(attempt, Found::Live)]);
+    let (_step, mut events) = node.launcher.resume(attempt).await;
+    match events.recv().await {
+        Some(StepEvent::Found { order, .. }) => assert_eq!(order.attempt, attempt),
+        other => panic!("{other:?}"),
+    }
+    fs::write(node.path("go"), "").unwrap();
+    assert_eq!(ended(&mut events).await.status(), status(5, 0));
+    let found = node.spool.find_ended(attempt).unwrap().unwrap();
+    assert_eq!(found.status(), status(5, 0), "the record stays until it is acknowledged");
+    assert_eq!(node.spool.unacknowledged().unwrap(), [(attempt, Found::Ended(Box::new(found)))]);
+}
+
+#[tokio::test]
+async fn output_and_input_survive_a_change_of_reader() {
+    let node = Node::new();
+    let (step, mut events) = node.start(node.step(1, "echo one; read x; echo $x; cat")).await;
+    let (mut reader, mut writer) = step.attach().await.unwrap();
+    let first = loop {
+        let event = reader.receive().await.unwrap().expect("the stream has not ended");
+        if let StreamEvent::Output(part) = event {
+            break part;
+        }
+    };
+    assert_eq!((first.offset, first.bytes.as_slice()), (0, b"one\n".as_slice()));
+    writer.input(InputPart { offset: 0, bytes: b"two\n".to_vec(), end: false }).await.unwrap();
+    drop((reader, writer));
+    // Nothing was acknowledged, so the next reader gets it again; the input it repeats is known by its offset.
+    let (mut reader, mut writer) = step.attach().await.unwrap();
+    writer.input(InputPart { offset: 0, bytes: b"two\nthree\n".to_vec(), end: true }).await.unwrap();
+    assert_eq!(output(&mut reader, &mut writer, 0).await, "one\ntwo\nthree\n");
+    assert_eq!(ended(&mut events).await.status(), status(0, 0));
+}
+
+#[tokio::test]
+async fn a_reader_that_is_late_misses_nothing_and_a_task_without_reader_waits() {
+    let node = Node::new();
+    let lines = 100_000;
+    let script = format!("i=0; while [ $i -lt {lines} ]; do echo $i; i=$((i+1)); done; touch written");
+    let (step, mut events) = node.start(node.step(1, &script)).await;
+    started(&mut events).await;
+    let (mut reader, mut writer) = step.attach().await.unwrap();
+    assert!(!node.path("written").exists(), "588,890 bytes do not fit: the task waits for its reader");
+    let text = output(&mut reader, &mut writer, 0).await;
+    assert!(text.lines().map(|line| line.parse::<u32>().unwrap()).eq(0..lines));
+    assert_eq!(ended(&mut events).await.status(), status(0, 0));
+}
+
+#[tokio::test]
+async fn every_task_gets_the_input_and_the_worst_status_counts() {
+    let node = Node::new();
+    let (step, mut events) =
+        node.start(node.step(4, "read x; echo $SLURM_PROCID $x; exit $SLURM_PROCID")).await;
+    let (mut reader, mut writer) = step.attach().await.unwrap();
+    writer.input(InputPart { offset: 0, bytes: b"word\n".to_vec(), end: true }).await.unwrap();
+    let mut texts = vec![String::new(); 4];
+    let mut open = 8;
+    while open > 0 {
+        let event = reader.receive().await.unwrap().expect("the streams have not ended");
+        let StreamEvent::Output(part) = event else { continue };
+        texts[part.task as usize].push_str(std::str::from_utf8(&part.bytes).unwrap());
+        let next = part.offset + part.bytes.len() as u64;
+        writer.acknowledge(part.task, part.stream, next, part.end).await.unwrap();
+        open -= u32::from(part.end);
+    }
+    assert_eq!(texts, ["0 word\n", "1 word\n", "2 word\n", "3 word\n"]);
+    assert_eq!(ended(&mut events).await.status(), status(3, 0));
+}
+
+#[tokio::test]
+async fn task_prolog_and_epilog_surround_the_task() {
+    let node = Node::new();
+    let write = |name: &str, text: &str| {
+        fs::write(node.path(name), text).unwrap();
+        let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        fs::set_permissions(node.path(name), mode).unwrap();
+    };
+    write("prolog", "#!/bin/sh\necho export ADDED=a b\necho unset GREETING\necho print printed\n");
+    write("epilog", "#!/bin/sh\necho epilog $SLURM_PROCID\n");
+    let mut launch = node.batch("echo ${GREETING-none} $ADDED");
+    launch.order.task_prolog = Some(node.path("prolog"));
+    launch.order.task_epilog = Some(node.path("epilog"));
+    assert_eq!(node.run(launch).await.status(), status(0, 0));
+    assert_eq!(node.read("out"), "printed\nnone a b\nepilog 0\n");
+}
+
+#[tokio::test]
+async fn a_task_is_bound_to_its_cpus() {
+    let node = Node::new();
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+    let mut launch = node.batch("grep Cpus_allowed_list /proc/self/status");
+    launch.order.tasks[0].cpus = vec![cpu as u32];
+    node.run(launch).await;
+    assert_eq!(node.read("out"), format!("Cpus_allowed_list:\t{cpu}\n"));
+}
+
+#[tokio::test]
+async fn code_runs_as_the_submitting_user_or_not_at_all() {
+    let node = Node::new();
+    let mut launch = node.batch("id -u; id -g; id -G; echo x > made");
+    launch.order.identity =
+        Identity { uid: 54_321, gid: 54_322, groups: vec![54_322, 54_323], user: "other".to_owned() };
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(node.run(launch).await.status(), status(0, 0));
+        assert_eq!(node.read("out"), "54321\n54322\n54322 54323\n");
+    } else {
+        let (_step, mut events) = node.start(launch).await;
+        match events.recv().await {
+            Some(StepEvent::Refused { message }) => {
+                assert!(message.contains("may not change user"), "{message}")
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(!node.path("made").exists());
+    }
+}
+
+/// The aim is 500 a second with release builds; `cargo test -- --nocapture` prints what it is here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_steps_run_and_leave_one_record_each() {
+    let node = Arc::new(Node::new());
+    let begun = std::time::Instant::now();
+    let (launches, mut waiting) = (200, tokio::task::JoinSet::new());
+    for job in 0..launches {
+        let node = Arc::clone(&node);
+        waiting.spawn(async move {
+            let mut launch = node.batch("");
+            (launch.script, launch.order.argv) = (None, vec!["/bin/true".to_owned()]);
+            launch.order.attempt = format!("{}.0.batch", job + 1).parse().unwrap();
+            let (attempt, record) = (launch.order.attempt, node.run(launch).await);
+            node.spool.acknowledge(attempt).unwrap();
+            record.status()
+        });
+    }
+    let all = waiting.join_all().await;
+    println!("{launches} steps in {:?}", begun.elapsed());
+    assert_eq!(all, vec![ExitCode::default(); launches]);
+    assert_eq!(node.spool.tombstones().unwrap().len(), launches);
+}

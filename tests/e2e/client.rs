@@ -1,0 +1,164 @@
+//! A client of the controller's service, for what is awaited and for many submissions.
+
+use std::time::Duration;
+
+use spur_proto::client::{CallError, Connection, Identity};
+use spur_proto::v1::{self, Batch, Job, JobFilter, JobSpec, TokenClaims};
+use tokio::runtime::Runtime;
+
+use crate::cluster::PATIENCE;
+
+/// A client that waits: every call returns when it is answered.
+pub(crate) struct Client {
+    runtime: Runtime,
+    connection: Connection,
+}
+
+impl Client {
+    /// A client of the controller at a port of this host.
+    pub(crate) fn new(port: u16) -> Self {
+        Self::of(port, rustix::process::getuid().as_raw())
+    }
+
+    /// The same in the name of somebody.
+    pub(crate) fn of(port: u16, uid: u32) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Self { runtime: runtime.expect("threads can be made"), connection: connection(port, uid) }
+    }
+
+    /// Submits a job, asking again until there is an answer.
+    pub(crate) fn submit(&mut self, job: JobSpec) -> Result<u32, CallError> {
+        let request = v1::SubmitRequest { job: Some(job), ..v1::SubmitRequest::default() };
+        let call = self.connection.change(request, async |mut controller, r| controller.submit(r).await);
+        self.runtime.block_on(call).map(|answer| answer.job_id)
+    }
+
+    /// Cancels a job; what keeps it from being cancelled.
+    pub(crate) fn cancel(&mut self, id: u32) -> Option<String> {
+        let filter = Some(JobFilter { job_ids: vec![id.to_string()], ..JobFilter::default() });
+        let request = v1::CancelJobsRequest { filter, ..v1::CancelJobsRequest::default() };
+        let call = self.connection.change(request, async |mut controller, r| controller.cancel_jobs(r).await);
+        problem(self.runtime.block_on(call).map(|answer| answer.problems))
+    }
+
+    /// Holds a job; what keeps it from being held.
+    pub(crate) fn hold(&mut self, id: u32) -> Option<String> {
+        let request = v1::HoldJobsRequest { job_ids: vec![id.to_string()], ..v1::HoldJobsRequest::default() };
+        let call = self.connection.change(request, async |mut controller, r| controller.hold_jobs(r).await);
+        problem(self.runtime.block_on(call).map(|answer| answer.problems))
+    }
+
+    /// Requeues a job; what keeps it from being requeued.
+    pub(crate) fn requeue(&mut self, id: u32) -> Option<String> {
+        let request =
+            v1::RequeueJobsRequest { job_ids: vec![id.to_string()], ..v1::RequeueJobsRequest::default() };
+        let call =
+            self.connection.change(request, async |mut controller, r| controller.requeue_jobs(r).await);
+        problem(self.runtime.block_on(call).map(|answer| answer.problems))
+    }
+
+    /// All jobs there are, ended or not.
+    pub(crate) fn jobs(&mut self) -> Vec<Job> {
+        let filter = JobFilter { states: vec!["all".to_owned()], ..JobFilter::default() };
+        let request = v1::ListJobsRequest { filter: Some(filter) };
+        let connection = &mut self.connection;
+        self.runtime.block_on(async {
+            let pages =
+                connection.read(request, async |mut controller, r| controller.list_jobs(r).await).await;
+            let mut pages = pages.expect("jobs are listed");
+            let mut all = Vec::new();
+            while let Some(page) = pages.message().await.expect("the list goes on") {
+                all.extend(page.jobs);
+            }
+            all
+        })
+    }
+
+    /// A job as it is now.
+    pub(crate) fn job(&mut self, id: u32) -> Job {
+        self.jobs().into_iter().find(|job| job.id == id).unwrap_or_else(|| panic!("there is no job {id}"))
+    }
+
+    /// Waits until a job is as wanted, across restarts of the controller.
+    pub(crate) fn wait(&mut self, id: u32, wanted: impl Fn(&Job) -> bool) -> Job {
+        let connection = &mut self.connection;
+        let mut last = None;
+        let waited = self.runtime.block_on(async {
+            let found = find(connection, id, &wanted, &mut last);
+            tokio::time::timeout(PATIENCE, found).await
+        });
+        waited.unwrap_or_else(|_| panic!("job {id} does not become as wanted; it is {last:?}"))
+    }
+
+    /// Waits until a job is in this state.
+    pub(crate) fn wait_for(&mut self, id: u32, state: &str) -> Job {
+        self.wait(id, |job| job.state == state)
+    }
+}
+
+/// The first thing that went wrong.
+fn problem(answer: Result<Vec<v1::JobProblem>, CallError>) -> Option<String> {
+    match answer {
+        Ok(problems) => problems.into_iter().find_map(|problem| problem.error).map(|error| error.message),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Whether a job will not change any more.
+pub(crate) fn has_ended(job: &Job) -> bool {
+    !matches!(job.state.as_str(), "PENDING" | "RUNNING" | "COMPLETING" | "SUSPENDED" | "CONFIGURING")
+}
+
+async fn find(
+    connection: &mut Connection,
+    id: u32,
+    wanted: &impl Fn(&Job) -> bool,
+    last: &mut Option<Job>,
+) -> Job {
+    loop {
+        let request = v1::WatchJobsRequest { job_ids: vec![id] };
+        let stream = connection.read(request, async |mut controller, r| controller.watch_jobs(r).await).await;
+        let mut stream = stream.unwrap_or_else(|error| panic!("job {id} cannot be watched: {error}"));
+        // A stream that breaks is opened again.
+        while let Ok(Some(message)) = stream.message().await {
+            let Some(job) = message.job else { continue };
+            if wanted(&job) {
+                return job;
+            }
+            let ended = has_ended(&job);
+            *last = Some(job);
+            assert!(!ended, "job {id} has ended otherwise: {last:?}");
+        }
+    }
+}
+
+/// A connection of a user, which asks again for as long as a controller may take to come back.
+pub(crate) fn connection(port: u16, uid: u32) -> Connection {
+    let address = format!("127.0.0.1:{port}").parse().expect("an address");
+    let claims = TokenClaims {
+        uid,
+        gid: uid,
+        user: format!("u{uid}"),
+        group: format!("g{uid}"),
+        ..TokenClaims::default()
+    };
+    let connection = Connection::new(&[address], Identity::Unsigned(claims)).expect("an address");
+    connection.with_patience(PATIENCE.saturating_sub(Duration::from_secs(10)))
+}
+
+/// A batch job of one task.
+pub(crate) fn batch_job(name: &str, script: &str, work_dir: &std::path::Path) -> JobSpec {
+    JobSpec {
+        name: name.to_owned(),
+        tasks: Some(1),
+        time_limit: Some(600),
+        batch: Some(Batch {
+            script: script.as_bytes().to_vec().into(),
+            environment: format!("PATH={}\0", std::env::var("PATH").unwrap_or_default()).into_bytes().into(),
+            work_dir: work_dir.display().to_string(),
+            stdout: "/dev/null".to_owned(),
+            ..Batch::default()
+        }),
+        ..JobSpec::default()
+    }
+}

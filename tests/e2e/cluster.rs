@@ -1,0 +1,412 @@
+//! A cluster of real daemons on loopback, in a directory of its own that goes when the test ends.
+//!
+//! Nothing here guesses how long something takes: a daemon is up when it says so (as it would to systemd), a job has
+//! ended when the controller says so. What a test leaves running, jobs of killed nodes included, is ended by
+//! process id, found by the directory in its environment.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use spur_powerloss::Recorder;
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// For how long anything is waited for that should happen at once. Only a failing test ever waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a test wants of its cluster.
+pub(crate) struct Setup {
+    /// How many nodes there are: n1, n2, …
+    pub nodes: usize,
+    /// CPUs of each.
+    pub cpus: u32,
+    /// The section `[auth]`, beside the socket.
+    pub auth: &'static str,
+    /// More lines of spur.toml.
+    pub more: &'static str,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { nodes: 1, cpus: 4, auth: "method = \"none\"", more: "" }
+    }
+}
+
+/// A cluster.
+pub(crate) struct Cluster {
+    directory: TempDir,
+    port: u16,
+    cpus: u32,
+    daemons: BTreeMap<String, Daemon>,
+}
+
+/// A running daemon.
+struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Cluster {
+    /// Starts the controller and all nodes.
+    pub(crate) fn start(setup: &Setup) -> Self {
+        let mut cluster = Self::prepare(setup);
+        cluster.start_controller();
+        for number in 1..=setup.nodes {
+            cluster.start_node(&format!("n{number}"));
+        }
+        cluster
+    }
+
+    /// A directory with a configuration, and nothing that runs.
+    pub(crate) fn prepare(setup: &Setup) -> Self {
+        let directory =
+            tempfile::Builder::new().prefix("spur-e2e-").tempdir().expect("there is room in /tmp");
+        let port = free_port();
+        let cluster = Self { directory, port, cpus: setup.cpus, daemons: BTreeMap::new() };
+        for name in ["state", "spool", "work", "bin", "log"] {
+            fs::create_dir(cluster.path(name)).expect("the directory is ours");
+        }
+        for name in ["sbatch", "srun", "squeue", "sinfo", "scancel", "scontrol", "sacct"] {
+            std::os::unix::fs::symlink(program("spur"), cluster.path("bin").join(name)).expect("it is empty");
+        }
+        fs::write(cluster.path("spur.toml"), configuration(setup, port, cluster.directory.path()))
+            .expect("the directory is ours");
+        cluster
+    }
+
+    /// A file of the cluster.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A file in the directory in which commands are called and jobs run.
+    pub(crate) fn work(&self, name: &str) -> PathBuf {
+        self.path("work").join(name)
+    }
+
+    /// What is in such a file.
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.work(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Where the controller listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Starts the controller and waits until it is ready.
+    pub(crate) fn start_controller(&mut self) {
+        self.start_daemon("spurctld", self.controller(Command::new(program("spurctld"))));
+    }
+
+    /// The same, with its state recorded.
+    pub(crate) fn start_recorded_controller(&mut self, recorder: &Recorder) {
+        self.start_daemon("spurctld", self.controller(recorder.command(program("spurctld"))));
+    }
+
+    fn controller(&self, mut command: Command) -> Command {
+        command.arg("-D").arg("-f").arg(self.path("spur.toml"));
+        command
+    }
+
+    /// Starts a node and waits until it is ready; it registers by itself.
+    pub(crate) fn start_node(&mut self, name: &str) {
+        self.start_daemon(name, self.node(name, Command::new(program("spurd"))));
+    }
+
+    fn node(&self, name: &str, mut command: Command) -> Command {
+        let cpus = self.cpus.to_string();
+        command.args(["-D", "-N", name, "--listen", "127.0.0.1:0", "--cpus", &cpus, "--memory", "64000"]);
+        command.arg("-f").arg(self.path("spur.toml"));
+        command
+    }
+
+    /// Starts a daemon that notifies of its readiness.
+    fn start_daemon(&mut self, name: &str, mut command: Command) {
+        let socket = self.path(&format!("{name}.notify"));
+        let _ = fs::remove_file(&socket);
+        let ready = UnixDatagram::bind(&socket).expect("the path is short");
+        let log = self.path("log").join(name);
+        let out = File::options().create(true).append(true).open(&log).expect("the directory is ours");
+        self.surround(&mut command);
+        command.env("NOTIFY_SOCKET", &socket).stdin(Stdio::null());
+        command.stdout(out.try_clone().expect("a descriptor is free")).stderr(out);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut daemon = Daemon { child, log };
+        daemon.wait_until_ready(name, &ready);
+        self.daemons.insert(name.to_owned(), daemon);
+    }
+
+    /// Ends a daemon at once, as the kernel would when memory runs out.
+    pub(crate) fn kill(&mut self, name: &str) {
+        let mut daemon = self.daemons.remove(name).expect("it runs");
+        daemon.child.kill().expect("it is ours");
+        daemon.child.wait().expect("it is ours");
+    }
+
+    /// Asks a daemon to end, and waits until it has.
+    pub(crate) fn stop(&mut self, name: &str) {
+        self.signal(name, Signal::TERM);
+        let status = self.daemons.remove(name).expect("it runs").child.wait().expect("it is ours");
+        assert!(status.success(), "{name} ended badly ({status}):\n{}", self.log(name));
+    }
+
+    /// Sends a signal to a daemon.
+    pub(crate) fn signal(&self, name: &str, signal: Signal) {
+        kill_process(self.daemons[name].pid(), signal).expect("it runs and is ours");
+    }
+
+    /// What a daemon has said.
+    pub(crate) fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.path("log").join(name)).unwrap_or_default()
+    }
+
+    /// A client of the controller's service.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.port)
+    }
+
+    /// A command, in the cluster's surroundings: `&["sbatch", "-N", "2", …]`.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.path("bin").join(words[0]));
+        command.args(&words[1..]).current_dir(self.path("work")).stdin(Stdio::null());
+        self.surround(&mut command);
+        command
+    }
+
+    /// The environment of everything that runs here, and nothing of the one that the test was started in.
+    fn surround(&self, command: &mut Command) {
+        let recorder = ["LD_PRELOAD", "SPUR_POWERLOSS_ROOT", "SPUR_POWERLOSS_LOG"];
+        let kept: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .filter(|(name, _)| recorder.iter().any(|known| name == known))
+            .collect();
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env_clear().envs(kept);
+        command.env("PATH", format!("{}:{path}", self.path("bin").display()));
+        command.env("HOME", self.path("work")).env("LC_ALL", "C").env("TZ", "UTC");
+        command.env("SPUR_CONF", self.path("spur.toml"));
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, words: &[&str]) -> Said {
+        said(self.command(words).output().expect("the command is there"))
+    }
+
+    /// Runs a command that must succeed, and gives what it printed.
+    pub(crate) fn ok(&self, words: &[&str]) -> String {
+        let said = self.run(words);
+        assert!(said.code == Some(0), "{words:?}: {said:?}\n{}", self.logs());
+        said.out
+    }
+
+    /// Runs a command that must fail, and gives what it complained of.
+    pub(crate) fn fails(&self, words: &[&str]) -> String {
+        let said = self.run(words);
+        assert!(said.code != Some(0), "{words:?} should have failed: {said:?}");
+        assert!(!said.err.trim().is_empty(), "{words:?} failed without a word: {said:?}");
+        said.err
+    }
+
+    /// Submits with these words and gives the number of the job.
+    pub(crate) fn sbatch(&self, words: &[&str]) -> u32 {
+        let words = [&["sbatch", "--parsable"], words].concat();
+        let out = self.ok(&words);
+        out.trim().parse().unwrap_or_else(|_| panic!("{words:?} printed {out:?}"))
+    }
+
+    /// Writes a batch script.
+    pub(crate) fn script(&self, name: &str, text: &str) {
+        fs::write(self.work(name), text).expect("the directory is ours");
+    }
+
+    /// Makes a pipe in the directory in which jobs run.
+    pub(crate) fn gate(&self, name: &str) -> Gate {
+        let path = self.work(name);
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo is there");
+        assert!(made.success());
+        // Both ends, so that nobody waits in open.
+        Gate { fifo: File::options().read(true).write(true).open(path).expect("it was made above") }
+    }
+
+    /// What all daemons have said, for a test that fails.
+    pub(crate) fn logs(&self) -> String {
+        let mut all = String::new();
+        for item in fs::read_dir(self.path("log")).expect("it is there").flatten() {
+            let text = fs::read_to_string(item.path()).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let last = lines[lines.len().saturating_sub(30)..].join("\n");
+            all.push_str(&format!("--- {}\n{last}\n", item.path().display()));
+        }
+        all
+    }
+
+    /// Ends what is still there of this cluster.
+    fn end_all(&mut self) {
+        for daemon in self.daemons.values_mut() {
+            // It may have ended by itself.
+            let _ = daemon.child.kill();
+            let _ = daemon.child.wait();
+        }
+        let own = self.directory.path().as_os_str().as_encoded_bytes().to_owned();
+        let mut found = true;
+        while found {
+            found = false;
+            for pid in processes_with(&own) {
+                found |= kill_process(pid, Signal::KILL).is_ok();
+            }
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+        self.end_all();
+    }
+}
+
+/// A pipe between the test and its jobs.
+pub(crate) struct Gate {
+    fifo: File,
+}
+
+impl Gate {
+    /// Lets one job pass that waits with `read x <NAME`.
+    pub(crate) fn open(&mut self) {
+        self.fifo.write_all(b"go\n").expect("there is room in the pipe");
+    }
+
+    /// Waits until a job has said something with `echo x >NAME`.
+    pub(crate) fn wait(&mut self) {
+        let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&self.fifo, PollFlags::IN)], Some(&timeout));
+        assert!(ready.expect("the pipe is open") == 1, "no job has said anything");
+        let mut byte = [0];
+        while byte != *b"\n" {
+            self.fifo.read_exact(&mut byte).expect("a line comes whole");
+        }
+    }
+}
+
+impl Daemon {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn wait_until_ready(&mut self, name: &str, ready: &UnixDatagram) {
+        // The socket wakes us; the timeout is there to notice a daemon that has failed.
+        ready.set_read_timeout(Some(Duration::from_millis(200))).expect("it is not zero");
+        let begun = Instant::now();
+        let mut message = [0; 512];
+        loop {
+            match ready.recv(&mut message) {
+                Ok(length) if message[..length].windows(7).any(|word| word == b"READY=1") => return,
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => panic!("the notify socket: {error}"),
+            }
+            let log = || fs::read_to_string(&self.log).unwrap_or_default();
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                panic!("{name} did not start ({status}):\n{}", log());
+            }
+            assert!(begun.elapsed() < PATIENCE, "{name} is not ready:\n{}", log());
+        }
+    }
+}
+
+/// What a finished command said.
+pub(crate) fn said(output: Output) -> Said {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
+    let (directory, Setup { nodes, cpus, auth, more }) = (directory.display(), setup);
+    format!(
+        r#"cluster_name = "e2e"
+[controller]
+listen_addr = "127.0.0.1:{port}"
+state = "{directory}/state"
+kill_wait = "1s"
+[auth]
+{auth}
+socket = "{directory}/auth.sock"
+[agent]
+listen_addr = "127.0.0.1:0"
+spool_dir = "{directory}/spool/%n"
+heartbeat_interval = "1s"
+[[nodes]]
+names = "n[1-{nodes}]"
+cpus = {cpus}
+memory_mb = 64000
+[[partitions]]
+name = "main"
+nodes = "ALL"
+default = true
+max_time = "1:00:00"
+{more}
+"#
+    )
+}
+
+/// A program of this workspace, as it was last built in the profile of this test.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("the test runs from a file");
+    let path = own.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps").join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: `cargo test --workspace` builds it, as does `cargo build --workspace`",
+        path.display()
+    );
+    path
+}
+
+/// A port below those that the system gives to outgoing connections, so that none takes it while a controller is
+/// down.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u32 = 10_240;
+    const PORTS: u32 = 20_000;
+    loop {
+        let number = std::process::id().wrapping_mul(61) + u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + number % PORTS).expect("it is in range");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// The processes whose environment names the directory.
+fn processes_with(directory: &[u8]) -> Vec<Pid> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let ours = |name: String| {
+        let pid = name.parse::<i32>().ok()?;
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let named = environment.windows(directory.len()).any(|part| part == directory);
+        named.then(|| Pid::from_raw(pid)).flatten()
+    };
+    processes.flatten().filter_map(|entry| ours(entry.file_name().into_string().ok()?)).collect()
+}

@@ -1,0 +1,223 @@
+//! Daemons that are killed, or that fall silent, under a stream of submissions and with jobs that run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+use spur_proto::v1::Job;
+
+use crate::chance::Chance;
+use crate::client::{Client, batch_job};
+use crate::cluster::{Cluster, PATIENCE, Setup};
+
+/// How often the controller is killed.
+const KILLS: usize = 50;
+/// How many clients submit meanwhile, each as fast as it is answered.
+const CLIENTS: usize = 3;
+
+/// A job that was acknowledged.
+struct Accepted {
+    id: u32,
+    name: String,
+    /// Epoch seconds between which it was accepted.
+    asked: i64,
+    answered: i64,
+}
+
+/// What is known of the accepted jobs.
+#[derive(Default)]
+struct Ledger {
+    /// By number; the submit time as it was first seen.
+    jobs: BTreeMap<u32, (Accepted, Option<i64>)>,
+}
+
+impl Ledger {
+    fn note(&mut self, accepted: Accepted) {
+        let id = accepted.id;
+        if let Some((before, _)) = self.jobs.insert(id, (accepted, None)) {
+            panic!("job number {id} was given to {} and to {}", before.name, self.jobs[&id].0.name);
+        }
+    }
+
+    /// Every acknowledged job is there, as it was.
+    fn check(&mut self, there: &[Job], when: &str) {
+        let there: BTreeMap<u32, &Job> = there.iter().map(|job| (job.id, job)).collect();
+        for (id, (accepted, submitted)) in &mut self.jobs {
+            let job = there.get(id).unwrap_or_else(|| panic!("{when}: job {id}, acknowledged, is lost"));
+            assert_eq!(job.name, accepted.name, "{when}: job {id} is another one");
+            assert!(
+                (accepted.asked..=accepted.answered).contains(&job.submit_time),
+                "{when}: job {id} was submitted between {} and {}, not {}",
+                accepted.asked,
+                accepted.answered,
+                job.submit_time
+            );
+            let first = *submitted.get_or_insert(job.submit_time);
+            assert_eq!(job.submit_time, first, "{when}: the submit time of job {id} has changed");
+            assert_eq!(job.restarts, 0, "{when}: job {id} was started again");
+        }
+    }
+}
+
+fn now() -> i64 {
+    UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs().cast_signed())
+}
+
+/// Submits jobs that leave a mark when they begin and when they end, until told to stop.
+fn submit_all_the_time(
+    port: u16,
+    number: usize,
+    work: PathBuf,
+    going: Arc<AtomicBool>,
+    tell: Sender<Accepted>,
+) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut client = Client::new(port);
+        for count in 0.. {
+            if !going.load(Ordering::Relaxed) {
+                return;
+            }
+            let name = format!("c{number}-{count}");
+            let pause = ["0", "0.2", "1"][count % 3];
+            let script = format!(
+                "#!/bin/sh\necho begin $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}} >>marks\nsleep {pause}\n\
+                 echo end $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}} >>marks\n"
+            );
+            let asked = now();
+            let id = client.submit(batch_job(&name, &script, &work)).expect("the controller comes back");
+            tell.send(Accepted { id, name, asked, answered: now() }).expect("the test listens");
+        }
+    })
+}
+
+fn kill_at_random(cluster: &mut Cluster, acks: &Receiver<Accepted>, ledger: &mut Ledger) {
+    let mut chance = Chance::new();
+    for round in 1..=KILLS {
+        for _ in 0..chance.below(6) {
+            ledger.note(acks.recv_timeout(PATIENCE).expect("submissions go on"));
+        }
+        // Not a wait for anything: any moment must do.
+        std::thread::sleep(Duration::from_micros(chance.below(30_000)));
+        cluster.kill("spurctld");
+        cluster.start_controller();
+        acks.try_iter().for_each(|accepted| ledger.note(accepted));
+        ledger.check(&cluster.client().jobs(), &format!("after kill {round}"));
+    }
+}
+
+#[test]
+fn killing_the_controller_loses_nothing_and_runs_nothing_twice() {
+    let begun = SystemTime::now();
+    let mut cluster = Cluster::start(&Setup { nodes: 2, cpus: 256, ..Setup::default() });
+    let (tell, acks) = channel();
+    let going = Arc::new(AtomicBool::new(true));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            submit_all_the_time(cluster.port(), number, cluster.path("work"), going.clone(), tell.clone())
+        })
+        .collect();
+    let mut ledger = Ledger::default();
+    kill_at_random(&mut cluster, &acks, &mut ledger);
+    going.store(false, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().expect("the client has not failed"));
+    acks.try_iter().for_each(|accepted| ledger.note(accepted));
+
+    let mut client = cluster.client();
+    for &id in ledger.jobs.keys() {
+        client.wait_for(id, "COMPLETED");
+    }
+    let there = client.jobs();
+    ledger.check(&there, "at the end");
+    assert_eq!(
+        there.len(),
+        ledger.jobs.len(),
+        "there are jobs that nobody has submitted, or submitted twice"
+    );
+    let mut marks: Vec<String> = cluster.read("marks").lines().map(str::to_owned).collect();
+    let mut expected: Vec<String> =
+        ledger.jobs.keys().flat_map(|id| [format!("begin {id} 0"), format!("end {id} 0")]).collect();
+    marks.sort();
+    expected.sort();
+    assert_eq!(marks, expected, "each job leaves each mark once");
+    let rows = cluster.ok(&["sacct", "-a", "-n", "-P", "-X", "-o", "jobid,state"]);
+    let completed = rows.lines().filter(|row| row.ends_with("|COMPLETED")).count();
+    assert_eq!(
+        (rows.lines().count(), completed),
+        (ledger.jobs.len(), ledger.jobs.len()),
+        "accounting:\n{rows}"
+    );
+    println!(
+        "{KILLS} kills, {} jobs acknowledged, {} marks, {} s",
+        ledger.jobs.len(),
+        marks.len(),
+        begun.elapsed().map_or(0, |time| time.as_secs())
+    );
+}
+
+/// Starts a job that tells when it runs, waits at a gate and then ends as `last` says.
+fn gated(cluster: &Cluster, last: &str) -> u32 {
+    cluster.sbatch(&["--wrap", &format!("echo $SLURM_JOB_ID >>ran; echo >up; read x <gate; {last}")])
+}
+
+#[test]
+fn jobs_outlive_their_daemons_and_end_as_they_did() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let mut client = cluster.client();
+    let mut jobs = Vec::new();
+    for (dead, end_meanwhile) in
+        [(&["n1"][..], true), (&["n1"], false), (&["n1", "spurctld"], true), (&["spurctld", "n1"], false)]
+    {
+        for (last, code, signal) in [("exit 0", 0, 0), ("exit 7", 7, 0), ("kill -9 $$", 0, 9)] {
+            let job = gated(&cluster, last);
+            up.wait();
+            dead.iter().for_each(|daemon| cluster.kill(daemon));
+            if end_meanwhile {
+                gate.open();
+            }
+            if dead.contains(&"spurctld") {
+                cluster.start_controller();
+            }
+            cluster.start_node("n1");
+            if !end_meanwhile {
+                gate.open();
+            }
+            let state = if (code, signal) == (0, 0) { "COMPLETED" } else { "FAILED" };
+            let ended = client.wait_for(job, state);
+            assert_eq!((ended.exit_code, ended.exit_signal), (code, signal), "{dead:?} killed: {ended:?}");
+            jobs.push(job.to_string());
+        }
+    }
+    assert_eq!(cluster.read("ran").lines().collect::<Vec<_>>(), jobs, "every job ran once");
+}
+
+#[test]
+fn a_silent_node_delays_only_its_own_jobs() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let mut client = cluster.client();
+    cluster.signal("n1", Signal::STOP);
+    let stuck = cluster.sbatch(&["-w", "n1", "-o", "stuck.txt", "--wrap", "echo at last"]);
+    let both = cluster.sbatch(&["-N2", "-o", "both.txt", "--wrap", "srun echo both"]);
+    client.wait_for(stuck, "RUNNING");
+    for _ in 0..20 {
+        cluster.ok(&["sbatch", "--wait", "-w", "n2", "--wrap", "echo x >>passed"]);
+    }
+    assert_eq!(cluster.read("passed").lines().count(), 20);
+    assert!(!cluster.work("stuck.txt").exists() && !cluster.work("both.txt").exists());
+    assert_eq!(
+        cluster.ok(&["squeue", "-h", "-o", "%i %T", "-j", &stuck.to_string()]),
+        format!("{stuck} RUNNING\n")
+    );
+    cluster.signal("n1", Signal::CONT);
+    client.wait_for(stuck, "COMPLETED");
+    client.wait_for(both, "COMPLETED");
+    assert_eq!(
+        (cluster.read("stuck.txt").as_str(), cluster.read("both.txt").as_str()),
+        ("at last\n", "both\nboth\n")
+    );
+}

@@ -1,0 +1,204 @@
+//! The life of a job, as its owner sees it.
+
+use crate::cluster::{Cluster, Setup};
+
+#[test]
+fn a_script_runs_once_and_leaves_its_output() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.script(
+        "job.sh",
+        "#!/bin/sh\n#SBATCH --job-name=first -o out-%x-%j.txt\n#SBATCH --ntasks=2 # both here\n\
+         echo \"$# arguments: $1, $2\"\necho \"$SLURM_JOB_ID $SLURM_JOB_NAME $SLURM_NTASKS $SLURM_JOB_NODELIST $GREETING\"\n\
+         pwd\necho complaint >&2\nexit 3\n",
+    );
+    let mut submit = cluster.command(&["sbatch", "--parsable", "--wait", "job.sh", "one", "two words"]);
+    let said = crate::cluster::said(submit.env("GREETING", "hello").output().unwrap());
+    assert_eq!(said.code, Some(3), "--wait ends as the job did: {said:?}");
+    let job: u32 = said.out.trim().parse().unwrap();
+    let work = cluster.path("work").canonicalize().unwrap();
+    assert_eq!(
+        cluster.read(&format!("out-first-{job}.txt")),
+        format!("2 arguments: one, two words\n{job} first 2 n1 hello\n{}\ncomplaint\n", work.display())
+    );
+    let row = cluster.ok(&[
+        "sacct",
+        "-n",
+        "-P",
+        "-X",
+        "-j",
+        &job.to_string(),
+        "-o",
+        "jobid,jobname,state,exitcode,nodelist",
+    ]);
+    assert_eq!(row.trim(), format!("{job}|first|FAILED|3:0|n1"));
+    let shown = cluster.ok(&["scontrol", "show", "job", &job.to_string()]);
+    for part in ["JobName=first", "JobState=FAILED", "ExitCode=3:0", "NodeList=n1", "NumTasks=2"] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+    assert_eq!(cluster.ok(&["squeue", "-h"]), "");
+}
+
+#[test]
+fn the_command_line_outweighs_the_environment_and_that_the_script() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.script(
+        "job.sh",
+        "#!/bin/sh\n#SBATCH -J script -o script.txt -c 1\necho $SLURM_JOB_NAME $SLURM_CPUS_PER_TASK\n",
+    );
+    for (environment, words, file, printed) in [
+        (None, &["job.sh"][..], "script.txt", "script 1\n"),
+        (Some("variable"), &["job.sh"], "script.txt", "variable 1\n"),
+        (Some("variable"), &["-J", "line", "-c2", "-o", "line.txt", "job.sh"], "line.txt", "line 2\n"),
+    ] {
+        let mut command = cluster.command(&[&["sbatch", "--wait"], words].concat());
+        if let Some(name) = environment {
+            command.env("SBATCH_JOB_NAME", name);
+        }
+        let said = crate::cluster::said(command.output().unwrap());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(cluster.read(file), printed);
+    }
+}
+
+#[test]
+fn scripts_come_from_files_words_and_standard_input() {
+    let cluster = Cluster::start(&Setup::default());
+    assert!(
+        cluster
+            .ok(&["sbatch", "--wait", "-o", "wrap.txt", "--wrap", "echo wrapped"])
+            .starts_with("Submitted batch job ")
+    );
+    assert_eq!(cluster.read("wrap.txt"), "wrapped\n");
+    cluster.script("piped.sh", "#!/bin/sh\necho piped\n");
+    let mut command = cluster.command(&["sbatch", "--wait", "-o", "piped.txt"]);
+    command.stdin(std::fs::File::open(cluster.work("piped.sh")).unwrap());
+    assert!(command.status().unwrap().success());
+    assert_eq!(cluster.read("piped.txt"), "piped\n");
+    cluster.script("input.txt", "from a file\n");
+    cluster.ok(&[
+        "sbatch",
+        "--wait",
+        "-i",
+        "input.txt",
+        "-o",
+        "cat.txt",
+        "-e",
+        "cat.err",
+        "--wrap",
+        "cat; echo bad >&2",
+    ]);
+    assert_eq!((cluster.read("cat.txt"), cluster.read("cat.err")), ("from a file\n".into(), "bad\n".into()));
+    for (mode, content) in [("append", "bad\nbad\n"), ("truncate", "bad\n")] {
+        cluster.ok(&["sbatch", "--wait", "--open-mode", mode, "-o", "cat.err", "--wrap", "echo bad"]);
+        assert_eq!(cluster.read("cat.err"), content, "--open-mode={mode}");
+    }
+    cluster.ok(&[
+        "sbatch",
+        "--wait",
+        "--export=ONLY=this",
+        "-o",
+        "env.txt",
+        "--wrap",
+        "echo $ONLY $HOME_TOWN",
+    ]);
+    assert_eq!(cluster.read("env.txt"), "this\n");
+}
+
+#[test]
+fn a_job_waits_for_another_and_never_runs_if_that_went_wrong() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let mut gate = cluster.gate("gate");
+    let first = cluster.sbatch(&["--wrap", "read x <gate; echo first >>order"]);
+    let after = cluster.sbatch(&["-d", &format!("afterok:{first}"), "--wrap", "echo after >>order"]);
+    let never = cluster.sbatch(&["-d", &format!("afternotok:{first}"), "--wrap", "echo never >>order"]);
+    let any = cluster.sbatch(&["-d", &format!("afterany:{after}"), "--wrap", "echo any >>order"]);
+    client.wait_for(first, "RUNNING");
+    assert_eq!(client.job(after).state, "PENDING");
+    assert_eq!(client.wait(after, |job| job.reason == "Dependency").reason, "Dependency");
+    gate.open();
+    client.wait_for(any, "COMPLETED");
+    assert_eq!(cluster.read("order"), "first\nafter\nany\n");
+    assert_eq!(client.wait(never, |job| job.reason == "DependencyNeverSatisfied").state, "PENDING");
+    cluster.ok(&["scancel", &never.to_string()]);
+    client.wait_for(never, "CANCELLED");
+}
+
+#[test]
+fn what_is_held_or_not_due_stays_until_it_may_start() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let held = cluster.sbatch(&["-H", "--wrap", "true"]);
+    let later = cluster.sbatch(&["--begin=now+1hour", "--wrap", "true"]);
+    let soon = cluster.sbatch(&["--begin=now+2", "--wrap", "true"]);
+    client.wait(held, |job| job.reason == "JobHeldUser");
+    client.wait(later, |job| job.reason == "BeginTime");
+    cluster.ok(&["scontrol", "release", &held.to_string()]);
+    client.wait_for(held, "COMPLETED");
+    let started = client.wait_for(soon, "COMPLETED");
+    assert!(started.start_time >= started.begin_time, "{started:?}");
+    cluster.ok(&["scontrol", "uhold", &later.to_string()]);
+    client.wait(later, |job| job.reason == "JobHeldUser");
+    cluster.ok(&["scontrol", "update", &format!("JobId={later}"), "StartTime=now"]);
+    cluster.ok(&["scontrol", "release", &later.to_string()]);
+    client.wait_for(later, "COMPLETED");
+}
+
+#[test]
+fn a_job_over_its_limit_is_asked_to_end_and_then_made_to() {
+    let cluster = Cluster::start(&Setup { cpus: 8, ..Setup::default() });
+    let mut client = cluster.client();
+    let polite = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done";
+    let stubborn = "trap 'echo asked' TERM; while :; do sleep 0.05; done";
+    let polite = cluster.sbatch(&["-t", "0:01", "-o", "polite.txt", "--wrap", polite]);
+    let stubborn = cluster.sbatch(&["-t", "0:01", "-o", "stubborn.txt", "--wrap", stubborn]);
+    client.wait_for(polite, "TIMEOUT");
+    client.wait_for(stubborn, "TIMEOUT");
+    for file in ["polite.txt", "stubborn.txt"] {
+        let said = cluster.read(file);
+        assert!(said.contains("asked\n") && said.contains("DUE TO TIME LIMIT"), "{file}: {said}");
+    }
+}
+
+#[test]
+fn a_job_can_be_cancelled_before_and_while_it_runs() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let running = cluster.sbatch(&["-n4", "-o", "running.txt", "--wrap", "echo on; sleep 1000 & wait"]);
+    let pending = cluster.sbatch(&["-n4", "-o", "pending.txt", "--wrap", "true"]);
+    client.wait_for(running, "RUNNING");
+    cluster.ok(&["scancel", &pending.to_string()]);
+    client.wait_for(pending, "CANCELLED");
+    cluster.ok(&["scancel", &running.to_string()]);
+    client.wait_for(running, "CANCELLED");
+    assert!(!cluster.work("pending.txt").exists());
+    let mut up = cluster.gate("up");
+    let signalled = "trap 'echo got it; exit 5' USR1; echo >up; while :; do sleep 0.05; done";
+    let signalled = cluster.sbatch(&["-o", "signal.txt", "--wrap", signalled]);
+    up.wait();
+    cluster.ok(&["scancel", "-s", "USR1", "-b", &signalled.to_string()]);
+    let ended = client.wait_for(signalled, "FAILED");
+    assert_eq!((ended.exit_code, cluster.read("signal.txt")), (5, "got it\n".to_owned()));
+}
+
+#[test]
+fn a_requeued_job_runs_again_from_its_beginning() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let mut gate = cluster.gate("gate");
+    let job = cluster.sbatch(&[
+        "--requeue",
+        "--open-mode=append",
+        "-o",
+        "out.txt",
+        "--wrap",
+        "echo run ${SLURM_RESTART_COUNT:-0}; read x <gate",
+    ]);
+    client.wait_for(job, "RUNNING");
+    cluster.ok(&["scontrol", "requeue", &job.to_string()]);
+    let again = client.wait(job, |job| job.state == "RUNNING" && job.restarts == 1);
+    assert_eq!(again.restarts, 1);
+    gate.open();
+    client.wait_for(job, "COMPLETED");
+    assert!(cluster.read("out.txt").ends_with("run 1\n"), "{}", cluster.read("out.txt"));
+}

@@ -1,0 +1,219 @@
+//! Wrong input of every kind: a clear error, and nothing has changed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::client::{Client, batch_job};
+use crate::cluster::{Cluster, Setup, program, said};
+
+/// A user that is neither the one of this test nor an operator.
+const STRANGER: u32 = 41_000;
+
+#[test]
+fn what_cannot_be_submitted_is_refused_with_the_reason() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    cluster.script("dos.sh", "#!/bin/sh\r\ntrue\r\n");
+    cluster.script("plain.sh", "echo no interpreter\n");
+    cluster.script("empty.sh", "");
+    cluster.script("nul.sh", "#!/bin/sh\necho \0\n");
+    cluster.script("directive.sh", "#!/bin/sh\n#SBATCH --ntaks=2\ntrue\n");
+    let good = "--wrap=true";
+    let mut wrong = Vec::new();
+    for (words, expected) in [
+        (&["dos.sh"][..], "DOS line breaks"),
+        (&["plain.sh"], "does not look like a batch script"),
+        (&["empty.sh"], "empty"),
+        (&["nul.sh"], "NUL"),
+        (&["missing.sh"], "Unable to open file missing.sh"),
+        (&["directive.sh"], "ntaks"),
+        (&["--ntaks=2", good], "ntaks"),
+        (&["-n", "many", good], "many"),
+        (&["-n", "0", good], "at least 1"),
+        (&["-t", "soon", good], "soon"),
+        (&["--mem=lots", good], "lots"),
+        (&["--begin=yesterdayish", good], "yesterdayish"),
+        (&["-d", "afterok:none", good], "none"),
+        (&["-d", "afterok:4711", good], "dependency"),
+        (&["-w", "n[1-", good], "n[1-"),
+        (&["-w", "n7", good], "n7"),
+        (&["-x", "n[2-1]", good], "n[2-1]"),
+        (&["-p", "nowhere", good], "partition"),
+        (&["-N3", good], "Node"),
+        (&["-t", "2-0", good], "time limit"),
+        (&["--mem=1T", good], "the largest of partition main has 64000"),
+        (&["--gather=must:closet", good], "closet"),
+        (&["--mem=1G", "--mem-per-cpu=1G", good], "mem"),
+        (&[good, "extra"], "extra"),
+    ] {
+        let said = cluster.run(&[&["sbatch"], words].concat());
+        let told = said.err.starts_with("sbatch: error: ") && said.err.contains(expected);
+        if said.code != Some(1) || !told {
+            wrong.push(format!("{words:?} should say `{expected}`: {said:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cluster.client().jobs().is_empty(), "a refused submission left a job");
+}
+
+#[test]
+fn wrong_commands_change_nothing() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    cluster.ok(&["sbatch", "--wait", "-N2", "--wrap", "true"]);
+    let job = cluster.sbatch(&["-H", "--wrap", "true"]).to_string();
+    let shown = |what: &[&str]| cluster.ok(&[&["scontrol", "show"], what].concat());
+    let before = (shown(&["job", &job]), shown(&["partition"]), cluster.ok(&["sinfo", "-h"]));
+    let job_is = format!("JobId={job}");
+    for (words, expected) in [
+        (&["scontrol", "update", &job_is, "Colour=red"][..], "Colour"),
+        (&["scontrol", "update", &job_is, "TimeLimit=x"], "x"),
+        (&["scontrol", "update", &job_is, "Partition=nowhere"], "partition"),
+        (&["scontrol", "update", "NodeName=n9", "State=DRAIN", "Reason=x"], "n9"),
+        (&["scontrol", "update", "NodeName=n1", "State=DRAIN"], "reason"),
+        (&["scontrol", "update", "NodeName=n1", "State=PURPLE"], "PURPLE"),
+        (&["scontrol", "hold", "4711"], "4711"),
+        (&["scontrol", "dance"], "dance"),
+        (&["scontrol", "show", "hostnames", "n[1-"], "n[1-"),
+        (&["scancel", "4711"], "4711"),
+        (&["scancel", "-s", "SIGNONSENSE", &job], "SIGNONSENSE"),
+        (&["squeue", "--states", "sleeping"], "sleeping"),
+        (&["squeue", "-o", "%{"], "%{"),
+        (&["sacct", "-o", "jobid,shoesize"], "shoesize"),
+        (&["sinfo", "-n", "n[3"], "n[3"),
+        (&["srun", "true"], "job"),
+    ] {
+        let complaint = cluster.fails(words);
+        assert!(complaint.to_lowercase().contains(&expected.to_lowercase()), "{words:?}: {complaint}");
+    }
+    assert_eq!((shown(&["job", &job]), shown(&["partition"]), cluster.ok(&["sinfo", "-h"])), before);
+}
+
+#[test]
+fn a_wrong_configuration_is_named_by_its_place() {
+    let cluster = Cluster::prepare(&Setup::default());
+    let good = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
+    for (from, to, expected) in [
+        ("kill_wait", "kil_wait", &["wrong.toml:5:", "kil_wait", "kill_wait"][..]),
+        ("kill_wait = \"1s\"", "kill_wait = \"soon\"", &["kill_wait", "soon"]),
+        ("names = \"n[1-1]\"", "names = \"n[1-\"", &["wrong.toml:14:", "n[1-"]),
+        ("nodes = \"ALL\"", "nodes = \"x[1-2]\"", &["wrong.toml:19:", "no [[nodes]] defines x[1-2]"]),
+        ("method = \"none\"", "method = \"magic\"", &["magic", "none"]),
+        ("listen_addr = \"127.0.0.1:", "listen_addr = \"0.0.0.0:", &["loopback"]),
+        ("[controller]", "[controller", &["wrong.toml:2:"]),
+    ] {
+        let wrong = good.replacen(from, to, 1);
+        assert_ne!(wrong, good, "{from} is not in the configuration");
+        std::fs::write(cluster.path("wrong.toml"), wrong).unwrap();
+        let output =
+            Command::new(program("spurctld")).arg("-D").arg("-f").arg(cluster.path("wrong.toml")).output();
+        let said = said(output.unwrap());
+        assert_eq!(said.code, Some(1), "{to}: {said:?}");
+        for part in expected {
+            assert!(said.err.contains(part), "{to}: `{part}` is not in: {}", said.err);
+        }
+    }
+    assert!(
+        cluster.path("state").read_dir().unwrap().next().is_none(),
+        "a daemon that did not start left files"
+    );
+}
+
+#[test]
+fn a_wrong_configuration_does_not_replace_a_good_one() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    let before = cluster.ok(&["sinfo", "-h"]);
+    let good = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
+    std::fs::write(cluster.path("spur.toml"), good.replace("max_time", "maximum_time")).unwrap();
+    let complaint = cluster.run(&["scontrol", "reconfigure"]);
+    assert!(complaint.code != Some(0) && complaint.err.contains("maximum_time"), "{complaint:?}");
+    std::fs::write(cluster.path("spur.toml"), good).unwrap();
+    assert_eq!(cluster.ok(&["sinfo", "-h"]), before);
+    cluster.ok(&["scontrol", "reconfigure"]);
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+}
+
+#[test]
+fn garbage_on_the_wire_disturbs_nobody() {
+    let cluster = Cluster::start(&Setup::default());
+    let address = ("127.0.0.1", cluster.port());
+    // Connections that never say anything stay open over all that follows.
+    let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let noise: Vec<u8> =
+        (0..100_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &noise,
+        &[preface, &noise[..]].concat(),
+        &[preface, &[0xff; 64][..]].concat(),
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // The other end may close before all is written.
+        let _ = stream.write_all(garbage);
+        let _ = stream.read(&mut [0; 1024]);
+    }
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    assert_eq!(cluster.client().jobs().len(), 1);
+    drop(silent);
+}
+
+#[test]
+fn nobody_touches_the_jobs_of_others() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut owner = Client::of(cluster.port(), STRANGER);
+    let script = "#!/bin/sh\ntrue\n";
+    let mut spec = batch_job("theirs", script, &cluster.path("work"));
+    spec.hold = true;
+    let job = owner.submit(spec).expect("anybody may submit");
+    let mut other = Client::of(cluster.port(), STRANGER + 1);
+    for complaint in [other.cancel(job), other.hold(job), other.requeue(job)] {
+        let complaint = complaint.expect("it is not theirs");
+        assert!(complaint.contains("denied") || complaint.contains("permission"), "{complaint}");
+    }
+    assert_eq!(owner.job(job).state, "PENDING");
+    assert_eq!(owner.cancel(job), None);
+    owner.wait_for(job, "CANCELLED");
+}
+
+#[test]
+fn only_tokens_of_this_cluster_are_believed() {
+    let auth = "method = \"key\"\nkey_file = \"KEY\"";
+    let mut cluster = Cluster::prepare(&Setup { auth, ..Setup::default() });
+    let key = cluster.path("key");
+    let text = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
+    std::fs::write(cluster.path("spur.toml"), text.replace("KEY", &key.display().to_string())).unwrap();
+    spur_proto::auth::ClusterKey::generate().unwrap().write_new(&key).unwrap();
+    cluster.start_controller();
+    cluster.start_node("n1");
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    // Who says who they are without a signature is not believed.
+    let mut liar = Client::new(cluster.port());
+    let refused = liar.submit(batch_job("lie", "#!/bin/sh\ntrue\n", &cluster.path("work"))).unwrap_err();
+    assert!(refused.to_string().contains("token"), "{refused}");
+    // The key itself is for the daemons.
+    let mut permissions = std::fs::metadata(&key).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);
+    std::fs::set_permissions(&key, permissions).unwrap();
+    let mut command = Command::new(program("spurctld"));
+    let output = command.arg("-D").arg("-f").arg(cluster.path("spur.toml")).output().unwrap();
+    let told = said(output);
+    assert!(told.code == Some(1) && told.err.contains("chmod 600"), "{told:?}");
+    if rustix::process::geteuid().is_root() {
+        other_users_are_who_the_kernel_says(&cluster);
+    } else {
+        println!("not root: nobody else's commands can be tried");
+    }
+}
+
+/// The socket that hands out tokens asks the kernel, so root's test can act as somebody else.
+fn other_users_are_who_the_kernel_says(cluster: &Cluster) {
+    let job = cluster.sbatch(&["-H", "--wrap", "true"]).to_string();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(cluster.path(""), open).unwrap();
+    let mut command = cluster.command(&["scancel", &job]);
+    let told = said(command.uid(STRANGER).gid(STRANGER).output().unwrap());
+    assert!(told.code != Some(0) && told.err.contains("denied"), "{told:?}");
+    assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%T"]), "PENDING\n");
+}

@@ -1,0 +1,97 @@
+//! Journals of earlier releases are read for ever.
+//!
+//! `tests/data/journal/vN/*.jsonl` were written by release N of the format and are never rewritten. Each is read, applied
+//! entry by entry with its invariants checked, put through a snapshot, and compared with the summary beside it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use spur_core::cluster::snapshot::{self, Restore};
+use spur_core::cluster::{Cluster, Entry, invariant};
+
+fn journals() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/journal");
+    let versions =
+        fs::read_dir(folder).expect("tests/data/journal").map(|entry| entry.expect("an entry").path());
+    let files = versions.flat_map(|version| {
+        fs::read_dir(version).expect("a version").map(|entry| entry.expect("an entry").path())
+    });
+    let mut journals: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|end| end == "jsonl")).collect();
+    journals.sort();
+    journals
+}
+
+fn read(journal: &Path) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (number, line) in (1..).zip(fs::read_to_string(journal).expect("a journal").lines()) {
+        let entry: Entry = serde_json::from_str(line)
+            .unwrap_or_else(|error| panic!("{}:{number}: {error}", journal.display()));
+        assert_eq!(entry.seq, number, "{}:{number}: a gap", journal.display());
+        cluster.apply(&entry);
+        let violations = invariant::violations(&cluster);
+        assert!(violations.is_empty(), "{}:{number}: {violations:?}", journal.display());
+    }
+    cluster
+}
+
+fn summary(cluster: &Cluster) -> String {
+    let mut text = String::new();
+    for job in cluster.jobs().iter() {
+        let (state, _) = job.phase.names();
+        let _ = writeln!(text, "job {} {} {state} by {}", job.attempt(), job.spec.name, job.spec.owner.user);
+    }
+    for node in cluster.nodes() {
+        let _ = writeln!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);
+    }
+    text
+}
+
+#[test]
+fn journals_of_every_version_are_read() {
+    let journals = journals();
+    assert!(!journals.is_empty());
+    for journal in journals {
+        let cluster = read(&journal);
+        let expected =
+            fs::read_to_string(journal.with_extension("txt")).expect("the summary beside the journal");
+        assert_eq!(summary(&cluster), expected, "{}", journal.display());
+        let mut restore = Restore::default();
+        for record in snapshot::records(&cluster) {
+            let text = serde_json::to_string(&record).expect("a record is plain data");
+            restore.push(serde_json::from_str(&text).expect("our own record"));
+        }
+        assert_eq!(summary(&restore.finish()), expected, "{}: through a snapshot", journal.display());
+    }
+}
+
+#[test]
+fn every_event_occurs_in_some_journal() {
+    let all: String =
+        journals().iter().map(|journal| fs::read_to_string(journal).expect("a journal")).collect();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../spur-core/src/cluster/event.rs");
+    let source = fs::read_to_string(source).expect("the events");
+    let body = source.split("pub enum Event {").nth(1).expect("the enum");
+    let missing: Vec<&str> = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"))
+        .filter(|name| name.starts_with(|first: char| first.is_ascii_uppercase()))
+        .filter(|name| !all.contains(&format!("\"{name}\":")))
+        .collect();
+    assert!(missing.is_empty(), "no journal under tests/data/journal holds {missing:?}");
+}
+
+#[test]
+fn an_unknown_event_is_refused() {
+    let line = r#"{"seq":1,"epoch":1,"at":0,"event":{"JobTeleported":{"job":1}}}"#;
+    let error = serde_json::from_str::<Entry>(line).expect_err("nobody knows what it means");
+    assert!(error.to_string().contains("unknown variant `JobTeleported`"), "{error}");
+}
+
+#[test]
+fn a_missing_new_field_has_its_default() {
+    let line = r#"{"seq":1,"epoch":1,"at":5,"event":{"JobRequeued":{"job":1}}}"#;
+    let entry: Entry = serde_json::from_str(line).expect("fields added later have defaults");
+    assert_eq!(entry.seq, 1);
+}

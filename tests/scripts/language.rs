@@ -1,0 +1,313 @@
+//! The commands of a script.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use spur_core::cluster::{Cluster, invariant};
+use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission};
+use spur_core::controller::{self, Command, Input, timers};
+use spur_core::id::{Attempt, BlobId, JobId, NodeId, StepId};
+use spur_core::model::caller::{Caller, Owner};
+use spur_core::model::change::JobChange;
+use spur_core::model::config::Config;
+use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
+use spur_core::model::node::Registration;
+use spur_core::model::phase::Phase;
+use spur_core::model::step::StepSpec;
+use spur_core::sched::plan::{Start, StartPart};
+use spur_core::text::exit::ExitCode;
+use spur_core::text::nodes::NodeCount;
+use spur_core::text::time::{Time, TimeLimit};
+
+use crate::print;
+
+/// A cluster under a script.
+#[derive(Default)]
+pub(crate) struct Session {
+    cluster: Cluster,
+    now: i64,
+    as_user: u32,
+}
+
+impl Session {
+    /// Carries out one line and says what came of it.
+    pub(crate) fn command(&mut self, line: &str) -> String {
+        let mut words = line.split_whitespace();
+        let verb = words.next().unwrap_or_default();
+        let rest: Vec<&str> = words.collect();
+        match verb {
+            "at" => {
+                self.now = rest[0].parse().expect("seconds");
+                String::new()
+            }
+            "as" => {
+                self.as_user = rest[0].parse().expect("a user's number");
+                String::new()
+            }
+            "show" => self.show(),
+            "wakeup?" => match timers::next_wakeup(&self.cluster) {
+                Some(at) => format!("at {}\n", at.0),
+                None => "never\n".to_owned(),
+            },
+            _ => match self.input(verb, &rest) {
+                Some(input) => self.handle(input),
+                None => format!("no such command: {line}\n"),
+            },
+        }
+    }
+
+    fn handle(&mut self, input: Input) -> String {
+        let outcome = controller::handle(&mut self.cluster, 1, Time(self.now), input);
+        let mut said = String::new();
+        match &outcome.answer {
+            Ok(reply) => said.push_str(&print::reply(reply)),
+            Err(reject) => {
+                let _ = writeln!(said, "refused: {reject} [{}]", reject.code());
+            }
+        }
+        for entry in &outcome.entries {
+            let _ = writeln!(said, "event {}", print::event(&entry.event));
+        }
+        for effect in &outcome.effects {
+            let _ = writeln!(said, "then  {}", print::effect(effect));
+        }
+        for violation in invariant::violations(&self.cluster) {
+            let _ = writeln!(said, "BROKEN {violation}");
+        }
+        said
+    }
+
+    fn input(&self, verb: &str, rest: &[&str]) -> Option<Input> {
+        Some(match verb {
+            "configure" => {
+                let file = format!("{}/data/scripts.toml/{}", env!("CARGO_MANIFEST_DIR"), rest[0]);
+                let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+                let config = Config::parse(&text, rest[0]).unwrap_or_else(|errors| panic!("{errors}"));
+                self.ask(Command::Reconfigure(Arc::new(config.policy)))
+            }
+            "submit" => self.ask(Command::Submit(Box::new(submission(rest)))),
+            "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
+            "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
+            "release" => self.ask(Command::Release { jobs: jobs(rest) }),
+            "requeue" => self.ask(Command::Requeue { jobs: jobs(rest), hold: false }),
+            "update" => {
+                let change = |word: &&str| {
+                    let (key, value) = word.split_once('=').expect("Key=Value");
+                    JobChange::parse(key, value).unwrap_or_else(|error| panic!("{error}"))
+                };
+                let changes = rest[1..].iter().map(change).collect();
+                self.ask(Command::UpdateJob { job: job(rest[0]), changes })
+            }
+            "drain" | "resume" | "down" => {
+                let state = match verb {
+                    "drain" => NodeStateChange::Drain,
+                    "down" => NodeStateChange::Down,
+                    _ => NodeStateChange::Resume,
+                };
+                let reason = rest.get(1).map(|reason| Arc::from(*reason));
+                let change = NodeChange { state: Some(state), reason, ..NodeChange::default() };
+                self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
+            }
+            "step" => self.ask(Command::CreateStep { job: job(rest[0]), step: step(&rest[1..]) }),
+            "start" => self.start(rest),
+            "register" => self.register(rest),
+            "silent" => Input::Silent { node: self.node(rest[0]) },
+            "wakeup" => Input::Wakeup,
+            "report" => self.report(rest)?,
+            _ => return None,
+        })
+    }
+
+    fn ask(&self, command: Command) -> Input {
+        let uid = self.as_user;
+        let owner = Owner { uid, gid: uid, user: format!("u{uid}").into(), group: "users".into() };
+        Input::Command {
+            caller: Caller { owner: Arc::new(owner), operator: uid == 0 },
+            request: None,
+            command,
+        }
+    }
+
+    fn node(&self, name: &str) -> NodeId {
+        self.cluster.node_named(name).unwrap_or_else(|| panic!("no node {name}")).id
+    }
+
+    /// `start JOB NODE[:CPUS]…`
+    fn start(&self, rest: &[&str]) -> Input {
+        let job = self.cluster.job(job(rest[0])).expect("a job");
+        let part = |word: &&str| {
+            let (name, cpus) = word.split_once(':').unwrap_or((word, "1"));
+            let cpus = cpus.parse().expect("CPUs");
+            StartPart { node: self.node(name), tasks: cpus, cpus, memory_mb: 0, gres: Vec::new() }
+        };
+        Input::Start(Box::new(Start {
+            attempt: job.attempt(),
+            spec: Arc::clone(&job.spec),
+            partition: Arc::clone(&job.spec.partitions[0]),
+            parts: rest[1..].iter().filter(|word| **word != "exclusive").map(part).collect(),
+            exclusive: rest.contains(&"exclusive"),
+            why: spur_core::model::alloc::Why::default(),
+        }))
+    }
+
+    /// `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN]…`
+    fn register(&self, rest: &[&str]) -> Input {
+        let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        let configured = self.cluster.node_named(rest[0]).map(|node| node.config.shape.clone());
+        let mut shape = configured.unwrap_or_default();
+        if let Some(cpus) = get("cpus") {
+            shape.cpus = cpus.parse().expect("CPUs");
+        }
+        let held = rest.iter().filter_map(|word| {
+            let (key, value) = word.split_once('=')?;
+            matches!(key, "live" | "over").then(|| Held { attempt: attempt(value), live: key == "live" })
+        });
+        let registration = Registration {
+            shape,
+            boot_id: get("boot").unwrap_or("1").into(),
+            spool_id: get("spool").unwrap_or("1").into(),
+            address: "".into(),
+            hostname: rest[0].into(),
+            version: "".into(),
+            arch: "".into(),
+            os: "".into(),
+            booted: Time(0),
+            started: Time(0),
+        };
+        Input::Registered { name: rest[0].into(), registration: Arc::new(registration), held: held.collect() }
+    }
+
+    /// `report NODE JOB.rN ended CODE[:SIGNAL]|lost|failed|fault|step N CODE|done`
+    fn report(&self, rest: &[&str]) -> Option<Input> {
+        let exit =
+            |at: usize| rest.get(at).map_or(ExitCode::SUCCESS, |text| text.parse().expect("an exit code"));
+        let report = match *rest.get(2)? {
+            "ended" => Report::BatchEnded { exit: exit(3), out_of_memory: false, lost: false },
+            "lost" => Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true },
+            "failed" => Report::LaunchFailed { message: "no such script".to_owned(), node_fault: false },
+            "fault" => Report::LaunchFailed { message: "prolog failed".to_owned(), node_fault: true },
+            "step" => Report::StepEnded { step: StepId(rest[3].parse().expect("a step")), exit: exit(4) },
+            "done" => Report::NodeDone { epilog_error: None },
+            _ => return None,
+        };
+        Some(Input::Report { node: self.node(rest[0]), id: 7, attempt: attempt(rest[1]), report })
+    }
+
+    /// Jobs and nodes in a line each.
+    fn show(&self) -> String {
+        let mut said = String::new();
+        for job in self.cluster.jobs().iter() {
+            let (state, _) = job.phase.names();
+            let _ = write!(said, "job {} {state}", job.attempt());
+            if let Phase::Pending(pending) = &job.phase {
+                let _ =
+                    write!(said, " hold={:?} eligible={:?}", pending.hold, pending.eligible.map(|at| at.0));
+            }
+            if let Some(waits) = &job.waits_for {
+                let _ = write!(said, " waits={waits}{}", if job.never { " never" } else { "" });
+            }
+            said.push('\n');
+        }
+        for node in self.cluster.nodes() {
+            let drain =
+                node.drain.as_ref().map_or_else(String::new, |drain| format!(" drained={}", drain.reason));
+            let health = print::health(&node.health);
+            let jobs: Vec<String> = node.jobs.iter().map(ToString::to_string).collect();
+            let _ = writeln!(
+                said,
+                "node {} {health}{drain} cpus={} jobs={}",
+                node.name(),
+                node.used.cpus,
+                jobs.join(",")
+            );
+        }
+        said
+    }
+}
+
+fn job(text: &str) -> JobId {
+    text.parse().unwrap_or_else(|_| panic!("{text} is not a job"))
+}
+
+fn jobs(rest: &[&str]) -> Vec<JobId> {
+    rest.iter().map(|text| job(text)).collect()
+}
+
+fn attempt(text: &str) -> Attempt {
+    let (id, restart) = text.split_once(".r").expect("JOB.rRESTART");
+    Attempt { job: job(id), restart: restart.parse().expect("a restart count") }
+}
+
+/// `nodes=N tasks=N cpus=N time=LIMIT partition=P depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+fn submission(rest: &[&str]) -> Submission {
+    let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
+    let time = |key: &str| get(key).map(|text| Time(text.parse().expect("seconds")));
+    let batch = Batch {
+        script: BlobId(1),
+        environment: BlobId(2),
+        args: Box::default(),
+        command: "job.sh".into(),
+        work_dir: "/".into(),
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        append: None,
+        umask: 0o022,
+        limits: Box::default(),
+    };
+    let extra = Extra {
+        kill_on_invalid_dep: rest.contains(&"kill-invalid").then_some(true),
+        signal: get("signal").map(|text| text.parse().expect("a signal")),
+        ..Extra::default()
+    };
+    let spec = JobSpec {
+        name: get("name").unwrap_or("job").into(),
+        owner: Arc::new(Owner { uid: 0, gid: 0, user: "".into(), group: "".into() }),
+        account: None,
+        qos: None,
+        partitions: get("partition")
+            .map_or_else(Box::default, |names| names.split(',').map(Arc::from).collect()),
+        shape: Shape {
+            nodes: number("nodes").map(NodeCount::exactly),
+            tasks: number("tasks"),
+            cpus_per_task: number("cpus"),
+            ..Shape::default()
+        },
+        fabric: None,
+        time_limit: TimeLimit::Unlimited,
+        time_min: None,
+        begin: time("begin"),
+        deadline: time("deadline"),
+        hold: rest.contains(&"hold"),
+        priority: number("priority"),
+        nice: 0,
+        dependency: get("depend").map(|text| {
+            let written: spur_core::text::dependency::Dependency = text.parse().expect("a dependency");
+            Box::new(written.map_jobs(|id| id.parse::<JobId>()).expect("job numbers"))
+        }),
+        array: None,
+        requeue: true,
+        batch: Some(Box::new(batch)),
+        extra: Some(Box::new(extra)),
+    };
+    let time_limit = get("time").map(|text| text.parse().expect("a time limit"));
+    Submission { spec, time_limit, requeue: get("requeue").map(|text| text != "no") }
+}
+
+fn step(rest: &[&str]) -> StepSpec {
+    let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
+    let names = |key: &str| get(key).map_or_else(Vec::new, |names| names.split(',').map(Arc::from).collect());
+    StepSpec {
+        name: "step".into(),
+        nodes: number("nodes"),
+        tasks: number("tasks"),
+        tasks_per_node: number("each"),
+        cpus_per_task: number("cpus"),
+        nodelist: names("on"),
+        exclude: names("not"),
+        relative: number("from"),
+        overlap: rest.contains(&"overlap"),
+    }
+}

@@ -1,0 +1,112 @@
+//! What came of a command, in a line for each thing.
+
+use spur_core::cluster::Event;
+use spur_core::controller::{Effect, Reply};
+use spur_core::model::alloc::Alloc;
+use spur_core::model::node::Health;
+use spur_core::model::phase::{Outcome, Then};
+
+pub(crate) fn reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Done => String::new(),
+        Reply::Submitted { job, warnings } => {
+            let warned = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect::<String>();
+            format!("job {job}\n{warned}")
+        }
+        Reply::Jobs { problems, warnings } => {
+            let refused = problems
+                .iter()
+                .map(|(job, reject)| format!("job {job} refused: {reject} [{}]\n", reject.code()));
+            let warned = warnings.iter().map(|warning| format!("warning: {warning}\n"));
+            refused.chain(warned).collect()
+        }
+        Reply::Step { step, .. } => {
+            let parts = step
+                .nodes
+                .iter()
+                .map(|part| format!(" node {}: {} tasks on CPUs {}", part.node, part.tasks, part.cpus));
+            format!("step {}{}\n", step.id, parts.collect::<String>())
+        }
+        Reply::Reconfigured { changes } => {
+            changes.iter().map(|change| format!("changed {change}\n")).collect()
+        }
+    }
+}
+
+pub(crate) fn health(health: &Health) -> String {
+    match health {
+        Health::Unknown => "unknown".to_owned(),
+        Health::Up => "up".to_owned(),
+        Health::Down { reason, silent, .. } => {
+            format!("down ({reason}{})", if *silent { ", silent" } else { "" })
+        }
+    }
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    format!("{} {} {}", outcome.state.name(), outcome.exit, outcome.reason)
+}
+
+fn alloc(alloc: &Alloc) -> String {
+    let parts = alloc.nodes.iter().map(|part| format!("{}:{}", part.node, part.cpus));
+    format!("{}{}", parts.collect::<Vec<_>>().join(" "), if alloc.exclusive { " exclusive" } else { "" })
+}
+
+pub(crate) fn event(event: &Event) -> String {
+    match event {
+        Event::PolicyChanged { .. } => "PolicyChanged".to_owned(),
+        Event::JobSubmitted { job, spec } => {
+            format!("JobSubmitted {job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
+        }
+        Event::JobUpdated { job, spec } => format!("JobUpdated {job} limit={}", spec.time_limit),
+        Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),
+        Event::JobReleased { job } => format!("JobReleased {job}"),
+        Event::StartPromised { job, start } => format!("StartPromised {job} {}", start.0),
+        Event::JobStarted { job, alloc: held } => format!("JobStarted {job} on {}", alloc(held)),
+        Event::JobWarned { job } => format!("JobWarned {job}"),
+        Event::JobEnding { job, outcome: how, then, kill_at } => {
+            let then = match then {
+                Then::End => String::new(),
+                Then::Requeue { hold } => format!(", requeue hold={hold:?}"),
+            };
+            format!("JobEnding {job} {}{then}, kill at {:?}", outcome(how), kill_at.map(|at| at.0))
+        }
+        Event::JobKilled { job } => format!("JobKilled {job}"),
+        Event::NodeReleased { job, node, lost } => {
+            format!("NodeReleased {job} by {node}{}", if *lost { " (lost)" } else { "" })
+        }
+        Event::JobEnded { job, outcome: how } => format!("JobEnded {job} {}", outcome(how)),
+        Event::JobRequeued { job, not_before, hold } => {
+            format!("JobRequeued {job} not before {:?} hold={hold:?}", not_before.map(|at| at.0))
+        }
+        Event::JobsForgotten { jobs } => format!("JobsForgotten {jobs:?}"),
+        Event::StepStarted { job, step } => format!("StepStarted {job}.{}", step.id),
+        Event::StepNodeEnded { job, step, node, exit } => {
+            format!("StepNodeEnded {job}.{step} on {node} {exit}")
+        }
+        Event::NodeRegistered { node, stale, .. } => format!("NodeRegistered {node} stale={stale:?}"),
+        Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
+        Event::NodeDowned { node, reason, silent } => {
+            format!("NodeDowned {node} {reason}{}", if *silent { " (silent)" } else { "" })
+        }
+        Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
+        Event::NodeResumed { node } => format!("NodeResumed {node}"),
+        Event::NodeUpdated { node, weight, features } => {
+            format!("NodeUpdated {node} weight={weight:?} features={features:?}")
+        }
+        Event::PartitionSet { partition, state } => format!("PartitionSet {partition} {state:?}"),
+    }
+}
+
+pub(crate) fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Launch { node, attempt } => format!("launch {attempt} on {node}"),
+        Effect::Terminate { node, attempt, kill } => {
+            format!("{} {attempt} on {node}", if *kill { "kill" } else { "terminate" })
+        }
+        Effect::Signal { node, attempt, signal, .. } => format!("signal {signal} to {attempt} on {node}"),
+        Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
+        Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
+        Effect::StepsChanged { job } => format!("steps of {job} changed"),
+    }
+}

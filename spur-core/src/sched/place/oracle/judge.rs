@@ -193,7 +193,7 @@ impl<'c> Judge<'c> {
         };
         let largest = |layer: usize| ids(layer).iter().map(|&id| size(layer, id)).max().unwrap_or(0);
         let wanted = segment.size as usize;
-        if nodes.len() % wanted != 0 {
+        if !nodes.len().is_multiple_of(wanted) {
             return false;
         }
         let within = (1..self.layers).find(|&layer| largest(layer) >= wanted);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,7 +14,7 @@ use spur_proto::v1::Job;
 
 use crate::chance::Chance;
 use crate::client::{Client, batch_job};
-use crate::cluster::{Cluster, PATIENCE, Setup};
+use crate::cluster::{Cluster, PATIENCE, Setup, said};
 
 /// How often the controller is killed.
 const KILLS: usize = 50;
@@ -194,6 +195,30 @@ fn jobs_outlive_their_daemons_and_end_as_they_did() {
         }
     }
     assert_eq!(cluster.read("ran").lines().collect::<Vec<_>>(), jobs, "every job ran once");
+}
+
+#[test]
+fn commands_outlive_the_controller() {
+    let mut cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    cluster.script("job.sh", "#!/bin/sh\nsrun -N2 sh -c 'echo >up; read x <gate; exit 7'\n");
+    let start = |cluster: &Cluster, words: &[&str]| {
+        let mut command = cluster.command(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command is there")
+    };
+    let waiting = start(&cluster, &["sbatch", "--wait", "-N2", "-o", "out", "job.sh"]);
+    up.wait();
+    up.wait();
+    cluster.kill("spurctld");
+    let submitting = start(&cluster, &["sbatch", "--wait", "--wrap", "exit 3"]);
+    gate.open();
+    gate.open();
+    cluster.start_controller();
+    for (child, code) in [(waiting, 7), (submitting, 3)] {
+        let said = said(child.wait_with_output().expect("it is ours"));
+        assert_eq!(said.code, Some(code), "{said:?}\n{}", cluster.logs());
+    }
+    assert_eq!(cluster.client().jobs().len(), 2);
 }
 
 #[test]

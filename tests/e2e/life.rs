@@ -72,7 +72,7 @@ fn scripts_come_from_files_words_and_standard_input() {
     cluster.script("piped.sh", "#!/bin/sh\necho piped\n");
     let mut command = cluster.command(&["sbatch", "--wait", "-o", "piped.txt"]);
     command.stdin(std::fs::File::open(cluster.work("piped.sh")).unwrap());
-    assert!(command.status().unwrap().success());
+    assert!(command.output().unwrap().status.success());
     assert_eq!(cluster.read("piped.txt"), "piped\n");
     cluster.script("input.txt", "from a file\n");
     cluster.ok(&[

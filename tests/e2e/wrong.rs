@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use spur_proto::v1::{Batch, JobSpec};
+
 use crate::client::{Client, batch_job};
 use crate::cluster::{Cluster, Setup, program, said};
 
@@ -157,6 +159,53 @@ fn garbage_on_the_wire_disturbs_nobody() {
     cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
     assert_eq!(cluster.client().jobs().len(), 1);
     drop(silent);
+}
+
+#[test]
+fn requests_that_no_command_would_make_are_refused() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let good = batch_job("good", "#!/bin/sh\ntrue\n", &cluster.path("work"));
+    let batch = |change: &dyn Fn(&mut Batch)| {
+        let mut job = good.clone();
+        change(job.batch.as_mut().expect("it is one"));
+        job
+    };
+    let mut accepted = Vec::new();
+    for (what, job) in [
+        ("a name with a line break", JobSpec { name: "a\nb".into(), ..good.clone() }),
+        ("no tasks", JobSpec { tasks: Some(0), ..good.clone() }),
+        ("a node count that is none", JobSpec { nodes: "several".into(), ..good.clone() }),
+        ("features that do not parse", JobSpec { features: "((a".into(), ..good.clone() }),
+        ("a dependency that does not parse", JobSpec { dependency: "later:x".into(), ..good.clone() }),
+        ("a hostlist without an end", JobSpec { nodelist: "n[1-".into(), ..good.clone() }),
+        ("a hostlist of two thousand million", JobSpec { exclude: "n[0-2000000000]".into(), ..good.clone() }),
+        ("a kind of sharing that there is not", JobSpec { sharing: 99, ..good.clone() }),
+        ("a time limit beyond all time", JobSpec { time_limit: Some(u64::MAX), ..good.clone() }),
+        (
+            "more CPUs than can be counted",
+            JobSpec { cpus_per_task: Some(u32::MAX), tasks: Some(u32::MAX), ..good.clone() },
+        ),
+        ("a script without an interpreter", batch(&|batch| batch.script = b"true\n".to_vec().into())),
+        ("an empty script", batch(&|batch| batch.script = Vec::new().into())),
+        (
+            "a script of five mebibytes",
+            batch(&|batch| batch.script = [&b"#!/bin/sh\n"[..], &[b' '; 5 << 20]].concat().into()),
+        ),
+        ("a variable without a name", batch(&|batch| batch.environment = b"=x\0".to_vec().into())),
+        ("a variable without an end", batch(&|batch| batch.environment = b"A=x".to_vec().into())),
+        ("a directory from nowhere", batch(&|batch| batch.work_dir = "work".into())),
+        ("a file name with a NUL", batch(&|batch| batch.stdout = "out\0put".into())),
+        ("an argument with a NUL", batch(&|batch| batch.args = vec!["a\0b".into()])),
+    ] {
+        if let Ok(id) = client.submit(job) {
+            accepted.push(format!("{what}: {:?}", client.wait(id, |job| job.state != "PENDING").state));
+        }
+    }
+    assert!(accepted.is_empty(), "{}", accepted.join("\n"));
+    assert!(client.jobs().is_empty());
+    let id = client.submit(good).expect("it is good");
+    client.wait_for(id, "COMPLETED");
 }
 
 #[test]

@@ -41,6 +41,12 @@ pub fn submission(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), Ba
         (true, Some(_)) => return Err(BadField::new("--time", "both a limit and UNLIMITED were given")),
         (false, seconds) => seconds.map(TimeLimit::Seconds),
     };
+    if wire.name.contains(char::is_control) {
+        return Err(BadField::new(
+            "--job-name",
+            format!("{:?} has a line break or the like in it", wire.name),
+        ));
+    }
     let name = match (wire.name.as_str(), &batch) {
         ("", Some(_)) => "sbatch",
         ("", None) => "interactive",
@@ -213,26 +219,18 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
         umask,
         limits,
     } = wire;
-    if script.is_empty() {
-        return Err(BadField::new("batch script", "it is empty; begin it with #! and the shell to run it"));
-    }
-    if script.len() > MAX_SCRIPT {
-        return Err(BadField::new(
-            "batch script",
-            format!("{} bytes are too many; at most {MAX_SCRIPT} can be kept", script.len()),
-        ));
-    }
-    if environment.len() > MAX_ENVIRONMENT {
-        return Err(BadField::new(
-            "--export",
-            format!(
-                "an environment of {} bytes is too large (at most {MAX_ENVIRONMENT}); export less of it",
-                environment.len()
-            ),
-        ));
-    }
+    check_script(&script)?;
+    check_environment(&environment)?;
     if !work_dir.starts_with('/') {
         return Err(BadField::new("--chdir", format!("`{work_dir}` is not an absolute path")));
+    }
+    let paths = [("--chdir", &work_dir), ("--input", &stdin), ("--output", &stdout), ("--error", &stderr)]
+        .into_iter();
+    let words = paths.chain(args.iter().map(|arg| ("arguments of the script", arg)));
+    for (field, word) in words.chain([("batch script", &command)]) {
+        if word.contains('\0') {
+            return Err(BadField::new(field, format!("{word:?} has a NUL character in it")));
+        }
     }
     let batch = Batch {
         script: BlobId::default(),
@@ -248,6 +246,42 @@ fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {
         limits: limits.into_iter().map(|limit| (limit.name.into(), limit.soft)).collect(),
     };
     Ok((batch, Payload { script, environment }))
+}
+
+fn check_script(script: &[u8]) -> Result<(), BadField> {
+    let wrong = |why: String| Err(BadField::new("batch script", why));
+    match script {
+        [] => wrong("it is empty; begin it with #! and the shell to run it".to_owned()),
+        _ if script.len() > MAX_SCRIPT => {
+            wrong(format!("{} bytes are too many; at most {MAX_SCRIPT} can be kept", script.len()))
+        }
+        _ if !script.starts_with(b"#!") => {
+            wrong("it does not begin with #! and the path of an interpreter, such as #!/bin/sh".to_owned())
+        }
+        _ if script.contains(&0) => wrong("it has a NUL character in it, which no script may".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// NAME=VALUE, each followed by NUL.
+fn check_environment(environment: &[u8]) -> Result<(), BadField> {
+    let wrong = |why: String| Err(BadField::new("--export", why));
+    if environment.len() > MAX_ENVIRONMENT {
+        return wrong(format!(
+            "an environment of {} bytes is too large (at most {MAX_ENVIRONMENT}); export less of it",
+            environment.len()
+        ));
+    }
+    let Some((last, _)) = environment.split_last() else { return Ok(()) };
+    if *last != 0 {
+        return wrong("the environment does not end with a NUL character: it was cut off".to_owned());
+    }
+    for variable in environment[..environment.len() - 1].split(|&byte| byte == 0) {
+        if variable.iter().position(|&byte| byte == b'=').is_none_or(|name| name == 0) {
+            return wrong(format!("`{}` is not NAME=VALUE", variable.escape_ascii()));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -305,7 +339,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 11] = [
+        let cases: [Case; 17] = [
+            ("--job-name", |wire| wire.name = "a\nb".into()),
             ("--nodes", |wire| wire.nodes = "8-4".into()),
             ("--ntasks", |wire| wire.tasks = Some(0)),
             ("--mem", |wire| (wire.memory_per_node_mb, wire.memory_per_cpu_mb) = (Some(1), Some(1))),
@@ -317,6 +352,13 @@ mod tests {
             ("--time", |wire| (wire.time_limit, wire.unlimited_time) = (Some(60), true)),
             ("--chdir", |wire| wire.batch = Some(v1::Batch { work_dir: "x".into(), ..batch() })),
             ("batch script", |wire| wire.batch = Some(v1::Batch { script: Bytes::new(), ..batch() })),
+            ("batch script", |wire| wire.batch = Some(v1::Batch { script: "true\n".into(), ..batch() })),
+            ("--export", |wire| wire.batch = Some(v1::Batch { environment: "A=1".into(), ..batch() })),
+            ("--export", |wire| wire.batch = Some(v1::Batch { environment: "=1\0".into(), ..batch() })),
+            ("--output", |wire| wire.batch = Some(v1::Batch { stdout: "a\0b".into(), ..batch() })),
+            ("arguments of the script", |wire| {
+                wire.batch = Some(v1::Batch { args: vec!["a\0b".into()], ..batch() });
+            }),
         ];
         for (field, spoil) in cases {
             let mut wire = v1::JobSpec::default();

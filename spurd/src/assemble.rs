@@ -348,7 +348,7 @@ mod tests {
             batch: Some(v1::Batch {
                 script: b"#!/bin/sh\n".to_vec().into(),
                 environment: b"A=1\0SLURM_JOB_ID=0\0".to_vec().into(),
-                work_dir: "/home/ann".to_owned(),
+                work_dir: "/home/alice".to_owned(),
                 stderr: "%x-%r.err".to_owned(),
                 append: Some(true),
                 umask: 0o027,

@@ -1,5 +1,6 @@
 //! Which command was called, and how its end becomes an exit code.
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -110,7 +111,8 @@ pub fn main() -> ExitCode {
         match argument.into_string() {
             Ok(argument) => arguments.push(argument),
             Err(argument) => {
-                eprintln!("spur: error: argument {} is not UTF-8", argument.display());
+                let text = format!("spur: error: argument {} is not UTF-8\n", argument.display());
+                print_to(io::stderr(), &text);
                 return ExitCode::from(error::FAILURE);
             }
         }
@@ -128,16 +130,16 @@ pub fn main() -> ExitCode {
 /// `spur COMMAND …`.
 fn subcommand(mut arguments: Vec<String>) -> ExitCode {
     let Some(first) = arguments.first().cloned() else {
-        eprint!("{}", usage());
+        print_to(io::stderr(), &usage());
         return ExitCode::from(error::FAILURE);
     };
     match first.as_str() {
         "--help" | "-h" | "help" | "--usage" => {
-            print!("{}", usage());
+            print_to(io::stdout(), &usage());
             return ExitCode::SUCCESS;
         }
         "--version" | "-V" => {
-            println!("{}", version());
+            print_to(io::stdout(), &format!("{}\n", version()));
             return ExitCode::SUCCESS;
         }
         _ => {}
@@ -151,8 +153,13 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
         Some(name) => format!("did you mean `{name}`?"),
         None => "`spur --help` lists the commands".to_owned(),
     };
-    eprintln!("spur: error: there is no command `{first}`; {hint}");
+    print_to(io::stderr(), &format!("spur: error: there is no command `{first}`; {hint}\n"));
     ExitCode::from(error::FAILURE)
+}
+
+/// Nobody need be there to read it.
+fn print_to(mut stream: impl Write, text: &str) {
+    let _ = stream.write_all(text.as_bytes());
 }
 
 fn start(command: Command, arguments: Vec<String>) -> ExitCode {

@@ -78,3 +78,58 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     // A connection that broke is told of; only our own output is not.
     !error.chain().any(|cause| cause.is::<CallError>()) && error.chain().any(broken)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use anyhow::Context;
+
+    use super::*;
+
+    fn reported(error: anyhow::Error) -> (u8, String) {
+        let mut session = Session::in_memory("sbatch", BTreeMap::new(), None);
+        let code = report(&mut session, &error);
+        (code, session.take_complaints())
+    }
+
+    fn not_found() -> io::Error {
+        io::Error::from_raw_os_error(2)
+    }
+
+    #[test]
+    fn causes_stand_behind_what_they_caused() {
+        let error = Err::<(), _>(not_found()).context("cannot read x").context("Batch job submission failed");
+        let (code, text) = reported(error.unwrap_err());
+        assert_eq!(code, 1);
+        assert_eq!(
+            text,
+            "sbatch: error: Batch job submission failed: cannot read x: No such file or directory\n"
+        );
+    }
+
+    #[test]
+    fn another_exit_code_changes_no_word() {
+        let error = Err::<(), _>(not_found()).context(Failure::coded(42)).unwrap_err();
+        assert_eq!(reported(error), (42, "sbatch: error: No such file or directory\n".to_owned()));
+    }
+
+    #[test]
+    fn every_line_is_marked_except_quotations() {
+        let (_, text) = reported(anyhow::anyhow!("one\n  two\nthree"));
+        assert_eq!(text, "sbatch: error: one\n  two\nsbatch: error: three\n");
+    }
+
+    #[test]
+    fn usage_is_pointed_to_where_it_helps() {
+        let error = OptionError::usage(crate::options::Origin::Argument("-N".into()), "it needs a value");
+        let (_, text) = reported(error.into());
+        assert_eq!(text, "sbatch: error: -N: it needs a value\nTry \"sbatch --help\" for more information\n");
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_left_in_silence() {
+        let error = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(reported(error.into()), (BROKEN_PIPE, String::new()));
+    }
+}

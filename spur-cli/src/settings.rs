@@ -56,7 +56,7 @@ impl Settings {
     /// From the file and the environment: `SPUR_CONF` names the file, `SPUR_CONTROLLER` overrides the address.
     ///
     /// # Errors
-    /// A file that cannot be read, or nothing that says where the controller is.
+    /// A file that cannot be read, or neither file nor address.
     pub fn load(env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Settings> {
         let told = env("SPUR_CONF").filter(|path| !path.is_empty());
         let path = PathBuf::from(told.as_deref().unwrap_or(Config::DEFAULT_FILE));
@@ -191,9 +191,11 @@ socket = "/tmp/demo/identity.sock"
     }
 
     #[test]
-    fn without_an_address_the_controller_is_on_this_host() {
+    fn what_is_left_out_has_the_documented_default() {
         let settings = read("[auth]\n", None).unwrap();
-        assert_eq!(settings.controllers[0].to_string(), "127.0.0.1:6817");
+        assert_eq!(settings.controllers, [ControllerLocal::default().listen_addr]);
+        let identity = settings.identity(TokenClaims::default);
+        assert!(matches!(identity, Identity::Socket(path) if path == AuthLocal::default().socket));
     }
 
     #[test]

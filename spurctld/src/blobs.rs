@@ -15,7 +15,9 @@ use spur_proto::convert::spec::Payload;
 use crate::store::{Journal, StoreError};
 
 /// How much of what was submitted last is kept in memory, in bytes.
-const KEPT_BYTES: usize = 64 << 20;
+const KEPT_BYTES: usize = 16 << 20;
+/// What a blob costs beside its content, about.
+const OVERHEAD_BYTES: usize = 128;
 
 /// The number of a job's script.
 pub(crate) fn script_of(job: JobId) -> BlobId {
@@ -50,15 +52,15 @@ impl Blobs {
     /// Keeps a blob at hand. The content is the journal's to keep; this may forget it at any time.
     pub(crate) fn remember(&self, id: BlobId, body: Bytes) {
         let mut recent = self.recent();
-        recent.bytes += body.len();
+        recent.bytes += body.len() + OVERHEAD_BYTES;
         if let Some(old) = recent.bodies.insert(id, body) {
-            recent.bytes -= old.len();
+            recent.bytes -= old.len() + OVERHEAD_BYTES;
         } else {
             recent.order.push_back(id);
         }
         while recent.bytes > KEPT_BYTES {
             let Some(oldest) = recent.order.pop_front() else { break };
-            let freed = recent.bodies.remove(&oldest).map_or(0, |body| body.len());
+            let freed = recent.bodies.remove(&oldest).map_or(0, |body| body.len() + OVERHEAD_BYTES);
             recent.bytes -= freed;
         }
     }

@@ -45,7 +45,6 @@ pub fn spawn(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<()
 pub fn leave_terminal() -> anyhow::Result<()> {
     if std::env::var_os(MARK).is_some() {
         rustix::process::setsid().context("cannot begin a session")?;
-        std::env::set_current_dir("/").context("cannot change to /")?;
     }
     Ok(())
 }

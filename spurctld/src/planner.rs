@@ -59,6 +59,7 @@ impl Overlay {
 impl Outlooks {
     fn new(evaluated: Time, mut waiting: Vec<Waiting>) -> Self {
         waiting.sort_by_key(|waiting| waiting.job);
+        waiting.shrink_to_fit();
         let planned = waiting.iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
         Self { evaluated, waiting, planned }
     }

@@ -305,3 +305,46 @@ async fn a_what_if_changes_nothing() {
     assert!(jobs(&mut ada, v1::JobFilter::default()).await.is_empty());
     controller.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_falls_silent_loses_its_jobs() {
+    let silence = "[recovery]\nnode_timeout = \"1s\"\nrequeue_delay = \"0s\"";
+    let controller = Controller::start_configured("silence", silence).await;
+    let mut ada = controller.client(ADA).await;
+    let mut node = controller.welcome_node("n1").await;
+    let id = submit(&mut ada, v1::JobSpec { requeue: Some(true), ..job("again") }).await;
+    assert_eq!(node.launch().await.attempt, Some(v1::Attempt { job_id: id, restart: 0 }));
+    // No heartbeat is sent: the connection is cut off, and the node has to register anew.
+    while node.order().await.is_some() {}
+    let mut other = controller.welcome_node("n2").await;
+    assert_eq!(other.launch().await.attempt, Some(v1::Attempt { job_id: id, restart: 1 }));
+    assert_eq!(job_of(&mut ada, id).await.restarts, 1);
+    // What is still alive there of the first attempt is not wanted any more.
+    let mut back = controller.node_holding("n1", &[v1::Attempt { job_id: id, restart: 0 }]).await;
+    assert!(matches!(back.order().await, Some(Order::Welcome(_))));
+    let Some(Order::Terminate(end)) = back.order().await else { panic!("the old attempt has to end") };
+    assert_eq!((end.attempt, end.kill), (Some(v1::Attempt { job_id: id, restart: 0 }), true));
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_mistakes_leaves_the_old_policy_in_force() {
+    let controller = Controller::start("reload").await;
+    let file = controller.directory.join("spur.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut root = controller.client(ROOT).await;
+    let mut ada = controller.client(ADA).await;
+    assert_eq!(ada.reconfigure(v1::ReconfigureRequest {}).await.unwrap_err().code(), Code::PermissionDenied);
+    std::fs::write(&file, format!("{text}\nprority = 1\n")).unwrap();
+    let refused = error_of(&root.reconfigure(v1::ReconfigureRequest {}).await.unwrap_err()).unwrap();
+    assert!(refused.message.contains("prority"), "{}", refused.message);
+    submit(&mut ada, job("still")).await;
+    let more = "[[partitions]]\nname = \"late\"\nnodes = \"n4\"";
+    let other_port = text.replace("listen_addr = \"127.0.0.1:0\"", "listen_addr = \"127.0.0.1:1\"");
+    std::fs::write(&file, format!("{other_port}\n{more}\n")).unwrap();
+    let changes = root.reconfigure(v1::ReconfigureRequest {}).await.unwrap().into_inner().changes;
+    assert!(changes.iter().any(|change| change.contains("partitions")), "{changes:?}");
+    assert!(changes.iter().any(|change| change.contains("restart spurctld")), "{changes:?}");
+    submit(&mut ada, v1::JobSpec { partition: "late".into(), ..job("new") }).await;
+    controller.stop().await;
+}

@@ -162,3 +162,25 @@ pub(crate) fn batch_job(name: &str, script: &str, work_dir: &std::path::Path) ->
         ..JobSpec::default()
     }
 }
+
+/// The job numbers in replies to submissions among bytes that were sent: frames of HTTP/2 whose data are one message
+/// with nothing but a first field that is a number. No other reply that a [`Client`] gets looks so.
+pub(crate) fn submissions_answered(mut sent: &[u8]) -> Vec<u32> {
+    let mut found = Vec::new();
+    while let Some((header, rest)) = sent.split_at_checked(9) {
+        let length = usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2]);
+        let Some((content, rest)) = rest.split_at_checked(length) else { break };
+        if header[3] == 0 && content.get(..6).is_some_and(|start| start[..4] == [0; 4] && start[5] == 8) {
+            found.extend(varint(&content[6..]));
+        }
+        sent = rest;
+    }
+    found
+}
+
+/// A protobuf number that is all there is.
+fn varint(bytes: &[u8]) -> Option<u32> {
+    let (last, most) = bytes.split_last()?;
+    let whole = last & 0x80 == 0 && most.iter().all(|byte| byte & 0x80 != 0) && bytes.len() <= 4;
+    whole.then(|| bytes.iter().rev().fold(0, |number, byte| number << 7 | u32::from(byte & 0x7f)))
+}

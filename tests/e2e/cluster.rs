@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use spur_powerloss::Recorder;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -118,9 +117,15 @@ impl Cluster {
         self.start_daemon("spurctld", self.controller(Command::new(program("spurctld"))));
     }
 
-    /// The same, with its state recorded.
-    pub(crate) fn start_recorded_controller(&mut self, recorder: &Recorder) {
-        self.start_daemon("spurctld", self.controller(recorder.command(program("spurctld"))));
+    /// The same under a command that runs the rest of its line, such as a recorder.
+    pub(crate) fn start_controller_under(&mut self, mut command: Command) {
+        command.arg(program("spurctld"));
+        self.start_daemon("spurctld", self.controller(command));
+    }
+
+    /// The same as a command that stands for the controller.
+    pub(crate) fn start_controller_as(&mut self, command: Command) {
+        self.start_daemon("spurctld", self.controller(command));
     }
 
     fn controller(&self, mut command: Command) -> Command {
@@ -168,6 +173,24 @@ impl Cluster {
         self.signal(name, Signal::TERM);
         let status = self.daemons.remove(name).expect("it runs").child.wait().expect("it is ours");
         assert!(status.success(), "{name} ended badly ({status}):\n{}", self.log(name));
+    }
+
+    /// Lets an operator end the controller, and waits until it has ended.
+    pub(crate) fn shut_down(&mut self) {
+        self.ok(&["scontrol", "shutdown"]);
+        let status = self.daemons.remove("spurctld").expect("it runs").child.wait().expect("it is ours");
+        assert!(status.success(), "the controller ended badly ({status}):\n{}", self.log("spurctld"));
+    }
+
+    /// Ends a node and everything that runs on it, as if the power had gone: in a cluster of one node only.
+    pub(crate) fn cut_power(&mut self, node: &str) {
+        self.kill(node);
+        let own = self.directory.path().as_os_str().as_encoded_bytes().to_owned();
+        let daemons: Vec<Pid> = self.daemons.values().map(Daemon::pid).collect();
+        for pid in processes_with(&own).into_iter().filter(|pid| !daemons.contains(pid)) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 
     /// Sends a signal to a daemon.

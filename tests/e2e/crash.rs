@@ -197,6 +197,27 @@ fn jobs_outlive_their_daemons_and_end_as_they_did() {
 }
 
 #[test]
+fn what_ran_on_a_node_that_lost_power_is_lost_or_runs_again() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let mut client = cluster.client();
+    let script = "echo $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} >>ran; echo >up; read x <gate";
+    let lost = cluster.sbatch(&["--no-requeue", "--wrap", script]);
+    let again = cluster.sbatch(&["--requeue", "--wrap", script]);
+    up.wait();
+    up.wait();
+    cluster.cut_power("n1");
+    cluster.start_node("n1");
+    client.wait_for(lost, "NODE_FAIL");
+    up.wait();
+    gate.open();
+    assert_eq!(client.wait_for(again, "COMPLETED").restarts, 1);
+    let mut ran: Vec<String> = cluster.read("ran").lines().map(str::to_owned).collect();
+    ran.sort();
+    assert_eq!(ran, [format!("{lost} 0"), format!("{again} 0"), format!("{again} 1")]);
+}
+
+#[test]
 fn a_silent_node_delays_only_its_own_jobs() {
     let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
     let mut client = cluster.client();

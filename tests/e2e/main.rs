@@ -1,10 +1,13 @@
 //! Real daemons, real jobs, real crashes: a cluster on loopback, without root, for every test.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 mod chance;
 mod client;
 mod cluster;
 mod crash;
 mod life;
+mod order;
 mod power;
 mod steps;
 mod wrong;

@@ -11,8 +11,8 @@ use std::thread;
 
 use spur_powerloss::{Image, Loss, Recorder, Trace};
 
-use crate::client::{Client, batch_job};
-use crate::cluster::{Cluster, Setup};
+use crate::client::{Client, batch_job, submissions_answered};
+use crate::cluster::{Cluster, Setup, program};
 
 /// How many clients submit, and how many jobs each.
 const CLIENTS: usize = 4;
@@ -32,7 +32,7 @@ struct Cut {
 fn power_loss_takes_nothing_that_was_acknowledged() {
     let mut cluster = Cluster::prepare(&Setup { cpus: 64, ..Setup::default() });
     let recorder = Recorder::new(&cluster.path("state"), &cluster.path("trace")).unwrap();
-    cluster.start_recorded_controller(&recorder);
+    cluster.start_controller_as(recorder.command(program("spurctld")));
     cluster.start_node("n1");
     let names: BTreeMap<u32, String> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
@@ -115,28 +115,6 @@ fn cuts(trace: &Trace) -> (Vec<Cut>, usize) {
 
 fn ended_job(said: &[u8]) -> Option<u32> {
     std::str::from_utf8(said).ok()?.strip_prefix("ended ")?.parse().ok()
-}
-
-/// The job numbers in replies to submissions among bytes that were sent: frames of HTTP/2 whose data are one message
-/// with nothing but a first field that is a number. No other reply that the clients of this test get looks so.
-fn submissions_answered(mut sent: &[u8]) -> Vec<u32> {
-    let mut found = Vec::new();
-    while let Some((header, rest)) = sent.split_at_checked(9) {
-        let length = usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2]);
-        let Some((content, rest)) = rest.split_at_checked(length) else { break };
-        if header[3] == 0 && content.get(..6).is_some_and(|start| start[..4] == [0; 4] && start[5] == 8) {
-            found.extend(varint(&content[6..]));
-        }
-        sent = rest;
-    }
-    found
-}
-
-/// A protobuf number that is all there is.
-fn varint(bytes: &[u8]) -> Option<u32> {
-    let (last, most) = bytes.split_last()?;
-    let whole = last & 0x80 == 0 && most.iter().all(|byte| byte & 0x80 != 0) && bytes.len() <= 4;
-    whole.then(|| bytes.iter().rev().fold(0, |number, byte| number << 7 | u32::from(byte & 0x7f)))
 }
 
 /// Starts a controller on what is left and compares.

@@ -258,6 +258,7 @@ fn submission(rest: &[&str]) -> Submission {
     };
     let extra = Extra {
         kill_on_invalid_dep: rest.contains(&"kill-invalid").then_some(true),
+        no_kill: rest.contains(&"no-kill"),
         signal: get("signal").map(|text| text.parse().expect("a signal")),
         ..Extra::default()
     };

@@ -85,6 +85,8 @@ fn requested(job: &Job) -> v1::Job {
         restarts: job.restarts,
         batch: batch.is_some(),
         submit_time: job.submitted.0,
+        // Of a job that has started this is the earliest it can have been; a pending one says it itself.
+        eligible_time: Some(spec.begin.map_or(job.submitted, |begin| begin.max(job.submitted)).0),
         deadline: spec.deadline.map(|deadline| deadline.0),
         time_limit: spec.time_limit.seconds(),
         time_min: spec.time_min.and_then(|limit| limit.seconds()),
@@ -317,7 +319,6 @@ fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) ->
 fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) {
     let names = || cluster.names_of(alloc.nodes.iter().map(|part| part.node));
     message.start_time = Some(started.0);
-    message.eligible_time = message.eligible_time.or(Some(started.0));
     message.partition = alloc.partition.to_string();
     message.nodes = HostList::from_names(names()).to_string();
     message.batch_host = names().next().unwrap_or_default().to_owned();

@@ -11,6 +11,8 @@ pub mod partition;
 pub mod reject;
 pub mod spec;
 pub mod step;
+#[cfg(test)]
+mod tests;
 pub mod topology;
 
 use std::fmt::Display;

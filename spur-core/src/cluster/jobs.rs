@@ -10,7 +10,8 @@ use crate::text::time::Time;
 /// All jobs in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    all: BTreeMap<JobId, Job>,
+    /// Boxed, because a tree that grows at its end keeps its nodes half empty.
+    all: BTreeMap<JobId, Box<Job>>,
     pending: BTreeSet<JobId>,
     active: BTreeSet<JobId>,
     /// Finished jobs by the time they ended.
@@ -41,17 +42,17 @@ impl Jobs {
     /// One job.
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<&Job> {
-        self.all.get(&id)
+        self.all.get(&id).map(Box::as_ref)
     }
 
     /// All jobs by number.
     pub fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.all.values()
+        self.all.values().map(Box::as_ref)
     }
 
     /// Jobs from `first` on, by number: for reading a long table in pages.
     pub fn range(&self, first: JobId) -> impl Iterator<Item = &Job> {
-        self.all.range(first..).map(|(_, job)| job)
+        self.all.range(first..).map(|(_, job)| &**job)
     }
 
     /// How many there are.
@@ -68,7 +69,7 @@ impl Jobs {
 
     /// Pending jobs by number.
     pub fn pending(&self) -> impl Iterator<Item = &Job> {
-        self.pending.iter().filter_map(|id| self.all.get(id))
+        self.pending.iter().filter_map(|id| self.get(*id))
     }
 
     /// How many are pending.
@@ -79,7 +80,7 @@ impl Jobs {
 
     /// Running and completing jobs by number.
     pub fn active(&self) -> impl Iterator<Item = &Job> {
-        self.active.iter().filter_map(|id| self.all.get(id))
+        self.active.iter().filter_map(|id| self.get(*id))
     }
 
     /// Finished jobs, the longest finished first, with the time they ended.
@@ -102,12 +103,12 @@ impl Jobs {
     pub(super) fn insert(&mut self, job: Job) {
         self.remove(job.id);
         self.index(&job, true);
-        self.all.insert(job.id, job);
+        self.all.insert(job.id, Box::new(job));
     }
 
     /// Takes a job out.
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
-        let job = self.all.remove(&id)?;
+        let job = *self.all.remove(&id)?;
         self.index(&job, false);
         Some(job)
     }

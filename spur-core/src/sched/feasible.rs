@@ -8,6 +8,7 @@ use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
 use super::lens::{Filter, Lens, named};
+use super::licenses::wanted;
 use super::place;
 use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
@@ -46,6 +47,7 @@ pub enum RefusalKind {
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
     let scene = Scene::new(cluster);
+    licenses(&scene, spec)?;
     let mut first = None;
     for name in &spec.partitions {
         let Some(index) = scene.partition(name) else { continue };
@@ -56,6 +58,25 @@ pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> 
     }
     let nowhere = || refuse(RefusalKind::NodeConfig, "none of the partitions exists".to_owned());
     first.map_or_else(nowhere, Err)
+}
+
+/// Every license has to exist, and as often as it is wanted.
+fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refusal> {
+    let known = &scene.policy.licenses;
+    for (name, count) in wanted(spec) {
+        let has = known.iter().find(|(known, _)| **known == **name).map(|(_, has)| *has);
+        let message = match has {
+            Some(has) if has >= *count => continue,
+            Some(has) => format!("--licenses={name}:{count}: there are {has}; ask ≤ {has}"),
+            None => {
+                let near = nearest::nearest(name, known.iter().map(|(known, _)| &**known));
+                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                format!("--licenses={name}: there is no such license{near}")
+            }
+        };
+        return refuse(RefusalKind::NodeConfig, message);
+    }
+    Ok(())
 }
 
 fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {

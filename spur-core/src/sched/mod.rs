@@ -33,6 +33,7 @@ pub mod feasible;
 pub mod forecast;
 mod holes;
 mod lens;
+mod licenses;
 mod pass;
 pub mod place;
 pub mod plan;

@@ -16,6 +16,7 @@ use crate::text::time::Time;
 use super::explain;
 use super::forecast::{ENDLESS, Forecast};
 use super::lens::{Filter, Lens};
+use super::licenses::wanted;
 use super::plan::{Plan, Start, StartPart, Waiting};
 use super::queue::{self, Candidate, Queue};
 use super::request::Request;
@@ -261,8 +262,8 @@ impl Pass {
             let Some(partition) = self.scene.partition(&reservation.partition) else { continue };
             let run_time = candidate.run_time;
             let start = reservation.start.max(self.now);
-            if self.state.has(&reservation.parts, start, run_time) {
-                self.state.book(&reservation.parts, start, run_time, false);
+            if self.state.has(&reservation.parts, wanted(&reservation.spec), start, run_time) {
+                self.state.book(&reservation.parts, wanted(&reservation.spec), start, run_time, false);
                 let component = self.scene.partitions[partition].component;
                 self.heads[component].get_or_insert(reservation.job);
                 let kept = Reservation { start, end: start + run_time, ..reservation.clone() };
@@ -289,7 +290,7 @@ impl Pass {
         };
         let known = self.known.remove(&candidate.attempt.job);
         if let Some(known) = &known {
-            self.state.unbook(&known.parts, known.start, candidate.run_time);
+            self.state.unbook(&known.parts, wanted(&known.spec), known.start, candidate.run_time);
         }
         match self.search(&candidate, &prospects, known.is_some()) {
             Some((index, hit)) if hit.starts => self.start(&candidate, &prospects[index], &hit),
@@ -324,7 +325,7 @@ impl Pass {
             }
             let horizon = if reserves { Time::MAX } else { self.now + 1 };
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
-            let hunt = prospect.hunt(candidate.run_time, until);
+            let hunt = prospect.hunt(candidate, until);
             if let Some(hit) = self.state.find(&hunt) {
                 best = Some((index, hit));
             }
@@ -336,7 +337,7 @@ impl Pass {
     fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) {
         let need = &prospect.request.need;
         let parts = self.state.parts(&self.scene, need, hit, candidate.run_time);
-        self.state.book(&parts, self.now, candidate.run_time, true);
+        self.state.book(&parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
         let component = self.scene.partitions[prospect.partition].component;
         let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
         let backfilled = head.is_none() && self.heads[component].is_some();
@@ -367,7 +368,7 @@ impl Pass {
         found: Option<(usize, Hit)>,
     ) {
         if let Some(known) = known {
-            self.state.book(&known.parts, known.start, candidate.run_time, false);
+            self.state.book(&known.parts, wanted(&known.spec), known.start, candidate.run_time, false);
             if let Some(partition) = self.scene.partition(&known.partition) {
                 let component = self.scene.partitions[partition].component;
                 self.heads[component].get_or_insert(known.job);
@@ -383,7 +384,11 @@ impl Pass {
             self.wait(candidate, reason, detail, None);
             return;
         }
-        let reason = if behind.is_some() { Reason::Priority } else { Reason::Resources };
+        let reason = match behind {
+            Some(_) => Reason::Priority,
+            None if self.state.lacks_license(wanted(&candidate.spec)).is_some() => Reason::Licenses,
+            None => Reason::Resources,
+        };
         let detail = self.detail(candidate, prospects, behind);
         let reservation = found.map(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
         for prospect in prospects {
@@ -402,7 +407,7 @@ impl Pass {
     fn reserve(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) -> Reservation {
         let run_time = candidate.run_time;
         let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time);
-        self.state.book(&parts, hit.start, run_time, false);
+        self.state.book(&parts, wanted(&candidate.spec), hit.start, run_time, false);
         let explains = self.explained <= EXPLAINED;
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
         let waiting = Waiting {
@@ -493,9 +498,12 @@ impl Pass {
             return String::new();
         }
         let Some(prospect) = prospects.first() else { return String::new() };
-        let hunt = prospect.hunt(candidate.run_time, self.now + 1);
+        let hunt = prospect.hunt(candidate, self.now + 1);
         let lens = &prospect.lenses[0];
         match (self.state.misfit(&hunt), behind) {
+            (None, _) if self.state.lacks_license(wanted(&candidate.spec)).is_some() => {
+                self.state.lacks_license(wanted(&candidate.spec)).unwrap_or_default()
+            }
             (Some((misfit, free)), _) => explain::waiting(&lens.fabric, &prospect.request, &misfit, free),
             (None, Some(head)) => format!("job {head} comes first"),
             (None, None) => String::new(),
@@ -554,12 +562,14 @@ impl Pass {
 }
 
 impl Prospect {
-    fn hunt(&self, run_time: u64, until: Time) -> Hunt<'_> {
+    fn hunt<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Hunt<'a> {
+        let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
         Hunt {
             need: self.need,
             request: &self.request,
             lenses: &self.lenses,
             stages: &self.stages,
+            licenses,
             run_time,
             until,
         }

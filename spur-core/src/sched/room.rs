@@ -47,7 +47,8 @@ pub(super) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
-    numbers: BTreeMap<(ClassId, Box<[u64]>), RoomId>,
+    /// By class.
+    numbers: Vec<BTreeMap<Box<[u64]>, RoomId>>,
 }
 
 impl Rooms {
@@ -56,6 +57,7 @@ impl Rooms {
         let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
         let index = known.unwrap_or_else(|| {
             self.shapes.push(Arc::clone(shape));
+            self.numbers.push(BTreeMap::new());
             let class = ClassId(number(self.shapes.len() - 1));
             let full = self.intern(class, capacity(shape));
             self.full.push(full);
@@ -101,12 +103,12 @@ impl Rooms {
 
     /// The number of an amount.
     pub(super) fn intern(&mut self, class: ClassId, amount: Box<[u64]>) -> RoomId {
-        if let Some(known) = self.numbers.get(&(class, amount.clone())) {
+        if let Some(known) = self.numbers[class.index()].get(&amount) {
             return *known;
         }
         let id = RoomId(number(self.rooms.len()));
         self.rooms.push(Room { class, amount: amount.clone() });
-        self.numbers.insert((class, amount), id);
+        self.numbers[class.index()].insert(amount, id);
         id
     }
 

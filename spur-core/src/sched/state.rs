@@ -15,6 +15,7 @@ use crate::text::time::Time;
 
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
+use super::licenses::{Licenses, Wanted};
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
@@ -29,6 +30,8 @@ use super::wish::Stage;
 const MAX_TRIES: u32 = 1_000;
 /// Domains that lost, named with a start.
 const RIVALS: usize = 3;
+/// Starts of one pass with which they are named: finding them costs more than the placement itself.
+const RIVALRIES: u32 = 16;
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -46,6 +49,9 @@ pub(super) struct State {
     domains: DomainTable,
     counters: Counters,
     stairs: Stairs,
+    licenses: Licenses,
+    /// Starts with which rivals were named.
+    rivalries: u32,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
 }
@@ -57,6 +63,7 @@ pub(super) struct Hunt<'a> {
     pub(super) request: &'a Request,
     pub(super) lenses: &'a [Arc<Lens>],
     pub(super) stages: &'a [Stage],
+    pub(super) licenses: &'a Wanted,
     /// Planned run time, seconds.
     pub(super) run_time: u64,
     /// Only a start before this is of interest.
@@ -121,6 +128,7 @@ impl State {
             ends.push((end, job.id, Arc::clone(alloc)));
         }
         ends.sort_by_key(|(end, job, _)| (*end, *job));
+        let licenses = Licenses::new(cluster, ends.iter().map(|(end, job, _)| (*end, *job)), now);
         let mut timeline = Timeline::new(scene.nodes.len(), shortest);
         let mut idle = Vec::with_capacity(scene.nodes.len());
         for (index, (node, held)) in scene.nodes.iter().zip(held).enumerate() {
@@ -142,6 +150,8 @@ impl State {
             domains: DomainTable::new(),
             counters,
             stairs: Stairs::default(),
+            licenses,
+            rivalries: 0,
             ends,
         }
     }
@@ -181,15 +191,34 @@ impl State {
         };
         let family = Family::of(lens.id, stage.ask()).filter(|_| hunt.request.sizes.is_none());
         let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
-        let from = stage.from.max(bound.unwrap_or(stage.from));
-        if from >= until {
-            return None;
+        let mut from = stage.from.max(bound.unwrap_or(stage.from));
+        loop {
+            from = self.licenses.earliest(hunt.licenses, from, hunt.run_time)?;
+            if from >= until {
+                return None;
+            }
+            let (mut hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
+            let learns = stage.from == self.now && !gave_up && hunt.licenses.is_empty();
+            if let Some(family) = family.as_ref().filter(|_| learns) {
+                self.stairs.note(family.clone(), size, hit.as_ref().map_or(until, |hit| hit.start));
+            }
+            let start = hit.as_ref()?.start;
+            let licensed = self.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
+            if licensed == start {
+                if let Some(hit) = &mut hit {
+                    hit.starts &= self.licenses.lacking(hunt.licenses).is_none();
+                }
+                return hit;
+            }
+            from = licensed;
         }
-        let (hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
-        if let Some(family) = family.filter(|_| stage.from == self.now && !gave_up) {
-            self.stairs.note(family, size, hit.as_ref().map_or(until, |hit| hit.start));
-        }
-        hit
+    }
+
+    /// The license that keeps a job waiting at this moment, in a sentence.
+    pub(super) fn lacks_license(&self, wanted: &Wanted) -> Option<String> {
+        let (name, count, free) = self.licenses.lacking(wanted)?;
+        let verb = if free == 1 { "is" } else { "are" };
+        Some(format!("needs license {name}:{count}; {} {verb} free", free.max(0)))
     }
 
     /// The earliest start in a stretch of time, and whether the search for it was given up.
@@ -212,6 +241,7 @@ impl State {
             asks: &stage.asks,
             timeline: stage.ask().whole_leaves.then_some((&self.timeline, hunt.run_time)),
             tries: 0,
+            rivalries: self.rivalries,
             hit: None,
         };
         let search = Search {
@@ -227,6 +257,7 @@ impl State {
         let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
         let gave_up = judge.tries >= MAX_TRIES;
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
+        self.rivalries += u32::from(starts);
         let relaxed = stage.relaxed.clone();
         let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
@@ -251,7 +282,15 @@ impl State {
     }
 
     /// Takes what a job is planned to use. What starts now is gone from this moment's free room as well.
-    pub(super) fn book(&mut self, parts: &[Part], start: Time, run_time: u64, starts: bool) {
+    pub(super) fn book(
+        &mut self,
+        parts: &[Part],
+        licenses: &Wanted,
+        start: Time,
+        run_time: u64,
+        starts: bool,
+    ) {
+        self.licenses.take(licenses, start, start + run_time, starts);
         for part in parts {
             let node = part.node.0;
             self.timeline.take(&mut self.rooms, node, start, start + run_time, &part.taken);
@@ -263,7 +302,8 @@ impl State {
     }
 
     /// Takes a reservation out again.
-    pub(super) fn unbook(&mut self, parts: &[Part], start: Time, run_time: u64) {
+    pub(super) fn unbook(&mut self, parts: &[Part], licenses: &Wanted, start: Time, run_time: u64) {
+        self.licenses.give_back(licenses, start, start + run_time);
         self.stairs.clear();
         for part in parts {
             self.timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
@@ -271,13 +311,15 @@ impl State {
     }
 
     /// Whether parts planned earlier are still free.
-    pub(super) fn has(&mut self, parts: &[Part], start: Time, run_time: u64) -> bool {
-        parts.iter().all(|part| {
-            let room = self.timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
-            room.is_some_and(|room| {
-                self.rooms.amount(room).iter().zip(&part.taken).all(|(have, take)| have >= take)
+    pub(super) fn has(&mut self, parts: &[Part], licenses: &Wanted, start: Time, run_time: u64) -> bool {
+        let licensed = self.licenses.earliest(licenses, start, run_time) == Some(start);
+        licensed
+            && parts.iter().all(|part| {
+                let room = self.timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
+                room.is_some_and(|room| {
+                    self.rooms.amount(room).iter().zip(&part.taken).all(|(have, take)| have >= take)
+                })
             })
-        })
     }
 
     /// What a placement takes of each node.
@@ -344,6 +386,8 @@ struct Trial<'a> {
     /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
     timeline: Option<(&'a Timeline, u64)>,
     tries: u32,
+    /// Starts of this pass with which rivals were named.
+    rivalries: u32,
     hit: Option<(Placement, Vec<Lost>, bool)>,
 }
 
@@ -357,7 +401,8 @@ impl Trial<'_> {
         let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
         let mut asks = self.asks.iter();
         let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
-        let lost = if starts { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        let names = starts && self.rivalries < RIVALRIES;
+        let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
         Some((placement, lost, starts))
     }
 }

@@ -9,6 +9,8 @@
 //! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
 //! once and not found before some time is not found before it later in the same pass, because room only shrinks.
 
+use std::cmp::Ordering;
+
 use crate::text::time::Time;
 
 use super::holes::{Hole, Holes};
@@ -110,36 +112,86 @@ impl Timeline {
         steps.dedup_by_key(|step| step.room);
         let after = self.holes_of(rooms, index);
         let before = std::mem::replace(&mut self.of_node[index], after);
-        let after = &self.of_node[index];
-        before.iter().filter(|hole| !after.contains(hole)).for_each(|hole| self.holes.remove(hole));
-        after.iter().filter(|hole| !before.contains(hole)).for_each(|hole| self.holes.insert(*hole));
-    }
-
-    /// Every longest stretch over which a room is free: for each start the room shrinks as the stretch grows, and a
-    /// stretch counts just before it shrinks, unless it could as well have begun earlier.
-    fn holes_of(&self, rooms: &mut Rooms, node: usize) -> Vec<Hole> {
-        let steps = &self.steps[node];
-        let mut holes = Vec::new();
-        for (first, begin) in steps.iter().enumerate() {
-            let earlier = first.checked_sub(1).map(|before| steps[before].room);
-            let mut room = begin.room;
-            for next in first + 1..=steps.len() {
-                if !rooms.usable(room) || earlier.is_some_and(|earlier| rooms.within(room, earlier)) {
-                    break;
-                }
-                let end = steps.get(next).map_or(Time::MAX, |step| step.from);
-                let shrunk = steps.get(next).map(|step| rooms.common(room, step.room));
-                if shrunk != Some(room) {
-                    if end.since(begin.from) >= self.shortest {
-                        let node = u32::try_from(node).expect("nodes are numbered in u32");
-                        holes.push(Hole { start: begin.from, end, node, room });
-                    }
-                    let Some(shrunk) = shrunk else { break };
-                    room = shrunk;
-                }
+        let (mut old, mut new) = (before.iter().peekable(), self.of_node[index].iter().peekable());
+        // Both are in one order, so what differs shows by walking them side by side.
+        while let Some(order) = match (old.peek(), new.peek()) {
+            (Some(old), Some(new)) => Some((old.start, old.end).cmp(&(new.start, new.end))),
+            (Some(_), None) => Some(Ordering::Less),
+            (None, Some(_)) => Some(Ordering::Greater),
+            (None, None) => None,
+        } {
+            let gone = if order.is_le() { old.next() } else { None };
+            let come = if order.is_ge() { new.next() } else { None };
+            if gone != come {
+                gone.into_iter().for_each(|hole| self.holes.remove(hole));
+                come.into_iter().for_each(|hole| self.holes.insert(*hole));
             }
         }
-        holes
+    }
+
+    /// The holes of a node, by start and end.
+    fn holes_of(&self, rooms: &mut Rooms, node: usize) -> Vec<Hole> {
+        let steps = &self.steps[node];
+        let mut stretches = Vec::with_capacity(steps.len() + 1);
+        if !nested(rooms, steps, &mut stretches) {
+            stretches.clear();
+            all(rooms, steps, &mut stretches);
+        }
+        stretches.retain(|(start, end, room)| end.since(*start) >= self.shortest && rooms.usable(*room));
+        stretches.sort_unstable_by_key(|(start, end, _)| (*start, *end));
+        let node = u32::try_from(node).expect("nodes are numbered in u32");
+        stretches.into_iter().map(|(start, end, room)| Hole { start, end, node, room }).collect()
+    }
+}
+
+/// From when until when a room is free throughout.
+type Stretch = (Time, Time, RoomId);
+
+/// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
+/// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
+fn nested(rooms: &Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) -> bool {
+    let mut open: Vec<Step> = Vec::new();
+    for step in steps {
+        let mut from = step.from;
+        while let Some(last) = open.last() {
+            if rooms.within(last.room, step.room) {
+                break;
+            }
+            if !rooms.within(step.room, last.room) {
+                return false;
+            }
+            stretches.push((last.from, step.from, last.room));
+            from = last.from;
+            open.pop();
+        }
+        if open.last().is_none_or(|last| last.room != step.room) {
+            open.push(Step { from, room: step.room });
+        }
+    }
+    stretches.extend(open.iter().map(|last| (last.from, Time::MAX, last.room)));
+    true
+}
+
+/// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
+/// before it shrinks, unless it could as well have begun earlier.
+fn all(rooms: &mut Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) {
+    for (first, begin) in steps.iter().enumerate() {
+        let earlier = first.checked_sub(1).map(|before| steps[before].room);
+        let mut room = begin.room;
+        for next in first + 1..=steps.len() {
+            if !rooms.usable(room) || earlier.is_some_and(|earlier| rooms.within(room, earlier)) {
+                break;
+            }
+            let Some(step) = steps.get(next) else {
+                stretches.push((begin.from, Time::MAX, room));
+                break;
+            };
+            let shrunk = rooms.common(room, step.room);
+            if shrunk != room {
+                stretches.push((begin.from, step.from, room));
+                room = shrunk;
+            }
+        }
     }
 }
 
@@ -152,5 +204,36 @@ fn split(steps: &mut Vec<Step>, at: Time) {
     {
         let room = steps[before].room;
         steps.insert(next, Step { from: at, room });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::node::NodeShape;
+
+    proptest! {
+        #[test]
+        fn nested_rooms_have_the_same_stretches_either_way(cpus in prop::collection::vec(0_u32..6, 1..20)) {
+            let mut rooms = Rooms::default();
+            let class = rooms.class(&Arc::new(NodeShape { cpus: 6, ..NodeShape::default() }));
+            let full = rooms.full(class);
+            let steps = (0_i64..).zip(&cpus);
+            let mut steps: Vec<Step> = steps
+                .map(|(at, cpus)| Step { from: Time(at), room: rooms.minus(full, &[u64::from(*cpus), 0]) })
+                .collect();
+            steps.dedup_by_key(|step| step.room);
+            let (mut quick, mut slow) = (Vec::new(), Vec::new());
+            prop_assert!(nested(&rooms, &steps, &mut quick));
+            all(&mut rooms, &steps, &mut slow);
+            quick.retain(|(_, _, room)| rooms.usable(*room));
+            quick.sort_unstable();
+            slow.sort_unstable();
+            prop_assert_eq!(quick, slow);
+        }
     }
 }

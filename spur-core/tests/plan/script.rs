@@ -81,6 +81,10 @@ impl Script {
         match word {
             "node" => self.node(&words),
             "partition" => self.partition(&words),
+            "license" => {
+                let count = words[1].parse().expect("a number");
+                self.policy.licenses.push((words[0].into(), count));
+            }
             "topology" => self.policy.topologies.push(world::topology(rest)),
             "scheduler" => self.policy.scheduler = toml::from_str(rest).expect("a scheduler"),
             "run" => self.put(&words),
@@ -295,6 +299,11 @@ fn spec(words: &[&str]) -> JobSpec {
             "--gpus-per-task" => shape.gpus_per_task = GresList::parse_gpus(value).expect("gpus").0,
             "--exclusive" if value == "topo" => shape.sharing = Sharing::Topo,
             "--exclusive" => shape.sharing = Sharing::Exclusive,
+            "-L" => {
+                let (name, count) = value.split_once(':').unwrap_or((value, "1"));
+                let count = count.parse().expect("a number");
+                spec.extra.get_or_insert_default().licenses.push((name.into(), count));
+            }
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--hold" => spec.hold = true,
             "--nice" => spec.nice = value.parse().expect("a number"),

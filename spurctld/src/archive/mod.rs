@@ -134,3 +134,77 @@ impl Archive {
         writer.finish().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use spur_core::controller::command::Submission;
+    use spur_core::controller::{Command, Input, handle};
+    use spur_core::model::config::Config;
+    use spur_core::text::time::Time;
+    use spur_proto::convert::spec;
+    use spur_proto::v1;
+
+    use super::*;
+    use crate::owner;
+    use crate::recover::{self, recover};
+    use crate::store::Batch;
+
+    fn directory() -> PathBuf {
+        let path = std::env::temp_dir().join(format!("spurctld-archive-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// Entries of a cluster with one node and three jobs.
+    fn history(cluster: &mut Cluster, epoch: u64) -> Vec<Arc<Entry>> {
+        let text = "cluster_name = \"t\"\n[[nodes]]\nnames = \"n1\"\ncpus = 1\n\
+                    [[partitions]]\nname = \"main\"\nnodes = \"ALL\"\ndefault = true\n";
+        let policy = Config::parse(text, "t").unwrap().policy;
+        let mut entries = owner::reconfigure_first(cluster, epoch, Time(10), policy.into()).unwrap();
+        for _ in 0..3 {
+            let (Submission { spec, time_limit, requeue }, _) =
+                spec::submission(v1::JobSpec::default()).unwrap();
+            let command = Command::Submit(Box::new(Submission { spec, time_limit, requeue }));
+            let input = Input::Command { caller: owner::daemon(), request: None, command };
+            entries.extend(handle(cluster, epoch, Time(20), input).entries);
+        }
+        entries
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_leads_back_to_the_same_cluster() {
+        let directory = directory();
+        let path = directory.join("spur.db");
+        let (journal, _) = Journal::open(&path).await.unwrap();
+        let mut cluster = Cluster::default();
+        let entries = history(&mut cluster, journal.epoch());
+        let batch = Batch {
+            entries: entries.iter().map(|entry| recover::to_store(entry)).collect(),
+            ..Batch::default()
+        };
+        journal.commit(batch).await.unwrap();
+        let accounting = Accounting::open(&directory.join("acct.db")).await.unwrap();
+        let (journal_of_archive, base) = (journal.clone(), Cluster::default());
+        let mut archive =
+            Archive { cluster: base, journal: journal_of_archive, accounting, reached: 0, snapshot: 0 };
+        let mut rows = Rows::default();
+        archive.take(&entries, &mut rows);
+        archive.write(rows).await;
+        archive.snapshot().await;
+        assert_eq!(archive.snapshot, cluster.seq());
+        assert_eq!(archive.accounting.reached().await.unwrap(), cluster.seq());
+        drop(archive);
+        journal.close().await;
+
+        let (journal, recovered) = Journal::open(&path).await.unwrap();
+        assert_eq!(recovered.snapshot_seq, cluster.seq());
+        let history = recover(recovered).await.unwrap();
+        assert!(history.entries.is_empty(), "the snapshot covers them");
+        let records = |cluster: &Cluster| snapshot::records(cluster).collect::<Vec<_>>();
+        assert_eq!(records(&history.cluster), records(&cluster));
+        journal.close().await;
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

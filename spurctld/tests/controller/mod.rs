@@ -48,7 +48,7 @@ pub(crate) fn directory(name: &str) -> PathBuf {
 }
 
 /// The configuration that tests run with: four nodes of four CPUs, three in `main`, one in `small`.
-fn config(directory: &Path, auth: &str) -> String {
+fn config(directory: &Path, auth: &str, more: &str) -> String {
     let state = directory.display();
     format!(
         r#"
@@ -72,6 +72,7 @@ max_time = "1:00:00"
 [[partitions]]
 name = "small"
 nodes = "n4"
+{more}
 "#
     )
 }
@@ -82,9 +83,16 @@ impl Controller {
         Self::start_in(directory(name)).await
     }
 
+    /// The same with more in its configuration.
+    pub(crate) async fn start_configured(name: &str, more: &str) -> Self {
+        let directory = directory(name);
+        let text = config(&directory, "method = \"none\"", more);
+        Self::start_with(directory, &text).await
+    }
+
     /// The same on the state that is in a directory.
     pub(crate) async fn start_in(directory: PathBuf) -> Self {
-        let text = config(&directory, "method = \"none\"");
+        let text = config(&directory, "method = \"none\"", "");
         Self::start_with(directory, &text).await
     }
 
@@ -93,7 +101,8 @@ impl Controller {
         let directory = directory(name);
         let key_file = directory.join("key");
         auth::ClusterKey::generate().unwrap().write_new(&key_file).unwrap();
-        let text = config(&directory, &format!("method = \"key\"\nkey_file = \"{}\"", key_file.display()));
+        let text =
+            config(&directory, &format!("method = \"key\"\nkey_file = \"{}\"", key_file.display()), "");
         Self::start_with(directory, &text).await
     }
 

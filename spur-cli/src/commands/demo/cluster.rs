@@ -38,6 +38,8 @@ pub(super) struct Site {
 /// The cluster, until it is taken down.
 pub(super) struct Cluster {
     pub site: Site,
+    /// Children this process had before: none of the cluster's business.
+    inherited: Vec<Pid>,
     /// Daemons that have not ended, by name.
     alive: BTreeMap<String, Pid>,
     exits: mpsc::UnboundedReceiver<(String, io::Result<ExitStatus>)>,
@@ -83,7 +85,8 @@ impl Cluster {
         let made = fs::DirBuilder::new().mode(0o700).create(&directory);
         made.with_context(|| format!("cannot make {}", directory.display()))?;
         let (tell_exit, exits) = mpsc::unbounded_channel();
-        Ok(Cluster { site: Site { directory }, alive: BTreeMap::new(), exits, tell_exit })
+        let inherited = children();
+        Ok(Cluster { site: Site { directory }, inherited, alive: BTreeMap::new(), exits, tell_exit })
     }
 
     /// Starts the controller and the nodes. They are up when the controller answers; nodes register by themselves.
@@ -171,7 +174,7 @@ impl Cluster {
         for daemons in [nodes, controller] {
             self.stop(daemons).await;
         }
-        end_heirs();
+        end_heirs(&self.inherited);
         let removed = fs::remove_dir_all(&self.site.directory);
         removed.with_context(|| format!("cannot remove {}", self.site.directory.display()))
     }
@@ -205,9 +208,9 @@ async fn ping(session: &mut Session) -> anyhow::Result<()> {
 }
 
 /// Ends the processes that were left to this one, and those that they leave in turn.
-fn end_heirs() {
+fn end_heirs(spared: &[Pid]) {
     loop {
-        let heirs = children();
+        let heirs: Vec<Pid> = children().into_iter().filter(|child| !spared.contains(child)).collect();
         if heirs.is_empty() {
             return;
         }

@@ -15,6 +15,7 @@ mod signal;
 mod silent;
 mod start;
 mod submit;
+mod unsupported;
 mod update_job;
 mod update_nodes;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
+use super::unsupported;
 use crate::cluster::{Cluster, Event};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
@@ -35,7 +36,8 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, policy: Arc<Policy>) -> 
     if !faults.is_empty() {
         return Err(Reject::InvalidPolicy(faults.join("\n")));
     }
-    let changes = changes(cluster.policy(), &policy);
+    let mut changes = changes(cluster.policy(), &policy);
+    changes.extend(unsupported::of_policy(&policy));
     Ok(Decision { policy: Some(policy), changes })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply};
-use super::set_partition;
+use super::{set_partition, unsupported};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::model::caller::{Caller, Owner};
 use crate::model::job::{JobSpec, MemoryNeed, Sharing};
@@ -70,11 +70,7 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
         admit(partition, &spec.owner, spec)?;
     }
     dependency(cluster, spec)?;
-    if spec.array.is_some() {
-        return Err(Reject::Invalid(
-            "job arrays are not supported by this release; submit the tasks one by one".to_owned(),
-        ));
-    }
+    unsupported::of_job(spec)?;
     if let Some(deadline) = spec.deadline {
         let shortest = spec.time_min.unwrap_or(spec.time_limit);
         if shortest.end(now) > deadline {
@@ -132,6 +128,14 @@ fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Rej
     {
         return Err(Reject::Invalid(format!(
             "--oversubscribe: partition {} gives whole nodes to each job; leave the option out",
+            config.name
+        )));
+    }
+    if let (Some(most), Some(MemoryNeed::PerCpu(asked))) = (config.max_mem_per_cpu, spec.shape.memory)
+        && asked > most
+    {
+        return Err(Reject::NodeConfigUnavailable(format!(
+            "{asked} MiB for each CPU: partition {} allows {most}; ask ≤ {most}",
             config.name
         )));
     }

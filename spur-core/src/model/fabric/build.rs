@@ -6,7 +6,8 @@ use super::shape::{self, Forest, Seed};
 use super::{Fabric, FabricError, Fault, Link, names, tree};
 use crate::id::NodeId;
 use crate::model::topology::{Line, Plugin, TopologyConfig};
-use crate::text::gather::{Latency, LinkSpeed};
+use crate::text::ParseError;
+use crate::text::gather::{Gather, Latency, LinkSpeed, Placement, Switches};
 
 /// Sizes of the aggregates, in base blocks, where `block_sizes` does not say.
 const DEFAULT_MULTIPLES: [u32; 4] = [2, 4, 8, 16];
@@ -100,6 +101,7 @@ pub(super) fn build(
     };
     move_nodes(&mut forest, &table, nodes, &mut faults);
     name_layers(config, &mut forest, &mut faults);
+    check_rules(config, &forest, &mut faults);
     if faults.found.is_empty() { Ok(shape::number(forest, nodes)) } else { Err(faults.found) }
 }
 
@@ -348,6 +350,33 @@ fn move_nodes(forest: &mut Forest<'_>, table: &Table<'_>, nodes: &[(NodeId, &str
         };
         let fault = Fault::BadPlace { node: nodes[node].1.to_owned(), domain: place.to_owned(), why };
         faults.add(Line(None), fault);
+    }
+}
+
+/// Refuses rules by size that cannot be read or name a layer that is not there.
+fn check_rules(config: &TopologyConfig, forest: &Forest<'_>, faults: &mut Faults<'_>) {
+    let known = &forest.layers[..forest.layers.len() - usize::from(forest.hidden_top)];
+    for rule in &config.rule {
+        let mut bad = |key, text: &str, error: Option<ParseError>| {
+            if let Some(error) = error {
+                faults.add(rule.line, Fault::BadRule { key, text: text.to_owned(), why: error.problem });
+            }
+        };
+        if let Some(text) = &rule.switches {
+            bad("switches", text, text.parse::<Switches>().err());
+        }
+        if let Some(text) = &rule.placement {
+            bad("placement", text, text.parse::<Placement>().err());
+        }
+        let Some(text) = &rule.gather else { continue };
+        let gather = text.parse::<Gather>();
+        bad("gather", text, gather.as_ref().err().cloned());
+        for clause in gather.iter().flat_map(|gather| &gather.clauses) {
+            if !known.iter().any(|layer| layer == clause.layer()) {
+                let (text, layer, known) = (text.clone(), clause.layer().to_owned(), known.to_vec());
+                faults.add(rule.line, Fault::UnknownLayer { text, layer, known });
+            }
+        }
     }
 }
 

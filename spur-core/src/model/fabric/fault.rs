@@ -184,6 +184,26 @@ pub enum Fault {
         /// The key.
         key: &'static str,
     },
+    /// A rule by size that cannot be read.
+    #[error("rule: {key} = {text:?}: {why}")]
+    BadRule {
+        /// The key.
+        key: &'static str,
+        /// The value as written.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A rule by size that names a layer that is not there.
+    #[error("rule: gather = {text:?}: the topology has no layer {layer}; its layers are {}", .known.join(", "))]
+    UnknownLayer {
+        /// The value as written.
+        text: String,
+        /// The layer it names.
+        layer: String,
+        /// All there are.
+        known: Vec<String>,
+    },
     /// A node that was moved to a domain that cannot hold nodes.
     #[error("node {node} is placed in {domain}, which {why}")]
     BadPlace {

@@ -78,11 +78,8 @@ impl Fabric {
             near: nearest(name, self.labels.keys().map(String::as_str)),
         };
         let found = self.labels.get(name).ok_or_else(unknown)?;
-        let named: Vec<DomainId> = found
-            .iter()
-            .copied()
-            .filter(|&id| self.domain(id).full_name() == name && self.is_named(id))
-            .collect();
+        let named: Vec<DomainId> =
+            found.iter().copied().filter(|&id| self.domain(id).full_name() == name).collect();
         match (named.as_slice(), found.as_slice()) {
             // One block can be a whole aggregate, which then has the block's name: the lowest is meant.
             ([only, ..], _) | ([], [only]) => Ok(*only),

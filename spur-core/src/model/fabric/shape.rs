@@ -68,7 +68,7 @@ pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
     let mut domains: Vec<Domain> =
         domains.into_iter().map(|domain| domain.expect("every seed is below a root")).collect();
     adopt(&mut domains);
-    let labels = label(&mut domains);
+    let labels = label(&mut domains, forest.hidden_top);
     let wired = len_u32(order.len());
     let mut placed = vec![false; table.len()];
     order.iter().for_each(|&index| placed[index] = true);
@@ -124,10 +124,12 @@ fn adopt(domains: &mut [Domain]) {
     }
 }
 
-/// Chooses the names to show and lists every name a domain answers to.
-fn label(domains: &mut [Domain]) -> BTreeMap<String, Vec<DomainId>> {
+/// Chooses the names to show and lists every name a domain answers to; the last domain is for nobody to name where
+/// the top is hidden.
+fn label(domains: &mut [Domain], hidden_top: bool) -> BTreeMap<String, Vec<DomainId>> {
     let mut labels: BTreeMap<String, Vec<DomainId>> = BTreeMap::new();
-    for (index, domain) in domains.iter().enumerate() {
+    let named = domains.len() - usize::from(hidden_top);
+    for (index, domain) in domains[..named].iter().enumerate() {
         let id = DomainId(len_u32(index));
         labels.entry(domain.full.clone()).or_default().push(id);
         let last = last_part(&domain.full);

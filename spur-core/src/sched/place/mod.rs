@@ -45,12 +45,25 @@ use problem::{Frame, Problem};
 /// # Errors
 /// [`Misfit`] where none is allowed now; it says what is missing where.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+    let mut exact = true;
     for nodes in sizes(fabric, view, ask) {
-        if let Some(placement) = place_size(fabric, view, ask, nodes) {
-            return Ok(placement);
+        match place_size(fabric, view, ask, nodes) {
+            Ok(placement) => return Ok(placement),
+            Err(missed) => exact &= missed.exact,
         }
     }
-    Err(explain::misfit(fabric, view, ask))
+    Err(Misfit { exact, ..explain::misfit(fabric, view, ask) })
+}
+
+/// No placement was found; `exact` says whether that means that there is none.
+#[derive(Debug, Clone, Copy)]
+struct Missed {
+    exact: bool,
+}
+
+impl Missed {
+    /// There is none.
+    const NONE: Missed = Missed { exact: true };
 }
 
 /// The best few of the domains that could have held a job that was placed, and at which step each lost.
@@ -84,18 +97,19 @@ fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
 }
 
 /// Places a job on a given number of nodes (None: on as many as its tasks need).
-fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Option<Placement> {
+fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
-        return flat::place_flat(fabric, view, ask, nodes);
+        return flat::place_flat(fabric, view, ask, nodes).ok_or(Missed::NONE);
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
         return segment::place_segments(fabric, view, ask, nodes, segment);
     }
-    solve(&Problem::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes))?)
+    let problem = Problem::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes));
+    problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
 }
 
 /// Solves one problem, whatever its width.
-fn solve(problem: &Problem<'_>) -> Option<Placement> {
+fn solve(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.layout.width() <= cost::NARROW {
         solve_with::<Narrow>(problem)
     } else {
@@ -118,7 +132,7 @@ fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
     a.into_iter().chain(b).min()
 }
 
-fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Option<Placement> {
+fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.ask.contiguous {
         return window::contiguous::<C>(problem);
     }
@@ -126,10 +140,10 @@ fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Option<Placement> {
         return window::adjacent::<C>(problem, leaves);
     }
     match plain::place(problem) {
-        plain::Plain::Placed(placement) => return Some(placement),
-        plain::Plain::Nowhere => return None,
+        plain::Plain::Placed(placement) => return Ok(placement),
+        plain::Plain::Nowhere => return Err(Missed::NONE),
         plain::Plain::Other => {}
     }
     let (winner, exact) = choose::choose::<C>(problem);
-    winner.map(|winner| choose::realise(problem, winner, exact))
+    winner.map(|winner| choose::realise(problem, winner, exact)).ok_or(Missed { exact })
 }

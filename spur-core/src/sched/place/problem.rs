@@ -123,7 +123,7 @@ impl<'a> Problem<'a> {
         };
         let layers = fabric.top().index() + 1;
         let units = units(ask, per_node, frame.unit.filter(|_| per_node.is_some()), layers)?;
-        if amount == 0 || units.last().is_some_and(|unit| amount % unit != 0) {
+        if amount == 0 || units.last().is_some_and(|unit| !amount.is_multiple_of(*unit)) {
             return None;
         }
         let mut span_caps: Vec<(Layer, u32)> = Vec::new();
@@ -199,7 +199,7 @@ impl<'a> Problem<'a> {
 
     /// Whether so many nodes are a multiple of what a domain that stands for the layers holds.
     pub(super) fn suits_node_unit(&self, layers: std::ops::RangeInclusive<Layer>, nodes: u32) -> bool {
-        self.node_unit.is_none_or(|(layer, unit)| !layers.contains(&layer) || nodes % unit == 0)
+        self.node_unit.is_none_or(|(layer, unit)| !layers.contains(&layer) || nodes.is_multiple_of(unit))
     }
 
     /// The most that a domain may take, whatever it could.
@@ -354,6 +354,34 @@ impl<'a> Problem<'a> {
         let mut problem = Self { only: Some(only), forced_leaves: leaves.to_vec(), ..self.clone() };
         problem.find_forced();
         problem
+    }
+
+    /// With a domain as the holder: the layer whose span decides before anything else that is not the same for every
+    /// placement in it, and where that span stands in a cost.
+    pub(super) fn first_span(&self, holder: DomainId) -> Option<(Layer, usize)> {
+        let layer = self.fabric.domain(holder).layer();
+        let preferred = self.layout.prefer.iter().position(|&preferred| preferred < layer);
+        let (first, field) = match preferred {
+            Some(index) => (self.layout.prefer[index], self.layout.weights + index),
+            None => (Layer(layer.0 - 1), self.layout.span(layer.index() - 1)),
+        };
+        let is_charged = first > Layer::NODE || (layer == Layer::LEAF && !self.view.slots.are_whole());
+        (self.can_be_guided() && is_charged).then_some((first, field))
+    }
+
+    /// What each piece of a part of the fabric can take: its domains that count for a layer, or its nodes.
+    pub(super) fn pieces(&self, part: DomainId, layer: Layer, out: &mut Vec<u32>) {
+        let domain = self.fabric.domain(part);
+        if self.is_barred(part) {
+            return;
+        }
+        if domain.layer() <= layer {
+            out.push(self.room(part));
+        } else if domain.children().is_empty() {
+            out.extend(positions(domain.range()).map(|pos| self.most_on(pos)));
+        } else {
+            domain.children().iter().for_each(|&child| self.pieces(child, layer, out));
+        }
     }
 
     /// The most that one piece can take, a leaf where nodes are alike and a node otherwise: the room that a placement

@@ -38,5 +38,5 @@ pub(super) fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
 }
 
 fn share(part: u64, whole: u64) -> u64 {
-    if whole == 0 { 0 } else { (part * ONE / whole).min(ONE) }
+    (part * ONE).checked_div(whole).map_or(0, |share| share.min(ONE))
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::block::{BlockRule, Containment};
 use super::cost::{self, Narrow};
 use super::problem::{Frame, Problem, positions};
-use super::{Ask, Placement, Segment, Slots, View, choose, lower, solve};
+use super::{Ask, Missed, Placement, Segment, Slots, View, choose, lower, solve};
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
@@ -19,10 +19,10 @@ pub(super) fn place_segments(
     ask: &Ask,
     nodes: u32,
     segment: Segment,
-) -> Option<Placement> {
+) -> Result<Placement, Missed> {
     let size = segment.size;
-    if size == 0 || nodes % size != 0 {
-        return None;
+    if size == 0 || !nodes.is_multiple_of(size) {
+        return Err(Missed::NONE);
     }
     let one = BlockRule::new(fabric, view.idle).containment(size, 0);
     let home = one.within.unwrap_or(fabric.top());
@@ -36,7 +36,7 @@ pub(super) fn place_segments(
         frame.within = lower(frame.within, whole.within);
         frame.touch = whole.touch;
     }
-    let mut problem = Problem::new(fabric, view, ask, nodes.into(), frame)?;
+    let mut problem = Problem::new(fabric, view, ask, nodes.into(), frame).ok_or(Missed::NONE)?;
     if in_base {
         return solve(&problem);
     }
@@ -48,7 +48,11 @@ pub(super) fn place_segments(
     let mut search = Search { packing, left: ask.budget, exact: true };
     if problem.per_node.is_none() {
         let placement = solve(&problem)?;
-        return homes.iter().all(|&home| search.falls_apart(&problem, &placement, home)).then_some(placement);
+        return homes
+            .iter()
+            .all(|&home| search.falls_apart(&problem, &placement, home))
+            .then_some(placement)
+            .ok_or(Missed { exact: false });
     }
     let mut limits: Vec<(DomainId, u32)> = (homes.iter())
         .map(|&id| (id, search.most(&rooms(&problem, id, packing.spread))))
@@ -56,9 +60,9 @@ pub(super) fn place_segments(
         .collect();
     limits.sort_unstable();
     problem.set_limits(limits);
-    let mut placement = solve(&problem)?;
+    let mut placement = solve(&problem).map_err(|missed| Missed { exact: missed.exact && search.exact })?;
     placement.exact &= search.exact;
-    Some(arrange(&problem, placement, &homes, search))
+    Ok(arrange(&problem, placement, &homes, search))
 }
 
 /// Where consolidated segments want the job as a whole: sizes are counted in whole segments.
@@ -148,9 +152,9 @@ impl Search {
 
     fn place(
         &mut self,
-        left: &mut Vec<(u32, usize)>,
+        left: &mut [(u32, usize)],
         segments: u32,
-        taken: &mut Vec<u32>,
+        taken: &mut [u32],
         dead: &mut BTreeSet<Vec<u32>>,
     ) -> bool {
         if segments == 0 {
@@ -169,7 +173,7 @@ impl Search {
                 return false;
             }
             self.left -= 1;
-            let (mut next, mut used) = (left.clone(), taken.clone());
+            let (mut next, mut used) = (left.to_vec(), taken.to_vec());
             let mut need = self.packing.size;
             // Small blocks are used up; the largest keeps the rest.
             for &index in some.iter().rev() {
@@ -180,7 +184,7 @@ impl Search {
             }
             next.retain(|(room, _)| *room > 0);
             if self.place(&mut next, segments - 1, &mut used, dead) {
-                *taken = used;
+                taken.copy_from_slice(&used);
                 return true;
             }
         }
@@ -281,5 +285,5 @@ fn fill(problem: &Problem<'_>, block: DomainId, amount: u32) -> Vec<(Pos, u32)> 
         let open = positions(problem.fabric.domain(block).range()).filter(|&pos| problem.most_on(pos) > 0);
         open.take(amount as usize).map(|pos| (pos, problem.per_node.unwrap_or(1))).collect()
     };
-    placed.map_or_else(first_free, |placement| placement.shares)
+    placed.map_or_else(|_| first_free(), |placement| placement.shares)
 }

@@ -2,6 +2,7 @@
 //! must hold.
 
 use super::problem::Problem;
+use super::trace::Chosen;
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// What a chosen node may take, and what a part of the fabric over some of them may.
@@ -15,7 +16,7 @@ struct Span {
 pub(super) fn share(
     problem: &Problem<'_>,
     holder: DomainId,
-    nodes: &[(Pos, u32, u32)],
+    nodes: &[Chosen],
     bounds: &[(u32, u32)],
 ) -> Vec<(Pos, u32)> {
     if let Some(each) = problem.per_node {
@@ -26,6 +27,9 @@ pub(super) fn share(
     shares
 }
 
+/// A used member of a domain, the nodes chosen in it, and what it may take.
+type Part<'n> = (Option<DomainId>, &'n [Chosen], Span);
+
 struct Sharing<'s, 'a> {
     problem: &'s Problem<'a>,
     bounds: &'s [(u32, u32)],
@@ -33,7 +37,7 @@ struct Sharing<'s, 'a> {
 
 impl Sharing<'_, '_> {
     /// What the chosen nodes of a domain may take together, as a part of the domain above.
-    fn span(&self, id: DomainId, nodes: &[(Pos, u32, u32)]) -> Span {
+    fn span(&self, id: DomainId, nodes: &[Chosen]) -> Span {
         let domain = self.problem.fabric.domain(id);
         let parts = self.parts(id, nodes);
         let unit = self.problem.unit(domain.cover());
@@ -51,11 +55,7 @@ impl Sharing<'_, '_> {
     }
 
     /// The used members of a domain, each with its nodes.
-    fn parts<'n>(
-        &self,
-        id: DomainId,
-        nodes: &'n [(Pos, u32, u32)],
-    ) -> Vec<(Option<DomainId>, &'n [(Pos, u32, u32)], Span)> {
+    fn parts<'n>(&self, id: DomainId, nodes: &'n [Chosen]) -> Vec<Part<'n>> {
         let children = self.problem.fabric.domain(id).children();
         if children.is_empty() {
             return nodes.chunks(1).map(|one| (None, one, Span { lo: one[0].1, hi: one[0].2 })).collect();
@@ -73,7 +73,7 @@ impl Sharing<'_, '_> {
         parts
     }
 
-    fn give(&self, id: DomainId, nodes: &[(Pos, u32, u32)], amount: u32, shares: &mut Vec<(Pos, u32)>) {
+    fn give(&self, id: DomainId, nodes: &[Chosen], amount: u32, shares: &mut Vec<(Pos, u32)>) {
         let parts = self.parts(id, nodes);
         let mut later: u32 = parts.iter().map(|(_, _, span)| span.lo).sum();
         let mut left = amount;

@@ -31,6 +31,8 @@ pub(super) struct Solver<'p, 'a, C> {
     /// More than any part needs to hold: what is beyond it is not told apart.
     plenty: u32,
     guide: Option<Box<Guide<'p, 'a, C>>>,
+    /// The domain that is to hold the whole job, where its members are counted before everything else.
+    target: Option<DomainId>,
     pub(super) exact: bool,
 }
 
@@ -59,6 +61,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
                 0
             }),
             guide: None,
+            target: None,
             exact: true,
         }
     }
@@ -136,11 +139,57 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             let whole = Item { hi: self.problem.view.slots.nodes_of(id), lo: 1, ..Item::nothing(width) };
             return vec![Item::nothing(width), whole];
         }
+        if let Some(items) = self.over_leaves(id) {
+            return items;
+        }
         if self.misses_a_forced(id) {
             return Vec::new();
         }
         let members = self.members(id);
         self.fold(id, &members, |_| ())
+    }
+
+    /// The ways to use the leaves of a domain where nodes are alike and nothing cuts what leaves hold: for every number
+    /// of leaves, the sums that so many can hold, as far as they are near enough to the largest.
+    fn over_leaves(&self, id: DomainId) -> Option<Vec<Item<C>>> {
+        let problem = self.problem;
+        let children = problem.fabric.domain(id).children();
+        let is_leaf = |child: &DomainId| problem.fabric.domain(*child).layer() == Layer::LEAF;
+        let slack = match &self.guide {
+            Some(guide) => guide.slack,
+            None if self.heads_only => 0,
+            None => return None,
+        };
+        if slack >= 128 {
+            return None;
+        }
+        if children.is_empty() || !problem.nodes_are_alike() || !children.iter().all(is_leaf) {
+            return None;
+        }
+        let mut rooms: Vec<u32> =
+            children.iter().map(|&leaf| problem.room(leaf)).filter(|&room| room > 0).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        let most = sums(&rooms);
+        let cover = problem.fabric.domain(children[0]).cover();
+        let mut items = vec![Item::nothing(problem.layout.width())];
+        let lacks = lacks(&rooms, slack as usize);
+        for count in 1..=rooms.len() {
+            for lack in (0..=slack.min(most[count])).filter(|&lack| lacks[count] >> lack & 1 == 1) {
+                let hi = most[count] - lack;
+                let mut item = Item::<C>::nothing(problem.layout.width());
+                (item.lo, item.hi) = (u32::try_from(count).unwrap_or(u32::MAX), hi.min(self.plenty));
+                let fields = item.cost.fields_mut();
+                (0..count).for_each(|_| problem.charge(fields, Layer::LEAF, cover, 0));
+                for layer in Layer::LEAF.index()..=cover.index() {
+                    fields[problem.layout.tail(layer)] += i64::from(hi);
+                }
+                self.forget_tail(&mut item);
+                items.push(item);
+            }
+        }
+        items.retain(|item| item.lo <= problem.amount);
+        prune(&mut items, 1);
+        Some(items)
     }
 
     /// Joins the members of a domain from the last to the first; `see` sees every step.
@@ -153,15 +202,33 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let nothing = vec![Item::nothing(self.problem.layout.width())];
         let (mut all, mut floor) = (nothing.clone(), nothing);
         let mut guide = self.guide.take();
-        for (member, front) in members.iter().rev() {
+        let reach =
+            self.target.filter(|&target| target == id).and_then(|id| Reach::new(self.problem, id, members));
+        let mut near = Vec::new();
+        for (index, (member, front)) in members.iter().enumerate().rev() {
             let optional = !self.is_forced(*member);
-            all = self.join(&all, front, optional, id);
+            let mut near_enough = |front: &Front<C>| match &reach {
+                Some(reach) => {
+                    near.clear();
+                    near.extend(front.iter().filter(|item| reach.admits_part(item)).cloned());
+                    std::mem::take(&mut near)
+                }
+                None => front.to_vec(),
+            };
+            let part = near_enough(front);
+            all = self.join(&all, &part, optional, id);
+            if let Some(reach) = &reach {
+                all.retain(|item| reach.admits(item, index));
+            }
             if let Some(guide) = &mut guide {
                 let front = match *member {
                     Member::Domain(child) => guide.heads.front(child),
                     Member::Node(pos) => guide.heads.node_front(pos).unwrap_or_default(),
                 };
-                floor = guide.heads.join(&floor, &front, optional, id);
+                floor = guide.heads.join(&floor, &near_enough(&front), optional, id);
+                if let Some(reach) = &reach {
+                    floor.retain(|item| reach.admits(item, index));
+                }
                 let enough = self.problem.amount.saturating_sub(guide.slack);
                 keep_near(&mut all, &floor, enough, guide.slack, self.problem.layout.head());
             }
@@ -173,6 +240,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
 
     /// Finds out what the spans of the best placement in a domain are, where that helps; false if there is none.
     pub(super) fn guide_to(&mut self, id: DomainId) -> bool {
+        self.target = self.problem.first_span(id).map(|_| id);
         let free = self.bounds.iter().all(|&(least, most)| least == 0 && most == u32::MAX);
         if self.heads_only || !free || !self.problem.can_be_guided() {
             return true;
@@ -370,9 +438,91 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         if !self.guide_to(id) {
             return None;
         }
+        if self.target.is_some() && self.problem.fewest_members(id) == usize::MAX {
+            return None;
+        }
         let inside = self.inside(id);
         inside.into_iter().filter(|item| self.is_whole(id, item)).min_by(|a, b| a.cost.cmp(&b.cost))
     }
+}
+
+/// How far the members of the holder that are still to come can take a way to use the others, with no more pieces in
+/// all, domains of the layer whose span decides first, than the fewest that hold the job.
+struct Reach {
+    amount: u32,
+    /// Where the number of pieces stands in a cost.
+    field: usize,
+    fewest: usize,
+    /// `ahead[i][n]`: the most that n pieces of the first i members hold.
+    ahead: Vec<Vec<u32>>,
+}
+
+impl Reach {
+    fn new<C: Cost>(problem: &Problem<'_>, id: DomainId, members: &[(Member, Front<C>)]) -> Option<Self> {
+        let (layer, field) = problem.first_span(id)?;
+        let (mut largest, mut pieces) = (Vec::new(), Vec::new());
+        problem.pieces(id, layer, &mut largest);
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        let fewest = sums(&largest).iter().position(|&sum| sum >= problem.amount)?;
+        largest.clear();
+        let mut ahead = vec![vec![0]];
+        for (member, _) in members {
+            pieces.clear();
+            match *member {
+                Member::Domain(child) => problem.pieces(child, layer, &mut pieces),
+                Member::Node(pos) => pieces.push(problem.most_on(pos)),
+            }
+            for &most in &pieces {
+                largest.insert(largest.partition_point(|&other| other >= most), most);
+                largest.truncate(fewest);
+            }
+            ahead.push(sums(&largest));
+        }
+        Some(Self { amount: problem.amount, field, fewest, ahead })
+    }
+
+    /// Whether a way to use members from the one at `index` on can still become the whole job.
+    fn admits<C: Cost>(&self, item: &Item<C>, index: usize) -> bool {
+        let used = usize::try_from(item.cost.fields()[self.field]).unwrap_or(usize::MAX);
+        let ahead = &self.ahead[index];
+        used <= self.fewest
+            && item.hi.saturating_add(ahead[(self.fewest - used).min(ahead.len() - 1)]) >= self.amount
+    }
+
+    /// Whether a way to use one member can be a part of the whole job.
+    fn admits_part<C: Cost>(&self, item: &Item<C>) -> bool {
+        self.admits(item, self.ahead.len() - 1)
+    }
+}
+
+/// For every number of leaves, as bits, how much less than the largest so many can hold: up to `slack`, below 128.
+/// `rooms` falls.
+fn lacks(rooms: &[u32], slack: usize) -> Vec<u128> {
+    let width = slack.min(127);
+    let mask = u128::MAX >> (127 - width);
+    let mut by_count = vec![0_u128; rooms.len() + 1];
+    by_count[0] = 1;
+    // In falling order, the leaf at `index` as the one number `count` lacks what is between it and the leaf that the
+    // largest sum has there.
+    for (index, &room) in rooms.iter().enumerate() {
+        for count in (1..=index + 1).rev() {
+            let lack = rooms[count - 1] - room;
+            if lack as usize <= width {
+                by_count[count] |= by_count[count - 1] << lack & mask;
+            }
+        }
+    }
+    by_count
+}
+
+/// The sums of the first none, one, two, … of some numbers.
+fn sums(numbers: &[u32]) -> Vec<u32> {
+    let mut sum = 0_u32;
+    let rest = numbers.iter().map(|&number| {
+        sum = sum.saturating_add(number);
+        sum
+    });
+    std::iter::once(0).chain(rest).collect()
 }
 
 /// Drops ways that hold too little for their spans, but none that holds `enough`; `floor` has the most that each

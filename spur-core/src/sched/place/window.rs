@@ -6,12 +6,12 @@ use std::ops::Range;
 use super::choose::{Candidate, choose, realise};
 use super::cost::Cost;
 use super::problem::Problem;
-use super::{Mode, Placement};
+use super::{Missed, Mode, Placement};
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::Plugin;
 
 /// The best placement on consecutive positions.
-pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Option<Placement> {
+pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
     let mut windows: Vec<(u8, Range<usize>)> =
         windows(problem).into_iter().map(|window| (promise(problem, &window), window)).collect();
     windows.sort_by_key(|(promise, window)| (*promise, window.start, window.end));
@@ -26,11 +26,11 @@ pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Option<Placement> {
             best.offer(&problem.only_these(window.clone().map(position)), window.start);
         }
     }
-    best.placement
+    best.placement.ok_or(Missed { exact: best.exact })
 }
 
 /// The best placement that uses exactly so many leaves side by side.
-pub(super) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Option<Placement> {
+pub(super) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Placement, Missed> {
     let mut best = Best::<C>::default();
     for run in runs(problem) {
         for window in run.windows(leaves as usize) {
@@ -41,18 +41,19 @@ pub(super) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Option<Pl
             }
         }
     }
-    best.placement
+    best.placement.ok_or(Missed { exact: best.exact })
 }
 
 /// The best outline so far.
 struct Best<C> {
     winner: Option<(Candidate<C>, usize)>,
     placement: Option<Placement>,
+    exact: bool,
 }
 
 impl<C> Default for Best<C> {
     fn default() -> Self {
-        Self { winner: None, placement: None }
+        Self { winner: None, placement: None, exact: true }
     }
 }
 
@@ -60,6 +61,7 @@ impl<C: Cost> Best<C> {
     /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
     fn offer(&mut self, problem: &Problem<'_>, start: usize) {
         let (found, exact) = choose::<C>(problem);
+        self.exact &= exact;
         let Some(mut found) = found else { return };
         if problem.ask.mode == Mode::Balanced {
             found.even_out(problem);

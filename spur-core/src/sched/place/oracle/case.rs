@@ -54,6 +54,32 @@ impl Random {
         Fabric::build(&config, &table, &[]).expect("random fabrics are right")
     }
 
+    /// A tree of three layers and up to some sixty nodes.
+    pub(super) fn large_tree(&mut self) -> Fabric {
+        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
+        let (mut nodes, mut spines) = (0, Vec::new());
+        for spine in 0..self.between(2, 4) {
+            let mut leaves = Vec::new();
+            for leaf in 0..self.between(1, 5) {
+                let count = self.between(1, 5);
+                let list: Vec<String> = (nodes..nodes + count).map(|node| format!("n{node}")).collect();
+                nodes += count;
+                let name = format!("l{spine}-{leaf}");
+                let nodes = Some(list.join(","));
+                config.switches.push(SwitchConfig { name: name.clone(), nodes, ..SwitchConfig::default() });
+                leaves.push(name);
+            }
+            let (name, switches) = (format!("s{spine}"), Some(leaves.join(",")));
+            config.switches.push(SwitchConfig { name: name.clone(), switches, ..SwitchConfig::default() });
+            spines.push(name);
+        }
+        let (name, switches) = ("core".to_owned(), Some(spines.join(",")));
+        config.switches.push(SwitchConfig { name, switches, ..SwitchConfig::default() });
+        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
+        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+    }
+
     fn tree(&mut self) -> TopologyConfig {
         let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
         let mut nodes = 0;
@@ -131,7 +157,7 @@ impl Case {
         let mut occupied: FixedBitSet = (0..fabric.len()).filter(|_| random.one_in(8)).collect();
         occupied.grow(fabric.len());
         let most = slots.iter().map(|(_, slots)| slots).max().unwrap_or(1);
-        let admitted = |pos: usize| slots.open().contains(pos) || (pos * 7) % 5 != 0;
+        let admitted = |pos: usize| slots.open().contains(pos) || !(pos * 7).is_multiple_of(5);
         let idle = if slots.are_whole() {
             Slots::whole(&fabric, (0..fabric.len()).filter(|&pos| admitted(pos)).collect())
         } else {
@@ -152,7 +178,7 @@ impl Case {
 
     /// Adds a few constraints and preferences.
     pub(super) fn constrain(&mut self, random: &mut Random) {
-        if self.fabric.len() == 0 {
+        if self.fabric.is_empty() {
             return;
         }
         for _ in 0..random.between(1, 3) {

@@ -14,6 +14,9 @@ pub(super) struct Judge<'c> {
     by_tasks: bool,
 }
 
+/// How many nodes short, its rank, its positions, its amounts.
+type Found = (usize, Vec<i64>, Vec<usize>, Vec<u32>);
+
 /// Amount in every used domain (or node) of a layer.
 type Used = BTreeMap<u32, u64>;
 
@@ -25,7 +28,7 @@ impl<'c> Judge<'c> {
     /// The least rank of all allowed placements on as many nodes as possible, with the placement whose positions
     /// sort first.
     pub(super) fn best(&self) -> Option<(Vec<i64>, Vec<u32>)> {
-        let mut best: Option<(usize, Vec<i64>, Vec<usize>, Vec<u32>)> = None;
+        let mut best: Option<Found> = None;
         let mut amounts = vec![0; self.case.fabric.len()];
         let total = self.total();
         self.enumerate(0, total, &mut amounts, &mut |amounts| {
@@ -190,7 +193,7 @@ impl<'c> Judge<'c> {
         };
         let largest = |layer: usize| ids(layer).iter().map(|&id| size(layer, id)).max().unwrap_or(0);
         let wanted = segment.size as usize;
-        if nodes.len() % wanted != 0 {
+        if !nodes.len().is_multiple_of(wanted) {
             return false;
         }
         let within = (1..self.layers).find(|&layer| largest(layer) >= wanted);

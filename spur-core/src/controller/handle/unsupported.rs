@@ -1,0 +1,47 @@
+//! What this release understands and cannot do. A request for it is refused, because a promise that is not kept is worse
+//! than none; a policy that mentions it is taken, and says so.
+
+use super::super::Reject;
+use crate::model::config::{Policy, PreemptBy};
+use crate::model::job::JobSpec;
+
+/// The refusal of a request that asks for something this release cannot do.
+pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
+    let fabric = spec.fabric.as_deref();
+    let extra = spec.extra.as_deref();
+    let asked = [
+        ("--array", "submit the tasks one by one", spec.array.is_some()),
+        ("--time-min", "ask for the time with --time", spec.time_min.is_some()),
+        ("--het-gather", "submit one job", fabric.is_some_and(|fabric| fabric.het_gather.is_some())),
+        ("--licenses", "leave it out", extra.is_some_and(|extra| !extra.licenses.is_empty())),
+        ("--reservation", "leave it out", extra.is_some_and(|extra| extra.reservation.is_some())),
+        ("--no-kill", "leave it out", extra.is_some_and(|extra| extra.no_kill)),
+        (
+            "--mail-type",
+            "watch the job with squeue or sbatch --wait",
+            extra.is_some_and(|extra| extra.mail.is_some()),
+        ),
+    ];
+    match asked.iter().find(|(_, _, asked)| *asked) {
+        Some((option, instead, _)) => {
+            Err(Reject::Invalid(format!("{option} is not supported by this release; {instead}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What a policy asks for in vain, one sentence each.
+pub(super) fn of_policy(policy: &Policy) -> Vec<String> {
+    let partition =
+        |set: &dyn Fn(&crate::model::config::PartitionConfig) -> bool| policy.partitions.iter().any(set);
+    let asked = [
+        ("[preempt] by", policy.preempt.by != PreemptBy::None),
+        ("[[partitions]] preempt_mode", partition(&|partition| partition.preempt_mode.is_some())),
+        ("[[partitions]] grace_time", partition(&|partition| partition.grace_time.is_some())),
+        ("[licenses]", !policy.licenses.is_empty()),
+        ("[scheduler] priority_weight_fairshare", policy.scheduler.priority_weight_fairshare > 0),
+        ("[scheduler] priority_weight_qos", policy.scheduler.priority_weight_qos > 0),
+    ];
+    let vain = asked.iter().filter(|(_, asked)| *asked);
+    vain.map(|(key, _)| format!("warning: {key} has no effect in this release")).collect()
+}

@@ -71,7 +71,7 @@ impl Starting {
                 groups.prepare(step.attempt, memory_mb).map_err(|error| format!("control group: {error}"))?;
             let cpus = launch.order.tasks.iter().flat_map(|task| task.cpus.iter().copied());
             let cpus = cpus.collect::<std::collections::BTreeSet<u32>>().into_iter().collect();
-            launch.order.confinement = Some(Confinement { job_group, memory: None, cpus });
+            launch.order.confinement = Some(Confinement { job_group, cpus });
         }
         self.spool.accept(step).map_err(whole)?;
         self.spool.mark_spawning(step).await.map_err(|error| format!("spool: {error}"))?;

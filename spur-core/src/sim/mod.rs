@@ -16,6 +16,7 @@
 //! A run that ends at once starts another round of the same time.
 
 mod event;
+mod foresight;
 mod fragmentation;
 mod metrics;
 mod record;
@@ -23,6 +24,7 @@ mod truth;
 mod world;
 
 pub use event::{Event, Spans, What};
+pub use foresight::Foresight;
 pub use fragmentation::Fragmentation;
 pub use metrics::{LayerSpans, Run, Spread, Summary};
 pub use world::{Moment, NodeState, PassMode, Watch, World};

@@ -18,6 +18,7 @@ use crate::model::caller::{Caller, Owner};
 use crate::model::config::{Backfill, Policy};
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
+use crate::sched::forecast::Forecast;
 use crate::sched::plan::{Plan, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
@@ -116,6 +117,13 @@ pub struct World<W> {
     live: BTreeMap<JobId, Live>,
     /// Runs that end by themselves: when, in the order they started.
     ends: BTreeMap<(Time, u64), JobId>,
+    /// Runs that ended exactly when planned and whose turn has not come: by the order they started, whose, and how
+    /// long they were.
+    early: BTreeMap<u64, (Arc<str>, u64)>,
+    /// When such runs were last looked for.
+    released: Option<Time>,
+    /// Whether ends are kept from the predictor for now.
+    discreet: bool,
     starts: u64,
     ended: u64,
     busy_cpus: u64,
@@ -154,6 +162,9 @@ impl<W: Watch> World<W> {
             fewest: None,
             live: BTreeMap::new(),
             ends: BTreeMap::new(),
+            early: BTreeMap::new(),
+            released: None,
+            discreet: false,
             starts: 0,
             ended: 0,
             busy_cpus: 0,
@@ -228,6 +239,7 @@ impl<W: Watch> World<W> {
         submission: Submission,
         run_time: Option<u64>,
     ) {
+        self.release_planned();
         self.tally.submitted(self.now);
         let job = self.cluster.next_job();
         self.truth.learn(job, run_time);
@@ -404,21 +416,59 @@ impl<W: Watch> World<W> {
 
     // ---- what happens by itself
 
-    /// Ends what ends by itself by now.
+    /// Ends what ends by itself by now, in the order of the starts.
     fn end_runs(&mut self) {
-        while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let job = entry.remove();
-            let Some(live) = self.live.get(&job) else { continue };
-            let (Some(node), Some(attempt)) =
-                (live.alloc.batch_node(), self.cluster.job(job).map(|job| job.attempt()))
-            else {
-                continue;
-            };
-            let report = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: false };
-            self.reports.push_back((node, attempt, report));
-            self.listen();
+        self.release_planned();
+        loop {
+            let due = self.ends.first_key_value().filter(|((at, _), _)| *at <= self.now);
+            let due = due.map(|((_, order), job)| (*order, *job));
+            let early = self.early.first_key_value().map(|(order, _)| *order);
+            match (due, early) {
+                (Some((order, job)), early) if early.is_none_or(|early| order < early) => self.end_run(job),
+                (_, Some(_)) => {
+                    if let Some((_, (user, ran))) = self.early.pop_first() {
+                        self.truth.finished(&user, ran);
+                    }
+                }
+                (_, None) => return,
+            }
             self.happened();
         }
+    }
+
+    /// With a pass after every event, what is planned to end now counts as free for all that happens now, also for
+    /// what happens before the end has its turn. Runs that end exactly when planned are therefore ended here; the
+    /// predictor learns of them when it is their turn, and the pass that follows them comes then.
+    fn release_planned(&mut self) {
+        if self.mode != PassMode::Event || self.released == Some(self.now) {
+            return;
+        }
+        self.released = Some(self.now);
+        let due = self.ends.range(..=(self.now, u64::MAX)).map(|((_, order), job)| (*order, *job));
+        let planned: Vec<(u64, JobId)> = due.filter(|(_, job)| self.is_planned_to_end(*job)).collect();
+        for (order, id) in planned {
+            let Some((job, live)) = self.cluster.job(id).zip(self.live.get(&id)) else { continue };
+            let user = Arc::clone(&job.spec.owner.user);
+            self.early.insert(order, (user, self.now.since(live.started)));
+            self.discreet = true;
+            self.end_run(id);
+            self.discreet = false;
+        }
+    }
+
+    fn is_planned_to_end(&self, id: JobId) -> bool {
+        let found = self.cluster.job(id).zip(self.live.get(&id));
+        found.is_some_and(|(job, live)| self.truth.end(job, live.started, self.now) <= self.now)
+    }
+
+    /// The batch script of a run ends.
+    fn end_run(&mut self, id: JobId) {
+        let Some(live) = self.live.get(&id) else { return };
+        let attempt = self.cluster.job(id).map(|job| job.attempt());
+        let Some((node, attempt)) = live.alloc.batch_node().zip(attempt) else { return };
+        let report = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: false };
+        self.reports.push_back((node, attempt, report));
+        self.listen();
     }
 
     /// When the controller's timers are due. That finished jobs are forgotten is nothing that happens: it is done
@@ -579,7 +629,9 @@ impl<W: Watch> World<W> {
     /// Keeps up with an event of the cluster.
     fn note(&mut self, event: &cluster::Event) {
         use cluster::Event as E;
-        self.truth.note(&self.cluster, event);
+        if !self.discreet {
+            self.truth.note(&self.cluster, event);
+        }
         self.planner.note(&self.cluster, event);
         match event {
             E::JobStarted { job, alloc } => self.started(*job, alloc),

@@ -52,6 +52,7 @@ pub struct Server {
     inbox: Inbox,
     reload: Reload,
     journal: Journal,
+    accounting: Accounting,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
     /// Says why the controller cannot go on.
@@ -92,7 +93,7 @@ impl Server {
         };
         let stop = Stop::default();
         let (failed, failure) = mpsc::unbounded_channel();
-        let journal = recovered.journal.clone();
+        let (journal, accounting) = (recovered.journal.clone(), recovered.accounting.clone());
         let mut machine = Machine { threads: Vec::new(), tasks: JoinSet::new(), failed };
         let local = Arc::new(local);
         let desk = machine.begin(recovered, &local, config_file, key.clone(), &stop)?;
@@ -103,7 +104,7 @@ impl Server {
         }
         machine.listen(desk, listener, window, &local, key, &stop);
         let Machine { threads, tasks, .. } = machine;
-        Ok(Self { address, stop, inbox, reload, journal, threads, tasks, failure })
+        Ok(Self { address, stop, inbox, reload, journal, accounting, threads, tasks, failure })
     }
 
     /// Where it listens.
@@ -148,6 +149,10 @@ impl Server {
         ensure!(panicked == 0, "{panicked} threads have panicked");
         if tokio::time::timeout(GRACE, self.journal.close()).await.is_err() {
             tracing::warn!("the journal is still being read; everything in it is durable");
+        }
+        match tokio::time::timeout(GRACE, self.accounting.close()).await {
+            Ok(closed) => closed.context("accounting cannot be closed")?,
+            Err(_) => tracing::warn!("accounting is still being read; everything in it is durable"),
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ pub struct Resolved {
 pub enum AskError {
     /// A topology rule where there is no topology.
     #[error(
-        "{option} needs a topology, but {topology} has none: leave it out, or name another with --topology=NAME"
+        "{option} needs switches or blocks, and topology {topology} has neither: leave it out, or name another with --topology=NAME"
     )]
     NoTopology {
         /// The option as written.

@@ -31,6 +31,8 @@ pub enum Command {
     Links,
     /// `spur keygen`
     Keygen,
+    /// `spur plan`
+    Plan,
     /// `spur sim`
     Sim,
 }
@@ -53,6 +55,12 @@ const COMMANDS: &[Entry] = &[
     Entry { command: Command::Scancel, name: "scancel", linked: true, about: "end or signal jobs and steps" },
     Entry { command: Command::Sacct, name: "sacct", linked: true, about: "show jobs from accounting" },
     Entry { command: Command::Demo, name: "demo", linked: false, about: "show a whole cluster on this host" },
+    Entry {
+        command: Command::Plan,
+        name: "plan",
+        linked: false,
+        about: "say when and where a job would start",
+    },
     Entry {
         command: Command::Sim,
         name: "sim",
@@ -99,6 +107,7 @@ impl Command {
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
+            Command::Plan => commands::sim::plan::run(session, &args).await,
             Command::Sim => commands::sim::run(session, &args),
         }
     }

@@ -263,3 +263,27 @@ fn pictures_are_drawn_even_of_nothing() {
         }
     }
 }
+
+#[test]
+fn a_plan_tells_when_and_where_without_submitting() {
+    let plan = |state: &str, rest: &str| {
+        let directory = scenarios().join(state);
+        let directory = directory.display();
+        let options =
+            format!("--config {directory}/cluster.toml --state {directory}/jobs.jsonl --json {rest}");
+        let mut session = Session::in_memory("spur plan", BTreeMap::new(), None);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let code = runtime.block_on(sim::plan::run(&mut session, &words(&options))).expect(rest);
+        let answer: Value = serde_json::from_str(&session.out.take_text()).expect("JSON");
+        (code, answer)
+    };
+    let (code, now) = plan("best-fit-over-spines", "--at 0 -- -N 3 --exclusive --gather=must:block");
+    assert_eq!((code, now["start"].as_i64(), now["nodes"].as_str()), (0, Some(0), Some("node-[9-11]")));
+    assert_eq!(now["spans"], serde_json::json!({"node": 3, "block": 1, "spine": 1}));
+    // The same as `--test-only` at that time says in the scenario.
+    let (code, later) = plan("backfill-easy", "--at 4 -- -N 4 --exclusive -t 5");
+    assert_eq!((code, later["start"].as_i64(), later["nodes"].as_str()), (0, Some(3000), Some("n[1-4]")));
+    let (code, never) = plan("best-fit-over-spines", "-- -N 6 --exclusive");
+    assert_eq!((code, never["start"].as_i64(), never["nodes"].as_str()), (1, None, None));
+    assert!(never["detail"].as_str().is_some_and(|text| text.contains("holds 5; ask")), "{never}");
+}

@@ -344,11 +344,11 @@ mod tests {
     fn batch_order() -> v1::Launch {
         v1::Launch {
             attempt: Some(v1::Attempt { job_id: 42, restart: 1 }),
-            user: Some(v1::User { uid: 7, gid: 8, name: "ann".to_owned(), group: "staff".to_owned() }),
+            user: Some(v1::User { uid: 7, gid: 8, name: "alice".to_owned(), group: "staff".to_owned() }),
             batch: Some(v1::Batch {
                 script: b"#!/bin/sh\n".to_vec().into(),
                 environment: b"A=1\0SLURM_JOB_ID=0\0".to_vec().into(),
-                work_dir: "/home/ann".to_owned(),
+                work_dir: "/home/alice".to_owned(),
                 stderr: "%x-%r.err".to_owned(),
                 append: Some(true),
                 umask: 0o027,

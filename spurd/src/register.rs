@@ -3,6 +3,7 @@
 //! Registration says what the node has and which attempts it holds; orders come down, heartbeats and reports go up.
 //! Orders of a reign that is over are refused by leaving the one who gives them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,7 +46,7 @@ pub(crate) struct Registrar {
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
-    #[error("{0}")]
+    #[error(transparent)]
     Address(#[from] spur_proto::channel::AddressError),
     #[error("cannot be reached: {0}")]
     Unreachable(String),
@@ -59,7 +60,7 @@ enum StreamError {
     Deposed { given: u64, known: u64 },
     #[error("the stream ended")]
     Ended,
-    #[error("{0}")]
+    #[error(transparent)]
     Spool(#[from] std::io::Error),
     #[error("spurd is stopping")]
     Stopping,
@@ -75,6 +76,8 @@ impl Registrar {
     /// Keeps a stream to one of the controllers for as long as this is polled.
     pub(crate) async fn run(mut self) {
         let mut pause = PAUSES.0;
+        // The same trouble with a controller is told once.
+        let mut said: BTreeMap<HostPort, String> = BTreeMap::new();
         'settings: loop {
             let settings = Arc::clone(&self.settings.borrow_and_update());
             for controller in &settings.controllers {
@@ -89,7 +92,13 @@ impl Registrar {
                         continue 'settings;
                     }
                     Err(StreamError::Stopping) => return,
-                    Err(error) => tracing::warn!(%controller, "controller {error}"),
+                    Err(error) => {
+                        let complaint = error.to_string();
+                        if welcomed || said.get(controller) != Some(&complaint) {
+                            tracing::warn!("controller {controller} {complaint}");
+                        }
+                        said.insert(controller.clone(), complaint);
+                    }
                 }
             }
             tokio::time::sleep(pause).await;
@@ -105,8 +114,9 @@ impl Registrar {
         welcomed: &mut bool,
     ) -> Result<(), StreamError> {
         let channel = channel::endpoint(controller)?.connect().await.map_err(|error| {
-            let cause =
-                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            // What the system said lies at the bottom.
+            let chain = std::iter::successors(std::error::Error::source(&error), |error| error.source());
+            let cause = chain.last().map_or_else(|| error.to_string(), ToString::to_string);
             StreamError::Unreachable(cause)
         })?;
         let introduction = Introduction::new(&token(settings)).map_err(|_| StreamError::Ended)?;

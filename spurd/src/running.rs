@@ -71,12 +71,17 @@ impl Starting {
                 groups.prepare(step.attempt, memory_mb).map_err(|error| format!("control group: {error}"))?;
             let cpus = launch.order.tasks.iter().flat_map(|task| task.cpus.iter().copied());
             let cpus = cpus.collect::<std::collections::BTreeSet<u32>>().into_iter().collect();
-            launch.order.confinement = Some(Confinement { job_group, memory: None, cpus });
+            launch.order.confinement = Some(Confinement { job_group, cpus });
         }
-        self.spool.accept(step).map_err(|error| error.to_string())?;
+        self.spool.accept(step).map_err(whole)?;
         self.spool.mark_spawning(step).await.map_err(|error| format!("spool: {error}"))?;
-        self.launcher.launch(launch).await.map_err(|error| error.to_string())
+        self.launcher.launch(launch).await.map_err(whole)
     }
+}
+
+/// An error with everything behind it, in one line.
+fn whole(error: impl std::error::Error + Send + Sync + 'static) -> String {
+    format!("{:#}", anyhow::Error::new(error))
 }
 
 /// The supplementary groups that this host knows for a user; only the primary one if it does not know the user.

@@ -60,7 +60,7 @@ pub struct Overrides {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The configuration cannot be read.
-    #[error("{}: {source}{}", path.display(), hint(*named))]
+    #[error("cannot read {}{}", path.display(), hint(*named))]
     Read {
         /// The file.
         path: PathBuf,

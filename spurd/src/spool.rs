@@ -36,10 +36,10 @@ use crate::step::{LOCK_FILE, LOST_FILE};
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// Another spurd has it.
-    #[error("{0} is in use by another spurd; several on one host need a spool directory each (--spool)")]
+    #[error("{} is in use by another spurd; several on one host need a spool directory each (--spool)", .0.display())]
     InUse(PathBuf),
     /// The file system refused something.
-    #[error("spool {path}: {source}")]
+    #[error("spool: {}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum AcceptError {
     #[error("attempt {0} was launched on this node before and is not launched again")]
     Known(StepAttempt),
     /// The file system refused something.
-    #[error("spool: {0}")]
+    #[error("no directory for the attempt in the spool")]
     Io(#[from] io::Error),
 }
 

@@ -273,6 +273,7 @@ fn submission(rest: &[&str]) -> Submission {
             nodes: number("nodes").map(NodeCount::exactly),
             tasks: number("tasks"),
             cpus_per_task: number("cpus"),
+            nodelist: get("on").map(|list| Box::new(list.parse().expect("a hostlist"))),
             ..Shape::default()
         },
         fabric: None,

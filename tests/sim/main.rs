@@ -16,7 +16,7 @@ mod world;
 use world::World;
 
 /// Seeds of an ordinary run; each has a few dozen crashes.
-const SEEDS: u64 = 48;
+const SEEDS: u64 = 24;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name)

@@ -97,9 +97,13 @@ impl Recent {
     fn ended(&mut self, cluster: &Cluster, id: JobId) {
         let Some(job) = cluster.job(id) else { return };
         let crate::model::phase::Phase::Completing(completing) = &job.phase else { return };
-        let ran = completing.ended.since(completing.started);
-        let [_, last] = self.users.get(&job.spec.owner.user).copied().unwrap_or_default();
-        self.users.insert(Arc::clone(&job.spec.owner.user), [last, Some(ran)]);
+        self.finished(&job.spec.owner.user, completing.ended.since(completing.started));
+    }
+
+    /// Learns that a job of a user has finished after so many seconds.
+    pub fn finished(&mut self, user: &Arc<str>, ran: u64) {
+        let [_, last] = self.users.get(user).copied().unwrap_or_default();
+        self.users.insert(Arc::clone(user), [last, Some(ran)]);
     }
 
     fn predicted(&self, job: &Job) -> u64 {

@@ -293,7 +293,13 @@ impl Pass {
             self.state.unbook(&known.parts, wanted(&known.spec), known.start, candidate.run_time);
         }
         match self.search(&candidate, &prospects, known.is_some()) {
-            Some((index, hit)) if hit.starts => self.start(&candidate, &prospects[index], &hit),
+            Some((index, hit)) if hit.starts => {
+                let need = &prospects[index].request.need;
+                match self.state.parts(&self.scene, need, &hit, candidate.run_time) {
+                    Some(parts) => self.start(&candidate, &prospects[index], &hit, &parts),
+                    None => self.hold_back(&candidate, &prospects, known, None),
+                }
+            }
             found => self.hold_back(&candidate, &prospects, known, found),
         }
     }
@@ -326,7 +332,8 @@ impl Pass {
             let horizon = if reserves { Time::MAX } else { self.now + 1 };
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
             let hunt = prospect.hunt(candidate, until);
-            if let Some(hit) = self.state.find(&hunt) {
+            // Without a reservation to be had, room that a job past its time still holds is of no use.
+            if let Some(hit) = self.state.find(&hunt).filter(|hit| hit.starts || reserves) {
                 best = Some((index, hit));
             }
         }
@@ -334,10 +341,9 @@ impl Pass {
     }
 
     /// Starts a job.
-    fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) {
+    fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
         let need = &prospect.request.need;
-        let parts = self.state.parts(&self.scene, need, hit, candidate.run_time);
-        self.state.book(&parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
+        self.state.book(parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
         let component = self.scene.partitions[prospect.partition].component;
         let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
         let backfilled = head.is_none() && self.heads[component].is_some();
@@ -390,7 +396,7 @@ impl Pass {
             None => Reason::Resources,
         };
         let detail = self.detail(candidate, prospects, behind);
-        let reservation = found.map(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        let reservation = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
         for prospect in prospects {
             let component = self.scene.partitions[prospect.partition].component;
             let blocks = reservation.as_ref().is_none_or(|made| {
@@ -404,9 +410,9 @@ impl Pass {
     }
 
     /// Books a later start.
-    fn reserve(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) -> Reservation {
+    fn reserve(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) -> Option<Reservation> {
         let run_time = candidate.run_time;
-        let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time);
+        let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time)?;
         self.state.book(&parts, wanted(&candidate.spec), hit.start, run_time, false);
         let explains = self.explained <= EXPLAINED;
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
@@ -418,7 +424,7 @@ impl Pass {
             ..Waiting::of(candidate.attempt.job)
         };
         self.plan.report.reserved += 1;
-        Reservation {
+        Some(Reservation {
             job: candidate.attempt.job,
             spec: Arc::clone(&candidate.spec),
             start: hit.start,
@@ -426,7 +432,7 @@ impl Pass {
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
             parts,
             waiting,
-        }
+        })
     }
 
     /// The job whose end a planned start waits for.
@@ -457,7 +463,8 @@ impl Pass {
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
         let is_head = self.heads.iter().flatten().all(|head| *head == job);
         if is_head && self.firm && !candidate.promised && self.plan.promise.is_none() {
-            self.plan.promise = waiting.start.map(|start| (job, start));
+            // What hangs on a job that should have ended by now cannot be promised.
+            self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }
         if let Some(mut made) = reservation {
             made.waiting = waiting.clone();

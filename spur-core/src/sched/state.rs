@@ -323,18 +323,25 @@ impl State {
     }
 
     /// What a placement takes of each node.
-    pub(super) fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit, run_time: u64) -> Vec<Part> {
+    ///
+    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
+    pub(super) fn parts(
+        &mut self,
+        scene: &Scene,
+        need: &Need,
+        hit: &Hit,
+        run_time: u64,
+    ) -> Option<Vec<Part>> {
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
             let room = self.timeline.room(&mut self.rooms, node.0, hit.start, hit.start + run_time);
-            let Some(mut room) = room else { continue };
+            let mut room = room?;
             if hit.starts {
                 room = self.rooms.common(room, self.idle[node.index()]);
             }
             let shape = &scene.nodes[node.index()].shape;
-            let taken = need.takes(shape, self.rooms.amount(room), *slots);
-            let taken = taken.expect("a room has the slots that it was said to have");
+            let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
             parts.push(Part { node, slots: *slots, taken });
         }
         if hit.whole_leaves {
@@ -344,7 +351,7 @@ impl State {
                 parts.push(Part { node, slots: 0, taken: full });
             }
         }
-        parts
+        Some(parts)
     }
 
     /// The running job whose planned end at `at` frees one of the nodes.

@@ -10,12 +10,13 @@
 //! Whoever drives a [`World`] moves its clock ([`World::advance`]), applies what the workload has for that time, in
 //! the workload's order, and lets the rest happen ([`World::settle`]): runs that end, in the order they started; what
 //! the controller's timers are due for, such as time limits; a scheduling pass. With [`PassMode::Event`] every single
-//! one of these is followed by a pass of its own. A planned end that is exceeded is corrected before anything else
+//! one of these is followed by a pass of its own, and what is planned to end at that time counts as free from its beginning. A planned end that is exceeded is corrected before anything else
 //! happens at that time, and is no reason for a pass.
 //!
 //! A run that ends at once starts another round of the same time.
 
 mod event;
+mod foresight;
 mod fragmentation;
 mod metrics;
 mod record;
@@ -23,6 +24,7 @@ mod truth;
 mod world;
 
 pub use event::{Event, Spans, What};
+pub use foresight::Foresight;
 pub use fragmentation::Fragmentation;
 pub use metrics::{LayerSpans, Run, Spread, Summary};
 pub use world::{Moment, NodeState, PassMode, Watch, World};

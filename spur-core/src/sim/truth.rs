@@ -1,6 +1,8 @@
 //! What only a simulation knows: how long each job would run. The planner is told as much of it as the predictor in
 //! force allows.
 
+use std::sync::Arc;
+
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::config::Predict;
@@ -38,6 +40,11 @@ impl Truth {
             self.predict = policy.scheduler.predict;
         }
         self.recent.note(cluster, event);
+    }
+
+    /// Lets the predictor learn of a run whose end it was not told of when it happened.
+    pub(super) fn finished(&mut self, user: &Arc<str>, ran: u64) {
+        self.recent.finished(user, ran);
     }
 
     /// How long an attempt really lasts: its run time, or its limit.

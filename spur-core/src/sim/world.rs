@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::event::{Event, Spans, What};
+use super::event::{Event, What};
+use super::foresight::Foresight;
 use super::fragmentation::{Fewest, Fragmentation};
 use super::metrics::{Run, Summary, Tally};
 use super::record::{self, Record};
@@ -15,10 +16,9 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{Backfill, Policy};
-use crate::model::fabric::Pos;
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
-use crate::model::reason::Reason;
+use crate::sched::forecast::Forecast;
 use crate::sched::plan::{Plan, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
@@ -117,6 +117,13 @@ pub struct World<W> {
     live: BTreeMap<JobId, Live>,
     /// Runs that end by themselves: when, in the order they started.
     ends: BTreeMap<(Time, u64), JobId>,
+    /// Runs that ended exactly when planned and whose turn has not come: by the order they started, whose, and how
+    /// long they were.
+    early: BTreeMap<u64, (Arc<str>, u64)>,
+    /// When such runs were last looked for.
+    released: Option<Time>,
+    /// Whether ends are kept from the predictor for now.
+    discreet: bool,
     starts: u64,
     ended: u64,
     busy_cpus: u64,
@@ -155,6 +162,9 @@ impl<W: Watch> World<W> {
             fewest: None,
             live: BTreeMap::new(),
             ends: BTreeMap::new(),
+            early: BTreeMap::new(),
+            released: None,
+            discreet: false,
             starts: 0,
             ended: 0,
             busy_cpus: 0,
@@ -229,6 +239,7 @@ impl<W: Watch> World<W> {
         submission: Submission,
         run_time: Option<u64>,
     ) {
+        self.release_planned();
         self.tally.submitted(self.now);
         let job = self.cluster.next_job();
         self.truth.learn(job, run_time);
@@ -257,37 +268,36 @@ impl<W: Watch> World<W> {
         self.tell(next, || What::Reject { job: name, error });
     }
 
-    /// Answers when and where a job would start that is not submitted, as the queue is now.
+    /// Tells when and where a job would start that is not submitted.
     pub fn test(&mut self, name: Arc<str>, owner: Arc<Owner>, submission: Submission) {
+        let next = self.cluster.next_job();
+        if self.watch.wants_events() {
+            let what = self.foresee(owner, submission).test(name);
+            self.record.add(next, what);
+        }
+        self.happened();
+    }
+
+    /// When and where a job would start if it were submitted now and every job that waits had a reservation.
+    pub fn foresee(&self, owner: Arc<Owner>, submission: Submission) -> Foresight {
         let mut trial = self.cluster.clone();
         let mut policy = Policy::clone(trial.policy());
         policy.scheduler.backfill = Backfill::Conservative;
         policy.scheduler.depth = 0;
         let job = trial.next_job();
-        let ask = |cluster: &mut Cluster, owner, command| {
-            let caller = Caller { owner, operator: false };
-            let input = Input::Command { caller, request: None, command };
-            controller::handle(cluster, EPOCH, self.now, input).answer
+        let caller = Caller { owner, operator: false };
+        let command = Command::Submit(Box::new(submission));
+        let input = Input::Command { caller, request: None, command };
+        let warnings = match controller::handle(&mut trial, EPOCH, self.now, input).answer {
+            Ok(Reply::Submitted { warnings, .. }) => warnings,
+            Ok(_) => Vec::new(),
+            Err(reject) => return Foresight::refused(&reject),
         };
-        let submitted = ask(&mut trial, owner, Command::Submit(Box::new(submission)));
-        if let Err(reject) = submitted {
-            self.tell(job, || What::Test {
-                job: name,
-                start: None,
-                nodes: None,
-                spans: None,
-                reason: Some(Reason::BadConstraints.name()),
-                detail: Some(reject.to_string()),
-            });
-            return;
-        }
         let input = operator(Command::Reconfigure(Arc::new(policy)));
         // The policy in force with another depth can be put in force, too.
         let _ = controller::handle(&mut trial, EPOCH, self.now, input);
         let plan = sched::plan(&trial, self.now, &self.truth);
-        let answer = answer(&trial, &plan, self.now, job, name);
-        self.tell(job, || answer);
-        self.happened();
+        Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 
     /// An operator cancels a job.
@@ -406,21 +416,59 @@ impl<W: Watch> World<W> {
 
     // ---- what happens by itself
 
-    /// Ends what ends by itself by now.
+    /// Ends what ends by itself by now, in the order of the starts.
     fn end_runs(&mut self) {
-        while let Some(entry) = self.ends.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let job = entry.remove();
-            let Some(live) = self.live.get(&job) else { continue };
-            let (Some(node), Some(attempt)) =
-                (live.alloc.batch_node(), self.cluster.job(job).map(|job| job.attempt()))
-            else {
-                continue;
-            };
-            let report = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: false };
-            self.reports.push_back((node, attempt, report));
-            self.listen();
+        self.release_planned();
+        loop {
+            let due = self.ends.first_key_value().filter(|((at, _), _)| *at <= self.now);
+            let due = due.map(|((_, order), job)| (*order, *job));
+            let early = self.early.first_key_value().map(|(order, _)| *order);
+            match (due, early) {
+                (Some((order, job)), early) if early.is_none_or(|early| order < early) => self.end_run(job),
+                (_, Some(_)) => {
+                    if let Some((_, (user, ran))) = self.early.pop_first() {
+                        self.truth.finished(&user, ran);
+                    }
+                }
+                (_, None) => return,
+            }
             self.happened();
         }
+    }
+
+    /// With a pass after every event, what is planned to end now counts as free for all that happens now, also for
+    /// what happens before the end has its turn. Runs that end exactly when planned are therefore ended here; the
+    /// predictor learns of them when it is their turn, and the pass that follows them comes then.
+    fn release_planned(&mut self) {
+        if self.mode != PassMode::Event || self.released == Some(self.now) {
+            return;
+        }
+        self.released = Some(self.now);
+        let due = self.ends.range(..=(self.now, u64::MAX)).map(|((_, order), job)| (*order, *job));
+        let planned: Vec<(u64, JobId)> = due.filter(|(_, job)| self.is_planned_to_end(*job)).collect();
+        for (order, id) in planned {
+            let Some((job, live)) = self.cluster.job(id).zip(self.live.get(&id)) else { continue };
+            let user = Arc::clone(&job.spec.owner.user);
+            self.early.insert(order, (user, self.now.since(live.started)));
+            self.discreet = true;
+            self.end_run(id);
+            self.discreet = false;
+        }
+    }
+
+    fn is_planned_to_end(&self, id: JobId) -> bool {
+        let found = self.cluster.job(id).zip(self.live.get(&id));
+        found.is_some_and(|(job, live)| self.truth.end(job, live.started, self.now) <= self.now)
+    }
+
+    /// The batch script of a run ends.
+    fn end_run(&mut self, id: JobId) {
+        let Some(live) = self.live.get(&id) else { return };
+        let attempt = self.cluster.job(id).map(|job| job.attempt());
+        let Some((node, attempt)) = live.alloc.batch_node().zip(attempt) else { return };
+        let report = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: false };
+        self.reports.push_back((node, attempt, report));
+        self.listen();
     }
 
     /// When the controller's timers are due. That finished jobs are forgotten is nothing that happens: it is done
@@ -581,7 +629,9 @@ impl<W: Watch> World<W> {
     /// Keeps up with an event of the cluster.
     fn note(&mut self, event: &cluster::Event) {
         use cluster::Event as E;
-        self.truth.note(&self.cluster, event);
+        if !self.discreet {
+            self.truth.note(&self.cluster, event);
+        }
         self.planner.note(&self.cluster, event);
         match event {
             E::JobStarted { job, alloc } => self.started(*job, alloc),
@@ -674,48 +724,4 @@ fn operator_caller() -> Caller {
 
 fn operator(command: Command) -> Input {
     Input::Command { caller: operator_caller(), request: None, command }
-}
-
-/// What a plan says of a job that was only put on trial.
-fn answer(cluster: &Cluster, plan: &Plan, now: Time, job: JobId, name: Arc<str>) -> What {
-    if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == job) {
-        let nodes = record::hostlist(cluster, start.parts.iter().map(|part| part.node));
-        let spans = Spans(start.why.spans.clone());
-        let (start, nodes, spans) = (Some(now.0), Some(nodes), Some(spans));
-        return What::Test { job: name, start, nodes, spans, reason: None, detail: None };
-    }
-    let waiting = plan.waiting.iter().find(|waiting| waiting.job == job);
-    let planned = waiting.filter(|waiting| waiting.start.is_some());
-    if let Some(planned) = planned {
-        let nodes = record::hostlist(cluster, planned.nodes.iter().copied());
-        let spans = Some(spans(cluster, job, &planned.nodes));
-        let start = planned.start.map(|time| time.0);
-        return What::Test { job: name, start, nodes: Some(nodes), spans, reason: None, detail: None };
-    }
-    let reason = waiting.map_or("None", |waiting| waiting.reason.name());
-    let detail = waiting.map_or_else(String::new, |waiting| waiting.sentence(|time| time.0.to_string()));
-    What::Test {
-        job: name,
-        start: None,
-        nodes: None,
-        spans: None,
-        reason: Some(reason),
-        detail: Some(detail),
-    }
-}
-
-/// Domains that nodes touch, in the fabric that a job is placed on.
-fn spans(cluster: &Cluster, job: JobId, nodes: &[NodeId]) -> Spans {
-    let spec = cluster.job(job).map(|job| &job.spec);
-    let named = spec.and_then(|spec| spec.fabric.as_ref()?.topology.as_deref());
-    let named = named.and_then(|name| cluster.topology(name)).map(|topology| &topology.fabric);
-    let partition = spec.and_then(|spec| cluster.partition(spec.partitions.first()?));
-    let fabric = named.or_else(|| cluster.fabric_of(partition?));
-    let Some(fabric) = fabric else {
-        return Spans(vec![("node".into(), u32::try_from(nodes.len()).unwrap_or(u32::MAX))]);
-    };
-    let mut positions: Vec<Pos> = nodes.iter().filter_map(|node| fabric.pos(*node)).collect();
-    positions.sort_unstable();
-    let names = fabric.layer_names().iter().map(|name| Arc::from(name.as_str()));
-    Spans(names.zip(fabric.spans(&positions)).collect())
 }

@@ -71,7 +71,7 @@ pub enum StepEvent {
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The program spurstepd could not be started.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot start {}", path.display())]
     Spawn {
         /// The program.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// No socket for the order.
-    #[error("control socket: {0}")]
+    #[error("no control socket for the step")]
     Socket(#[from] io::Error),
 }
 

@@ -136,10 +136,8 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confinement {
-    /// The control group of the job on this node, absolute; the step makes its own below it.
+    /// The control group of the job on this node, absolute, with the job's limits; the step makes its own below it.
     pub job_group: PathBuf,
-    /// Memory limit of the step in bytes, if the node enforces one.
-    pub memory: Option<u64>,
     /// CPUs the step may use, if the node enforces that.
     pub cpus: Vec<u32>,
 }

@@ -10,6 +10,7 @@ mod deed;
 mod follow;
 mod input;
 mod lublin;
+pub mod plan;
 mod plot;
 mod request;
 mod scontrol;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spur_core::model::config::Policy;
-use spur_core::sim::World;
+use spur_core::sim::{Watch, World};
+use spur_core::text::time::Time;
 
 use crate::error::Failure;
 use crate::options::Settled;
@@ -144,29 +146,35 @@ fn simulate(args: &Args, policy: Policy, workload: &Workload) -> Result<World<Fo
     let follower = Follower::new(events, progress, args.plot.as_ref().map(|_| plot::Trail::default()));
     let world = World::new(Arc::new(policy), args.pass, follower);
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
+    play(&mut world, workload, None)?;
+    world.watch().finish().map_err(|error| Failure::new(format!("cannot write events: {error}")))?;
+    Ok(world)
+}
+
+/// Lets a workload happen, up to a time or until no event is left.
+fn play<W: Watch>(world: &mut World<W>, workload: &Workload, until: Option<Time>) -> Result<(), Failure> {
     let mut deeds = workload.deeds.iter().peekable();
     loop {
         let told = deeds.peek().map(|deed| time(deed.at));
-        let Some(now) = [told, world.next()].into_iter().flatten().min() else { break };
+        let next = [told, world.next()].into_iter().flatten().min();
+        let Some(now) = next.filter(|next| until.is_none_or(|until| *next <= until)) else { return Ok(()) };
         world.advance(now);
         while let Some(deed) = deeds.next_if(|deed| time(deed.at) == now) {
-            apply(&mut world, deed).map_err(|problem| {
+            apply(world, deed).map_err(|problem| {
                 let (source, line) = (&workload.source, deed.line);
                 Failure::new(format!("{source}:{line}: {problem}"))
             })?;
         }
         world.settle();
     }
-    world.watch().finish().map_err(|error| Failure::new(format!("cannot write events: {error}")))?;
-    Ok(world)
 }
 
-fn time(at: u64) -> spur_core::text::time::Time {
-    spur_core::text::time::Time(i64::try_from(at).unwrap_or(i64::MAX))
+fn time(at: u64) -> Time {
+    Time(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
 /// Does what one line of a workload says.
-fn apply(world: &mut World<Follower>, deed: &Deed) -> Result<(), String> {
+fn apply<W: Watch>(world: &mut World<W>, deed: &Deed) -> Result<(), String> {
     match &deed.what {
         What::Submit(arrival) => {
             let (name, owner) = (Arc::clone(&arrival.name), Arc::clone(&arrival.owner));

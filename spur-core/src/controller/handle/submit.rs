@@ -10,6 +10,7 @@ use crate::model::caller::{Caller, Owner};
 use crate::model::job::{JobSpec, MemoryNeed, Sharing};
 use crate::sched::feasible;
 use crate::text::dependency::DependencyKind;
+use crate::text::nodes::NodeCount;
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -54,6 +55,7 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         let partition = cluster.default_partition().ok_or(Reject::NoDefaultPartition)?;
         spec.partitions = [Arc::clone(partition.name())].into();
     }
+    count_named_nodes(&mut spec);
     let partitions = partitions(cluster, &spec)?;
     spec.time_limit = time_limit.unwrap_or_else(|| default_time(&partitions));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
@@ -62,6 +64,18 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         spec.shape.memory = default.map(MemoryNeed::PerCpu);
     }
     Ok(spec)
+}
+
+/// A job that names its nodes and gives no count gets all of them, as with Slurm. A list with functions (`switch{}`) says
+/// where, not how many: such a job is counted like any other.
+fn count_named_nodes(spec: &mut JobSpec) {
+    let shape = &mut spec.shape;
+    let named = shape.nodelist.as_ref().and_then(|list| list.as_plain());
+    if let (None, Some(named)) = (&shape.nodes, named) {
+        let count = u32::try_from(named.unique().len()).unwrap_or(u32::MAX);
+        let counted = if shape.tasks.is_some() { NodeCount::at_least } else { NodeCount::exactly };
+        shape.nodes = Some(counted(count));
+    }
 }
 
 /// Whether the request, new or changed, can be honoured; what its user should know if it can.

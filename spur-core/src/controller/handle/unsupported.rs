@@ -13,7 +13,6 @@ pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
         ("--array", "submit the tasks one by one", spec.array.is_some()),
         ("--time-min", "ask for the time with --time", spec.time_min.is_some()),
         ("--het-gather", "submit one job", fabric.is_some_and(|fabric| fabric.het_gather.is_some())),
-        ("--licenses", "leave it out", extra.is_some_and(|extra| !extra.licenses.is_empty())),
         ("--reservation", "leave it out", extra.is_some_and(|extra| extra.reservation.is_some())),
         ("--no-kill", "leave it out", extra.is_some_and(|extra| extra.no_kill)),
         (
@@ -38,7 +37,6 @@ pub(super) fn of_policy(policy: &Policy) -> Vec<String> {
         ("[preempt] by", policy.preempt.by != PreemptBy::None),
         ("[[partitions]] preempt_mode", partition(&|partition| partition.preempt_mode.is_some())),
         ("[[partitions]] grace_time", partition(&|partition| partition.grace_time.is_some())),
-        ("[licenses]", !policy.licenses.is_empty()),
         ("[scheduler] priority_weight_fairshare", policy.scheduler.priority_weight_fairshare > 0),
         ("[scheduler] priority_weight_qos", policy.scheduler.priority_weight_qos > 0),
     ];

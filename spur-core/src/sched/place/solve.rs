@@ -44,7 +44,36 @@ pub(super) struct Solver<'p, 'a, C> {
 struct Guide<'p, 'a, C> {
     holder: DomainId,
     slack: u32,
+    /// The spans of the best placement.
+    best: C,
     heads: Solver<'p, 'a, C>,
+}
+
+impl<C: Cost> Guide<'_, '_, C> {
+    /// For every number of members from the first on, how the best placement could use them; the last is all.
+    fn befores(&mut self, id: DomainId, members: &[(Member, Front<C>)], reach: &Reach) -> Vec<Vec<Item<C>>> {
+        let mut befores = vec![vec![Item::nothing(self.heads.problem.layout.width())]];
+        for (member, _) in members {
+            let front = self.heads.member_front(*member);
+            let part: Vec<Item<C>> = front.iter().filter(|item| reach.admits_part(item)).cloned().collect();
+            let last = befores.last().expect("it starts with one");
+            let mut next = self.heads.join(last, &part, true, id);
+            next.retain(|item| item.cost <= self.best);
+            befores.push(next);
+        }
+        befores
+    }
+
+    /// Whether a way, together with one of `others`, can be the job without more than the best spans; `others` rises
+    /// in cost and with it in what it holds.
+    fn completes(&self, item: &Item<C>, others: &[Item<C>], head: usize) -> bool {
+        let mut left = self.best.clone();
+        left.sub(&item.cost);
+        let left = &left.fields()[..head];
+        let at = others.partition_point(|other| other.cost.fields()[..head] <= *left);
+        let most = others[..at].iter().map(|other| other.hi).max();
+        most.is_some_and(|most| item.hi.saturating_add(most) >= self.heads.problem.amount)
+    }
 }
 
 impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
@@ -149,6 +178,13 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         self.fold(id, &members, |_| ())
     }
 
+    fn member_front(&mut self, member: Member) -> Front<C> {
+        match member {
+            Member::Domain(child) => self.front(child),
+            Member::Node(pos) => self.node_front(pos).unwrap_or_default(),
+        }
+    }
+
     /// The ways to use the leaves of a domain where nodes are alike and nothing cuts what leaves hold: for every number
     /// of leaves, the sums that so many can hold, as far as they are near enough to the largest.
     fn over_leaves(&self, id: DomainId) -> Option<Vec<Item<C>>> {
@@ -204,33 +240,36 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let mut guide = self.guide.take();
         let reach =
             self.target.filter(|&target| target == id).and_then(|id| Reach::new(self.problem, id, members));
-        let mut near = Vec::new();
+        let head = self.problem.layout.head();
+        let befores = match (&mut guide, &reach) {
+            (Some(guide), Some(reach)) => guide.befores(id, members, reach),
+            _ => Vec::new(),
+        };
         for (index, (member, front)) in members.iter().enumerate().rev() {
             let optional = !self.is_forced(*member);
-            let mut near_enough = |front: &Front<C>| match &reach {
-                Some(reach) => {
-                    near.clear();
-                    near.extend(front.iter().filter(|item| reach.admits_part(item)).cloned());
-                    std::mem::take(&mut near)
-                }
+            let near_enough = |front: &Front<C>| match &reach {
+                Some(reach) => front.iter().filter(|item| reach.admits_part(item)).cloned().collect(),
                 None => front.to_vec(),
             };
-            let part = near_enough(front);
+            let mut part: Vec<Item<C>> = near_enough(front);
+            if let (Some(guide), Some(all)) = (&guide, befores.last()) {
+                part.retain(|item| guide.completes(item, all, head));
+            }
             all = self.join(&all, &part, optional, id);
             if let Some(reach) = &reach {
                 all.retain(|item| reach.admits(item, index));
             }
+            if let (Some(guide), Some(before)) = (&guide, befores.get(index)) {
+                all.retain(|item| guide.completes(item, before, head));
+            }
             if let Some(guide) = &mut guide {
-                let front = match *member {
-                    Member::Domain(child) => guide.heads.front(child),
-                    Member::Node(pos) => guide.heads.node_front(pos).unwrap_or_default(),
-                };
+                let front = guide.heads.member_front(*member);
                 floor = guide.heads.join(&floor, &near_enough(&front), optional, id);
                 if let Some(reach) = &reach {
                     floor.retain(|item| reach.admits(item, index));
                 }
                 let enough = self.problem.amount.saturating_sub(guide.slack);
-                keep_near(&mut all, &floor, enough, guide.slack, self.problem.layout.head());
+                keep_near(&mut all, &floor, enough, guide.slack, head);
             }
             see(&all);
         }
@@ -256,7 +295,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let Some(best) = heads.best(id) else { return false };
         let alike = heads.inside(id).into_iter().filter(|item| item.cost == best.cost).map(|item| item.hi);
         let slack = alike.max().unwrap_or(best.hi).max(best.hi) - self.problem.amount;
-        self.guide = Some(Box::new(Guide { holder: id, slack, heads }));
+        self.guide = Some(Box::new(Guide { holder: id, slack, best: best.cost, heads }));
         true
     }
 

@@ -32,11 +32,8 @@ impl Group {
     pub(super) fn create(confinement: &Confinement, step: StepId) -> io::Result<Group> {
         let path = confinement.job_group.join(step_group(step));
         fs::create_dir_all(&path)?;
-        if let Some(memory) = confinement.memory {
-            set(&path, "memory.max", &memory.to_string())?;
-            set(&path, "memory.swap.max", "0")?;
-            set(&path, "memory.oom.group", "1")?;
-        }
+        // A step that has lost a process to the job's limit is of no use: all of it goes.
+        set(&path, "memory.oom.group", "1")?;
         if !confinement.cpus.is_empty() {
             let list: Vec<String> = confinement.cpus.iter().map(u32::to_string).collect();
             set(&path, "cpuset.cpus", &list.join(","))?;

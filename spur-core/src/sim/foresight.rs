@@ -1,0 +1,93 @@
+//! What is said of a job that is only asked about.
+
+use std::sync::Arc;
+
+use super::event::{Spans, What};
+use super::record::hostlist;
+use crate::cluster::Cluster;
+use crate::controller::Reject;
+use crate::id::{JobId, NodeId};
+use crate::model::fabric::Pos;
+use crate::model::reason::Reason;
+use crate::sched::plan::Plan;
+use crate::text::time::Time;
+
+/// When and where a job would start, or why that is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Foresight {
+    /// When it would start.
+    pub start: Option<Time>,
+    /// Where, as a hostlist; empty where that is not known.
+    pub nodes: String,
+    /// Domains it would touch.
+    pub spans: Spans,
+    /// Why it would have to wait, or could never start.
+    pub reason: Reason,
+    /// The sentence behind the reason.
+    pub detail: String,
+    /// Why these nodes, where it would start at once.
+    pub why: String,
+    /// What its user should know.
+    pub warnings: Vec<String>,
+}
+
+impl Foresight {
+    /// It could never start.
+    pub(super) fn refused(reject: &Reject) -> Self {
+        Self { reason: Reason::BadConstraints, detail: reject.to_string(), ..Self::default() }
+    }
+
+    /// What a plan of `now` says of a job.
+    pub(super) fn of(cluster: &Cluster, plan: &Plan, now: Time, job: JobId) -> Self {
+        if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == job) {
+            return Self {
+                start: Some(now),
+                nodes: hostlist(cluster, start.parts.iter().map(|part| part.node)),
+                spans: Spans(start.why.spans.clone()),
+                why: start.why.sentence.clone(),
+                ..Self::default()
+            };
+        }
+        let Some(waiting) = plan.waiting.iter().find(|waiting| waiting.job == job) else {
+            return Self::default();
+        };
+        let placed = waiting.start.is_some();
+        Self {
+            start: waiting.start,
+            nodes: hostlist(cluster, waiting.nodes.iter().copied()),
+            spans: if placed { spans(cluster, job, &waiting.nodes) } else { Spans::default() },
+            reason: waiting.reason,
+            detail: waiting.sentence(|time| time.0.to_string()),
+            ..Self::default()
+        }
+    }
+
+    /// The same as an event.
+    pub(super) fn test(self, job: Arc<str>) -> What {
+        let known = self.start.is_some();
+        What::Test {
+            job,
+            start: self.start.map(|time| time.0),
+            nodes: known.then_some(self.nodes),
+            spans: known.then_some(self.spans),
+            reason: (!known).then(|| self.reason.name()),
+            detail: (!known).then_some(self.detail),
+        }
+    }
+}
+
+/// Domains that nodes touch, in the fabric that a job is placed on.
+fn spans(cluster: &Cluster, job: JobId, nodes: &[NodeId]) -> Spans {
+    let spec = cluster.job(job).map(|job| &job.spec);
+    let named = spec.and_then(|spec| spec.fabric.as_ref()?.topology.as_deref());
+    let named = named.and_then(|name| cluster.topology(name)).map(|topology| &topology.fabric);
+    let partition = spec.and_then(|spec| cluster.partition(spec.partitions.first()?));
+    let fabric = named.or_else(|| cluster.fabric_of(partition?));
+    let Some(fabric) = fabric else {
+        return Spans(vec![("node".into(), u32::try_from(nodes.len()).unwrap_or(u32::MAX))]);
+    };
+    let mut positions: Vec<Pos> = nodes.iter().filter_map(|node| fabric.pos(*node)).collect();
+    positions.sort_unstable();
+    let names = fabric.layer_names().iter().map(|name| Arc::from(name.as_str()));
+    Spans(names.zip(fabric.spans(&positions)).collect())
+}

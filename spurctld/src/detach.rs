@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
@@ -49,8 +50,8 @@ pub fn leave_terminal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells whoever started this process with [`spawn`] that it is ready.
-pub fn say_ready() {
+/// Tells whoever started this process with [`spawn`] that it is ready; what the daemon says from then on goes to `log`.
+pub fn say_ready(log: &Path) {
     if std::env::var_os(MARK).is_none() {
         return;
     }
@@ -61,5 +62,9 @@ pub fn say_ready() {
     let closed = null.and_then(|null| rustix::stdio::dup2_stdout(&null).map_err(Into::into));
     if let Err(error) = said.and(closed) {
         tracing::warn!(%error, "whoever started this daemon was not told that it is ready");
+    }
+    let file = File::options().create(true).append(true).open(log);
+    if let Err(error) = file.and_then(|file| rustix::stdio::dup2_stderr(&file).map_err(Into::into)) {
+        tracing::warn!(%error, log = %log.display(), "the log stays where the daemon was started");
     }
 }

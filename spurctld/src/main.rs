@@ -1,8 +1,10 @@
 //! `spurctld`: reads the command line and the configuration, runs the controller, and listens to the system.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sd_notify::NotifyState;
+use spur_core::model::config::StateStore;
 use spurctld::args::{self, Args, Wish};
 use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
@@ -40,11 +42,15 @@ fn run(args: Args) -> anyhow::Result<()> {
     let config = file.read()?;
     log::begin(&config.local.log, args.verbose);
     detach::leave_terminal()?;
+    let journal = match &config.local.controller.state {
+        StateStore::Sqlite(file) => file.clone(),
+        StateStore::Postgres { .. } => PathBuf::from("spurctld"),
+    };
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let server = Server::start(config, file).await?;
         tracing::info!(address = %server.address(), version = env!("CARGO_PKG_VERSION"), "ready");
         let signals = tokio::spawn(obey_signals(server.stop(), server.reload()));
-        detach::say_ready();
+        detach::say_ready(&journal.with_file_name("spurctld.log"));
         notify(&[NotifyState::Ready]);
         let ended = server.run().await;
         signals.abort();

@@ -1,5 +1,6 @@
 //! `sacct`: jobs and steps from accounting, ended ones too.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use jiff::Timestamp;
@@ -41,6 +42,8 @@ pub struct Query {
     parsable: Option<bool>,
     help_format: bool,
     raw_units: bool,
+    /// Earlier attempts of requeued jobs as well.
+    duplicates: bool,
     json: bool,
 }
 
@@ -76,6 +79,10 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::value("delimiter", None, "TEXT", "what stands between values with -p and -P", |q, text| {
         q.delimiter = Some(text.to_owned());
+        Ok(())
+    }),
+    QueryOpt::flag("duplicates", Some('D'), "earlier attempts of requeued jobs as well", |q, _| {
+        q.duplicates = true;
         Ok(())
     }),
     QueryOpt::value("endtime", Some('E'), "TIME", "only jobs that were there before it", |q, text| {
@@ -147,6 +154,16 @@ const OPTIONS: &[QueryOpt] = &[
     .or(&["uid"]),
 ];
 
+/// Drops the rows of attempts that another one followed.
+fn keep_last_attempts(rows: &mut Vec<AccountingRow>) {
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for row in rows.iter() {
+        let restarts = last.entry(row.job_id).or_default();
+        *restarts = row.restarts.max(*restarts);
+    }
+    rows.retain(|row| last.get(&row.job_id) == Some(&row.restarts));
+}
+
 impl Query {
     /// Reads the words behind `sacct` and the environment.
     ///
@@ -213,6 +230,9 @@ impl Query {
     /// A format that names a field that is not there.
     pub fn text(&self, mut rows: Vec<AccountingRow>, show: &Show) -> anyhow::Result<String> {
         rows.retain(|row| self.admits(row));
+        if !self.duplicates {
+            keep_last_attempts(&mut rows);
+        }
         if self.json {
             return Ok(json::document("jobs", &rows));
         }
@@ -346,5 +366,21 @@ mod tests {
             let error = request(text, 0).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn only_the_last_attempt_of_a_requeued_job_is_kept() {
+        let row = |job_id, restarts, step: &str| AccountingRow {
+            job_id,
+            restarts,
+            step_id: step.to_owned(),
+            ..AccountingRow::default()
+        };
+        let mut rows =
+            vec![row(1, 0, ""), row(1, 0, "batch"), row(1, 1, ""), row(1, 1, "batch"), row(2, 0, "")];
+        keep_last_attempts(&mut rows);
+        let kept: Vec<(u32, u32, &str)> =
+            rows.iter().map(|row| (row.job_id, row.restarts, row.step_id.as_str())).collect();
+        assert_eq!(kept, [(1, 1, ""), (1, 1, "batch"), (2, 0, "")]);
     }
 }

@@ -49,7 +49,7 @@ pub struct JobPolicy {
     pub requeue: bool,
     /// `max_array_size`: one more than the largest index of an array.
     pub max_array_size: u32,
-    /// `max_batch_requeue`: launches that may fail in a row before a job is held.
+    /// `max_batch_requeue`: a job that has been requeued so often is held by the next failure that is not its own.
     pub max_batch_requeue: u32,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::job::{Job, MemoryNeed};
-use spur_core::model::phase::Phase;
+use spur_core::model::phase::{EndState, Phase};
 use spur_core::model::step::Step;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
@@ -34,7 +34,12 @@ impl Rows {
                 let Some(job) = cluster.job(*job) else { return };
                 self.close_steps(cluster, job, entry.at);
                 if matches!(entry.event, Event::JobRequeued { .. }) {
-                    self.jobs.insert(job.attempt(), job_row(cluster, job));
+                    let mut row = job_row(cluster, job);
+                    // Ended by a request to requeue, not by one to cancel; Slurm's accounting has a word for it.
+                    if ended_as(job) == Some(EndState::Cancelled) {
+                        "REQUEUED".clone_into(&mut row.state);
+                    }
+                    self.jobs.insert(job.attempt(), row);
                     self.changed.remove(&job.id);
                     self.batch_step(cluster, job);
                 }
@@ -248,4 +253,12 @@ fn requested(job: &Job) -> JobRow {
         row.licenses = licenses.collect::<Vec<_>>().join(",");
     }
     row
+}
+
+/// How an attempt that is being ended will have ended.
+fn ended_as(job: &Job) -> Option<EndState> {
+    match &job.phase {
+        Phase::Completing(completing) => Some(completing.outcome.state),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => None,
+    }
 }

@@ -94,6 +94,10 @@ pub(crate) async fn wait_until_ended(target: &Target) -> anyhow::Result<()> {
         job_ids.extend(page?.jobs.iter().map(|job| job.id));
     }
     let open = job_ids.len();
+    if open == 0 {
+        println!("ended jobs=0");
+        return Ok(());
+    }
     let begun = Instant::now();
     let mut watch = service.watch_jobs(WatchJobsRequest { job_ids }).await?.into_inner();
     while let Some(news) = watch.next().await {

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
@@ -25,6 +25,8 @@ use crate::inbox::{Inbox, NoAnswer};
 const SLICE: u32 = 64;
 /// A time that has just come is not waited for in a hurry.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Planning that took less than this is not worth a rest.
+const LIGHT_WORK: Duration = Duration::from_micros(500);
 /// Priorities grow with age, so the queue is looked at this often even when nothing happens.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -90,6 +92,10 @@ pub(crate) struct Planning {
     quick_due: bool,
     /// Something changed since the last deep pass began.
     deep_due: bool,
+    /// How long the last piece of planning took.
+    worked: Duration,
+    /// When time alone changes what a plan would say, as far as it is known: `None` after something has changed.
+    next_event: Option<Option<Time>>,
     /// No pass is made before this entry has been applied: the last that a proposal led to.
     floor: u64,
 }
@@ -100,7 +106,19 @@ impl Planning {
         let planner = Planner::new(&cluster);
         // The first passes answer for what happened before this start.
         let (quick_due, deep_due) = (true, true);
-        Self { cluster, entries, inbox, overlay, planner, pass: None, quick_due, deep_due, floor: 0 }
+        Self {
+            cluster,
+            entries,
+            inbox,
+            overlay,
+            planner,
+            pass: None,
+            quick_due,
+            deep_due,
+            worked: Duration::ZERO,
+            next_event: None,
+            floor: 0,
+        }
     }
 
     /// Plans until the feed or the owner ends.
@@ -109,8 +127,25 @@ impl Planning {
             if self.cluster.seq() < self.floor {
                 continue;
             }
-            if self.turn().is_err() {
+            if self.turn().is_err() || self.rest().is_err() {
                 return;
+            }
+        }
+    }
+
+    /// Leaves the machine to others for as long as the last piece of planning took, so that a long queue under a stream
+    /// of submissions costs the replies no more than half a core. On a short queue this is no time at all.
+    fn rest(&mut self) -> Result<(), RecvTimeoutError> {
+        let worked = std::mem::take(&mut self.worked);
+        if worked < LIGHT_WORK {
+            return Ok(());
+        }
+        let end = Instant::now() + worked;
+        loop {
+            match self.entries.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(entries) => self.apply(&entries),
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
             }
         }
     }
@@ -118,8 +153,10 @@ impl Planning {
     /// One piece of work: a quick pass, or a slice of a deep one.
     fn turn(&mut self) -> Result<(), NoAnswer> {
         let now = clock::now().max(self.cluster.at());
+        let begun = Instant::now();
         if std::mem::take(&mut self.quick_due) {
             let plan = self.planner.start_now(&self.cluster, now);
+            self.worked = begun.elapsed();
             return self.propose(plan.starts, None);
         }
         let mut pass = match self.pass.take() {
@@ -129,6 +166,7 @@ impl Planning {
         };
         let progress = pass.advance(SLICE);
         let starts = pass.take_starts();
+        self.worked = begun.elapsed();
         match progress {
             Progress::More => {
                 self.pass = Some(pass);
@@ -167,7 +205,8 @@ impl Planning {
         let behind = self.cluster.seq() < self.floor;
         let busy = self.quick_due || self.deep_due || self.pass.is_some();
         if behind || !busy {
-            match self.entries.recv_timeout(self.pause()) {
+            let pause = self.pause();
+            match self.entries.recv_timeout(pause) {
                 Ok(entries) => self.apply(&entries),
                 // Time alone may let a job start: its begin time has come, or a wish of its has lapsed.
                 Err(RecvTimeoutError::Timeout) => (self.quick_due, self.deep_due) = (true, true),
@@ -187,7 +226,10 @@ impl Planning {
         for entry in entries {
             self.cluster.apply(entry);
             self.planner.note(&self.cluster, &entry.event);
-            let news = news(&entry.event);
+            let news = self.news(&entry.event);
+            if news > News::Nothing {
+                self.next_event = None;
+            }
             self.quick_due |= news >= News::Room;
             self.deep_due |= news >= News::Order;
             if news == News::Ground {
@@ -196,10 +238,21 @@ impl Planning {
         }
     }
 
+    /// What an event means, now that it has been applied: a job that arrives held back changes no plan.
+    fn news(&self, event: &Event) -> News {
+        match event {
+            Event::JobSubmitted { spec, .. } if spec.hold => News::Nothing,
+            _ => news(event),
+        }
+    }
+
     /// How long nothing can happen to the queue without an entry.
-    fn pause(&self) -> Duration {
+    fn pause(&mut self) -> Duration {
         let now = clock::now().max(self.cluster.at());
-        let next = next_event_time(&self.cluster, now).map_or(LONGEST_PAUSE, clock::until);
+        let known = self.next_event.filter(|next| next.is_none_or(|next| next > now));
+        let next = known.unwrap_or_else(|| next_event_time(&self.cluster, now));
+        self.next_event = Some(next);
+        let next = next.map_or(LONGEST_PAUSE, clock::until);
         next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }

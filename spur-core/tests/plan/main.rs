@@ -10,7 +10,7 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
-/// Runs every script in `tests/data/plan`. With `SPUR_BLESS=1` in the environment the results are written anew.
+/// Runs every script in `tests/data/plan`. With `UPDATE_EXPECT=1` in the environment the results are written anew.
 #[test]
 fn scripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/plan");
@@ -25,7 +25,7 @@ fn scripts() {
         if now == text {
             continue;
         }
-        if std::env::var_os("SPUR_BLESS").is_some() {
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&file, now).expect("a script can be written");
         } else {
             wrong.push(format!("{}\n--- is now:\n{now}", file.display()));

@@ -14,7 +14,7 @@ use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
 use spur_core::sched::plan::{Start, Waiting};
-use spur_core::sched::{Pass, Planner, Progress, next_event_time};
+use spur_core::sched::{Pass, Planner, Progress};
 use spur_core::text::time::Time;
 
 use crate::clock;
@@ -27,6 +27,8 @@ const SLICE: u32 = 64;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// Planning that took less than this is not worth a rest.
 const LIGHT_WORK: Duration = Duration::from_micros(500);
+/// A deep pass rests so many times as long as it has worked: jobs that can start do not wait for it.
+const DEEP_REST: u32 = 3;
 /// Priorities grow with age, so the queue is looked at this often even when nothing happens.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -92,10 +94,10 @@ pub(crate) struct Planning {
     quick_due: bool,
     /// Something changed since the last deep pass began.
     deep_due: bool,
-    /// How long the last piece of planning took.
+    /// How long the last quick pass took.
     worked: Duration,
-    /// When time alone changes what a plan would say, as far as it is known: `None` after something has changed.
-    next_event: Option<Option<Time>>,
+    /// When the deep pass may go on.
+    deep_from: Instant,
     /// No pass is made before this entry has been applied: the last that a proposal led to.
     floor: u64,
 }
@@ -116,7 +118,7 @@ impl Planning {
             quick_due,
             deep_due,
             worked: Duration::ZERO,
-            next_event: None,
+            deep_from: Instant::now(),
             floor: 0,
         }
     }
@@ -133,8 +135,9 @@ impl Planning {
         }
     }
 
-    /// Leaves the machine to others for as long as the last piece of planning took, so that a long queue under a stream
-    /// of submissions costs the replies no more than half a core. On a short queue this is no time at all.
+    /// Leaves the machine to others for as long as the last quick pass took, so that planning under a stream of
+    /// submissions costs the replies no more than half a core. A quick pass costs what has changed, so that this is
+    /// hardly ever any time at all.
     fn rest(&mut self) -> Result<(), RecvTimeoutError> {
         let worked = std::mem::take(&mut self.worked);
         if worked < LIGHT_WORK {
@@ -150,14 +153,17 @@ impl Planning {
         }
     }
 
-    /// One piece of work: a quick pass, or a slice of a deep one.
+    /// One piece of work: a quick pass, or a slice of a deep one if that has rested.
     fn turn(&mut self) -> Result<(), NoAnswer> {
         let now = clock::now().max(self.cluster.at());
         let begun = Instant::now();
         if std::mem::take(&mut self.quick_due) {
             let plan = self.planner.start_now(&self.cluster, now);
             self.worked = begun.elapsed();
-            return self.propose(plan.starts, None);
+            return self.propose(plan.starts, plan.promise);
+        }
+        if begun < self.deep_from {
+            return Ok(());
         }
         let mut pass = match self.pass.take() {
             Some(pass) => pass,
@@ -166,7 +172,7 @@ impl Planning {
         };
         let progress = pass.advance(SLICE);
         let starts = pass.take_starts();
-        self.worked = begun.elapsed();
+        self.deep_from = Instant::now() + begun.elapsed() * DEEP_REST;
         match progress {
             Progress::More => {
                 self.pass = Some(pass);
@@ -200,14 +206,19 @@ impl Planning {
         Ok(())
     }
 
-    /// Applies what is in the queue. Waits for something only if there is nothing to plan.
+    /// Applies what is in the queue. Waits for something only if there is nothing to plan, or not yet.
     fn catch_up(&mut self) -> Result<(), RecvTimeoutError> {
         let behind = self.cluster.seq() < self.floor;
-        let busy = self.quick_due || self.deep_due || self.pass.is_some();
+        let deep = (self.deep_due || self.pass.is_some())
+            .then(|| self.deep_from.saturating_duration_since(Instant::now()));
+        let busy = self.quick_due || deep.is_some_and(|rest| rest.is_zero());
         if behind || !busy {
             let pause = self.pause();
-            match self.entries.recv_timeout(pause) {
+            let rest = deep.filter(|_| !behind).map_or(pause, |rest| rest.clamp(SHORTEST_PAUSE, pause));
+            match self.entries.recv_timeout(rest) {
                 Ok(entries) => self.apply(&entries),
+                // The deep pass has rested.
+                Err(RecvTimeoutError::Timeout) if rest < pause => {}
                 // Time alone may let a job start: its begin time has come, or a wish of its has lapsed.
                 Err(RecvTimeoutError::Timeout) => (self.quick_due, self.deep_due) = (true, true),
                 Err(RecvTimeoutError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
@@ -227,9 +238,6 @@ impl Planning {
             self.cluster.apply(entry);
             self.planner.note(&self.cluster, &entry.event);
             let news = self.news(&entry.event);
-            if news > News::Nothing {
-                self.next_event = None;
-            }
             self.quick_due |= news >= News::Room;
             self.deep_due |= news >= News::Order;
             if news == News::Ground {
@@ -249,9 +257,7 @@ impl Planning {
     /// How long nothing can happen to the queue without an entry.
     fn pause(&mut self) -> Duration {
         let now = clock::now().max(self.cluster.at());
-        let known = self.next_event.filter(|next| next.is_none_or(|next| next > now));
-        let next = known.unwrap_or_else(|| next_event_time(&self.cluster, now));
-        self.next_event = Some(next);
+        let next = self.planner.next_event_time(&self.cluster, now);
         let next = next.map_or(LONGEST_PAUSE, clock::until);
         next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::dependency;
 use super::event::{Entry, Event};
-use super::{Cluster, Node, Partition, Topology};
+use super::{Cluster, Derived, Node, Partition, Topology};
 use crate::id::{JobId, NodeId};
 use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
@@ -69,6 +69,7 @@ impl Cluster {
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
             Event::PartitionSet { partition, state } => {
+                self.derived = Derived::default();
                 if let Some(found) = self.partitions.iter_mut().find(|found| found.name() == partition) {
                     found.config.state = *state;
                 }
@@ -86,6 +87,7 @@ impl Cluster {
             | Event::NodeUpdated { node, .. } => *node,
             _ => return,
         };
+        self.derived = Derived::default();
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
         match event {
             Event::NodeRegistered { registration, stale, .. } => {
@@ -119,6 +121,7 @@ impl Cluster {
     }
 
     pub(super) fn set_policy(&mut self, policy: &Arc<Policy>) {
+        self.derived = Derived::default();
         self.policy = Arc::clone(policy);
         for node in &mut self.nodes {
             node.configured = false;

@@ -215,3 +215,35 @@ pub enum Event {
         state: crate::model::config::PartitionState,
     },
 }
+
+impl Event {
+    /// The one job that it happened to, if it is about one.
+    #[must_use]
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Event::JobSubmitted { job, .. }
+            | Event::JobUpdated { job, .. }
+            | Event::JobHeld { job, .. }
+            | Event::JobReleased { job }
+            | Event::StartPromised { job, .. }
+            | Event::JobStarted { job, .. }
+            | Event::JobWarned { job }
+            | Event::JobEnding { job, .. }
+            | Event::JobKilled { job }
+            | Event::NodeReleased { job, .. }
+            | Event::JobEnded { job, .. }
+            | Event::JobRequeued { job, .. }
+            | Event::StepStarted { job, .. }
+            | Event::StepNodeEnded { job, .. } => Some(*job),
+            Event::PolicyChanged { .. }
+            | Event::JobsForgotten { .. }
+            | Event::NodeRegistered { .. }
+            | Event::NodeCleaned { .. }
+            | Event::NodeDowned { .. }
+            | Event::NodeDrained { .. }
+            | Event::NodeResumed { .. }
+            | Event::NodeUpdated { .. }
+            | Event::PartitionSet { .. } => None,
+        }
+    }
+}

@@ -13,8 +13,9 @@ mod node;
 mod partition;
 pub mod snapshot;
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,12 @@ pub struct Cluster {
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,
     jobs: Jobs,
+    derived: Derived,
 }
+
+/// What a room above has made of what stands; empty again whenever that changes.
+#[derive(Clone, Debug, Default)]
+struct Derived(OnceLock<Arc<dyn Any + Send + Sync>>);
 
 /// Where in the journal a cluster is, and the numbers it hands out next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +164,13 @@ impl Cluster {
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id)
+    }
+
+    /// What `derive` makes of what stands, that is of everything but the jobs: made once, and kept until a policy, a node
+    /// or a partition changes. It is kept for one type at a time.
+    pub(crate) fn standing<T: Any + Send + Sync>(&self, derive: impl Fn(&Self) -> T) -> Arc<T> {
+        let kept = self.derived.0.get_or_init(|| Arc::new(derive(self)));
+        Arc::clone(kept).downcast().unwrap_or_else(|_| Arc::new(derive(self)))
     }
 
     /// The names of nodes, in the order given.

@@ -46,7 +46,7 @@ pub enum RefusalKind {
 /// # Errors
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
-    let scene = Scene::new(cluster);
+    let scene = cluster.standing(Scene::new);
     licenses(&scene, spec)?;
     let mut first = None;
     for name in &spec.partitions {

@@ -114,6 +114,12 @@ impl Lens {
         Slots::tasks(&self.fabric, by_position)
     }
 
+    /// Where a node is on the fabric, if it is there.
+    pub(super) fn position(&self, node: NodeId) -> Option<Pos> {
+        let pos = self.positions[node.index()];
+        (pos != NOWHERE).then_some(Pos(pos))
+    }
+
     /// What a placement looks at.
     pub(super) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }

@@ -31,16 +31,21 @@
 mod explain;
 pub mod feasible;
 pub mod forecast;
+mod held;
 mod holes;
 mod lens;
 mod licenses;
+mod line;
 mod pass;
 pub mod place;
 pub mod plan;
 pub mod priority;
+mod prospect;
 mod queue;
+mod quick;
 pub mod request;
 mod room;
+mod rows;
 mod scene;
 mod stairs;
 mod state;
@@ -55,19 +60,22 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
+use crate::model::config::Backfill;
 use crate::model::job::Job;
-use crate::model::phase::Phase;
 use crate::text::time::Time;
 
 use forecast::{Forecast, Recent};
+use line::Line;
 use plan::Plan;
+use quick::Quick;
 use scene::Scene;
 
 /// Plans the whole queue of a cluster as it is at `now`.
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-    let scene = Arc::new(Scene::new(cluster));
-    Pass::new(cluster, scene, forecast, now, &Reservations::default()).finish().0
+    let scene = cluster.standing(Scene::new);
+    let line = Line::new(cluster, &scene, forecast, now);
+    Pass::new(cluster, scene, &line, forecast, now, &Reservations::default()).finish().0
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
@@ -76,40 +84,66 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 /// In the mode `easy` most waiting jobs have no planned start. This answers for any of them, and looks past the depths.
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
-    let scene = Arc::new(Scene::new(cluster));
-    Pass::foretelling(cluster, scene, forecast, now, job).finish().0
+    let scene = cluster.standing(Scene::new);
+    let line = Line::new(cluster, &scene, forecast, now);
+    Pass::foretelling(cluster, scene, &line, forecast, now, job).finish().0
 }
 
 /// What is kept from one pass to the next.
+///
+/// It has to be told of every event, by [`Planner::note`]; a planner that finds that it was not looks at the whole
+/// cluster again. All passes of one planner go by one forecast.
 #[derive(Debug, Default)]
 pub struct Planner {
-    scene: Option<Arc<Scene>>,
+    /// The entry of the journal up to which events were noted.
+    seen: u64,
+    kept: Option<Kept>,
     recent: Recent,
     reservations: Reservations,
+}
+
+/// What is known of a cluster, kept up to date with its events.
+#[derive(Debug)]
+struct Kept {
+    line: Line,
+    /// For modes in which only heads have a reservation, once there was a quick pass.
+    quick: Option<Quick>,
 }
 
 impl Planner {
     /// A planner for a cluster that may already have a history.
     #[must_use]
     pub fn new(cluster: &Cluster) -> Self {
-        Self { recent: Recent::new(cluster), ..Self::default() }
+        Self { recent: Recent::new(cluster), seen: cluster.seq(), ..Self::default() }
     }
 
     /// Learns from an event that was just applied to the replica.
     pub fn note(&mut self, cluster: &Cluster, event: &Event) {
+        self.seen += 1;
         self.recent.note(cluster, event);
+        if let Some(kept) = &mut self.kept {
+            kept.line.note(event);
+            kept.quick.iter_mut().for_each(|quick| quick.note(event));
+        }
     }
 
     /// Plans the whole queue at once, by a forecast of the caller's: for simulations, which know more of the future.
     pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-        let scene = self.scene(cluster);
-        Pass::new(cluster, scene, forecast, now, &Reservations::default()).finish().0
+        let scene = cluster.standing(Scene::new);
+        let knows_all = self.knows_all(cluster);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now);
+        if kept.quick.is_none() {
+            kept.line.take_changes();
+        }
+        Pass::new(cluster, scene, &kept.line, forecast, now, &Reservations::default()).finish().0
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.
     pub fn begin(&mut self, cluster: &Cluster, now: Time) -> Pass {
-        let scene = self.scene(cluster);
-        Pass::new(cluster, scene, &self.recent, now, &Reservations::default())
+        let scene = cluster.standing(Scene::new);
+        let knows_all = self.knows_all(cluster);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now);
+        Pass::new(cluster, scene, &kept.line, &self.recent, now, &Reservations::default())
     }
 
     /// Ends a deep pass: its reservations are respected from now on.
@@ -119,27 +153,87 @@ impl Planner {
         plan
     }
 
-    /// Starts what fits now and disturbs none of the reservations that are known.
+    /// Starts what fits now and disturbs none of the reservations that are known. It costs what has changed.
+    ///
+    /// Where only the head of the queue has a reservation, that is made anew; where everybody has one, those of the
+    /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
+    /// deep pass said of them.
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
-        let scene = self.scene(cluster);
-        let (plan, kept) = Pass::quick(cluster, scene, &self.recent, now, &self.reservations).finish();
-        self.reservations = kept;
-        plan
+        let knows_all = self.knows_all(cluster);
+        let (kept, forecast) = (&mut self.kept, &self.recent);
+        start_now(kept, &mut self.reservations, knows_all, cluster, forecast, now)
     }
 
-    /// The reservations of the last deep pass, as far as they still make sense.
+    /// What [`Planner::plan`] starts and promises, at the cost of what has changed where that is possible; nothing is
+    /// said of jobs that wait.
+    pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
+        if cluster.policy().scheduler.backfill == Backfill::Conservative {
+            let plan = self.plan(cluster, now, forecast);
+            return Plan { waiting: Vec::new(), ..plan };
+        }
+        let knows_all = self.knows_all(cluster);
+        start_now(&mut self.kept, &mut self.reservations, knows_all, cluster, forecast, now)
+    }
+
+    /// The reservations of the last pass that made any, as far as they still make sense.
     #[must_use]
     pub fn reservations(&self) -> &Reservations {
         &self.reservations
     }
 
-    /// What stands, copied anew only if it changed.
-    fn scene(&mut self, cluster: &Cluster) -> Arc<Scene> {
-        match &self.scene {
-            Some(scene) if scene.still_stands(cluster) => Arc::clone(scene),
-            _ => Arc::clone(self.scene.insert(Arc::new(Scene::new(cluster)))),
+    /// The next moment after `now` at which a plan would turn out differently although nothing happens; what
+    /// [`next_event_time`] says, without looking at every job.
+    pub fn next_event_time(&mut self, cluster: &Cluster, now: Time) -> Option<Time> {
+        match self.kept.as_mut().filter(|_| self.seen == cluster.seq()) {
+            Some(kept) => kept.line.next_event_time(cluster, now),
+            None => next_event_time(cluster, now),
         }
     }
+
+    /// Whether every event up to the last was noted; from now on it is taken for so.
+    fn knows_all(&mut self, cluster: &Cluster) -> bool {
+        std::mem::replace(&mut self.seen, cluster.seq()) == cluster.seq()
+    }
+}
+
+impl Kept {
+    /// What was kept, with the line brought up to date; begun anew if it is of no use any more.
+    fn of<'a>(
+        kept: &'a mut Option<Self>,
+        knows_all: bool,
+        cluster: &Cluster,
+        scene: &Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+    ) -> &'a mut Self {
+        let old = kept.take().filter(|kept| knows_all && kept.line.is_of(scene));
+        let fresh = || Self { line: Line::new(cluster, scene, forecast, now), quick: None };
+        let kept = kept.insert(old.unwrap_or_else(fresh));
+        kept.line.refresh(cluster, forecast, now);
+        kept
+    }
+}
+
+fn start_now(
+    kept: &mut Option<Kept>,
+    reservations: &mut Reservations,
+    knows_all: bool,
+    cluster: &Cluster,
+    forecast: &dyn Forecast,
+    now: Time,
+) -> Plan {
+    let scene = cluster.standing(Scene::new);
+    let Kept { line, quick } = Kept::of(kept, knows_all, cluster, &scene, forecast, now);
+    let changes = line.take_changes();
+    let (plan, made) = if scene.policy.scheduler.backfill == Backfill::Conservative {
+        Pass::quick(cluster, scene, line, forecast, now, reservations).finish()
+    } else {
+        let quick = quick.get_or_insert_with(|| Quick::new(cluster, &scene, forecast, now));
+        let whole = || Pass::quick(cluster, scene, line, forecast, now, &Reservations::default()).finish();
+        quick.pass(cluster, line, &changes, forecast, now).unwrap_or_else(whole)
+    };
+    *reservations = made;
+    plan
 }
 
 /// The next moment after `now` at which a plan would turn out differently although nothing happens: a begin time, a
@@ -147,15 +241,6 @@ impl Planner {
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let max_wait = cluster.policy().scheduler.max_wait.0;
-    let times = |job: &Job| {
-        let Phase::Pending(pending) = &job.phase else { return None };
-        if pending.hold.is_some() || job.waits_for.is_some() {
-            return None;
-        }
-        let eligible = pending.eligible.unwrap_or(job.submitted);
-        let aged = (max_wait > 0).then(|| eligible + max_wait);
-        let relaxed = wish::relax_times(&job.spec, eligible);
-        relaxed.chain(aged).chain(pending.not_before).filter(|time| *time > now && !time.is_never()).min()
-    };
+    let times = |job: &Job| line::moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min();
     cluster.jobs().pending().filter_map(times).min()
 }

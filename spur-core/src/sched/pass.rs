@@ -15,15 +15,13 @@ use crate::text::time::Time;
 
 use super::explain;
 use super::forecast::{ENDLESS, Forecast};
-use super::lens::{Filter, Lens};
 use super::licenses::wanted;
-use super::plan::{Plan, Start, StartPart, Waiting};
-use super::queue::{self, Candidate, Queue};
-use super::request::Request;
-use super::room::{CPUS, GRES, MEMORY};
-use super::scene::{Scene, fabric_for};
-use super::state::{Hit, Hunt, Part, State};
-use super::wish::{Stage, Wisher};
+use super::line::Line;
+use super::plan::{Plan, Start, Waiting};
+use super::prospect::{self, Lenses, Prospect};
+use super::queue::{Queue, Queued};
+use super::scene::Scene;
+use super::state::{Hit, Part, State};
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
@@ -99,11 +97,11 @@ pub struct Pass {
     backfill: Backfill,
     /// Whether every job that the mode grants a reservation gets one.
     deep: bool,
-    queue: std::vec::IntoIter<Candidate>,
+    queue: std::vec::IntoIter<Queued>,
     /// Jobs put off until all others were looked at, because only the head keeps its place.
-    later: Vec<Candidate>,
+    later: Vec<Queued>,
     state: State,
-    lenses: BTreeMap<LensKey, Result<Arc<Lens>, String>>,
+    lenses: Lenses,
     /// Reservations from an earlier pass that are kept.
     known: BTreeMap<JobId, Reservation>,
     made: Vec<Reservation>,
@@ -117,30 +115,18 @@ pub struct Pass {
     handed: usize,
 }
 
-/// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
-type LensKey = (usize, String, usize, Option<String>, usize, Option<String>);
-
-/// A job's prospects in one partition.
-struct Prospect {
-    partition: usize,
-    request: Request,
-    /// The number of its need.
-    need: usize,
-    lenses: Vec<Arc<Lens>>,
-    stages: Vec<Stage>,
-}
-
 impl Pass {
     /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
     /// and nobody behind it is looked at.
     pub(super) fn foretelling(
         cluster: &Cluster,
         scene: Arc<Scene>,
+        line: &Line,
         forecast: &dyn Forecast,
         now: Time,
         job: JobId,
     ) -> Self {
-        let all = queue::collect(cluster, &scene, forecast, now, Some(job));
+        let all = line.queue(now, Some(job));
         let none = Reservations::default();
         let pass = Self::of(cluster, scene, forecast, now, &none, all);
         Self { backfill: Backfill::Conservative, ..pass }
@@ -151,22 +137,24 @@ impl Pass {
     pub(super) fn quick(
         cluster: &Cluster,
         scene: Arc<Scene>,
+        line: &Line,
         forecast: &dyn Forecast,
         now: Time,
         known: &Reservations,
     ) -> Self {
-        Self { deep: false, ..Self::new(cluster, scene, forecast, now, known) }
+        Self { deep: false, ..Self::new(cluster, scene, line, forecast, now, known) }
     }
 
     /// Begins a pass: collects the queue and what is known of the future. `known` reservations are kept as they are.
     pub(super) fn new(
         cluster: &Cluster,
         scene: Arc<Scene>,
+        line: &Line,
         forecast: &dyn Forecast,
         now: Time,
         known: &Reservations,
     ) -> Self {
-        let queue = queue::collect(cluster, &scene, forecast, now, None);
+        let queue = line.queue(now, None);
         Self::of(cluster, scene, forecast, now, known, queue)
     }
 
@@ -193,7 +181,7 @@ impl Pass {
             queue: queue.candidates.into_iter(),
             later: Vec::new(),
             state,
-            lenses: BTreeMap::new(),
+            lenses: Lenses::default(),
             known: BTreeMap::new(),
             made: Vec::new(),
             ends: BTreeMap::new(),
@@ -241,7 +229,7 @@ impl Pass {
     }
 
     /// The next job. When the queue has been walked through, those that were put off come, shortest first.
-    fn next(&mut self) -> Option<Candidate> {
+    fn next(&mut self) -> Option<Queued> {
         if let Some(candidate) = self.queue.next() {
             return Some(candidate);
         }
@@ -254,13 +242,16 @@ impl Pass {
     /// Takes over reservations that still make sense: of jobs that wait with the same request, and on nodes that are
     /// still free then.
     fn keep(&mut self, known: &Reservations) {
+        if known.is_empty() {
+            return;
+        }
+        let queue = self.queue.as_slice().iter();
+        let queue: BTreeMap<JobId, &Queued> = queue.map(|queued| (queued.attempt.job, queued)).collect();
         for reservation in &known.0 {
-            let same = |candidate: &&Candidate| {
-                candidate.attempt.job == reservation.job && Arc::ptr_eq(&candidate.spec, &reservation.spec)
-            };
-            let Some(candidate) = self.queue.as_slice().iter().find(same) else { continue };
+            let candidate = queue.get(&reservation.job);
+            let same = candidate.filter(|candidate| Arc::ptr_eq(&candidate.spec, &reservation.spec));
+            let Some(run_time) = same.map(|candidate| candidate.run_time) else { continue };
             let Some(partition) = self.scene.partition(&reservation.partition) else { continue };
-            let run_time = candidate.run_time;
             let start = reservation.start.max(self.now);
             if self.state.has(&reservation.parts, wanted(&reservation.spec), start, run_time) {
                 self.state.book(&reservation.parts, wanted(&reservation.spec), start, run_time, false);
@@ -273,11 +264,11 @@ impl Pass {
     }
 
     /// Starts a job, or finds out when it can start and why not now.
-    fn consider(&mut self, candidate: Candidate) {
+    fn consider(&mut self, candidate: Queued) {
         let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
         let behind = candidate.choices.iter().all(|(partition, _)| self.head_of(*partition).is_some());
         if shortest_first && behind && !candidate.second {
-            self.later.push(Candidate { second: true, ..candidate });
+            self.later.push(Queued { second: true, ..candidate });
             return;
         }
         self.plan.report.considered += 1;
@@ -317,12 +308,7 @@ impl Pass {
     }
 
     /// The earliest start among a job's partitions; of equal ones the first it named.
-    fn search(
-        &mut self,
-        candidate: &Candidate,
-        prospects: &[Prospect],
-        is_known: bool,
-    ) -> Option<(usize, Hit)> {
+    fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
             let reserves = !is_known && self.reserves(prospect.partition);
@@ -341,34 +327,18 @@ impl Pass {
     }
 
     /// Starts a job.
-    fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
-        let need = &prospect.request.need;
+    fn start(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
         self.state.book(parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
         let component = self.scene.partitions[prospect.partition].component;
         let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
         let backfilled = head.is_none() && self.heads[component].is_some();
-        let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
-        let part = |part: &Part| StartPart {
-            node: part.node,
-            tasks: need.tasks(part.slots),
-            cpus: u32::try_from(part.taken[CPUS]).unwrap_or(u32::MAX),
-            memory_mb: if counted { part.taken[MEMORY] } else { 0 },
-            gres: gres(&part.taken),
-        };
-        self.plan.starts.push(Start {
-            attempt: candidate.attempt,
-            spec: Arc::clone(&candidate.spec),
-            partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
-            parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
-            exclusive: need.whole,
-            why: explain::why(hit, backfilled),
-        });
+        self.plan.starts.push(prospect.start(&self.scene, candidate, hit, parts, backfilled));
     }
 
     /// Says why a job waits, and reserves what was found for it.
     fn hold_back(
         &mut self,
-        candidate: &Candidate,
+        candidate: &Queued,
         prospects: &[Prospect],
         known: Option<Reservation>,
         found: Option<(usize, Hit)>,
@@ -386,7 +356,7 @@ impl Pass {
         let behind = prospects.iter().find_map(|prospect| self.head_of(prospect.partition));
         let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect.partition));
         let never = if could_reserve { found.is_none() } else { self.lacks_nodes(prospects) };
-        if never && let Some((reason, detail)) = self.never(prospects) {
+        if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
             self.wait(candidate, reason, detail, None);
             return;
         }
@@ -410,7 +380,7 @@ impl Pass {
     }
 
     /// Books a later start.
-    fn reserve(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit) -> Option<Reservation> {
+    fn reserve(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit) -> Option<Reservation> {
         let run_time = candidate.run_time;
         let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time)?;
         self.state.book(&parts, wanted(&candidate.spec), hit.start, run_time, false);
@@ -450,13 +420,7 @@ impl Pass {
     }
 
     /// Notes that a job waits, and the promise made to the head of the queue.
-    fn wait(
-        &mut self,
-        candidate: &Candidate,
-        reason: Reason,
-        detail: String,
-        reservation: Option<Reservation>,
-    ) {
+    fn wait(&mut self, candidate: &Queued, reason: Reason, detail: String, reservation: Option<Reservation>) {
         let job = candidate.attempt.job;
         let planned =
             reservation.as_ref().map(|made| made.waiting.clone()).unwrap_or_else(|| Waiting::of(job));
@@ -482,24 +446,8 @@ impl Pass {
         self.explained < EXPLAINED && !prospects.iter().any(fits)
     }
 
-    /// Why a job that fits at no time does not: nodes that are out of service, or none that would do.
-    fn never(&mut self, prospects: &[Prospect]) -> Option<(Reason, String)> {
-        let mut worst = None;
-        for prospect in prospects {
-            for (lens, stage) in
-                prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
-            {
-                match explain::when_all_are_up(&self.scene, lens, stage) {
-                    Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
-                    Err(detail) => worst = worst.or(Some((Reason::BadConstraints, detail))),
-                }
-            }
-        }
-        worst
-    }
-
     /// What is missing now, for the first jobs of the queue.
-    fn detail(&mut self, candidate: &Candidate, prospects: &[Prospect], behind: Option<JobId>) -> String {
+    fn detail(&mut self, candidate: &Queued, prospects: &[Prospect], behind: Option<JobId>) -> String {
         self.explained += 1;
         if self.explained > EXPLAINED {
             return String::new();
@@ -518,77 +466,16 @@ impl Pass {
     }
 
     /// Everything that has to be known to look for room for a job.
-    fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
+    fn prospects(&mut self, candidate: &Queued) -> Result<Vec<Prospect>, String> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
-        for (partition, request) in &candidate.choices {
-            match self.prospect(candidate, *partition, request) {
+        for choice in &candidate.choices {
+            let need = self.state.need(&choice.1.need);
+            match self.lenses.prospect(&self.scene, candidate, choice, need, self.now) {
                 Ok(prospect) => prospects.push(prospect),
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
         if prospects.is_empty() { Err(problem.unwrap_or_default()) } else { Ok(prospects) }
     }
-
-    fn prospect(
-        &mut self,
-        candidate: &Candidate,
-        partition: usize,
-        request: &Request,
-    ) -> Result<Prospect, String> {
-        let spec = &candidate.spec;
-        let scene = Arc::clone(&self.scene);
-        let fabric = fabric_for(&scene, partition, spec)?;
-        let choices =
-            spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
-        let alternatives = choices.first().map_or(1, |choice| choice.len());
-        let need = self.state.need(&request.need);
-        let mut lenses = Vec::with_capacity(alternatives);
-        for alternative in 0..alternatives {
-            let shared = choices.first().map(|choice| &choice[alternative]);
-            let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-            let key = (
-                partition,
-                fabric.name().to_owned(),
-                need,
-                spec.shape.features.as_ref().map(ToString::to_string),
-                alternative,
-                spec.shape.exclude.as_ref().map(ToString::to_string),
-            );
-            let id = self.lenses.len();
-            let lens = self.lenses.entry(key).or_insert_with(|| {
-                Lens::new(id, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
-            });
-            lenses.push(lens.clone()?);
-        }
-        let wisher =
-            Wisher { scene: &scene, partition, fabric, spec, request, gather_with: &candidate.gather_with };
-        let stages = wisher.stages(candidate.eligible, self.now)?;
-        Ok(Prospect { partition, request: request.clone(), need, lenses, stages })
-    }
-}
-
-impl Prospect {
-    fn hunt<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Hunt<'a> {
-        let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
-        Hunt {
-            need: self.need,
-            request: &self.request,
-            lenses: &self.lenses,
-            stages: &self.stages,
-            licenses,
-            run_time,
-            until,
-        }
-    }
-}
-
-/// Devices of an amount, as entry and count.
-fn gres(taken: &[u64]) -> Vec<(u16, u32)> {
-    let counts = taken[GRES..].iter().enumerate().filter(|(_, count)| **count > 0);
-    counts
-        .map(|(entry, count)| {
-            (u16::try_from(entry).unwrap_or(u16::MAX), u32::try_from(*count).unwrap_or(u32::MAX))
-        })
-        .collect()
 }

@@ -112,4 +112,6 @@ pub struct Report {
     pub reserved: u32,
     /// Whether jobs were left out because a depth was reached.
     pub truncated: bool,
+    /// Whether only what has changed was looked at, and nothing is said of jobs that wait.
+    pub partial: bool,
 }

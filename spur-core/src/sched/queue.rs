@@ -1,154 +1,140 @@
-//! The queue of one pass: which jobs are looked at, in what order, and why the others are not.
+//! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::id::{Attempt, JobId, NodeId};
-use crate::model::config::{Order, PartitionState, SchedulerPolicy};
+use crate::id::{Attempt, NodeId};
+use crate::model::config::{Order, PartitionState};
 use crate::model::job::{Job, JobSpec};
-use crate::model::phase::Phase;
+use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
 use crate::text::time::Time;
 
-use super::forecast::Forecast;
 use super::plan::Waiting;
 use super::priority::{self, Facts, Scale};
 use super::request::{Request, least};
+use super::rows::{Counts, Key};
 use super::scene::Scene;
 
-/// A job that may be started if there is room.
+/// A job that may be started if there is room: what does not change while it waits.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) attempt: Attempt,
     pub(super) spec: Arc<JobSpec>,
-    pub(super) priority: u32,
     pub(super) eligible: Time,
-    /// Whether a start was ever promised to it.
-    pub(super) promised: bool,
     /// Planned run time, seconds.
     pub(super) run_time: u64,
     /// Nodes of the job that `--gather-with` names, if it runs.
     pub(super) gather_with: Vec<NodeId>,
-    /// Whether it was put off once already.
-    pub(super) second: bool,
     /// The partitions it may run in and what it needs there, in the order it named them.
     pub(super) choices: Vec<(usize, Request)>,
+}
+
+/// A candidate on its way through one pass.
+#[derive(Clone, Debug)]
+pub(super) struct Queued {
+    pub(super) candidate: Arc<Candidate>,
+    pub(super) priority: u32,
+    /// Whether a start was ever promised to it.
+    pub(super) promised: bool,
+    /// Whether it was put off once already.
+    pub(super) second: bool,
+}
+
+impl Deref for Queued {
+    type Target = Candidate;
+
+    fn deref(&self) -> &Candidate {
+        &self.candidate
+    }
 }
 
 /// The queue, and those who are not in it.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// The first first.
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<Queued>,
     /// Jobs that something else than room keeps waiting.
     pub(super) aside: Vec<Waiting>,
     /// Whether a depth left jobs out.
     pub(super) truncated: bool,
 }
 
-/// What a job is sorted by.
-struct Key {
-    aged: bool,
+/// Something else than room that keeps a job waiting, and the sentence behind it.
+pub(super) type Obstacle = (Reason, String);
+
+/// A job that may be started, with everything its place in the queue follows from.
+#[derive(Clone, Debug)]
+pub(super) struct Ranked {
+    facts: Facts,
     tier: u32,
-    priority: u32,
-    rank: Option<f64>,
-    submitted: Time,
-    job: JobId,
-}
-
-impl Key {
-    /// Jobs that have waited too long come first, in order of submission; then tiers, the order's own measure, and
-    /// submission.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let submission = self.submitted.cmp(&other.submitted).then(self.job.cmp(&other.job));
-        let aged = other.aged.cmp(&self.aged);
-        if self.aged && other.aged {
-            return submission;
-        }
-        let rank = match (self.rank, other.rank) {
-            (Some(mine), Some(theirs)) => mine.total_cmp(&theirs),
-            _ => std::cmp::Ordering::Equal,
-        };
-        aged.then(other.tier.cmp(&self.tier))
-            .then(other.priority.cmp(&self.priority))
-            .then(rank)
-            .then(submission)
-    }
-}
-
-/// Collects and sorts the pending jobs of a cluster, and cuts the queue at the depths, or behind `last`.
-pub(super) fn collect(
-    cluster: &Cluster,
-    scene: &Scene,
-    forecast: &dyn Forecast,
-    now: Time,
-    last: Option<JobId>,
-) -> Queue {
-    let mut queue = Queue::default();
-    let measure = Measure { scene, scale: scale(scene), now };
-    let mut sorted: Vec<Ranked<'_>> = Vec::with_capacity(cluster.jobs().pending_count());
-    for job in cluster.jobs().pending() {
-        match measure.rank(job, forecast) {
-            Ok(ranked) => sorted.push(ranked),
-            Err((reason, detail)) => queue.aside.push(aside(job.id, reason, detail)),
-        }
-    }
-    sorted.sort_by(|one, other| one.key.cmp(&other.key));
-    let before = sorted.len();
-    match last {
-        Some(last) => {
-            let behind = sorted.iter().position(|ranked| ranked.job.id == last).map_or(0, |at| at + 1);
-            sorted.truncate(behind);
-        }
-        None => cut(&mut sorted, &scene.policy.scheduler),
-    }
-    queue.truncated = sorted.len() < before;
-    for ranked in &sorted {
-        match candidate(cluster, scene, ranked) {
-            Ok(candidate) => queue.candidates.push(candidate),
-            Err((reason, detail)) => queue.aside.push(aside(ranked.job.id, reason, detail)),
-        }
-    }
-    queue
-}
-
-/// A job that may be started, with its place in the queue.
-struct Ranked<'a> {
-    job: &'a Job,
-    key: Key,
-    priority: u32,
-    run_time: u64,
-    eligible: Time,
+    job: crate::id::JobId,
     /// The first of its partitions that starts jobs.
-    partition: usize,
+    pub(super) partition: usize,
+    /// Whose it is.
+    pub(super) uid: u32,
+    /// Whether a start was ever promised to it.
+    pub(super) promised: bool,
+    /// The candidate, if its request makes sense in any of its partitions.
+    pub(super) candidate: Result<Arc<Candidate>, Obstacle>,
+}
+
+impl Ranked {
+    /// Planned run time, seconds.
+    pub(super) fn run_time(&self) -> u64 {
+        self.facts.run_time
+    }
+
+    /// What it takes at least, whichever of its partitions it runs in.
+    pub(super) fn least(&self) -> Counts {
+        let Ok(candidate) = &self.candidate else { return Counts::default() };
+        let choices = candidate.choices.iter().map(|(_, request)| Counts::of(request));
+        choices.reduce(Counts::min).unwrap_or_default()
+    }
 }
 
 /// What jobs are measured by.
-struct Measure<'a> {
-    scene: &'a Scene,
+#[derive(Clone, Debug)]
+pub(super) struct Measure {
+    scene: Arc<Scene>,
     scale: Scale,
-    now: Time,
 }
 
-fn aside(job: JobId, reason: Reason, detail: String) -> Waiting {
-    Waiting { job, priority: 0, reason, detail, ..Waiting::of(job) }
-}
+impl Measure {
+    /// The measures of a scene.
+    pub(super) fn new(scene: Arc<Scene>) -> Self {
+        let configured = || scene.nodes.iter().filter(|node| node.configured);
+        let factors = scene.partitions.iter().map(|scene| scene.partition.config.priority_job_factor);
+        let scale = Scale {
+            nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
+            cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
+            partition_factor: factors.max().unwrap_or(0),
+        };
+        Self { scene, scale }
+    }
 
-impl Measure<'_> {
-    /// A job with its place in the queue, or what else than room keeps it waiting.
-    fn rank<'a>(&self, job: &'a Job, forecast: &dyn Forecast) -> Result<Ranked<'a>, (Reason, String)> {
+    /// Whether jobs change places while they wait, other than by waiting too long.
+    pub(super) fn varies(&self) -> bool {
+        let policy = &self.scene.policy.scheduler;
+        match policy.order {
+            Order::Wfp3 | Order::Unicep => true,
+            Order::Multifactor => policy.priority_weight_age > 0 && policy.priority_max_age.0 > 0,
+            Order::Fcfs | Order::Sjf | Order::Saf | Order::F4 => false,
+        }
+    }
+
+    /// A pending job with what its place follows from, or what else than room keeps it waiting.
+    pub(super) fn rank(
+        &self,
+        cluster: &Cluster,
+        job: &Job,
+        run_time: u64,
+        now: Time,
+    ) -> Result<Ranked, Obstacle> {
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
-        if let Some(hold) = pending.hold {
-            return Err((hold.reason(), String::new()));
-        }
-        if job.waits_for.is_some() {
-            let never = job.never;
-            let reason = if never { Reason::DependencyNeverSatisfied } else { Reason::Dependency };
+        if let Some(reason) = obstacle(job, pending, now) {
             return Err((reason, String::new()));
-        }
-        if pending.not_before.is_some_and(|begin| begin > self.now) {
-            return Err((Reason::BeginTime, String::new()));
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
         for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
@@ -160,14 +146,30 @@ impl Measure<'_> {
             }
         }
         let Some(partition) = first else { return Err(self.closed(job)) };
-        let eligible = pending.eligible.unwrap_or(job.submitted);
-        let run_time = forecast.run_time(job).max(1);
-        let (priority, key) = self.key(job, eligible, run_time, tier, factor);
-        Ok(Ranked { job, key, priority, run_time, eligible, partition })
+        let (nodes, cpus) = least(&job.spec.shape);
+        let facts = Facts {
+            submitted: job.submitted,
+            eligible: pending.eligible.unwrap_or(job.submitted),
+            nodes,
+            cpus,
+            run_time: run_time.max(1),
+            partition_factor: factor,
+            explicit: job.spec.priority,
+            nice: job.spec.nice,
+        };
+        Ok(Ranked {
+            facts,
+            tier,
+            job: job.id,
+            partition,
+            uid: job.spec.owner.uid,
+            promised: job.promised.is_some(),
+            candidate: self.candidate(cluster, job, &facts).map(Arc::new),
+        })
     }
 
     /// Why none of a job's partitions starts it.
-    fn closed(&self, job: &Job) -> (Reason, String) {
+    fn closed(&self, job: &Job) -> Obstacle {
         let mut known = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
         let Some(index) = known.next() else {
             return (Reason::PartitionDown, "none of its partitions exists any more".to_owned());
@@ -178,65 +180,64 @@ impl Measure<'_> {
         (reason, format!("partition {} starts no jobs now", partition.name()))
     }
 
-    /// A job's priority and what it is sorted by. Of several partitions the best counts.
-    fn key(&self, job: &Job, eligible: Time, run_time: u64, tier: u32, factor: u32) -> (u32, Key) {
+    /// A job's priority.
+    pub(super) fn priority(&self, ranked: &Ranked, now: Time) -> u32 {
+        priority::multifactor(&self.scene.policy.scheduler, &self.scale, &ranked.facts, now)
+    }
+
+    /// What a job is sorted by. Of several partitions the best counts.
+    pub(super) fn key(&self, ranked: &Ranked, now: Time) -> Key {
         let policy = &self.scene.policy.scheduler;
-        let (nodes, cpus) = least(&job.spec.shape);
-        let facts = Facts {
-            submitted: job.submitted,
-            eligible,
-            nodes,
-            cpus,
-            run_time,
-            partition_factor: factor,
-            explicit: job.spec.priority,
-            nice: job.spec.nice,
-        };
-        let priority = priority::multifactor(policy, &self.scale, &facts, self.now);
+        let facts = &ranked.facts;
         let max_wait = policy.max_wait.0;
+        if max_wait > 0 && now.since(facts.eligible) >= max_wait {
+            return Key::aged(facts.submitted, ranked.job);
+        }
+        let priority = if policy.order == Order::Multifactor { self.priority(ranked, now) } else { 0 };
         // Shortest job first sorts only what backfills: the head is whoever came first.
         let by_rank = !matches!(policy.order, Order::Multifactor | Order::Fcfs | Order::Sjf);
-        let key = Key {
-            aged: max_wait > 0 && self.now.since(eligible) >= max_wait,
-            tier,
-            priority: if policy.order == Order::Multifactor { priority } else { 0 },
-            rank: by_rank.then(|| priority::rank(policy.order, &facts, self.now)).flatten(),
-            submitted: job.submitted,
-            job: job.id,
-        };
-        (priority, key)
+        let rank = by_rank.then(|| priority::rank(policy.order, facts, now)).flatten();
+        Key::new(ranked.tier, priority, rank, facts.submitted, ranked.job)
+    }
+
+    /// A job with what it needs in each of its partitions that start jobs.
+    fn candidate(&self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
+        let mut choices = Vec::with_capacity(job.spec.partitions.len());
+        let mut problem = String::new();
+        for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
+            let partition = &self.scene.partitions[index].partition;
+            if !partition.starts() {
+                continue;
+            }
+            match Request::new(&job.spec, &partition.config) {
+                Ok(request) => choices.push((index, request)),
+                Err(error) => problem = error.to_string(),
+            }
+        }
+        if choices.is_empty() {
+            return Err((Reason::BadConstraints, problem));
+        }
+        Ok(Candidate {
+            attempt: job.attempt(),
+            spec: Arc::clone(&job.spec),
+            eligible: facts.eligible,
+            run_time: facts.run_time,
+            gather_with: companions(cluster, &job.spec),
+            choices,
+        })
     }
 }
 
-/// A job with what it needs in each of its partitions that start jobs.
-fn candidate(cluster: &Cluster, scene: &Scene, ranked: &Ranked<'_>) -> Result<Candidate, (Reason, String)> {
-    let job = ranked.job;
-    let mut choices = Vec::with_capacity(job.spec.partitions.len());
-    let mut problem = String::new();
-    for index in job.spec.partitions.iter().filter_map(|name| scene.partition(name)) {
-        let partition = &scene.partitions[index].partition;
-        if !partition.starts() {
-            continue;
-        }
-        match Request::new(&job.spec, &partition.config) {
-            Ok(request) => choices.push((index, request)),
-            Err(error) => problem = error.to_string(),
-        }
+/// What else than room and partitions keeps a pending job waiting.
+fn obstacle(job: &Job, pending: &Pending, now: Time) -> Option<Reason> {
+    if let Some(hold) = pending.hold {
+        return Some(hold.reason());
     }
-    if choices.is_empty() {
-        return Err((Reason::BadConstraints, problem));
+    if job.waits_for.is_some() {
+        let never = job.never;
+        return Some(if never { Reason::DependencyNeverSatisfied } else { Reason::Dependency });
     }
-    Ok(Candidate {
-        attempt: job.attempt(),
-        spec: Arc::clone(&job.spec),
-        priority: ranked.priority,
-        eligible: ranked.eligible,
-        promised: job.promised.is_some(),
-        run_time: ranked.run_time,
-        gather_with: companions(cluster, &job.spec),
-        second: false,
-        choices,
-    })
+    pending.not_before.is_some_and(|begin| begin > now).then_some(Reason::BeginTime)
 }
 
 /// The nodes of the job that `--gather-with` names, if it runs.
@@ -244,39 +245,4 @@ fn companions(cluster: &Cluster, spec: &JobSpec) -> Vec<NodeId> {
     let wanted = spec.fabric.as_ref().and_then(|wish| wish.gather_with);
     let alloc = wanted.and_then(|job| cluster.job(job)).and_then(|job| job.phase.alloc());
     alloc.map_or_else(Vec::new, |alloc| alloc.nodes.iter().map(|part| part.node).collect())
-}
-
-fn scale(scene: &Scene) -> Scale {
-    let configured = || scene.nodes.iter().filter(|node| node.configured);
-    let factors = scene.partitions.iter().map(|scene| scene.partition.config.priority_job_factor);
-    Scale {
-        nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
-        cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
-        partition_factor: factors.max().unwrap_or(0),
-    }
-}
-
-/// Leaves out what the depths do not allow.
-fn cut(sorted: &mut Vec<Ranked<'_>>, policy: &SchedulerPolicy) {
-    let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
-    let (total, per_user, per_partition) =
-        (limit(policy.depth), limit(policy.depth_per_user), limit(policy.depth_per_partition));
-    if per_user == usize::MAX && per_partition == usize::MAX {
-        sorted.truncate(total);
-        return;
-    }
-    let mut users: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut partitions: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut kept = 0;
-    sorted.retain(|ranked| {
-        let user = users.entry(ranked.job.spec.owner.uid).or_default();
-        let partition = partitions.entry(ranked.partition).or_default();
-        let keep = kept < total && *user < per_user && *partition < per_partition;
-        if keep {
-            kept += 1;
-            *user += 1;
-            *partition += 1;
-        }
-        keep
-    });
 }

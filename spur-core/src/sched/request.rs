@@ -246,6 +246,28 @@ impl Need {
         fits.then(|| taken.into_boxed_slice())
     }
 
+    /// CPUs that each slot takes at least.
+    pub(super) fn cpus_of_slot(&self) -> u64 {
+        match self.slot {
+            Slot::Node { tasks } => {
+                (u64::from(tasks) * u64::from(self.cpus_per_task)).max(u64::from(self.min_cpus))
+            }
+            Slot::Task => u64::from(self.cpus_per_task),
+            // The one task of a node may have many GPUs.
+            Slot::Gpu => 0,
+        }
+    }
+
+    /// Devices that each slot takes, besides those of its node.
+    pub(super) fn devices_of_slot(&self) -> u64 {
+        devices(&self.gres_per_task).saturating_mul(u64::from(self.shares(1)))
+    }
+
+    /// Devices that each node gives, besides those of its slots.
+    pub(super) fn devices_of_node(&self) -> u64 {
+        devices(&self.gres_per_node)
+    }
+
     /// How many times the devices of a task are given for that many slots.
     fn shares(&self, slots: u32) -> u32 {
         match self.slot {
@@ -282,6 +304,11 @@ pub fn takes_whole_nodes(spec: &JobSpec, partition: &PartitionConfig) -> bool {
         Sharing::Exclusive | Sharing::Topo => true,
         Sharing::Partition | Sharing::Shared => partition.oversubscribe == Oversubscribe::Exclusive,
     }
+}
+
+/// How many devices some specifications ask for together.
+fn devices(specs: &[GresSpec]) -> u64 {
+    specs.iter().map(|spec| spec.count).fold(0, u64::saturating_add)
 }
 
 /// Adds `count` devices to what is taken, from the entries that match, in their order.

@@ -1,11 +1,12 @@
 //! The standing half of what a pass looks at: nodes, partitions and fabrics, owned, so that a pass outlives the
-//! moment it was begun and the cluster may change meanwhile.
+//! moment it was begun and the cluster may change meanwhile. A cluster keeps its scene until it changes
+//! ([`Cluster::standing`]), so two passes look at the same one if and only if nothing that stands has changed.
 
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
-use crate::cluster::{Cluster, Node, Partition};
+use crate::cluster::{Cluster, Partition};
 use crate::id::NodeId;
 use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
@@ -66,10 +67,12 @@ impl Scene {
         });
         let nodes = nodes.collect();
         let components = components(cluster.partitions());
-        let flat = flat(cluster);
+        let mut none = None;
         let partitions = cluster.partitions().iter().zip(components);
         let partitions = partitions.map(|(partition, component)| ScenePartition {
-            fabric: Arc::clone(cluster.fabric_of(partition).unwrap_or(&flat)),
+            fabric: Arc::clone(
+                cluster.fabric_of(partition).unwrap_or_else(|| none.get_or_insert_with(|| flat(cluster))),
+            ),
             partition: partition.clone(),
             component,
         });
@@ -85,23 +88,6 @@ impl Scene {
             rooms,
             no_topology: TopologyConfig::default(),
         }
-    }
-
-    /// Whether nothing that was copied has changed since.
-    pub(super) fn still_stands(&self, cluster: &Cluster) -> bool {
-        let same_node = |(mine, node): (&SceneNode, &Node)| {
-            Arc::ptr_eq(&mine.shape, &node.shape)
-                && mine.available == node.available()
-                && mine.configured == node.configured
-                && mine.weight == node.config.weight
-        };
-        let same_partition = |(mine, partition): (&ScenePartition, &Partition)| {
-            mine.partition.config.state == partition.config.state
-        };
-        Arc::ptr_eq(&self.policy, cluster.policy())
-            && self.nodes.len() == cluster.nodes().len()
-            && self.nodes.iter().zip(cluster.nodes()).all(same_node)
-            && self.partitions.iter().zip(cluster.partitions()).all(same_partition)
     }
 
     /// The number of the partition of that name.

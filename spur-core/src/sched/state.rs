@@ -27,11 +27,11 @@ use super::wish::Stage;
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
-const MAX_TRIES: u32 = 1_000;
+pub(super) const MAX_TRIES: u32 = 1_000;
 /// Domains that lost, named with a start.
-const RIVALS: usize = 3;
+pub(super) const RIVALS: usize = 3;
 /// Starts of one pass with which they are named: finding them costs more than the placement itself.
-const RIVALRIES: u32 = 16;
+pub(super) const RIVALRIES: u32 = 16;
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -470,7 +470,7 @@ fn occupied(
 }
 
 /// The layer of which one domain has to hold the job; `None`: the whole fabric.
-fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
+pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
     let top = lens.fabric.top();
     match ask.strategy {
         Strategy::Flat => ask.must,
@@ -498,7 +498,7 @@ fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&
 }
 
 /// What is held on one node, as an amount.
-fn amount_of(part: &NodeAlloc, length: usize) -> Box<[u64]> {
+pub(super) fn amount_of(part: &NodeAlloc, length: usize) -> Box<[u64]> {
     let mut amount = vec![0; length];
     amount[CPUS] = u64::from(part.cpus.len());
     amount[MEMORY] = part.memory_mb;

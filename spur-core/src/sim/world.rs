@@ -74,6 +74,11 @@ pub trait Watch {
         false
     }
 
+    /// Whether anybody will ask why jobs wait: finding that out takes time.
+    fn wants_reasons(&self) -> bool {
+        true
+    }
+
     /// Something happened. Events come in the order in which they are written down.
     fn event(&mut self, _event: &Event) {}
 
@@ -485,14 +490,18 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// The one call of the planner: a full pass, and its starts at once.
+    /// The one call of the planner, and its starts at once. Where nobody asks for reasons, only starts are looked for.
     fn pass(&mut self) {
         self.stirred = false;
         self.replan = None;
         self.waiting.clear();
         if self.cluster.jobs().pending_count() > 0 {
             self.watch.pass_begins();
-            let plan = self.planner.plan(&self.cluster, self.now, &self.truth);
+            let plan = if self.watch.wants_events() || self.watch.wants_reasons() {
+                self.planner.plan(&self.cluster, self.now, &self.truth)
+            } else {
+                self.planner.starts(&self.cluster, self.now, &self.truth)
+            };
             self.watch.pass_ends();
             self.follow(&plan);
             self.waiting = plan.waiting;
@@ -519,7 +528,7 @@ impl<W: Watch> World<W> {
             self.record.waiting(&self.cluster, plan, name);
         }
         if self.cluster.jobs().pending_count() > 0 {
-            self.replan = sched::next_event_time(&self.cluster, self.now);
+            self.replan = self.planner.next_event_time(&self.cluster, self.now);
         }
     }
 

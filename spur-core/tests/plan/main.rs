@@ -6,6 +6,7 @@ mod checker;
 mod oracle;
 mod random;
 mod script;
+mod stream;
 mod world;
 
 use std::path::{Path, PathBuf};

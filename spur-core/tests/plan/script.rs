@@ -212,7 +212,13 @@ impl Script {
         let world = self.world().clone();
         let planner = self.planner.get_or_insert_with(|| Planner::new(&world.cluster));
         let plan = planner.start_now(&world.cluster, world.now);
+        let reserved = planner.reservations().iter().map(|made| {
+            let nodes = world.cluster.names_of(made.amounts().map(|(node, _)| node));
+            format!("reserve {} {} {}\n", made.job, HostList::from_names(nodes), made.start.0)
+        });
+        let reserved: String = reserved.collect();
         self.show(&plan);
+        self.result += &reserved;
     }
 
     fn show(&mut self, plan: &Plan) {
@@ -272,7 +278,7 @@ fn gres(spec: &GresSpec) -> NodeGres {
 }
 
 /// Reads the few options that scripts use; times are seconds.
-fn spec(words: &[&str]) -> JobSpec {
+pub(crate) fn spec(words: &[&str]) -> JobSpec {
     let mut spec = world::spec(Shape::default(), 3600);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
@@ -327,6 +333,7 @@ fn dependency(value: &str) -> spur_core::text::dependency::Dependency<JobId> {
 
 fn fabric(ask: &mut FabricAsk, key: &str, value: &str) {
     match key {
+        "--gather-with" => ask.gather_with = Some(id(value)),
         "--gather" => ask.gather = Some(value.parse().expect("a gather list")),
         "--switches" => ask.switches = Some(value.parse().expect("switches")),
         "--topology" => ask.topology = Some(value.into()),

@@ -24,12 +24,13 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) now: Time,
     seq: u64,
+    log: Vec<Event>,
 }
 
 impl World {
     /// A cluster with that policy, all nodes up.
     pub(crate) fn new(policy: Policy) -> Self {
-        let mut world = Self { cluster: Cluster::default(), now: Time::ZERO, seq: 0 };
+        let mut world = Self { cluster: Cluster::default(), now: Time::ZERO, seq: 0, log: Vec::new() };
         let nodes = policy.nodes.len();
         world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
         for node in (0..nodes).map(|index| NodeId(u32::try_from(index).unwrap())) {
@@ -44,6 +45,12 @@ impl World {
         self.seq += 1;
         let entry = Entry { seq: self.seq, epoch: 1, at: self.now, request: None, event };
         self.cluster.apply(&entry);
+        self.log.push(entry.event);
+    }
+
+    /// What has happened since this was last asked.
+    pub(crate) fn take_log(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.log)
     }
 
     pub(crate) fn submit(&mut self, job: JobId, spec: JobSpec) {

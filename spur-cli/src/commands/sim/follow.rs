@@ -25,6 +25,8 @@ pub(super) struct Follower {
     passes: Vec<f64>,
     progress: Option<Bar>,
     pub(super) trail: Option<Trail>,
+    /// Whether the workload has commands, which may show why jobs wait.
+    reasons: bool,
 }
 
 /// A progress bar on standard error.
@@ -35,8 +37,14 @@ struct Bar {
 }
 
 impl Follower {
-    /// `jobs` is how many a progress bar counts up to, if one is shown.
-    pub(super) fn new(events: Option<File>, progress: Option<usize>, trail: Option<Trail>) -> Self {
+    /// `progress` is how many jobs a progress bar counts up to, if one is shown; `reasons` whether anybody may ask why
+    /// jobs wait.
+    pub(super) fn new(
+        events: Option<File>,
+        progress: Option<usize>,
+        trail: Option<Trail>,
+        reasons: bool,
+    ) -> Self {
         Self {
             events: events.map(BufWriter::new),
             failure: None,
@@ -44,6 +52,7 @@ impl Follower {
             passes: Vec::new(),
             progress: progress.map(|jobs| Bar { jobs, drawn: Instant::now() }),
             trail,
+            reasons,
         }
     }
 
@@ -70,6 +79,10 @@ impl Follower {
 impl Watch for Follower {
     fn wants_events(&self) -> bool {
         self.events.is_some()
+    }
+
+    fn wants_reasons(&self) -> bool {
+        self.reasons
     }
 
     fn event(&mut self, event: &Event) {

@@ -143,7 +143,9 @@ fn simulate(args: &Args, policy: Policy, workload: &Workload) -> Result<World<Fo
     let events = args.events.as_ref().map(create).transpose()?;
     let submits = workload.deeds.iter().filter(|deed| matches!(deed.what, What::Submit(_)));
     let progress = (args.progress && terminal::shows_progress()).then(|| submits.count());
-    let follower = Follower::new(events, progress, args.plot.as_ref().map(|_| plot::Trail::default()));
+    let trail = args.plot.as_ref().map(|_| plot::Trail::default());
+    let reasons = workload.deeds.iter().any(|deed| matches!(deed.what, What::Command(_)));
+    let follower = Follower::new(events, progress, trail, reasons);
     let world = World::new(Arc::new(policy), args.pass, follower);
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
     play(&mut world, workload, None)?;

@@ -1,0 +1,275 @@
+//! What jobs hold of the nodes and until when, kept from pass to pass: what an event changes is changed here, and
+//! nothing is built anew.
+//!
+//! Promises: after [`Held::sync`] for every job that something happened to, it is what one built anew from the same
+//! cluster would be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::Alloc;
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+
+use super::forecast::Forecast;
+use super::room::{RoomId, Rooms};
+use super::rows::Counts;
+use super::scene::Scene;
+use super::state::amount_of;
+
+/// Amounts that are numbered before those that nothing has any more are forgotten.
+const MOST_ROOMS: usize = 4_096;
+/// The end of what may end at any moment.
+const ANY_MOMENT: Time = Time(i64::MIN);
+
+/// What a job holds of a node.
+pub(super) type HeldPart = (NodeId, Arc<[u64]>);
+
+/// What is held, by node and by job.
+#[derive(Debug)]
+pub(super) struct Held {
+    rooms: Rooms,
+    nodes: Vec<OnNode>,
+    jobs: BTreeMap<JobId, Holder>,
+    ends: BTreeSet<(Time, JobId)>,
+    /// By component of partitions: what is free of the nodes that may be used.
+    free: Vec<Counts>,
+}
+
+/// A node.
+#[derive(Debug)]
+struct OnNode {
+    /// What nobody holds.
+    idle: RoomId,
+    /// What all jobs hold together.
+    sum: Box<[u64]>,
+    /// Who holds what, and until when that is planned.
+    holds: Vec<(Time, JobId, Arc<[u64]>)>,
+    /// The component of partitions it counts for: of one that is out of service, none.
+    component: Option<usize>,
+}
+
+/// A job that holds something.
+#[derive(Debug)]
+pub(super) struct Holder {
+    /// When it is planned to end.
+    pub(super) end: Time,
+    pub(super) parts: Vec<HeldPart>,
+}
+
+impl Held {
+    /// What is held on a cluster.
+    pub(super) fn new(cluster: &Cluster, scene: &Scene, forecast: &dyn Forecast, now: Time) -> Self {
+        let rooms = scene.rooms.clone();
+        let nodes = scene.nodes.iter().enumerate().map(|(index, node)| {
+            let full = rooms.full(node.class);
+            let within = |partition: &&super::scene::ScenePartition| {
+                node.available && partition.partition.members.contains(index)
+            };
+            let component = scene.partitions.iter().find(within).map(|partition| partition.component);
+            let sum = vec![0; rooms.amount(full).len()].into_boxed_slice();
+            OnNode { idle: full, sum, holds: Vec::new(), component }
+        });
+        let nodes: Vec<OnNode> = nodes.collect();
+        let mut free = vec![Counts::default(); scene.partitions.len()];
+        for node in &nodes {
+            if let Some(component) = node.component {
+                free[component].add(Counts::free(rooms.amount(node.idle), rooms.amount(node.idle)));
+            }
+        }
+        let mut held = Self { rooms, nodes, jobs: BTreeMap::new(), ends: BTreeSet::new(), free };
+        for job in cluster.jobs().active() {
+            held.sync(cluster, scene, forecast, job.id, now);
+        }
+        held
+    }
+
+    /// Makes what one job holds what the cluster says; says whether that made a difference.
+    pub(super) fn sync(
+        &mut self,
+        cluster: &Cluster,
+        scene: &Scene,
+        forecast: &dyn Forecast,
+        id: JobId,
+        now: Time,
+    ) -> bool {
+        let job = cluster.job(id);
+        let Some((job, (alloc, end))) = job.and_then(|job| Some((job, holds(job, forecast, now)?))) else {
+            return self.remove(id);
+        };
+        let parts = self.parts_of(scene, job, alloc);
+        if self.jobs.get(&id).is_some_and(|known| known.end == end && known.parts == parts) {
+            return false;
+        }
+        self.remove(id);
+        self.put(id, end, parts);
+        true
+    }
+
+    /// What a job has of each node, and what it closes to others.
+    fn parts_of(&self, scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<HeldPart> {
+        let waiting = match &job.phase {
+            Phase::Completing(completing) => Some(&completing.waiting),
+            Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => None,
+        };
+        let full = |node: NodeId| self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class));
+        let still = alloc.nodes.iter().filter(|part| waiting.is_none_or(|nodes| nodes.contains(&part.node)));
+        let taken = still.map(|part| {
+            let full = full(part.node);
+            let amount = if alloc.exclusive { full.into() } else { amount_of(part, full.len()).into() };
+            (part.node, amount)
+        });
+        let closed = scene.closes(job, alloc).into_iter().map(|node| (node, full(node).into()));
+        taken.chain(closed).collect()
+    }
+
+    /// Takes amounts for a job until a time.
+    pub(super) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
+        for (id, amount) in &parts {
+            let node = &mut self.nodes[id.index()];
+            node.sum.iter_mut().zip(&**amount).for_each(|(sum, more)| *sum += more);
+            node.holds.push((end, job, Arc::clone(amount)));
+            self.settle(*id);
+        }
+        self.ends.insert((end, job));
+        self.jobs.insert(job, Holder { end, parts });
+    }
+
+    /// Gives back what a job holds; says whether it held anything.
+    fn remove(&mut self, job: JobId) -> bool {
+        let Some(holder) = self.jobs.remove(&job) else { return false };
+        self.ends.remove(&(holder.end, job));
+        for (id, amount) in &holder.parts {
+            let node = &mut self.nodes[id.index()];
+            node.sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
+            if let Some(at) = node.holds.iter().position(|(_, holder, _)| *holder == job) {
+                node.holds.swap_remove(at);
+            }
+            self.settle(*id);
+        }
+        true
+    }
+
+    /// Works out anew what nobody holds of a node.
+    fn settle(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.index()];
+        let before = node.idle;
+        let full = self.rooms.full(self.rooms.class_of(before));
+        node.idle = self.rooms.minus(full, &node.sum);
+        if let Some(component) = node.component {
+            let (free, full) = (&mut self.free[component], self.rooms.amount(full));
+            free.take(Counts::free(self.rooms.amount(before), full));
+            free.add(Counts::free(self.rooms.amount(node.idle), full));
+        }
+    }
+
+    /// The jobs whose planned end has come and whose end is now planned for another time. They are put right.
+    pub(super) fn correct(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> bool {
+        let mut moved = Vec::new();
+        for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
+            let planned = cluster.job(*id).and_then(|job| holds(job, forecast, now));
+            moved.extend(planned.filter(|(_, planned)| planned != end).map(|(_, planned)| (*id, planned)));
+        }
+        for (id, end) in &moved {
+            if let Some(holder) = self.jobs.get(id) {
+                let parts = holder.parts.clone();
+                self.remove(*id);
+                self.put(*id, *end, parts);
+            }
+        }
+        !moved.is_empty()
+    }
+
+    /// Forgets amounts that nothing has, if there are many; says whether it did: their numbers mean something else then.
+    pub(super) fn tidy(&mut self, scene: &Scene) -> bool {
+        if self.rooms.len() < MOST_ROOMS + 2 * self.nodes.len() {
+            return false;
+        }
+        let old = std::mem::replace(&mut self.rooms, scene.rooms.clone());
+        for node in &mut self.nodes {
+            node.idle = self.rooms.intern(old.class_of(node.idle), old.amount(node.idle).into());
+        }
+        true
+    }
+
+    /// The amounts that are numbered.
+    pub(super) fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
+    /// What nobody holds of a node.
+    pub(super) fn idle(&self, node: NodeId) -> RoomId {
+        self.nodes[node.index()].idle
+    }
+
+    /// The component of partitions that a node counts for; `None` for one that may not be used.
+    pub(super) fn component(&self, node: NodeId) -> Option<usize> {
+        self.nodes[node.index()].component
+    }
+
+    /// Whether a node may be used.
+    pub(super) fn is_open(&self, node: NodeId) -> bool {
+        self.component(node).is_some()
+    }
+
+    /// What is free in a component of partitions.
+    pub(super) fn free(&self, component: usize) -> Counts {
+        self.free[component]
+    }
+
+    /// What is held of a node by jobs that are planned to end after a time.
+    pub(super) fn sum_after(&self, node: NodeId, at: Time) -> Box<[u64]> {
+        let node = &self.nodes[node.index()];
+        let mut sum = node.sum.clone();
+        for (_, _, amount) in node.holds.iter().filter(|(end, ..)| *end <= at) {
+            sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
+        }
+        sum
+    }
+
+    /// What a node has when so much of it is held.
+    pub(super) fn left(&self, node: NodeId, sum: &[u64]) -> Box<[u64]> {
+        let class = self.rooms.class_of(self.nodes[node.index()].idle);
+        let full = self.rooms.amount(self.rooms.full(class));
+        full.iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
+    }
+
+    /// What a node has from a time on, as far as running jobs go.
+    pub(super) fn at(&self, node: NodeId, at: Time) -> Box<[u64]> {
+        self.left(node, &self.sum_after(node, at))
+    }
+
+    /// Everything that a node has.
+    pub(super) fn full(&self, node: NodeId) -> &[u64] {
+        self.rooms.amount(self.rooms.full(self.rooms.class_of(self.nodes[node.index()].idle)))
+    }
+
+    /// Jobs with their planned ends, those after `from`, the next first.
+    pub(super) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
+        let rest =
+            self.ends.range((std::ops::Bound::Excluded((from, JobId(u32::MAX))), std::ops::Bound::Unbounded));
+        rest.filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
+    }
+
+    /// Jobs that should have ended by now.
+    pub(super) fn overdue(&self, now: Time) -> impl Iterator<Item = &Holder> {
+        self.ends.range(..=(now, JobId(u32::MAX))).filter_map(|(_, job)| self.jobs.get(job))
+    }
+
+    /// All jobs with their planned ends.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
+        self.ends.iter().copied()
+    }
+}
+
+/// What a job holds, and when it is planned to end.
+fn holds<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
+    match &job.phase {
+        Phase::Running { alloc, started, .. } => Some((alloc, forecast.end(job, *started, now))),
+        Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(ANY_MOMENT))),
+        Phase::Pending(_) | Phase::Ended(_) => None,
+    }
+}

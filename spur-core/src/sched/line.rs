@@ -1,0 +1,321 @@
+//! The pending jobs in the order of the queue, kept from pass to pass: what an event changes is looked at again before
+//! the next pass, and nothing else is.
+//!
+//! Promises: after [`Line::refresh`] it is what a line built anew from the same cluster would be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::cluster::event::Event;
+use crate::id::JobId;
+use crate::model::config::{Backfill, Order};
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+
+use super::forecast::Forecast;
+use super::plan::Waiting;
+use super::queue::{Candidate, Measure, Obstacle, Queue, Queued, Ranked};
+use super::rows::{Key, Least, Row, Rows};
+use super::scene::Scene;
+use super::wish;
+
+/// All pending jobs, in order or set aside.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    scene: Arc<Scene>,
+    measure: Measure,
+    standing: BTreeMap<JobId, Standing>,
+    /// Jobs that something else than room keeps waiting.
+    aside: BTreeMap<JobId, Obstacle>,
+    rows: Rows,
+    /// The same by planned run time first, where backfill goes by that.
+    by_length: Option<Rows>,
+    /// When time alone changes something about a job next, by time and by job.
+    times: BTreeSet<(Time, JobId)>,
+    next: BTreeMap<JobId, Time>,
+    /// Jobs that others depend on, or want to be near; and who does.
+    watched: BTreeSet<(JobId, JobId)>,
+    /// Jobs to be looked at again.
+    changed: BTreeSet<JobId>,
+    /// The time that the order is of, where it varies.
+    keyed: Time,
+    /// What is different since somebody asked.
+    changes: Changes,
+}
+
+/// A job in the line.
+#[derive(Clone, Debug)]
+struct Standing {
+    key: Key,
+    ranked: Ranked,
+}
+
+/// What is different about the line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    /// Jobs that are new in the line, or stand in it in another way.
+    pub(super) arrived: BTreeSet<JobId>,
+    /// Jobs that were in the line and are not, or not as they were.
+    pub(super) left: BTreeSet<JobId>,
+}
+
+impl Line {
+    /// The line of a cluster.
+    pub(super) fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {
+        let shortest_first = scene.policy.scheduler.order == Order::Sjf;
+        let mut line = Self {
+            scene: Arc::clone(scene),
+            measure: Measure::new(Arc::clone(scene)),
+            standing: BTreeMap::new(),
+            aside: BTreeMap::new(),
+            rows: Rows::default(),
+            by_length: shortest_first.then(Rows::default),
+            times: BTreeSet::new(),
+            next: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            keyed: now,
+            changes: Changes::default(),
+        };
+        for job in cluster.jobs().pending() {
+            line.enter(cluster, job, forecast, now);
+        }
+        line.sort();
+        line
+    }
+
+    /// Whether it is the line of that scene.
+    pub(super) fn is_of(&self, scene: &Arc<Scene>) -> bool {
+        Arc::ptr_eq(&self.scene, scene)
+    }
+
+    /// Learns that something happened to a job.
+    pub(super) fn note(&mut self, event: &Event) {
+        let job = match event {
+            Event::StartPromised { job, .. } => {
+                if let Some(standing) = self.standing.get_mut(job) {
+                    standing.ranked.promised = true;
+                }
+                return;
+            }
+            event => event.job(),
+        };
+        let Some(job) = job else { return };
+        self.changed.insert(job);
+        let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
+        let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
+        for (job, watcher) in watchers {
+            // It is put down again if it still has a reason to watch.
+            self.watched.remove(&(job, watcher));
+            self.changed.insert(watcher);
+        }
+    }
+
+    /// Looks again at the jobs that something happened to, and at those whose time has come.
+    pub(super) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
+        let due = self.times.iter().take_while(|(at, _)| *at <= now);
+        self.changed.extend(due.map(|(_, job)| *job));
+        for id in std::mem::take(&mut self.changed) {
+            if self.leave(id) {
+                self.changes.left.insert(id);
+            }
+            let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
+            let Some(row) = job.and_then(|job| self.enter(cluster, job, forecast, now)) else { continue };
+            self.rows.insert(row);
+            if let Some(by_length) = &mut self.by_length {
+                by_length.insert(Row { key: row.key.by_length(row.least.run_time), ..row });
+            }
+            self.changes.arrived.insert(id);
+        }
+        if self.measure.varies() && self.keyed != now {
+            for standing in self.standing.values_mut() {
+                standing.key = self.measure.key(&standing.ranked, now);
+            }
+            self.sort();
+        }
+        self.keyed = now;
+    }
+
+    /// The line in order.
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The line by planned run time first, where backfill goes by that.
+    pub(super) fn by_length(&self) -> Option<&Rows> {
+        self.by_length.as_ref()
+    }
+
+    /// The place of a job in the line.
+    pub(super) fn key(&self, job: JobId) -> Option<Key> {
+        self.standing.get(&job).map(|standing| standing.key)
+    }
+
+    /// A job in the line.
+    pub(super) fn get(&self, job: JobId) -> Option<&Ranked> {
+        self.standing.get(&job).map(|standing| &standing.ranked)
+    }
+
+    /// A job in the line whose request makes sense.
+    pub(super) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
+        self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())
+    }
+
+    /// Whether jobs change places while they wait.
+    pub(super) fn varies(&self) -> bool {
+        self.measure.varies()
+    }
+
+    /// Whether anybody may go ahead of a job that waits.
+    pub(super) fn backfills(&self) -> bool {
+        self.scene.policy.scheduler.backfill != Backfill::None
+    }
+
+    /// What is different since this was last asked.
+    pub(super) fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether a depth leaves jobs out.
+    pub(super) fn is_cut(&self) -> bool {
+        let policy = &self.scene.policy.scheduler;
+        let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
+        is_long || (self.rows.len() > 0 && (policy.depth_per_user > 0 || policy.depth_per_partition > 0))
+    }
+
+    /// The line as far as the depths allow.
+    pub(super) fn window(&self) -> Vec<Row> {
+        let policy = &self.scene.policy.scheduler;
+        let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
+        let (total, per_user, per_partition) =
+            (limit(policy.depth), limit(policy.depth_per_user), limit(policy.depth_per_partition));
+        if per_user == usize::MAX && per_partition == usize::MAX {
+            return self.rows.iter().take(total).copied().collect();
+        }
+        let mut users: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut partitions: BTreeMap<usize, usize> = BTreeMap::new();
+        let within = |row: &&Row| {
+            let Some(ranked) = self.get(row.key.job) else { return false };
+            let user = users.entry(ranked.uid).or_default();
+            let partition = partitions.entry(ranked.partition).or_default();
+            let keep = *user < per_user && *partition < per_partition;
+            *user += usize::from(keep);
+            *partition += usize::from(keep);
+            keep
+        };
+        self.rows.iter().filter(within).take(total).copied().collect()
+    }
+
+    /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
+    pub(super) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
+        let window = match last.and_then(|last| self.key(last)) {
+            Some(last) => self.rows.iter().take(self.rows.before(&last) + 1).copied().collect(),
+            None if last.is_some() => Vec::new(),
+            None => self.window(),
+        };
+        let mut queue = Queue {
+            candidates: Vec::with_capacity(window.len()),
+            aside: self.aside.iter().map(|(job, obstacle)| aside(*job, obstacle)).collect(),
+            truncated: window.len() < self.rows.len(),
+        };
+        for row in &window {
+            let Some(ranked) = self.get(row.key.job) else { continue };
+            match &ranked.candidate {
+                Ok(candidate) => queue.candidates.push(Queued {
+                    candidate: Arc::clone(candidate),
+                    priority: self.measure.priority(ranked, now),
+                    promised: ranked.promised,
+                    second: false,
+                }),
+                Err(obstacle) => queue.aside.push(aside(row.key.job, obstacle)),
+            }
+        }
+        queue
+    }
+
+    /// The next moment after `now` at which a plan would turn out differently although nothing happens.
+    pub(super) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
+        let known = self.times.iter().find(|(at, job)| *at > now && !self.changed.contains(job));
+        let due = self.times.iter().take_while(|(at, _)| *at <= now).map(|(_, job)| job);
+        let max_wait = self.scene.policy.scheduler.max_wait.0;
+        let unknown = self.changed.iter().chain(due).filter_map(|job| cluster.job(*job));
+        let unknown = unknown.flat_map(|job| moments(job, max_wait)).filter(|at| *at > now && !at.is_never());
+        unknown.chain(known.map(|(at, _)| *at)).min()
+    }
+
+    /// Takes a job out; says whether it was in the line.
+    fn leave(&mut self, id: JobId) -> bool {
+        if let Some(at) = self.next.remove(&id) {
+            self.times.remove(&(at, id));
+        }
+        let Some(standing) = self.standing.remove(&id) else {
+            self.aside.remove(&id);
+            return false;
+        };
+        self.rows.remove(&standing.key);
+        if let Some(by_length) = &mut self.by_length {
+            by_length.remove(&standing.key.by_length(standing.ranked.run_time()));
+        }
+        true
+    }
+
+    /// Takes a pending job in; its row, if it is not set aside.
+    fn enter(&mut self, cluster: &Cluster, job: &Job, forecast: &dyn Forecast, now: Time) -> Option<Row> {
+        let max_wait = self.scene.policy.scheduler.max_wait.0;
+        let next = moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min();
+        if let Some(at) = next {
+            self.times.insert((at, job.id));
+            self.next.insert(job.id, at);
+        }
+        let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
+        let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
+        self.watched.extend(awaited.chain(near).map(|other| (other, job.id)));
+        match self.measure.rank(cluster, job, forecast.run_time(job), now) {
+            Ok(ranked) => {
+                let standing = Standing { key: self.measure.key(&ranked, now), ranked };
+                let row = row(&standing);
+                self.standing.insert(job.id, standing);
+                Some(row)
+            }
+            Err(obstacle) => {
+                self.aside.insert(job.id, obstacle);
+                None
+            }
+        }
+    }
+
+    /// Puts all rows in order.
+    fn sort(&mut self) {
+        let rows: Vec<Row> = self.standing.values().map(row).collect();
+        if let Some(by_length) = &mut self.by_length {
+            let key = |row: &Row| row.key.by_length(row.least.run_time);
+            *by_length = Rows::new(rows.iter().map(|row| Row { key: key(row), ..*row }).collect());
+        }
+        self.rows = Rows::new(rows);
+    }
+}
+
+fn row(standing: &Standing) -> Row {
+    let least = Least { counts: standing.ranked.least(), run_time: standing.ranked.run_time() };
+    Row { key: standing.key, least }
+}
+
+fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
+    Waiting { reason: *reason, detail: detail.clone(), ..Waiting::of(job) }
+}
+
+/// The moments at which time alone changes something about a pending job: its begin, the ends of constraints that were
+/// given only for so long, and when it has waited too long. None for a job that waits for more than time.
+pub(super) fn moments(job: &Job, max_wait: u64) -> impl Iterator<Item = Time> + '_ {
+    let pending = match &job.phase {
+        Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => None,
+    };
+    pending.into_iter().flat_map(move |pending| {
+        let eligible = pending.eligible.unwrap_or(job.submitted);
+        let aged = (max_wait > 0).then(|| eligible + max_wait);
+        wish::relax_times(&job.spec, eligible).chain(aged).chain(pending.not_before)
+    })
+}

@@ -1,0 +1,154 @@
+//! Everything that has to be known to look for room for a job in one partition, and what is said once it is found.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::reason::Reason;
+use crate::text::time::Time;
+
+use super::explain;
+use super::lens::{Filter, Lens};
+use super::licenses::wanted;
+use super::plan::{Start, StartPart};
+use super::queue::Candidate;
+use super::request::Request;
+use super::room::{CPUS, GRES, MEMORY};
+use super::scene::{Scene, fabric_for};
+use super::state::{Hit, Hunt, Part};
+use super::wish::{Stage, Wisher};
+
+/// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
+type LensKey = (usize, String, usize, Option<String>, usize, Option<String>);
+
+/// The lenses that were made, for all who need the same.
+#[derive(Debug, Default)]
+pub(super) struct Lenses(BTreeMap<LensKey, Result<Arc<Lens>, String>>);
+
+/// A job's prospects in one partition.
+#[derive(Debug)]
+pub(super) struct Prospect {
+    pub(super) partition: usize,
+    pub(super) request: Request,
+    /// The number of its need.
+    pub(super) need: usize,
+    pub(super) lenses: Vec<Arc<Lens>>,
+    pub(super) stages: Vec<Stage>,
+}
+
+impl Lenses {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A job's prospects in one partition; `need` is the number of what it needs there.
+    ///
+    /// # Errors
+    /// What can never be, with what would work.
+    pub(super) fn prospect(
+        &mut self,
+        scene: &Scene,
+        candidate: &Candidate,
+        (partition, request): &(usize, Request),
+        need: usize,
+        now: Time,
+    ) -> Result<Prospect, String> {
+        let (spec, partition) = (&candidate.spec, *partition);
+        let fabric = fabric_for(scene, partition, spec)?;
+        let choices =
+            spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
+        let alternatives = choices.first().map_or(1, |choice| choice.len());
+        let mut lenses = Vec::with_capacity(alternatives);
+        for alternative in 0..alternatives {
+            let shared = choices.first().map(|choice| &choice[alternative]);
+            let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
+            let key = (
+                partition,
+                fabric.name().to_owned(),
+                need,
+                spec.shape.features.as_ref().map(ToString::to_string),
+                alternative,
+                spec.shape.exclude.as_ref().map(ToString::to_string),
+            );
+            let id = self.0.len();
+            let lens = self.0.entry(key).or_insert_with(|| {
+                Lens::new(id, scene, partition, fabric, &request.need, &filter).map(Arc::new)
+            });
+            lenses.push(lens.clone()?);
+        }
+        let gather_with = &candidate.gather_with;
+        let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
+        let stages = stages.stages(candidate.eligible, now)?;
+        Ok(Prospect { partition, request: request.clone(), need, lenses, stages })
+    }
+}
+
+impl Prospect {
+    /// The question where and when the job fits before `until`.
+    pub(super) fn hunt<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Hunt<'a> {
+        let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
+        Hunt {
+            need: self.need,
+            request: &self.request,
+            lenses: &self.lenses,
+            stages: &self.stages,
+            licenses,
+            run_time,
+            until,
+        }
+    }
+
+    /// The start that is proposed for what was found.
+    pub(super) fn start(
+        &self,
+        scene: &Scene,
+        candidate: &Candidate,
+        hit: &Hit,
+        parts: &[Part],
+        backfilled: bool,
+    ) -> Start {
+        let need = &self.request.need;
+        let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
+        let part = |part: &Part| StartPart {
+            node: part.node,
+            tasks: need.tasks(part.slots),
+            cpus: u32::try_from(part.taken[CPUS]).unwrap_or(u32::MAX),
+            memory_mb: if counted { part.taken[MEMORY] } else { 0 },
+            gres: gres(&part.taken),
+        };
+        Start {
+            attempt: candidate.attempt,
+            spec: Arc::clone(&candidate.spec),
+            partition: Arc::clone(scene.partitions[self.partition].partition.name()),
+            parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
+            exclusive: need.whole,
+            why: explain::why(hit, backfilled),
+        }
+    }
+}
+
+/// Why a job that fits at no time does not: nodes that are out of service, or none that would do.
+pub(super) fn never(scene: &Scene, prospects: &[Prospect]) -> Option<(Reason, String)> {
+    let mut worst = None;
+    for prospect in prospects {
+        for (lens, stage) in
+            prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
+        {
+            match explain::when_all_are_up(scene, lens, stage) {
+                Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
+                Err(detail) => worst = worst.or(Some((Reason::BadConstraints, detail))),
+            }
+        }
+    }
+    worst
+}
+
+/// Devices of an amount, as entry and count.
+fn gres(taken: &[u64]) -> Vec<(u16, u32)> {
+    let counts = taken[GRES..].iter().enumerate().filter(|(_, count)| **count > 0);
+    counts
+        .map(|(entry, count)| {
+            (u16::try_from(entry).unwrap_or(u16::MAX), u32::try_from(*count).unwrap_or(u32::MAX))
+        })
+        .collect()
+}

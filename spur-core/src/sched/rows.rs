@@ -1,0 +1,308 @@
+//! Jobs in the order of the queue, in chunks that know the least that any job in them takes: whoever looks for a job
+//! that fits what is free passes over all others by the chunk.
+
+use std::cmp::Reverse;
+
+use crate::id::JobId;
+use crate::text::time::Time;
+
+use super::request::Request;
+use super::room::{CPUS, GRES};
+
+/// Rows in a chunk before it is cut in two.
+const FULL: usize = 128;
+
+/// What a job is sorted by; the smaller key comes first.
+///
+/// Jobs that have waited too long come before all others, in order of submission; then tiers, the order's own measure,
+/// and submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// Seconds planned to run, where that is looked at first of all; otherwise 0.
+    length: u64,
+    aged: Reverse<bool>,
+    tier: Reverse<u32>,
+    priority: Reverse<u32>,
+    rank: u64,
+    submitted: Time,
+    pub(super) job: JobId,
+}
+
+impl Key {
+    /// A job's place by tier, priority and rank.
+    pub(super) fn new(tier: u32, priority: u32, rank: Option<f64>, submitted: Time, job: JobId) -> Self {
+        Self {
+            length: 0,
+            aged: Reverse(false),
+            tier: Reverse(tier),
+            priority: Reverse(priority),
+            rank: rank.map_or(0, sortable),
+            submitted,
+            job,
+        }
+    }
+
+    /// The place of a job that has waited too long.
+    pub(super) fn aged(submitted: Time, job: JobId) -> Self {
+        Self { aged: Reverse(true), ..Self::new(0, 0, None, submitted, job) }
+    }
+
+    /// The job's place among others by how long they are planned to run, before all else.
+    pub(super) fn by_length(self, seconds: u64) -> Self {
+        Self { length: seconds, ..self }
+    }
+}
+
+/// A number that is ordered as [`f64::total_cmp`] orders the other.
+fn sortable(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// Amounts that a job takes at least, or that are free at most. Two jobs' minima together hold for both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) cpus: u64,
+    /// Nodes with a CPU to take.
+    pub(super) nodes: u64,
+    /// Nodes of which all CPUs are taken.
+    pub(super) whole: u64,
+    /// Devices of all kinds.
+    pub(super) devices: u64,
+}
+
+impl Counts {
+    /// What a request takes at least.
+    pub(super) fn of(request: &Request) -> Self {
+        let (nodes, slots) = (u64::from(request.min_nodes()), request.min_slots());
+        let need = &request.need;
+        let on_nodes = need.devices_of_node().saturating_mul(nodes);
+        Self {
+            cpus: need.cpus_of_slot().saturating_mul(slots).max(nodes),
+            nodes,
+            whole: if need.whole { nodes } else { 0 },
+            devices: need.devices_of_slot().saturating_mul(slots).saturating_add(on_nodes),
+        }
+    }
+
+    /// What a node counts for that has an amount of what it has in full.
+    pub(super) fn free(amount: &[u64], full: &[u64]) -> Self {
+        let some = amount[CPUS] > 0;
+        Self {
+            cpus: amount[CPUS],
+            nodes: u64::from(some),
+            whole: u64::from(some && amount[CPUS] == full[CPUS]),
+            devices: amount[GRES..].iter().sum(),
+        }
+    }
+
+    /// Whether this is no more than `other` in any count.
+    pub(super) fn within(&self, other: &Self) -> bool {
+        self.cpus <= other.cpus
+            && self.nodes <= other.nodes
+            && self.whole <= other.whole
+            && self.devices <= other.devices
+    }
+
+    /// The smaller of each.
+    pub(super) fn min(self, other: Self) -> Self {
+        Self {
+            cpus: self.cpus.min(other.cpus),
+            nodes: self.nodes.min(other.nodes),
+            whole: self.whole.min(other.whole),
+            devices: self.devices.min(other.devices),
+        }
+    }
+
+    /// Adds counts to these.
+    pub(super) fn add(&mut self, other: Self) {
+        self.cpus += other.cpus;
+        self.nodes += other.nodes;
+        self.whole += other.whole;
+        self.devices += other.devices;
+    }
+
+    /// Takes counts out of these.
+    pub(super) fn take(&mut self, other: Self) {
+        self.cpus -= other.cpus;
+        self.nodes -= other.nodes;
+        self.whole -= other.whole;
+        self.devices -= other.devices;
+    }
+}
+
+/// The least that a job takes, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Least {
+    pub(super) counts: Counts,
+    /// Seconds.
+    pub(super) run_time: u64,
+}
+
+impl Least {
+    fn min(self, other: Self) -> Self {
+        Self { counts: self.counts.min(other.counts), run_time: self.run_time.min(other.run_time) }
+    }
+}
+
+/// A job with its place and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) key: Key,
+    pub(super) least: Least,
+}
+
+/// Some neighbours; never empty.
+#[derive(Clone, Debug)]
+struct Chunk {
+    rows: Vec<Row>,
+    least: Least,
+}
+
+impl Chunk {
+    fn new(rows: Vec<Row>) -> Option<Self> {
+        let least = rows.iter().map(|row| row.least).reduce(Least::min)?;
+        Some(Self { rows, least })
+    }
+}
+
+/// A place in the order, from which a walk goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    chunk: usize,
+    row: usize,
+}
+
+/// Rows in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    chunks: Vec<Chunk>,
+    len: usize,
+}
+
+impl Rows {
+    /// Puts rows in order.
+    pub(super) fn new(mut rows: Vec<Row>) -> Self {
+        rows.sort_unstable_by_key(|row| row.key);
+        let chunks = rows.chunks(FULL / 2).filter_map(|chunk| Chunk::new(chunk.to_vec()));
+        Self { chunks: chunks.collect(), len: rows.len() }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All of them in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.chunks.iter().flat_map(|chunk| &chunk.rows)
+    }
+
+    /// How many stand before a key.
+    pub(super) fn before(&self, key: &Key) -> usize {
+        let (at, row) = self.find(key);
+        self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
+    }
+
+    /// Adds a row.
+    pub(super) fn insert(&mut self, row: Row) {
+        let (at, place) = self.find(&row.key);
+        self.len += 1;
+        // A place at the start of a chunk may as well be the end of the one before.
+        let (at, place) = match at.checked_sub(1) {
+            Some(before) if place == 0 => (before, self.chunks[before].rows.len()),
+            _ => (at, place),
+        };
+        let Some(chunk) = self.chunks.get_mut(at) else {
+            self.chunks.extend(Chunk::new(vec![row]));
+            return;
+        };
+        chunk.rows.insert(place, row);
+        chunk.least = chunk.least.min(row.least);
+        if chunk.rows.len() > FULL {
+            let second = chunk.rows.split_off(FULL / 2);
+            let first = std::mem::take(&mut chunk.rows);
+            self.chunks.splice(at..=at, [first, second].into_iter().filter_map(Chunk::new));
+        }
+    }
+
+    /// Takes a row out; nothing happens if it is not there.
+    pub(super) fn remove(&mut self, key: &Key) {
+        let (at, place) = self.find(key);
+        let Some(chunk) = self.chunks.get_mut(at) else { return };
+        if chunk.rows.get(place).is_none_or(|row| row.key != *key) {
+            return;
+        }
+        self.len -= 1;
+        chunk.rows.remove(place);
+        match chunk.rows.iter().map(|row| row.least).reduce(Least::min) {
+            Some(least) => chunk.least = least,
+            None => drop(self.chunks.remove(at)),
+        }
+    }
+
+    /// The next row at or behind a place for which `may` holds; it has to hold for the least of several rows if it
+    /// holds for any of them. The place is moved behind the row.
+    pub(super) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
+        while let Some(chunk) = self.chunks.get(place.chunk) {
+            if may(&chunk.least) {
+                let rest = &chunk.rows[place.row..];
+                if let Some(found) = rest.iter().position(|row| may(&row.least)) {
+                    place.row += found + 1;
+                    return Some(rest[found]);
+                }
+            }
+            *place = Place { chunk: place.chunk + 1, row: 0 };
+        }
+        None
+    }
+
+    /// The chunk and the row at which a key is, or would be.
+    fn find(&self, key: &Key) -> (usize, usize) {
+        let at = self.chunks.partition_point(|chunk| chunk.rows.last().is_some_and(|row| row.key < *key));
+        let place = self.chunks.get(at).map_or(0, |chunk| chunk.rows.partition_point(|row| row.key < *key));
+        (at, place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(number: u32, cpus: u64) -> Row {
+        let key = Key::new(0, number / 3, None, Time(0), JobId(number));
+        let counts = Counts { cpus, nodes: 1, ..Counts::default() };
+        Row { key, least: Least { counts, run_time: u64::from(number % 7) } }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_stay_in_order(changes in prop::collection::vec((0_u32..300, 0_u64..50), 0..900), limit in 0_u64..50) {
+            let mut rows = Rows::default();
+            let mut model = std::collections::BTreeMap::new();
+            for (number, cpus) in changes {
+                let added = row(number, cpus);
+                if model.remove(&added.key).is_some() {
+                    rows.remove(&added.key);
+                } else {
+                    model.insert(added.key, added);
+                    rows.insert(added);
+                }
+                prop_assert_eq!(rows.before(&added.key), model.range(..added.key).count());
+            }
+            prop_assert_eq!(rows.len(), model.len());
+            prop_assert_eq!(rows.iter().copied().collect::<Vec<_>>(), model.values().copied().collect::<Vec<_>>());
+            let mut place = Place::default();
+            let fits = |least: &Least| least.counts.cpus <= limit && least.run_time <= 4;
+            let found = std::iter::from_fn(|| rows.next(&mut place, fits)).collect::<Vec<_>>();
+            prop_assert_eq!(found, model.into_values().filter(|row| fits(&row.least)).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn ranks_are_ordered_as_numbers(one in any::<f64>(), other in any::<f64>()) {
+            prop_assert_eq!(sortable(one).cmp(&sortable(other)), one.total_cmp(&other));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A planner that is told of events as they come, against one that looks at the whole cluster each time.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use spur_core::cluster::event::Event;
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::config::{Backfill, Correct, Order, PartitionState, Policy, Predict, SchedulerPolicy};
+use spur_core::model::job::JobSpec;
+use spur_core::model::node::{Drain, NodeGres, NodeShape};
+use spur_core::model::phase::{EndState, Hold, Outcome, Phase, Then};
+use spur_core::model::reason::Reason;
+use spur_core::sched::forecast::Recent;
+use spur_core::sched::plan::Plan;
+use spur_core::sched::{Planner, next_event_time};
+use spur_core::text::exit::ExitCode;
+use spur_core::text::time::{Seconds, Time, TimeLimit};
+
+use crate::script;
+use crate::world::{self, World};
+
+const NODES: u32 = 8;
+
+/// Something that happens; numbers choose among the jobs or nodes there are.
+#[derive(Clone, Debug)]
+enum Deed {
+    Submit(Vec<String>),
+    /// A running job ends at once.
+    End(usize),
+    /// A running job begins to end; what it holds is to be killed so many seconds later.
+    BeginEnd(usize, u64),
+    /// One node has nothing of an ending job any more.
+    Clear(usize),
+    Cancel(usize),
+    Hold(usize),
+    Release(usize),
+    Requeue(usize),
+    /// Another time limit, for a job that waits or runs.
+    Limit(usize, u64),
+    Node(u32, u8),
+    Partition(usize, PartitionState),
+    Time(u64),
+    /// The next starts are refused.
+    Refuse,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    scheduler: SchedulerPolicy,
+    /// The first and last node of each partition, and its tier.
+    partitions: Vec<(u32, u32, u32)>,
+    flat: bool,
+    deeds: Vec<Deed>,
+}
+
+fn words() -> impl Strategy<Value = Vec<String>> {
+    let size = prop_oneof![
+        4 => (1_u32..5).prop_map(|count| format!("-N {count}")),
+        4 => (1_u32..12).prop_map(|count| format!("-n {count}")),
+        1 => (1_u32..3).prop_map(|count| format!("-N {count} --ntasks-per-node 2")),
+        1 => (1_u32..5).prop_map(|count| format!("--gpus {count}")),
+        1 => Just("-N 1-3 -n 4".to_owned()),
+    ];
+    let more = prop_oneof![
+        8 => Just(String::new()),
+        3 => Just("--exclusive".to_owned()),
+        1 => Just("--exclusive=topo".to_owned()),
+        1 => Just("-c 2".to_owned()),
+        1 => Just("--mem 5".to_owned()),
+        1 => Just("--gpus-per-task 1".to_owned()),
+        1 => Just("-x n1".to_owned()),
+        1 => Just("-w n2".to_owned()),
+        2 => Just("-L lic:1".to_owned()),
+        1 => (0_u32..40).prop_map(|job| format!("--dependency afterany:{job}")),
+        1 => (0_u32..40).prop_map(|job| format!("--dependency afterok:{job}")),
+        1 => (0_u32..90).prop_map(|at| format!("--begin {at}")),
+        1 => Just("--hold".to_owned()),
+        1 => (0_i32..900).prop_map(|nice| format!("--nice {nice}")),
+        1 => (1_u32..40).prop_map(|job| format!("--gather-with {job}")),
+        2 => (5_u32..60).prop_map(|wait| format!("--gather must:leaf@{wait}")),
+        1 => Just("--gather must:leaf".to_owned()),
+    ];
+    let partition =
+        prop_oneof![3 => Just("-p p0"), 1 => Just("-p p1"), 1 => Just("-p p0,p1"), 1 => Just("-p p2,p1")];
+    let user = prop_oneof![Just("--user a"), Just("--user b")];
+    (size, more, partition, user, 1_u64..60).prop_map(|(size, more, partition, user, seconds)| {
+        let line = format!("{size} {more} {partition} {user} -t {seconds}");
+        line.split_whitespace().map(str::to_owned).collect()
+    })
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let at = || 0_usize..16;
+    let state = prop_oneof![2 => Just(PartitionState::Up), 1 => Just(PartitionState::Down)];
+    prop_oneof![
+        12 => words().prop_map(Deed::Submit),
+        8 => at().prop_map(Deed::End),
+        2 => (at(), 0_u64..30).prop_map(|(job, wait)| Deed::BeginEnd(job, wait)),
+        3 => at().prop_map(Deed::Clear),
+        1 => at().prop_map(Deed::Cancel),
+        1 => at().prop_map(Deed::Hold),
+        1 => at().prop_map(Deed::Release),
+        1 => at().prop_map(Deed::Requeue),
+        1 => (at(), 1_u64..90).prop_map(|(job, seconds)| Deed::Limit(job, seconds)),
+        1 => (0..NODES, 0_u8..3).prop_map(|(node, state)| Deed::Node(node, state)),
+        1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
+        8 => (1_u64..25).prop_map(Deed::Time),
+        1 => Just(Deed::Refuse),
+    ]
+}
+
+fn scheduler() -> impl Strategy<Value = SchedulerPolicy> {
+    let backfill =
+        prop_oneof![5 => Just(Backfill::Easy), 1 => Just(Backfill::None), 1 => Just(Backfill::Conservative)];
+    let order = prop::sample::select(vec![
+        Order::Fcfs,
+        Order::Sjf,
+        Order::Saf,
+        Order::Wfp3,
+        Order::Unicep,
+        Order::F4,
+        Order::Multifactor,
+    ]);
+    let predict = prop_oneof![Just(Predict::Requested), Just(Predict::Recent2)];
+    let correct = prop_oneof![Just(Correct::Request), Just(Correct::Incremental)];
+    let depths = (prop_oneof![2 => Just(0), 1 => 2_u32..6], prop_oneof![4 => Just(0), 1 => 1_u32..4]);
+    let max_wait = prop_oneof![2 => Just(0), 1 => 20_u64..60];
+    (backfill, order, predict, correct, depths, max_wait).prop_map(
+        |(backfill, order, predict, correct, (depth, depth_per_user), max_wait)| SchedulerPolicy {
+            backfill,
+            order,
+            predict,
+            correct,
+            depth,
+            depth_per_user,
+            max_wait: Seconds(max_wait),
+            priority_max_age: Seconds(50),
+            ..SchedulerPolicy::default()
+        },
+    )
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let partition = (0..NODES, 0..NODES, 0_u32..2);
+    let partition = partition.prop_map(|(one, other, tier)| (one.min(other), one.max(other), tier));
+    let partitions = prop_oneof![
+        2 => Just(vec![(0, 7, 1), (0, 7, 1), (0, 7, 1)]),
+        2 => Just(vec![(0, 4, 1), (5, 7, 1), (2, 4, 1)]),
+        3 => prop::collection::vec(partition, 3),
+    ];
+    let deeds = prop::collection::vec(deed(), 1..70);
+    (scheduler(), partitions, prop::bool::ANY, deeds).prop_map(|(scheduler, partitions, flat, deeds)| Case {
+        scheduler,
+        partitions,
+        flat,
+        deeds,
+    })
+}
+
+impl Case {
+    fn world(&self) -> World {
+        let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 2 }];
+        let shape = NodeShape { cpus: 4, memory_mb: 8, threads_per_core: 1, gres, ..NodeShape::default() };
+        let nodes = (0..NODES).map(|index| world::node(&format!("n{index}"), shape.clone(), 1)).collect();
+        let partition = |(index, (first, last, tier)): (usize, &(u32, u32, u32))| {
+            let names = (*first..=*last).map(|node| Arc::from(format!("n{node}"))).collect();
+            let mut partition = world::partition(&format!("p{index}"), names);
+            partition.priority_tier = *tier;
+            partition
+        };
+        let tree = "plugin = \"tree\"\nlayers = [\"leaf\", \"top\"]\n\
+                    [[switches]]\nname = \"s0\"\nnodes = \"n[0-2]\"\n\
+                    [[switches]]\nname = \"s1\"\nnodes = \"n[3-5]\"\n\
+                    [[switches]]\nname = \"s2\"\nnodes = \"n[6-7]\"\n\
+                    [[switches]]\nname = \"top\"\nswitches = \"s[0-2]\"\n";
+        World::new(Policy {
+            nodes,
+            partitions: self.partitions.iter().enumerate().map(partition).collect(),
+            topologies: if self.flat { Vec::new() } else { vec![world::topology(tree)] },
+            licenses: vec![("lic".into(), 2)],
+            scheduler: self.scheduler.clone(),
+            ..Policy::default()
+        })
+    }
+}
+
+/// The jobs for which something holds.
+fn jobs(world: &World, which: impl Fn(&Phase) -> bool) -> Vec<JobId> {
+    let all = world.cluster.jobs().iter();
+    all.filter(|job| which(&job.phase)).map(|job| job.id).collect()
+}
+
+fn outcome(state: EndState) -> Outcome {
+    Outcome { state, exit: ExitCode::default(), reason: Reason::None }
+}
+
+fn carry_out(world: &mut World, deed: &Deed) {
+    let pick = |jobs: Vec<JobId>, at: usize| jobs.get(at % jobs.len().max(1)).copied();
+    let pending = |world: &World| jobs(world, |phase| matches!(phase, Phase::Pending(_)));
+    let running = |world: &World| jobs(world, |phase| matches!(phase, Phase::Running { .. }));
+    match deed {
+        Deed::Submit(words) => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let job = world.cluster.next_job();
+            world.submit(job, script::spec(&words));
+        }
+        Deed::End(at) => pick(running(world), *at).into_iter().for_each(|job| world.end(job)),
+        Deed::BeginEnd(at, wait) => {
+            if let Some(job) = pick(running(world), *at) {
+                let kill_at = (*wait > 0).then(|| world.now + *wait);
+                let outcome = outcome(EndState::Failed);
+                world.apply(Event::JobEnding { job, outcome, then: Then::End, kill_at });
+            }
+        }
+        Deed::Clear(at) => {
+            if let Some(job) = pick(jobs(world, |phase| matches!(phase, Phase::Completing(_))), *at) {
+                clear(world, job);
+            }
+        }
+        Deed::Cancel(at) => {
+            if let Some(job) = pick(pending(world), *at) {
+                world.apply(Event::JobEnded { job, outcome: outcome(EndState::Cancelled) });
+            }
+        }
+        Deed::Hold(at) => {
+            if let Some(job) = pick(pending(world), *at) {
+                world.apply(Event::JobHeld { job, by: Hold::User });
+            }
+        }
+        Deed::Release(at) => {
+            if let Some(job) = pick(pending(world), *at) {
+                world.apply(Event::JobReleased { job });
+            }
+        }
+        Deed::Requeue(at) => pick(running(world), *at).into_iter().for_each(|job| requeue(world, job)),
+        Deed::Limit(at, seconds) => {
+            let live = jobs(world, |phase| matches!(phase, Phase::Pending(_) | Phase::Running { .. }));
+            if let Some(job) = pick(live, *at) {
+                let spec = JobSpec::clone(&world.cluster.job(job).unwrap().spec);
+                let spec = JobSpec { time_limit: TimeLimit::Seconds(*seconds), ..spec };
+                world.apply(Event::JobUpdated { job, spec: Arc::new(spec) });
+            }
+        }
+        Deed::Node(node, state) => {
+            let node = NodeId(*node);
+            let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
+            world.apply(match state {
+                0 => Event::NodeDrained { node, drain },
+                1 => Event::NodeDowned { node, reason: "test".into(), silent: false },
+                _ => Event::NodeResumed { node },
+            });
+        }
+        Deed::Partition(partition, state) => {
+            let partition = Arc::from(format!("p{partition}"));
+            world.apply(Event::PartitionSet { partition, state: *state });
+        }
+        Deed::Time(seconds) => world.now = world.now + *seconds,
+        Deed::Refuse => {}
+    }
+}
+
+/// Ends a job at once, to wait again.
+fn requeue(world: &mut World, job: JobId) {
+    let then = Then::Requeue { hold: None };
+    world.apply(Event::JobEnding { job, outcome: outcome(EndState::Failed), then, kill_at: None });
+    while clear(world, job) {}
+}
+
+/// One node has nothing of an ending job any more; the last one finishes it.
+fn clear(world: &mut World, job: JobId) -> bool {
+    let Phase::Completing(completing) = world.cluster.job(job).unwrap().phase.clone() else { return false };
+    let Some(node) = completing.waiting.first() else { return false };
+    world.apply(Event::NodeReleased { job, node: *node, lost: false });
+    if completing.waiting.len() == 1 {
+        world.apply(match completing.then {
+            Then::End => Event::JobEnded { job, outcome: completing.outcome },
+            Then::Requeue { hold } => Event::JobRequeued { job, not_before: None, hold },
+        });
+    }
+    true
+}
+
+/// Jobs with a reservation: when and where.
+fn planned(plan: &Plan) -> Vec<(JobId, Option<Time>, Vec<NodeId>)> {
+    let reserved = plan.waiting.iter().filter(|waiting| !waiting.nodes.is_empty());
+    reserved.map(|waiting| (waiting.job, waiting.start, waiting.nodes.clone())).collect()
+}
+
+fn reserved(planner: &Planner) -> Vec<(JobId, Option<Time>, Vec<NodeId>)> {
+    let all = planner.reservations().iter();
+    let all = all.map(|made| (made.job, Some(made.start), made.amounts().map(|(node, _)| node).collect()));
+    all.collect()
+}
+
+fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort();
+    all
+}
+
+proptest! {
+    /// Whatever happens, passes that look at what has changed say what passes over everything say.
+    #[test]
+    fn a_kept_planner_is_as_good_as_a_new_one(case in case()) {
+        let mut world = case.world();
+        let mut planner = Planner::new(&world.cluster);
+        let mut recent = Recent::new(&world.cluster);
+        let is_easy = case.scheduler.backfill != Backfill::Conservative;
+        world.take_log();
+        for (step, deed) in case.deeds.iter().enumerate() {
+            carry_out(&mut world, deed);
+            for event in world.take_log() {
+                recent.note(&world.cluster, &event);
+                planner.note(&world.cluster, &event);
+            }
+            let (cluster, now) = (&world.cluster, world.now);
+            prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+            let whole = Planner::new(cluster).plan(cluster, now, &recent);
+            let mut quick = planner.starts(cluster, now, &recent);
+            prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
+            if is_easy {
+                prop_assert_eq!(sorted(reserved(&planner)), sorted(planned(&whole)), "at step {}: {:?}", step, deed);
+            }
+            if step % 3 == 0 {
+                prop_assert_eq!(planner.plan(cluster, now, &recent), whole, "at step {}: {:?}", step, deed);
+            }
+            prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+            if matches!(deed, Deed::Refuse) {
+                quick.starts.truncate(quick.starts.len() / 2);
+            }
+            quick.starts.iter().for_each(|start| world.start(start));
+            if let Some((job, start)) = quick.promise {
+                world.apply(Event::StartPromised { job, start });
+            }
+            for event in world.take_log() {
+                recent.note(&world.cluster, &event);
+                planner.note(&world.cluster, &event);
+            }
+        }
+    }
+}

@@ -19,12 +19,13 @@ use busy::{Busy, Kind};
 use spur_core::model::config::Backfill;
 use spur_core::sched;
 use spur_core::sched::forecast::Limits;
+use spur_core::sched::plan::Plan;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     println!(
-        "{:<28} {:>7} {:>7} {:>6} {:>12} {:>9}",
-        "pass", "nodes", "jobs", "layers", "processor", "reserved"
+        "{:<24} {:>7} {:>7} {:>6} {:>12} {:>7} {:>9} {:>17}",
+        "pass", "nodes", "jobs", "layers", "processor", "starts", "reserved", "plan"
     );
     for (name, busy) in rows() {
         if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
@@ -63,12 +64,12 @@ fn row(name: &str, busy: Busy) {
     let world = busy.world();
     let mut least = Duration::MAX;
     let mut spent = Duration::ZERO;
-    let mut reserved = 0;
+    let mut shown = String::new();
     for round in 0..9 {
         let before = processor();
         let plan = black_box(sched::plan(&world.cluster, world.now, &Limits));
         let took = processor() - before;
-        reserved = plan.report.reserved;
+        shown = format!("{:>7} {:>9}  {:016x}", plan.starts.len(), plan.report.reserved, fingerprint(&plan));
         least = least.min(took);
         spent += took;
         if round >= 1 && spent > Duration::from_secs(3) {
@@ -77,7 +78,23 @@ fn row(name: &str, busy: Busy) {
     }
     let Busy { nodes, jobs, layers, .. } = busy;
     let millis = least.as_secs_f64() * 1e3;
-    println!("{name:<28} {nodes:>7} {jobs:>7} {layers:>6} {millis:>9.2} ms {reserved:>9}");
+    println!("{name:<24} {nodes:>7} {jobs:>7} {layers:>6} {millis:>9.2} ms {shown}");
+}
+
+/// A number that tells plans apart: who starts or waits until when on which nodes.
+fn fingerprint(plan: &Plan) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |number: u64| sum = (sum ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    for start in &plan.starts {
+        add(u64::from(start.attempt.job.0));
+        start.parts.iter().for_each(|part| add(u64::from(part.node.0) << 32 | u64::from(part.cpus)));
+    }
+    for waiting in &plan.waiting {
+        add(u64::from(waiting.job.0));
+        add(waiting.start.map_or(0, |start| start.0.unsigned_abs()));
+        waiting.nodes.iter().for_each(|node| add(u64::from(node.0)));
+    }
+    sum
 }
 
 /// Time that this thread has been on a processor; where the system does not tell, the time of day.

@@ -40,8 +40,8 @@ pub(crate) struct Busy {
     pub(crate) nodes: u32,
     pub(crate) jobs: u32,
     pub(crate) kind: Kind,
-    /// Layers of domains over the nodes, at least 1; the lowest are leaves of 20, the others join 25 of those below,
-    /// and the highest joins all.
+    /// Layers of domains over the nodes, at least 1; the lowest are leaves of 20, the others join 25 of those below (5
+    /// where there are more than three layers), and the highest joins all.
     pub(crate) layers: u32,
     pub(crate) backfill: Backfill,
     /// Jobs looked at; 0: all.
@@ -95,6 +95,7 @@ impl Busy {
             let fanout = match layer {
                 _ if layer == self.layers => below,
                 1 => LEAF,
+                _ if self.layers > 3 => FANOUT / 5,
                 _ => FANOUT,
             };
             let count = below.div_ceil(fanout);

@@ -1,18 +1,22 @@
 //! One forward sweep over the timeline: the earliest time at which some domain can hold a job.
 //!
-//! The sweep walks the holes by their start and keeps, for every node, the slots it has throughout the job's time if
+//! The sweep counts the holes that are open where it begins, then walks on by their start, over all shelves that may
+//! hold enough, and keeps, for every node, the slots it has throughout the job's time if
 //! the job started now, and their sums for every domain of the layer that has to hold the whole job. Only when a
 //! domain has enough does anybody look closer: the caller tries to place the job then and there, and the sweep goes on
 //! if the constraints that a sum cannot see stand in the way.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use fixedbitset::FixedBitSet;
 
 use crate::text::time::Time;
 
+use super::holes::Hole;
 use super::room::RoomId;
+use super::shelves::Measure;
 use super::timeline::Timeline;
 
 /// The number of a node that belongs to no domain of the layer.
@@ -34,6 +38,8 @@ pub(super) struct Search<'a> {
     pub(super) min_nodes: u32,
     /// Slots wanted, at least.
     pub(super) min_slots: u64,
+    /// What a slot takes of a node, at least.
+    pub(super) least: Measure,
 }
 
 /// What a node offers at the time a sweep has reached.
@@ -165,26 +171,55 @@ impl Search<'_> {
         judge: &mut impl Judge,
     ) -> Option<Time> {
         counters.clear();
+        let suits = |hole: &&Hole| {
+            hole.end.since(hole.start.max(self.from)) >= self.duration
+                && self.admitted.contains(hole.node as usize)
+        };
+        let mut shelves = Vec::new();
+        let mut ahead = BinaryHeap::new();
+        for shelf in timeline.holes().holding(self.least) {
+            let holes = shelf.reaching(self.duration, self.from + self.duration, self.until);
+            let mut holes = holes.flatten().filter(suits);
+            let later = holes.find(|hole| {
+                let slots = if hole.start <= self.from { judge.slots(hole.room) } else { 0 };
+                if slots > counters.offers[hole.node as usize].slots {
+                    counters.set(self, hole.node, slots, hole.end);
+                }
+                hole.start > self.from
+            });
+            if let Some(hole) = later {
+                ahead.push(Reverse((hole.start, shelves.len())));
+                shelves.push((hole, holes));
+            }
+        }
         let mut now = self.from;
         let mut grew = true;
-        let holes = timeline.holes().reaching(self.duration, self.from + self.duration, self.until);
-        for hole in holes.flatten() {
-            let first = hole.start.max(now);
-            if hole.end.since(first) < self.duration || !self.admitted.contains(hole.node as usize) {
-                continue;
+        while let Some(mut next) = ahead.peek_mut() {
+            let Reverse((start, shelf)) = *next;
+            let (at, holes) = &mut shelves[shelf];
+            let hole = *at;
+            match holes.next() {
+                Some(later) => {
+                    *at = later;
+                    *next = Reverse((later.start, shelf));
+                    drop(next);
+                }
+                None => {
+                    PeekMut::pop(next);
+                }
             }
             let slots = judge.slots(hole.room);
             if slots == 0 {
                 continue;
             }
-            if first > now {
+            if start > now {
                 if grew && let Some(answer) = self.look(timeline, counters, judge, now) {
                     return answer;
                 }
-                if first >= self.until {
+                if start >= self.until {
                     return None;
                 }
-                now = first;
+                now = start;
                 grew = self.expire(timeline, counters, judge, now);
             }
             if slots > counters.offers[hole.node as usize].slots {

@@ -5,7 +5,7 @@ use crate::text::time::Time;
 use super::room::RoomId;
 
 /// Holes in a chunk, and chunks in a block, before it is cut in two.
-const FULL: usize = 64;
+const FULL: usize = 48;
 
 /// A stretch of time over which a node has a room free throughout; `end` is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,7 +98,7 @@ impl Lens {
         &self,
         need: &Need,
         counters: &Counters,
-        limit: &mut dyn FnMut(u32, u32) -> u32,
+        mut limit: impl FnMut(u32, u32) -> u32,
     ) -> Slots {
         if matches!(need.slot, Slot::Node { .. }) {
             let mut open = FixedBitSet::with_capacity(self.fabric.len());

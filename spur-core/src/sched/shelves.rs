@@ -1,8 +1,9 @@
-//! The holes of all nodes on shelves by how much room they have, so that a search for much room never meets those
-//! with little.
+//! The holes of all nodes on shelves by how much room they have and how long, so that a search for much room never
+//! meets holes with little, nor one for a long time short ones.
 //!
-//! A shelf is told by the CPUs, the memory and the devices of its rooms, in steps, and by whether the node is idle.
-//! What is found on it may still be too small; what would do is never on a shelf that a search leaves out.
+//! A shelf is told by the CPUs, the memory and the devices of its rooms, by whether the node is idle, and by the length
+//! of its holes, all in steps. What is found on it may still be too small; what would do is never on a shelf that a
+//! search leaves out. Because the holes of a shelf are about equally long, they end in about the order they begin in.
 
 use std::collections::BTreeMap;
 
@@ -53,17 +54,33 @@ impl Measure {
 struct Shelf {
     /// No room on it has more.
     most: Measure,
+    /// No hole on it is longer, seconds.
+    longest: u64,
     holes: Holes,
 }
+
+/// Rooms whose holes stand on the same shelves.
+#[derive(Clone, Debug)]
+struct Kind {
+    most: Measure,
+    /// By the step of their length; [`NONE`] where there is no shelf yet.
+    shelves: [u32; LENGTHS],
+}
+
+/// Steps of a length in seconds.
+const LENGTHS: usize = 65;
+/// The number of no shelf, or of no kind.
+const NONE: u32 = u32::MAX;
 
 /// All holes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shelves {
     shelves: Vec<Shelf>,
-    /// Shelves by what tells them apart.
+    kinds: Vec<Kind>,
+    /// Kinds by what tells them apart.
     by_steps: BTreeMap<(bool, u32, u32, u32), u32>,
-    /// By room: its shelf, if that is known.
-    of_room: Vec<Option<u32>>,
+    /// By room: its kind, or [`NONE`] where that is not known.
+    of_room: Vec<u32>,
 }
 
 impl Shelves {
@@ -72,7 +89,7 @@ impl Shelves {
         let mut shelves = Self::default();
         let mut lists: Vec<Vec<Hole>> = Vec::new();
         for hole in holes {
-            let shelf = shelves.of(rooms, hole.room);
+            let shelf = shelves.of(rooms, &hole);
             lists.resize(shelves.shelves.len(), Vec::new());
             lists[shelf].push(hole);
         }
@@ -82,63 +99,72 @@ impl Shelves {
         shelves
     }
 
-    /// The holes of the shelves that may hold so much, shelf by shelf.
-    pub(super) fn holding(&self, least: Measure) -> impl Iterator<Item = &Holes> {
-        self.shelves.iter().filter(move |shelf| shelf.most.holds(&least)).map(|shelf| &shelf.holes)
+    /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
+    pub(super) fn holding(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
+        let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
+        self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
     /// Adds a hole.
     pub(super) fn insert(&mut self, rooms: &Rooms, hole: Hole) {
-        let shelf = self.of(rooms, hole.room);
+        let shelf = self.of(rooms, &hole);
         self.shelves[shelf].holes.insert(hole);
     }
 
     /// Takes a hole out; nothing happens if it is not there.
     pub(super) fn remove(&mut self, rooms: &Rooms, hole: &Hole) {
-        let shelf = self.of(rooms, hole.room);
+        let shelf = self.of(rooms, hole);
         self.shelves[shelf].holes.remove(hole);
     }
 
-    fn of(&mut self, rooms: &Rooms, room: RoomId) -> usize {
-        if let Some(Some(known)) = self.of_room.get(room.index()) {
+    fn of(&mut self, rooms: &Rooms, hole: &Hole) -> usize {
+        let kind = self.kind(rooms, hole.room);
+        let length = step(hole.end.since(hole.start));
+        let Kind { most, shelves } = &mut self.kinds[kind];
+        let known = &mut shelves[length as usize];
+        if *known == NONE {
+            *known = number(self.shelves.len());
+            self.shelves.push(Shelf { most: *most, longest: most_of(length), holes: Holes::default() });
+        }
+        *known as usize
+    }
+
+    fn kind(&mut self, rooms: &Rooms, room: RoomId) -> usize {
+        if let Some(known) = self.of_room.get(room.index()).filter(|kind| **kind != NONE) {
             return *known as usize;
         }
         let amount = rooms.amount(room);
         let idle = amount[CPUS] == rooms.amount(rooms.full(rooms.class_of(room)))[CPUS];
         let devices = amount[GRES..].iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
-        let steps = (idle, step(amount[CPUS]), step(amount[MEMORY]), step(devices));
-        let next = u32::try_from(self.shelves.len()).expect("there are fewer shelves than rooms");
-        let shelf = *self.by_steps.entry(steps).or_insert(next);
-        if shelf == next {
+        // Memory is seldom what is scarce: one step in four.
+        let memory = step(amount[MEMORY]).next_multiple_of(4).min(u64::BITS);
+        let steps = (idle, step(amount[CPUS]), memory, step(devices));
+        let next = number(self.kinds.len());
+        let kind = *self.by_steps.entry(steps).or_insert(next);
+        if kind == next {
             let (idle, cpus, memory, devices) = steps;
             let most =
                 Measure { idle, cpus: most_of(cpus), memory: most_of(memory), devices: most_of(devices) };
-            self.shelves.push(Shelf { most, holes: Holes::default() });
+            self.kinds.push(Kind { most, shelves: [NONE; LENGTHS] });
         }
-        self.of_room.resize(self.of_room.len().max(rooms.len()), None);
-        self.of_room[room.index()] = Some(shelf);
-        shelf as usize
+        self.of_room.resize(self.of_room.len().max(rooms.len()), NONE);
+        self.of_room[room.index()] = kind;
+        kind as usize
     }
 }
 
-/// Two steps for every doubling: 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, 12 to 15, …
+/// How many binary digits a number has.
 fn step(number: u64) -> u32 {
-    match number.checked_ilog2() {
-        None => 0,
-        Some(log) => 1 + 2 * log + u32::from(log > 0 && number >> (log - 1) & 1 == 1),
-    }
+    u64::BITS - number.leading_zeros()
 }
 
-/// The largest number of a step.
+/// The largest number of so many digits.
 fn most_of(step: u32) -> u64 {
-    let Some(step) = step.checked_sub(1) else { return 0 };
-    let (log, upper) = (step / 2, step % 2 == 1);
-    match (log, upper) {
-        (0, _) => 1,
-        (63, true) => u64::MAX,
-        (log, true) => (2 << log) - 1,
-        (log, false) => (3 << (log - 1)) - 1,
-    }
+    1_u64.checked_shl(step).map_or(u64::MAX, |over| over - 1)
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are fewer shelves than rooms and lengths")
 }
 
 #[cfg(test)]

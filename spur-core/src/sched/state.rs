@@ -17,7 +17,7 @@ use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
 use super::licenses::{Licenses, Wanted};
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
-use super::request::{Need, Request};
+use super::request::{Need, Request, Slot};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
 use super::shelves::Measure;
@@ -259,6 +259,10 @@ impl State {
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
             least: Measure::of(&hunt.request.need),
+            most: match hunt.request.need.slot {
+                Slot::Node { .. } => 1,
+                Slot::Task | Slot::Gpu => u32::MAX,
+            },
         };
         self.counters.fit(domains.count);
         let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
@@ -279,7 +283,7 @@ impl State {
         if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
-        let slots = lens.slots(&hunt.request.need, &self.counters, &mut |_, slots| slots);
+        let slots = lens.slots(&hunt.request.need, &self.counters, |_, slots| slots);
         let occupied = stage.ask().whole_leaves.then(|| {
             occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, self.now, hunt.run_time)
         });
@@ -448,15 +452,18 @@ impl Judge for Trial<'_> {
         self.tries += 1;
         let (lens, need, idle) = (self.lens, self.need, self.idle);
         let mut held_back = false;
-        let mut free = |node: u32, slots: u32| {
-            let free = self.slots(idle[node as usize]).min(slots);
-            held_back |= at == self.now && free < slots;
-            if at == self.now { free } else { slots }
+        let slots = if at == self.now {
+            lens.slots(need, counters, |node, slots| {
+                let free = self.slots(idle[node as usize]).min(slots);
+                held_back |= free < slots;
+                free
+            })
+        } else {
+            lens.slots(need, counters, |_, slots| slots)
         };
-        let slots = lens.slots(need, counters, &mut free);
         self.hit = self.place(&slots, at, at == self.now);
         if self.hit.is_none() && held_back {
-            let slots = lens.slots(need, counters, &mut |_, slots| slots);
+            let slots = lens.slots(need, counters, |_, slots| slots);
             self.hit = self.place(&slots, at, false);
         }
         match self.hit {

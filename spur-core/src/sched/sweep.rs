@@ -40,6 +40,8 @@ pub(super) struct Search<'a> {
     pub(super) min_slots: u64,
     /// What a slot takes of a node, at least.
     pub(super) least: Measure,
+    /// No node has more slots than that.
+    pub(super) most: u32,
 }
 
 /// What a node offers at the time a sweep has reached.
@@ -171,37 +173,37 @@ impl Search<'_> {
         judge: &mut impl Judge,
     ) -> Option<Time> {
         counters.clear();
-        let suits = |hole: &&Hole| {
-            hole.end.since(hole.start.max(self.from)) >= self.duration
-                && self.admitted.contains(hole.node as usize)
-        };
-        let mut shelves = Vec::new();
+        let needed = self.from + self.duration;
+        let mut later = Vec::new();
         let mut ahead = BinaryHeap::new();
-        for shelf in timeline.holes().holding(self.least) {
-            let holes = shelf.reaching(self.duration, self.from + self.duration, self.until);
-            let mut holes = holes.flatten().filter(suits);
-            let later = holes.find(|hole| {
-                let slots = if hole.start <= self.from { judge.slots(hole.room) } else { 0 };
-                if slots > counters.offers[hole.node as usize].slots {
-                    counters.set(self, hole.node, slots, hole.end);
+        for shelf in timeline.holes().holding(self.least, self.duration) {
+            let mut chunks = shelf.reaching(self.duration, needed, self.until);
+            let open = |hole: &Hole| hole.start <= self.from;
+            let next = chunks.find_map(|holes| {
+                let at_once = holes.partition_point(open);
+                for hole in &holes[..at_once] {
+                    if hole.end >= needed {
+                        self.offer(counters, judge, hole);
+                    }
                 }
-                hole.start > self.from
+                (at_once < holes.len()).then(|| holes[at_once..].iter())
             });
-            if let Some(hole) = later {
-                ahead.push(Reverse((hole.start, shelves.len())));
-                shelves.push((hole, holes));
+            let mut cursor = Cursor { chunks, holes: next.unwrap_or_default() };
+            if let Some(hole) = cursor.next(self) {
+                ahead.push(Reverse((hole.start, later.len())));
+                later.push((hole, cursor));
             }
         }
         let mut now = self.from;
         let mut grew = true;
         while let Some(mut next) = ahead.peek_mut() {
             let Reverse((start, shelf)) = *next;
-            let (at, holes) = &mut shelves[shelf];
+            let (at, cursor) = &mut later[shelf];
             let hole = *at;
-            match holes.next() {
-                Some(later) => {
-                    *at = later;
-                    *next = Reverse((later.start, shelf));
+            match cursor.next(self) {
+                Some(follower) => {
+                    *at = follower;
+                    *next = Reverse((follower.start, shelf));
                     drop(next);
                 }
                 None => {
@@ -222,12 +224,23 @@ impl Search<'_> {
                 now = start;
                 grew = self.expire(timeline, counters, judge, now);
             }
-            if slots > counters.offers[hole.node as usize].slots {
-                counters.set(self, hole.node, slots, hole.end);
-                grew = true;
-            }
+            grew |= self.offer(counters, judge, hole);
         }
         if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
+    }
+
+    /// Counts what a node has in a hole, if it is more than what it has already.
+    #[inline]
+    fn offer(&self, counters: &mut Counters, judge: &mut impl Judge, hole: &Hole) -> bool {
+        let had = counters.offers[hole.node as usize].slots;
+        if had >= self.most || !self.admitted.contains(hole.node as usize) {
+            return false;
+        }
+        let slots = judge.slots(hole.room);
+        if slots > had {
+            counters.set(self, hole.node, slots, hole.end);
+        }
+        slots > had
     }
 
     /// Asks the caller, if some domain has enough. The outer `None` is "go on".
@@ -275,6 +288,28 @@ impl Search<'_> {
             counters.set(self, node, best.0, best.1);
         }
         grew
+    }
+}
+
+/// A place among the holes of a shelf behind those that are open where a sweep begins.
+struct Cursor<'a, I> {
+    chunks: I,
+    holes: std::slice::Iter<'a, Hole>,
+}
+
+impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
+    /// The next hole that is long enough.
+    #[inline]
+    fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
+        let suits = |hole: &&Hole| {
+            hole.end.since(hole.start) >= search.duration && search.admitted.contains(hole.node as usize)
+        };
+        loop {
+            if let Some(hole) = self.holes.find(suits) {
+                return Some(hole);
+            }
+            self.holes = self.chunks.next()?.iter();
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl Slots {
 }
 
 /// Open positions that are quicker counted one by one than range by range.
-const FEW: usize = 128;
+const FEW: usize = 512;
 
 /// How many open positions every domain has, counted from each on its way up.
 fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {

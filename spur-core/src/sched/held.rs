@@ -190,7 +190,7 @@ impl Held {
         }
         let old = std::mem::replace(&mut self.rooms, scene.rooms.clone());
         for node in &mut self.nodes {
-            node.idle = self.rooms.intern(old.class_of(node.idle), old.amount(node.idle).into());
+            node.idle = self.rooms.intern(old.class_of(node.idle), old.amount(node.idle));
         }
         true
     }

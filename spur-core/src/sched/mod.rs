@@ -47,6 +47,7 @@ pub mod request;
 mod room;
 mod rows;
 mod scene;
+mod shelves;
 mod stairs;
 mod state;
 mod sweep;

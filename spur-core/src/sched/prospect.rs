@@ -17,12 +17,17 @@ use super::scene::{Scene, fabric_for};
 use super::state::{Hit, Hunt, Part};
 use super::wish::{Stage, Wisher};
 
-/// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
-type LensKey = (usize, String, usize, Option<String>, usize, Option<String>);
+/// What a job admits, besides its need: partition, fabric, constraint, the alternative chosen in it, exclusion.
+type Outline = (usize, String, Option<String>, usize, Option<String>);
 
 /// The lenses that were made, for all who need the same.
 #[derive(Debug, Default)]
-pub(super) struct Lenses(BTreeMap<LensKey, Result<Arc<Lens>, String>>);
+pub(super) struct Lenses {
+    /// Numbers of what jobs admit.
+    outlines: BTreeMap<Outline, usize>,
+    /// By outline and need.
+    made: BTreeMap<(usize, usize), Result<Arc<Lens>, String>>,
+}
 
 /// A job's prospects in one partition.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ pub(super) struct Prospect {
 impl Lenses {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.made.len()
     }
 
     /// A job's prospects in one partition; `need` is the number of what it needs there.
@@ -62,17 +67,17 @@ impl Lenses {
         for alternative in 0..alternatives {
             let shared = choices.first().map(|choice| &choice[alternative]);
             let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-            let key = (
+            let outline = (
                 partition,
                 fabric.name().to_owned(),
-                need,
                 spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
                 spec.shape.exclude.as_ref().map(ToString::to_string),
             );
-            let id = self.0.len();
-            let lens = self.0.entry(key).or_insert_with(|| {
-                Lens::new(id, scene, partition, fabric, &request.need, &filter).map(Arc::new)
+            let next = self.outlines.len();
+            let outline = *self.outlines.entry(outline).or_insert(next);
+            let lens = self.made.entry((outline, need)).or_insert_with(|| {
+                Lens::new(outline, scene, partition, fabric, &request.need, &filter).map(Arc::new)
             });
             lenses.push(lens.clone()?);
         }

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod busy;
 mod checker;
+mod large;
 mod oracle;
 mod random;
 mod script;

@@ -21,7 +21,7 @@ use super::super::prospect::Lenses;
 use super::super::request::{Need, Slot};
 use super::super::room::{CPUS, RoomId};
 use super::super::scene::{Scene, others_of_leaves};
-use super::super::stairs::{Family, Size, Stairs};
+use super::super::stairs::{Family, Size, Smaller, Stairs};
 use super::super::state::{Hit, Hunt, MAX_TRIES, Part, RIVALRIES, RIVALS, layer};
 use super::super::sweep::NOWHERE;
 use super::super::wish::Stage;
@@ -45,7 +45,9 @@ pub(super) struct Shadow {
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     pub(super) lenses: Lenses,
-    needs: BTreeMap<Need, usize>,
+    numbers: BTreeMap<Need, usize>,
+    needs: Vec<Need>,
+    smaller: Smaller,
     /// By need, by room: slots.
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
@@ -140,12 +142,14 @@ impl Finder {
 
     /// The number of a need: equal needs have the same.
     pub(super) fn need(&mut self, need: &Need) -> usize {
-        if let Some(known) = self.needs.get(need) {
+        if let Some(known) = self.numbers.get(need) {
             return *known;
         }
         self.slots.push(Vec::new());
-        self.needs.insert(need.clone(), self.slots.len() - 1);
-        self.slots.len() - 1
+        self.needs.push(need.clone());
+        self.smaller.add(&self.needs);
+        self.numbers.insert(need.clone(), self.needs.len() - 1);
+        self.needs.len() - 1
     }
 
     /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses.
@@ -177,8 +181,8 @@ impl Finder {
     ) -> Option<Hit> {
         let (nodes, slots) = (hunt.request.min_nodes(), hunt.request.min_slots());
         let size = Size { nodes, slots, run_time: hunt.run_time };
-        let family = Family::of(lens.id, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
+        let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
+        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, hunt.need, &size, &self.smaller));
         let begin = stage.from.max(moment.now);
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {
@@ -191,7 +195,8 @@ impl Finder {
             let gave_up = search.tries >= MAX_TRIES;
             let learns = begin == moment.now && !gave_up && hunt.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
-                self.stairs.note(family.clone(), size, found.as_ref().map_or(until, |(start, ..)| *start));
+                let earliest = found.as_ref().map_or(until, |(start, ..)| *start);
+                self.stairs.note(family.clone(), hunt.need, size, earliest);
             }
             let (start, (placement, lost, starts)) = found?;
             let licensed = moment.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
@@ -226,7 +231,7 @@ impl Finder {
             let node = hit.lens.fabric.node(*pos);
             let room = ground.room(moment, node, hit, run_time);
             let taken = need.takes(&ground.scene.nodes[node.index()].shape, &room, *slots)?;
-            parts.push(Part { node, slots: *slots, taken });
+            parts.push(Part { node, slots: *slots, taken: taken.into() });
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
@@ -252,7 +257,7 @@ impl Finder {
 
     fn domains(&mut self, lens: &Lens, ask: &Ask, nodes: usize) -> Arc<Domains> {
         let layer = layer(lens, ask);
-        let table = self.domains.entry((lens.id, layer));
+        let table = self.domains.entry((lens.outline, layer));
         Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
     }
 }

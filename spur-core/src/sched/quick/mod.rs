@@ -442,7 +442,7 @@ impl Walk<'_> {
             for part in parts {
                 if let Some(left) = shadow.left.get_mut(&part.node) {
                     left.iter_mut()
-                        .zip(&part.taken)
+                        .zip(part.taken.iter())
                         .for_each(|(left, take)| *left = left.saturating_sub(*take));
                 }
             }
@@ -495,7 +495,7 @@ impl Walk<'_> {
         let parts = Finder::parts(ground, &self.moment, &prospect.request.need, hit, run_time)?;
         let left = parts.iter().map(|part| {
             let room = ground.held.at(part.node, hit.start);
-            let left = room.iter().zip(&part.taken).map(|(room, take)| room.saturating_sub(*take));
+            let left = room.iter().zip(part.taken.iter()).map(|(room, take)| room.saturating_sub(*take));
             (part.node, left.collect())
         });
         let shadow = Shadow { from: hit.start, left: left.collect() };

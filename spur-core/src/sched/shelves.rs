@@ -1,0 +1,183 @@
+//! The holes of all nodes on shelves by how much room they have and how long, so that a search for much room never
+//! meets holes with little, nor one for a long time short ones.
+//!
+//! A shelf is told by the CPUs, the memory and the devices of its rooms, by whether the node is idle, and by the length
+//! of its holes, all in steps. What is found on it may still be too small; what would do is never on a shelf that a
+//! search leaves out. Because the holes of a shelf are about equally long, they end in about the order they begin in.
+
+use std::collections::BTreeMap;
+
+use super::holes::{Hole, Holes};
+use super::request::{Need, Slot};
+use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
+
+/// What a room has at most, or what a slot takes at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Measure {
+    /// Whether the node is idle, and has to be.
+    idle: bool,
+    cpus: u64,
+    memory: u64,
+    devices: u64,
+}
+
+impl Measure {
+    /// What one slot takes at least; a node may make more of it.
+    pub(super) fn of(need: &Need) -> Self {
+        let tasks = match need.slot {
+            Slot::Node { tasks } => u64::from(tasks),
+            Slot::Task | Slot::Gpu => 1,
+        };
+        let running = if need.slot == Slot::Gpu { 1 } else { tasks };
+        let cpus = (running * u64::from(need.cpus_per_task)).max(u64::from(need.min_cpus));
+        // All the memory of a node can be any amount.
+        let fixed = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node };
+        let per_node = need.gres_per_node.iter().map(|spec| spec.count);
+        let per_task = need.gres_per_task.iter().map(|spec| spec.count.saturating_mul(tasks));
+        Self {
+            idle: need.whole,
+            cpus,
+            memory: fixed.saturating_add(cpus.saturating_mul(need.memory_per_cpu)),
+            devices: per_node.chain(per_task).fold(0, u64::saturating_add),
+        }
+    }
+
+    fn holds(&self, least: &Self) -> bool {
+        (self.idle || !least.idle)
+            && self.cpus >= least.cpus
+            && self.memory >= least.memory
+            && self.devices >= least.devices
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Shelf {
+    /// No room on it has more.
+    most: Measure,
+    /// No hole on it is longer, seconds.
+    longest: u64,
+    holes: Holes,
+}
+
+/// Rooms whose holes stand on the same shelves.
+#[derive(Clone, Debug)]
+struct Kind {
+    most: Measure,
+    /// By the step of their length; [`NONE`] where there is no shelf yet.
+    shelves: [u32; LENGTHS],
+}
+
+/// Steps of a length in seconds.
+const LENGTHS: usize = 65;
+/// The number of no shelf, or of no kind.
+const NONE: u32 = u32::MAX;
+
+/// All holes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shelves {
+    shelves: Vec<Shelf>,
+    kinds: Vec<Kind>,
+    /// Kinds by what tells them apart.
+    by_steps: BTreeMap<(bool, u32, u32, u32), u32>,
+    /// By room: its kind, or [`NONE`] where that is not known.
+    of_room: Vec<u32>,
+}
+
+impl Shelves {
+    /// Puts holes in order.
+    pub(super) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
+        let mut shelves = Self::default();
+        let mut lists: Vec<Vec<Hole>> = Vec::new();
+        for hole in holes {
+            let shelf = shelves.of(rooms, &hole);
+            lists.resize(shelves.shelves.len(), Vec::new());
+            lists[shelf].push(hole);
+        }
+        for (shelf, list) in shelves.shelves.iter_mut().zip(lists) {
+            shelf.holes = Holes::new(list);
+        }
+        shelves
+    }
+
+    /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
+    pub(super) fn holding(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
+        let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
+        self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
+    }
+
+    /// Adds a hole.
+    pub(super) fn insert(&mut self, rooms: &Rooms, hole: Hole) {
+        let shelf = self.of(rooms, &hole);
+        self.shelves[shelf].holes.insert(hole);
+    }
+
+    /// Takes a hole out; nothing happens if it is not there.
+    pub(super) fn remove(&mut self, rooms: &Rooms, hole: &Hole) {
+        let shelf = self.of(rooms, hole);
+        self.shelves[shelf].holes.remove(hole);
+    }
+
+    fn of(&mut self, rooms: &Rooms, hole: &Hole) -> usize {
+        let kind = self.kind(rooms, hole.room);
+        let length = step(hole.end.since(hole.start));
+        let Kind { most, shelves } = &mut self.kinds[kind];
+        let known = &mut shelves[length as usize];
+        if *known == NONE {
+            *known = number(self.shelves.len());
+            self.shelves.push(Shelf { most: *most, longest: most_of(length), holes: Holes::default() });
+        }
+        *known as usize
+    }
+
+    fn kind(&mut self, rooms: &Rooms, room: RoomId) -> usize {
+        if let Some(known) = self.of_room.get(room.index()).filter(|kind| **kind != NONE) {
+            return *known as usize;
+        }
+        let amount = rooms.amount(room);
+        let idle = amount[CPUS] == rooms.amount(rooms.full(rooms.class_of(room)))[CPUS];
+        let devices = amount[GRES..].iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        // Memory is seldom what is scarce: one step in four.
+        let memory = step(amount[MEMORY]).next_multiple_of(4).min(u64::BITS);
+        let steps = (idle, step(amount[CPUS]), memory, step(devices));
+        let next = number(self.kinds.len());
+        let kind = *self.by_steps.entry(steps).or_insert(next);
+        if kind == next {
+            let (idle, cpus, memory, devices) = steps;
+            let most =
+                Measure { idle, cpus: most_of(cpus), memory: most_of(memory), devices: most_of(devices) };
+            self.kinds.push(Kind { most, shelves: [NONE; LENGTHS] });
+        }
+        self.of_room.resize(self.of_room.len().max(rooms.len()), NONE);
+        self.of_room[room.index()] = kind;
+        kind as usize
+    }
+}
+
+/// How many binary digits a number has.
+fn step(number: u64) -> u32 {
+    u64::BITS - number.leading_zeros()
+}
+
+/// The largest number of so many digits.
+fn most_of(step: u32) -> u64 {
+    1_u64.checked_shl(step).map_or(u64::MAX, |over| over - 1)
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are fewer shelves than rooms and lengths")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_ends_with_the_largest_number_of_it() {
+        for number in (0..5_000).chain([u64::MAX - 1, u64::MAX, 3 << 62, (3 << 62) - 1]) {
+            let most = most_of(step(number));
+            assert!(number <= most, "{number} is at most {most}");
+            assert_eq!(step(most), step(number), "{number} and {most}");
+            assert!(most == u64::MAX || step(most + 1) > step(number), "{number} is not with {most}");
+        }
+    }
+}

@@ -199,7 +199,9 @@ impl Owner {
                 }
             }
             Order::Terminate(_) | Order::Signal(_) => tracing::error!("an order that names no attempt"),
-            Order::Welcome(_) | Order::Refusal(_) => tracing::error!("an answer to a registration long over"),
+            Order::Welcome(_) | Order::Refusal(_) | Order::Shutdown(_) => {
+                tracing::error!("not an order about an attempt");
+            }
         }
     }
 

@@ -177,7 +177,7 @@ impl Cluster {
 
     /// Lets an operator end the controller, and waits until it has ended.
     pub(crate) fn shut_down(&mut self) {
-        self.ok(&["scontrol", "shutdown"]);
+        self.ok(&["scontrol", "shutdown", "controller"]);
         let status = self.daemons.remove("spurctld").expect("it runs").child.wait().expect("it is ours");
         assert!(status.success(), "the controller ended badly ({status}):\n{}", self.log("spurctld"));
     }

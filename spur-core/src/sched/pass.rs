@@ -361,7 +361,7 @@ impl Pass {
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
-            why: explain::why(hit, backfilled),
+            why: explain::why(hit, backfilled, candidate.priority),
         });
     }
 

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use spur_core::controller::{Effect, Input};
+use spur_core::controller::Input;
 use spur_core::id::NodeId;
 use spur_core::text::time::Seconds;
 use spur_proto::convert::node::Pulse;
@@ -17,7 +17,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Agents, Renderer, report_number};
+use super::{Agents, Errand, Renderer, report_number};
 use crate::inbox::{Inbox, Refused};
 use crate::rpc::access::Identified;
 use crate::stop::Stop;
@@ -99,7 +99,7 @@ impl Attendance {
         &self,
         identified: &Identified,
         hello: &v1::Hello,
-    ) -> Result<(NodeId, u64, mpsc::Receiver<Effect>), v1::Error> {
+    ) -> Result<(NodeId, u64, mpsc::Receiver<Errand>), v1::Error> {
         if !refusal::compatible(refusal::PROTOCOL, &hello.protocol) {
             let message = format!(
                 "the node speaks protocol {}, the controller {}; install the same major version on both",
@@ -176,9 +176,13 @@ impl Attendance {
     }
 
     /// Sends what is ordered, in order, until the connection is cut off or the node gone.
-    async fn speak(&self, mut queue: mpsc::Receiver<Effect>, orders: &Orders) {
-        while let Some(effect) = queue.recv().await {
-            if let Some(order) = self.renderer.order(effect).await
+    async fn speak(&self, mut queue: mpsc::Receiver<Errand>, orders: &Orders) {
+        while let Some(errand) = queue.recv().await {
+            let order = match errand {
+                Errand::Order(effect) => self.renderer.order(effect).await,
+                Errand::Shutdown => Some(self.renderer.sealed(Order::Shutdown(v1::Shutdown {}))),
+            };
+            if let Some(order) = order
                 && orders.send(Ok(order)).await.is_err()
             {
                 return;

@@ -45,7 +45,7 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
         Report::LaunchFailed { message, node_fault: true } if running => Decision::NodeFault(message),
         Report::LaunchFailed { .. } if running => {
             let exit = ExitCode::exited(1);
-            let outcome = Outcome { state: EndState::Failed, exit, reason: Reason::JobLaunchFailure };
+            let outcome = Outcome { exit, ..ending::outcome(EndState::Failed, Reason::JobLaunchFailure) };
             Decision::End(outcome, Then::End)
         }
         Report::StepEnded { step, exit } => {
@@ -101,7 +101,7 @@ fn ended(exit: ExitCode, out_of_memory: bool) -> Outcome {
     } else {
         (EndState::Completed, Reason::None)
     };
-    Outcome { state, exit, reason }
+    Outcome { exit, ..ending::outcome(state, reason) }
 }
 
 /// Nobody knows how the script ended: the node died with it.

@@ -484,7 +484,7 @@ mod tests {
     async fn a_returning_spurd_finds_everything() {
         let root = tempfile::tempdir().unwrap();
         let (batch, acknowledged) = (attempt("5.1.batch"), attempt("5.1.0"));
-        let record = Record { prolog_done: true, terminated: true, epilog: None };
+        let record = Record { terminated: true, epilog: None };
         let id = {
             let spool = Spool::open(root.path()).unwrap();
             spool.remember(batch.attempt, &record).unwrap();

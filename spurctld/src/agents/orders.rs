@@ -116,6 +116,7 @@ fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::La
         array_task_id: None,
         environment: convert::variables(variables),
         part: Some(part),
+        alone: alloc.nodes.len() == 1,
     };
     Some((launch, batch))
 }

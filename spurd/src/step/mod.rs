@@ -8,6 +8,7 @@
 pub mod attempt;
 pub mod launcher;
 pub mod message;
+mod nursery;
 pub mod order;
 pub mod record;
 pub mod shim;

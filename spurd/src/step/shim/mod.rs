@@ -7,6 +7,7 @@
 mod child;
 mod connection;
 mod group;
+mod nursery;
 mod setup;
 mod stream;
 mod task;
@@ -38,14 +39,26 @@ pub(crate) use self::tree::{Process, processes};
 /// How long a peer that does not read may keep spurstepd from ending, once everything else is done.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Runs spurstepd: takes the order from standard input and runs it to its end.
+/// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
+/// to its end.
 pub fn main() -> ExitCode {
-    let Received { launch, mut spurd, listener } = match setup::receive() {
-        Ok(received) => received,
+    match nursery::tend() {
+        Ok(Some(listener)) => run_step(listener),
+        Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!(
-                "spurstepd: no order on standard input: {error} (spurd starts spurstepd; people do not)"
+                "spurstepd: no spurd on standard input: {error} (spurd starts spurstepd; people do not)"
             );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_step(listener: UnixListener) -> ExitCode {
+    let Received { launch, mut spurd, listener } = match setup::receive(listener) {
+        Ok(received) => received,
+        Err(error) => {
+            eprintln!("spurstepd: no order: {error}");
             return ExitCode::FAILURE;
         }
     };

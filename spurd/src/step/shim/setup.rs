@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -29,9 +28,8 @@ pub(super) struct Received {
     pub(super) listener: UnixListener,
 }
 
-/// Takes the control socket from standard input, and the order from the first who connects to it.
-pub(super) fn receive() -> io::Result<Received> {
-    let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+/// Takes the order from the first who connects to the control socket.
+pub(super) fn receive(listener: UnixListener) -> io::Result<Received> {
     let (mut socket, _) = listener.accept()?;
     listener.set_nonblocking(true)?;
     let mut received = Vec::new();
@@ -49,7 +47,6 @@ pub(super) fn receive() -> io::Result<Received> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no order"));
     };
     received.drain(..length);
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(Received { launch: *launch, spurd: Connection::new(socket, received)?, listener })
 }
 

@@ -61,7 +61,7 @@ async fn a_job_that_has_the_node_alone_ends_with_one_report_and_one_answer() {
 async fn a_controller_that_shuts_nodes_down_ends_spurd_and_not_the_job() {
     let mut world = World::new().await;
     world.start();
-    let mut link = world.welcome(1).await;
+    let link = world.welcome(1).await;
     link.order(world.launch(42, "echo run >> runs; until [ -e go ]; do sleep 0.01; done; exit 5")).await;
     world.file("runs").await;
     link.order(Down::Shutdown(v1::Shutdown {})).await;

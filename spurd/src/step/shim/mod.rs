@@ -6,6 +6,7 @@
 
 mod child;
 mod connection;
+mod fork;
 mod group;
 mod nursery;
 mod setup;
@@ -387,7 +388,7 @@ impl Shim {
             environment: &self.environment,
             argv: &self.argv,
             truncate,
-            group: self.group.as_ref().map(Group::door),
+            group: self.group.as_ref(),
             is_task: true,
         };
         let child = child::spawn(&plan, pipes)?;
@@ -466,7 +467,7 @@ impl Shim {
             environment: &self.environment,
             argv: &argv,
             truncate: (false, false),
-            group: self.group.as_ref().map(Group::door),
+            group: self.group.as_ref(),
             is_task: false,
         };
         match child::spawn(&plan, Pipes::default()) {

@@ -182,6 +182,15 @@ impl Cluster {
         assert!(status.success(), "the controller ended badly ({status}):\n{}", self.log("spurctld"));
     }
 
+    /// Lets an operator end all daemons, and waits until they have ended.
+    pub(crate) fn shut_down_all(&mut self) {
+        self.ok(&["scontrol", "shutdown"]);
+        for (name, mut daemon) in std::mem::take(&mut self.daemons) {
+            let status = daemon.child.wait().expect("it is ours");
+            assert!(status.success(), "{name} ended badly ({status}):\n{}", self.log(&name));
+        }
+    }
+
     /// Ends a node and everything that runs on it, as if the power had gone: in a cluster of one node only.
     pub(crate) fn cut_power(&mut self, node: &str) {
         self.kill(node);

@@ -399,7 +399,7 @@ impl Compute {
         let held = self.attempts.entry(attempt).or_default();
         let news = !std::mem::replace(&mut held.terminated, true);
         // What is over in this moment is kept as such.
-        if news && !(held.idle() && !self.site.epilog) {
+        if news && (self.site.epilog || !held.idle()) {
             out.push(Effect::Remember { attempt, record: held.record() });
         }
         for step in held.waiting() {

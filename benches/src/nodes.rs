@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::agents_client::AgentsClient;
+use spur_proto::v1::report::Report as Said;
 use spur_proto::v1::{
     Attempt, BatchEnded, Hello, NodeDone, NodeGres, NodeMessage, NodeShape, Report, node_message, order,
-    report,
 };
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -35,13 +35,19 @@ pub(crate) async fn run(target: &Target, arguments: &Arguments) -> anyhow::Resul
                 match order.order {
                     Some(order::Order::Launch(launch)) => {
                         ended.extend(launch.attempt.map(|attempt| attempt.job_id));
-                        end(&sender, &mut next, launch.attempt, true)?;
+                        // As a node does that has no epilog to run.
+                        let done = launch.alone;
+                        let exit = Said::BatchEnded(BatchEnded { done, ..BatchEnded::default() });
+                        report(&sender, &mut next, launch.attempt, exit)?;
+                        if !done {
+                            report(&sender, &mut next, launch.attempt, Said::NodeDone(NodeDone::default()))?;
+                        }
                     }
                     // What was launched here has said so already.
                     Some(order::Order::Terminate(terminate))
                         if !terminate.attempt.is_some_and(|attempt| ended.contains(&attempt.job_id)) =>
                     {
-                        end(&sender, &mut next, terminate.attempt, false)?;
+                        report(&sender, &mut next, terminate.attempt, Said::NodeDone(NodeDone::default()))?;
                     }
                     Some(order::Order::Forget(forget)) => {
                         for attempt in forget.attempts {
@@ -68,20 +74,16 @@ fn message(message: node_message::Message) -> NodeMessage {
     NodeMessage { message: Some(message) }
 }
 
-/// Reports that an attempt is over here; with its batch script if it was launched here.
-fn end(
+/// Reports something of an attempt.
+fn report(
     sender: &UnboundedSender<NodeMessage>,
     next: &mut u64,
     attempt: Option<Attempt>,
-    batch: bool,
+    said: Said,
 ) -> anyhow::Result<()> {
-    let ended = batch.then(|| report::Report::BatchEnded(BatchEnded::default()));
-    for what in ended.into_iter().chain([report::Report::NodeDone(NodeDone::default())]) {
-        let report = Report { id: *next, attempt, report: Some(what) };
-        *next += 1;
-        sender.send(message(node_message::Message::Report(report)))?;
-    }
-    Ok(())
+    let report = Report { id: *next, attempt, report: Some(said) };
+    *next += 1;
+    Ok(sender.send(message(node_message::Message::Report(report)))?)
 }
 
 fn hello(name: &str) -> Hello {

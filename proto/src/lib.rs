@@ -5,6 +5,7 @@ pub mod auth;
 pub mod channel;
 pub mod client;
 pub mod convert;
+pub mod identity;
 pub mod refusal;
 
 /// Generated from `spur/v1/*.proto`; documented there.

@@ -285,8 +285,9 @@ impl Controller for Fake {
         Ok(Response::new(v1::ReconfigureResponse { changes: vec!["node n9 is new".into()] }))
     }
 
-    async fn shutdown(&self, _: Request<v1::ShutdownRequest>) -> Answer<v1::ShutdownResponse> {
-        self.heard("Shutdown", &[]);
+    async fn shutdown(&self, request: Request<v1::ShutdownRequest>) -> Answer<v1::ShutdownResponse> {
+        let only = if request.into_inner().controller_only { " the controller only" } else { "" };
+        self.heard(&format!("Shutdown{only}"), &[]);
         Ok(Response::new(v1::ShutdownResponse {}))
     }
 

@@ -12,9 +12,10 @@ use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
 use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
+use spur_proto::identity::Window;
 use spur_proto::v1::agents_server::AgentsServer;
 use spur_proto::v1::controller_server::ControllerServer;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::service::interceptor::InterceptedService;
@@ -35,8 +36,8 @@ use crate::planner::{Overlay, Planning};
 use crate::recover::{self, History};
 use crate::reload::Reload;
 use crate::replica::Replica;
+use crate::rpc::Desk;
 use crate::rpc::access::Gate;
-use crate::rpc::{Desk, identity};
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal};
@@ -86,7 +87,10 @@ impl Server {
         let recovered = recover(&state_file(&local)?, policy).await?;
         let listener = bind("listen_addr", &local.controller.listen_addr).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
-        let window = identity::listen(&local.auth.socket).await?;
+        let window = Window::open(&local.auth.socket).await?;
+        if window.is_none() {
+            tracing::info!(socket = %local.auth.socket.display(), "another daemon of this host hands out tokens");
+        }
         let metrics = match &local.controller.metrics_addr {
             Some(listen) => Some(bind("metrics_addr", listen).await?),
             None => None,
@@ -338,7 +342,7 @@ impl Machine {
         &mut self,
         desk: Desk,
         listener: TcpListener,
-        window: Option<UnixListener>,
+        window: Option<Window>,
         local: &Local,
         key: Option<Arc<ClusterKey>>,
         stop: &Stop,
@@ -376,7 +380,12 @@ impl Machine {
             }
         });
         if let Some(window) = window {
-            self.tasks.spawn(identity::serve(window, local.auth.socket.clone(), key, stop.clone()));
+            let stop = stop.clone();
+            self.tasks.spawn(async move {
+                if let Err(error) = window.serve(key, stop.wished()).await {
+                    tracing::error!(%error, "tokens are no longer handed out");
+                }
+            });
         }
     }
 }

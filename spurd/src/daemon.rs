@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
+use spur_proto::auth::ClusterKey;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
+use spur_proto::identity::Window;
 use spur_proto::v1::steps_server::StepsServer;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +17,6 @@ use tokio_stream::wrappers::TcpListenerStream;
 use crate::args::Args;
 use crate::assemble::NodeFacts;
 use crate::groups::Groups;
-use crate::identity;
 use crate::inventory::{Inventory, Kernel};
 use crate::owner::{Owner, Tools};
 use crate::register::{self, Registrar};
@@ -99,9 +100,19 @@ async fn serve(listener: TcpListener, service: StepService) -> Result<(), tonic:
         .await
 }
 
-async fn hand_out_tokens(socket: PathBuf, key: spur_proto::auth::ClusterKey) {
-    if let Err(error) = identity::serve(&socket, key).await {
-        tracing::warn!(socket = %socket.display(), %error, "no tokens are handed out: commands on this host need them");
+async fn hand_out_tokens(socket: PathBuf, key: ClusterKey) {
+    let served = match Window::open(&socket).await {
+        Ok(Some(window)) => {
+            window.serve(Some(Arc::new(key)), std::future::pending()).await.map_err(anyhow::Error::new)
+        }
+        Ok(None) => {
+            tracing::debug!(socket = %socket.display(), "another daemon of this host hands out tokens");
+            return;
+        }
+        Err(error) => Err(anyhow::Error::new(error)),
+    };
+    if let Err(error) = served {
+        tracing::warn!("no tokens are handed out, which commands on this host need: {error:#}");
     }
 }
 

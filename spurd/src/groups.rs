@@ -7,6 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags};
 use spur_core::id::{Attempt, StepId};
@@ -20,6 +21,8 @@ const CONTROLLERS: [&str; 3] = ["memory", "cpuset", "pids"];
 #[derive(Clone, Debug)]
 pub struct Groups {
     node: PathBuf,
+    /// What can be passed on to the groups of jobs.
+    enforced: Arc<[&'static str]>,
 }
 
 impl Groups {
@@ -39,20 +42,19 @@ impl Groups {
             (fields.next()? == "cgroup2").then(|| PathBuf::from(path))
         });
         let mount = mount.ok_or_else(|| "no control groups of version 2 are mounted".to_owned())?;
-        let groups = Groups { node: mount.join("spurd").join(format!("{node}_{spool_id}")) };
-        let made = fs::create_dir_all(&groups.node);
-        made.map_err(|error| format!("{}: {error}", groups.node.display()))?;
-        for directory in [mount.as_path(), &mount.join("spurd"), &groups.node] {
-            enable(directory);
+        let node = mount.join("spurd").join(format!("{node}_{spool_id}"));
+        fs::create_dir_all(&node).map_err(|error| format!("{}: {error}", node.display()))?;
+        for directory in [mount.as_path(), &mount.join("spurd"), &node] {
+            enable(directory, &CONTROLLERS);
         }
-        Ok(groups)
+        let text = fs::read_to_string(node.join("cgroup.controllers")).unwrap_or_default();
+        let there = |known: &&str| text.split_whitespace().any(|name| name == *known);
+        Ok(Groups { node, enforced: CONTROLLERS.into_iter().filter(there).collect() })
     }
 
     /// Which of the limits are enforced here.
-    pub fn enforced(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.node.join("cgroup.controllers")).unwrap_or_default();
-        let known = |name: &&str| CONTROLLERS.contains(name);
-        text.split_whitespace().filter(known).map(str::to_owned).collect()
+    pub fn enforced(&self) -> &[&'static str] {
+        &self.enforced
     }
 
     /// Makes the group of a job with what it holds here.
@@ -62,7 +64,7 @@ impl Groups {
     pub fn prepare(&self, attempt: Attempt, memory_mb: u64) -> io::Result<PathBuf> {
         let path = self.job(attempt);
         fs::create_dir_all(&path)?;
-        enable(&path);
+        enable(&path, &self.enforced);
         if memory_mb > 0 {
             set(&path.join("memory.max"), &(memory_mb << 20).to_string())?;
             set(&path.join("memory.swap.max"), "0")?;
@@ -139,8 +141,8 @@ pub(crate) fn step_group(step: StepId) -> String {
 }
 
 /// Passes on to the groups below what this group has; what it has not is not enforced.
-fn enable(group: &Path) {
-    for controller in CONTROLLERS {
+fn enable(group: &Path, controllers: &[&str]) {
+    for controller in controllers {
         // Each on its own, because one that is missing makes the whole line fail.
         let _ = set(&group.join("cgroup.subtree_control"), &format!("+{controller}"));
     }

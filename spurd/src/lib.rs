@@ -8,7 +8,6 @@ pub mod args;
 pub mod assemble;
 pub mod daemon;
 pub mod groups;
-mod identity;
 pub mod inventory;
 mod owner;
 pub mod prolog;

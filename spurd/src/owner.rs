@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spur_core::compute::{Compute, Effect, Input, StepEnd};
+use spur_core::compute::{Compute, Effect, Input, Site, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use spur_core::text::signal::Signal;
 use spur_proto::{convert, v1};
@@ -88,7 +88,7 @@ impl Owner {
         // An attempt is not reported as over while something of it may still run.
         tools.launcher.bury(lost.collect()).await?;
         let (inbox, messages) = mpsc::channel(QUEUE);
-        let (compute, effects) = Compute::recover(found);
+        let (compute, effects) = Compute::recover(site(&tools.settings), found);
         let mut owner = Owner {
             compute,
             tools,
@@ -144,6 +144,7 @@ impl Owner {
                 self.tell(input);
             }
             Message::Settings(settings, facts) => {
+                self.compute.set_site(site(&settings));
                 self.tools.settings = settings;
                 self.tools.facts = facts;
             }
@@ -199,7 +200,9 @@ impl Owner {
                 }
             }
             Order::Terminate(_) | Order::Signal(_) => tracing::error!("an order that names no attempt"),
-            Order::Welcome(_) | Order::Refusal(_) => tracing::error!("an answer to a registration long over"),
+            Order::Welcome(_) | Order::Refusal(_) | Order::Shutdown(_) => {
+                tracing::error!("not an order about an attempt");
+            }
         }
     }
 
@@ -212,8 +215,9 @@ impl Owner {
             return;
         }
         tracing::info!(%attempt, "launch");
+        let alone = launch.alone;
         match self.tools.facts.batch(launch) {
-            Ok(prepared) => self.launch(Box::new(prepared), None, Input::Launch { attempt }),
+            Ok(prepared) => self.launch(Box::new(prepared), None, Input::Launch { attempt, alone }),
             Err(error) => {
                 let end = running::not_launched(format!("order not understood: {error}"), true);
                 self.tell(Input::StepEnded { attempt, step: StepId::BATCH, end });
@@ -275,6 +279,9 @@ impl Owner {
                 Effect::Forget { attempt, steps } => {
                     complain(self.tools.spool.forget(attempt, &steps), "forget", attempt);
                     self.causes.remove(&attempt);
+                    if let Some(groups) = &self.tools.groups {
+                        groups.remove(attempt);
+                    }
                 }
             }
         }
@@ -323,7 +330,7 @@ impl Owner {
     fn run_site_program(&self, attempt: Attempt, prolog: bool) {
         let agent = &self.tools.settings.agent;
         let (what, path) = if prolog { ("prolog", &agent.prolog) } else { ("epilog", &agent.epilog) };
-        let mut environment = if path.is_some() { self.tools.spool.variables(attempt) } else { Vec::new() };
+        let mut environment = self.tools.spool.variables(attempt);
         environment.extend(self.tools.facts.variables.iter().cloned());
         let path_variable =
             std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
@@ -337,15 +344,11 @@ impl Owner {
         }
         let limit = Duration::from_secs(agent.prolog_timeout.0);
         let program = SiteProgram { what, path: path.clone(), environment, limit };
-        let groups = self.tools.groups.clone().filter(|_| !prolog);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             let error = program.run().await.err();
             if let Some(error) = &error {
                 tracing::error!(%attempt, "{error}");
-            }
-            if let Some(groups) = groups {
-                groups.remove(attempt);
             }
             let told = if prolog {
                 Input::PrologDone { attempt, error }
@@ -356,6 +359,11 @@ impl Owner {
             let _ = inbox.send(Message::Told(told)).await;
         });
     }
+}
+
+/// Which programs the configuration has run around jobs.
+fn site(settings: &Settings) -> Site {
+    Site { prolog: settings.agent.prolog.is_some(), epilog: settings.agent.epilog.is_some() }
 }
 
 fn complain(result: std::io::Result<()>, what: &str, attempt: Attempt) {

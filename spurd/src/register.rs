@@ -64,6 +64,8 @@ enum StreamError {
     Spool(#[from] std::io::Error),
     #[error("spurd is stopping")]
     Stopping,
+    #[error("tells this node to shut down")]
+    Dismissed,
 }
 
 impl From<tonic::Status> for StreamError {
@@ -73,7 +75,7 @@ impl From<tonic::Status> for StreamError {
 }
 
 impl Registrar {
-    /// Keeps a stream to one of the controllers for as long as this is polled.
+    /// Keeps a stream to one of the controllers until one of them, or the end of the owner, ends the daemon.
     pub(crate) async fn run(mut self) {
         let mut pause = PAUSES.0;
         // The same trouble with a controller is told once.
@@ -92,6 +94,10 @@ impl Registrar {
                         continue 'settings;
                     }
                     Err(StreamError::Stopping) => return,
+                    Err(StreamError::Dismissed) => {
+                        tracing::info!("controller {controller} tells this node to shut down");
+                        return;
+                    }
                     Err(error) => {
                         let complaint = error.to_string();
                         if welcomed || said.get(controller) != Some(&complaint) {
@@ -172,6 +178,7 @@ impl Registrar {
                 self.spool.set_epoch(order.epoch)?;
             }
             match order.order {
+                Some(v1::order::Order::Shutdown(_)) => return Err(StreamError::Dismissed),
                 Some(order) => return Ok(order),
                 None => tracing::error!("an order that this release does not know: the controller is newer"),
             }

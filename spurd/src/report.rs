@@ -10,11 +10,12 @@ use spur_proto::v1;
 pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMessage {
     use v1::report::Report as Wire;
     let report = match report {
-        Report::BatchEnded { exit, out_of_memory, lost } => Wire::BatchEnded(v1::BatchEnded {
+        Report::BatchEnded { exit, out_of_memory, lost, done } => Wire::BatchEnded(v1::BatchEnded {
             exit_code: exit.code.into(),
             exit_signal: exit.signal.into(),
             out_of_memory: *out_of_memory,
             lost: *lost,
+            done: *done,
         }),
         Report::LaunchFailed { message, node_fault } => {
             Wire::LaunchFailed(v1::LaunchFailed { message: message.clone(), node_fault: *node_fault })

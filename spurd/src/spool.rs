@@ -4,9 +4,10 @@
 //! spool/lock                    held by the one spurd that owns the spool
 //! spool/spawned/42.0.batch      durable before any user code of the attempt runs
 //! spool/ended/42.0.batch        the end was acknowledged: the tombstone, until the controller forgets the attempt
-//! spool/attempts/42.0.batch/    lock and control socket of its spurstepd, the script, exit.json
+//! spool/attempts/42.0.batch/    locked by its spurstepd while that lives; its control socket, the script, exit.json
 //! spool/jobs/42.0               what is known of the attempt of a job beside its steps
 //! spool/id, spool/epoch         the spool's name; the latest reign of a controller that was obeyed
+//! spool/blank                   the empty file that every marker is a name of
 //! ```
 //!
 //! It promises: an attempt that has a marker is never launched again, also after a power loss, because a marker is
@@ -28,9 +29,9 @@ use spur_core::compute::{Record, Recovered, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use tokio::sync::oneshot;
 
+use crate::step::LOST_FILE;
 use crate::step::attempt::StepAttempt;
 use crate::step::record::{EXIT_FILE, ExitRecord};
-use crate::step::{LOCK_FILE, LOST_FILE};
 
 /// A spool that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +107,7 @@ impl Spool {
             Err(error) => return Err(SpoolError::Io { path: root.join("lock"), source: error.into() }),
         }
         let root = fs::canonicalize(root).map_err(at(root.to_owned()))?;
+        make_blank(&root).map_err(at(root.join(BLANK)))?;
         let id = own_id(&root).map_err(at(root.join("id")))?;
         let text = fs::read_to_string(root.join("epoch")).unwrap_or_default();
         let epoch = AtomicU64::new(text.trim().parse().unwrap_or(0));
@@ -208,8 +210,7 @@ impl Spool {
     fn attempt_lock(&self, attempt: StepAttempt) -> io::Result<File> {
         let directory = self.directory(attempt);
         DirBuilder::new().recursive(true).mode(0o711).create(&directory)?;
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600).open(directory.join(LOCK_FILE))
+        File::open(directory)
     }
 
     /// Looks at an attempt whose lock is held.
@@ -230,7 +231,7 @@ impl Spool {
     /// # Errors
     /// What the file system refused.
     pub fn acknowledge(&self, attempt: StepAttempt) -> io::Result<()> {
-        let alive = match File::open(self.directory(attempt).join(LOCK_FILE)) {
+        let alive = match File::open(self.directory(attempt)) {
             Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err(),
             Err(_) => false,
         };
@@ -365,6 +366,20 @@ impl Spool {
     }
 }
 
+/// The name of the empty file.
+const BLANK: &str = "blank";
+
+/// Makes the empty file that markers are names of, durably. To give a file one more name is much cheaper than to make one:
+/// some file systems do not use the number of a removed file again for minutes, and search the longer for another the more of
+/// them there are.
+fn make_blank(root: &Path) -> io::Result<()> {
+    match OpenOptions::new().create_new(true).write(true).mode(0o600).open(root.join(BLANK)) {
+        Ok(blank) => blank.sync_all().and_then(|()| File::open(root)?.sync_all()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -411,7 +426,7 @@ fn own_id(root: &Path) -> io::Result<String> {
 
 /// Starts the thread that makes markers durable, all that wait in one sync.
 fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
-    let path = root.join("spawned");
+    let (path, blank) = (root.join("spawned"), root.join(BLANK));
     let at = |source| SpoolError::Io { path: path.clone(), source };
     let directory = File::open(&path).map_err(at)?;
     let (sender, receiver) = mpsc::channel::<Waiting>();
@@ -420,7 +435,7 @@ fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
         move || {
             while let Ok(first) = receiver.recv() {
                 let batch: Vec<Waiting> = std::iter::once(first).chain(receiver.try_iter()).collect();
-                commit(&path, &directory, batch);
+                commit(&path, &blank, &directory, batch);
             }
         }
     };
@@ -428,10 +443,15 @@ fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
     Ok(sender)
 }
 
-fn commit(path: &Path, directory: &File, batch: Vec<Waiting>) {
+fn commit(path: &Path, blank: &Path, directory: &File, batch: Vec<Waiting>) {
     let create = |attempt: StepAttempt| {
-        let file = path.join(attempt.to_string());
-        OpenOptions::new().create_new(true).write(true).mode(0o600).open(file).map(drop)
+        let marker = path.join(attempt.to_string());
+        match fs::hard_link(blank, &marker) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            // A file cannot have any number of names, and not every file system knows more than one.
+            Err(_) => OpenOptions::new().create_new(true).write(true).mode(0o600).open(marker).map(drop),
+        }
     };
     let (made, refused): (Vec<_>, Vec<_>) = batch
         .into_iter()
@@ -484,7 +504,7 @@ mod tests {
     async fn a_returning_spurd_finds_everything() {
         let root = tempfile::tempdir().unwrap();
         let (batch, acknowledged) = (attempt("5.1.batch"), attempt("5.1.0"));
-        let record = Record { prolog_done: true, terminated: true, epilog: None };
+        let record = Record { terminated: true, epilog: None };
         let id = {
             let spool = Spool::open(root.path()).unwrap();
             spool.remember(batch.attempt, &record).unwrap();

@@ -353,11 +353,12 @@ async fn a_step_whose_spurstepd_is_killed_is_lost_and_leaves_nothing() {
     let node = Node::new();
     let script = "(sleep 1000 & echo $! > pid.new; mv pid.new pid); sleep 1000";
     let (_step, mut events) = node.start(node.batch(script)).await;
-    started(&mut events).await;
+    let pids = started(&mut events).await;
     let stray = wait_file(&node.path("pid")).await;
     let attempt: StepAttempt = "42.0.batch".parse().unwrap();
-    let lock = fs::read_to_string(node.spool.directory(attempt).join("lock")).unwrap();
-    let shim = rustix::process::Pid::from_raw(lock.split(' ').next().unwrap().parse().unwrap()).unwrap();
+    // spurstepd is the parent of its task: the fourth word of its line, which no blank in the program's name moves.
+    let line = fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
+    let shim = rustix::process::Pid::from_raw(line.split(' ').nth(3).unwrap().parse().unwrap()).unwrap();
     rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
     assert_eq!(events.recv().await, Some(StepEvent::Lost));
     wait_gone(&stray);

@@ -177,9 +177,18 @@ impl Cluster {
 
     /// Lets an operator end the controller, and waits until it has ended.
     pub(crate) fn shut_down(&mut self) {
-        self.ok(&["scontrol", "shutdown"]);
+        self.ok(&["scontrol", "shutdown", "controller"]);
         let status = self.daemons.remove("spurctld").expect("it runs").child.wait().expect("it is ours");
         assert!(status.success(), "the controller ended badly ({status}):\n{}", self.log("spurctld"));
+    }
+
+    /// Lets an operator end all daemons, and waits until they have ended.
+    pub(crate) fn shut_down_all(&mut self) {
+        self.ok(&["scontrol", "shutdown"]);
+        for (name, mut daemon) in std::mem::take(&mut self.daemons) {
+            let status = daemon.child.wait().expect("it is ours");
+            assert!(status.success(), "{name} ended badly ({status}):\n{}", self.log(&name));
+        }
     }
 
     /// Ends a node and everything that runs on it, as if the power had gone: in a cluster of one node only.

@@ -202,3 +202,35 @@ fn a_requeued_job_runs_again_from_its_beginning() {
     client.wait_for(job, "COMPLETED");
     assert!(cluster.read("out.txt").ends_with("run 1\n"), "{}", cluster.read("out.txt"));
 }
+
+#[test]
+fn shutdown_ends_every_daemon_and_no_job() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let mut gate = cluster.gate("gate");
+    let job = cluster.sbatch(&["-o", "out", "--wrap", "read x <gate; echo went on"]);
+    cluster.client().wait_for(job, "RUNNING");
+    cluster.shut_down_all();
+    gate.open();
+    cluster.start_controller();
+    cluster.start_node("n1");
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(cluster.read("out"), "went on\n");
+}
+
+#[test]
+fn a_started_job_keeps_its_priority_and_accounting_knows_who_cancelled_it() {
+    let cluster = Cluster::start(&Setup::default());
+    let job = cluster.sbatch(&["--wrap", "sleep 1000"]);
+    cluster.client().wait_for(job, "RUNNING");
+    let priority = cluster.ok(&["squeue", "-h", "-o", "%Q"]);
+    assert!(priority.trim().parse::<u32>().is_ok_and(|priority| priority > 0), "{priority}");
+    let shown = cluster.ok(&["scontrol", "show", "job", &job.to_string()]);
+    assert!(shown.contains(&format!("Priority={} ", priority.trim())), "{shown}");
+    assert!(!shown.contains("LastSchedEval=Unknown"), "{shown}");
+    assert_eq!(cluster.ok(&["squeue", "-h", "-t", "S,PR,CONFIGURING"]), "", "no job is in such a state");
+    cluster.ok(&["scancel", &job.to_string()]);
+    cluster.client().wait_for(job, "CANCELLED");
+    let row = cluster.ok(&["sacct", "-n", "-P", "-X", "-j", &job.to_string(), "-o", "state,priority"]);
+    let uid = rustix::process::getuid().as_raw();
+    assert_eq!(row.trim(), format!("CANCELLED by {uid}|{}", priority.trim()));
+}

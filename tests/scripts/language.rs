@@ -177,13 +177,18 @@ impl Session {
         Input::Registered { name: rest[0].into(), registration: Arc::new(registration), held: held.collect() }
     }
 
-    /// `report NODE JOB.rN ended CODE[:SIGNAL]|lost|failed|fault|step N CODE|done`
+    /// `report NODE JOB.rN ended CODE[:SIGNAL] [alone]|lost|failed|fault|step N CODE|done`
     fn report(&self, rest: &[&str]) -> Option<Input> {
         let exit =
             |at: usize| rest.get(at).map_or(ExitCode::SUCCESS, |text| text.parse().expect("an exit code"));
         let report = match *rest.get(2)? {
-            "ended" => Report::BatchEnded { exit: exit(3), out_of_memory: false, lost: false },
-            "lost" => Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true },
+            "ended" => {
+                let done = rest.get(4) == Some(&"alone");
+                Report::BatchEnded { exit: exit(3), out_of_memory: false, lost: false, done }
+            }
+            "lost" => {
+                Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
+            }
             "failed" => Report::LaunchFailed { message: "no such script".to_owned(), node_fault: false },
             "fault" => Report::LaunchFailed { message: "prolog failed".to_owned(), node_fault: true },
             "step" => Report::StepEnded { step: StepId(rest[3].parse().expect("a step")), exit: exit(4) },

@@ -44,7 +44,8 @@ pub(crate) fn health(health: &Health) -> String {
 }
 
 fn outcome(outcome: &Outcome) -> String {
-    format!("{} {} {}", outcome.state.name(), outcome.exit, outcome.reason)
+    let by = outcome.by.map(|uid| format!(" by {uid}")).unwrap_or_default();
+    format!("{} {} {}{by}", outcome.state.name(), outcome.exit, outcome.reason)
 }
 
 fn alloc(alloc: &Alloc) -> String {

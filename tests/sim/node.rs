@@ -137,9 +137,15 @@ impl Node {
             return Vec::new();
         };
         record.live = false;
-        let ended =
-            Report::BatchEnded { exit: exit.unwrap_or_default(), out_of_memory: false, lost: exit.is_none() };
-        vec![self.report(attempt, ended), self.report(attempt, Report::NodeDone { epilog_error: None })]
+        // Nodes say it in one report or in two.
+        let done = self.next_report.is_multiple_of(2);
+        let (exit, lost) = (exit.unwrap_or_default(), exit.is_none());
+        let mut said =
+            vec![self.report(attempt, Report::BatchEnded { exit, out_of_memory: false, lost, done })];
+        if !done {
+            said.push(self.report(attempt, Report::NodeDone { epilog_error: None }));
+        }
+        said
     }
 
     /// All processes die and nobody sees how. The daemon is not back yet.

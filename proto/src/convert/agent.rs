@@ -82,6 +82,7 @@ pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
             exit: exit(ended.exit_code, ended.exit_signal),
             out_of_memory: ended.out_of_memory,
             lost: ended.lost,
+            done: ended.done,
         },
         Wire::LaunchFailed(failed) => {
             Report::LaunchFailed { message: failed.message, node_fault: failed.node_fault }
@@ -161,8 +162,13 @@ mod tests {
         let wire = |report| v1::Report { id: 1, attempt: of, report: Some(report) };
         let cases = [
             (
-                Wire::BatchEnded(v1::BatchEnded { exit_code: 3, ..v1::BatchEnded::default() }),
-                Report::BatchEnded { exit: ExitCode::exited(3), out_of_memory: false, lost: false },
+                Wire::BatchEnded(v1::BatchEnded { exit_code: 3, done: true, ..v1::BatchEnded::default() }),
+                Report::BatchEnded {
+                    exit: ExitCode::exited(3),
+                    out_of_memory: false,
+                    lost: false,
+                    done: true,
+                },
             ),
             (
                 Wire::StepEnded(v1::StepNodeEnded { step_id: 2, exit_code: 0, exit_signal: 9 }),

@@ -319,6 +319,9 @@ fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) ->
 fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) {
     let names = || cluster.names_of(alloc.nodes.iter().map(|part| part.node));
     message.start_time = Some(started.0);
+    // The pass that started it was the last to look at it.
+    message.last_sched_eval = Some(started.0);
+    message.priority = alloc.why.priority;
     message.partition = alloc.partition.to_string();
     message.nodes = HostList::from_names(names()).to_string();
     message.batch_host = names().next().unwrap_or_default().to_owned();

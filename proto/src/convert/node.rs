@@ -55,7 +55,7 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool) -> v1
             .map(|partition| partition.name().to_string())
             .collect(),
         last_busy_time: node.last_busy.map(|time| time.0),
-        configured_tres: tres(node, |all, _| all).to_string(),
+        configured_tres: configured_tres(node).to_string(),
         allocated_tres: tres(node, |_, used| used).to_string(),
         jobs: node.jobs.iter().map(|job| job.0).collect(),
         ..v1::Node::default()
@@ -101,6 +101,15 @@ fn gres(all: &[NodeGres], count: impl Fn(usize) -> u32) -> String {
     all.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
 }
 
+/// What there is of everything, and what it counts for; of what is taken Slurm shows no such count.
+fn configured_tres(node: &Node) -> Tres {
+    let mut tres = tres(node, |all, _| all);
+    if node.shape.cpus > 0 {
+        tres.set(TresKind::Billing, node.shape.cpus.into());
+    }
+    tres
+}
+
 /// The node's trackable resources; `pick` gets what there is and what is taken of each. Zeros are left out.
 fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     let shape = &*node.shape;
@@ -113,7 +122,6 @@ fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     };
     set(TresKind::Cpu, cpus);
     set(TresKind::Mem, pick(shape.memory_mb, node.used.memory_mb));
-    set(TresKind::Billing, cpus);
     for (at, gres) in shape.gres.iter().enumerate() {
         let used = node.used.gres.get(at).map_or(0, IdSet::len);
         let kind = (!gres.kind.is_empty()).then(|| gres.kind.to_string());

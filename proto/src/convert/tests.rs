@@ -163,6 +163,10 @@ fn a_job_is_shown_as_it_waits_runs_and_ends() {
     world.plan();
     world.now = Time(1100);
     let running = world.job(id, Outlook::default());
+    // What it counted for and when it was last looked at stay with it when no plan speaks of it any more.
+    let counted = world.cluster.job(id).and_then(|job| job.phase.alloc()).map(|alloc| alloc.why.priority);
+    assert!(counted.is_some_and(|priority| priority > 0), "{counted:?}");
+    assert_eq!((Some(running.priority), running.last_sched_eval), (counted, Some(1000)));
     assert_eq!((running.state.as_str(), running.run_time, running.end_time), ("RUNNING", 100, Some(1600)));
     assert_eq!((running.nodes.as_str(), running.batch_host.as_str()), ("n[1-2]", "n1"));
     assert_eq!((running.num_cpus, running.num_tasks), (6, 6));
@@ -171,7 +175,8 @@ fn a_job_is_shown_as_it_waits_runs_and_ends() {
     assert_eq!((steps.len(), steps[0].step_id.as_str(), steps[0].nodes.as_str()), (1, "batch", "n1"));
 
     let attempt = world.cluster.job(id).unwrap().attempt();
-    let report = Report::BatchEnded { exit: ExitCode::exited(2), out_of_memory: false, lost: false };
+    let report =
+        Report::BatchEnded { exit: ExitCode::exited(2), out_of_memory: false, lost: false, done: false };
     world.input(Input::Report { node: NodeId(0), id: 1, attempt, report });
     assert_eq!(world.job(id, Outlook::default()).state, "COMPLETING");
     for node in [NodeId(0), NodeId(1)] {
@@ -183,6 +188,7 @@ fn a_job_is_shown_as_it_waits_runs_and_ends() {
         (ended.state.as_str(), ended.exit_code, ended.reason.as_str()),
         ("FAILED", 2, "NonZeroExitCode")
     );
+    assert_eq!((Some(ended.priority), ended.last_sched_eval), (counted, Some(1000)));
     assert_eq!((ended.run_time, ended.end_time, ended.nodes.as_str()), (100, Some(1100), "n[1-2]"));
 }
 
@@ -218,6 +224,9 @@ fn nodes_are_shown_with_what_is_taken_of_them() {
     assert_eq!((first.gres.as_str(), first.gres_used.as_str()), ("gpu:a100:2", "gpu:a100:1"));
     assert_eq!((first.switch_name.as_str(), first.address.as_str()), ("s1", "n1:7000"));
     assert_eq!(first.partitions, ["main"]);
+    // Slurm counts what there is for billing, not what is taken.
+    assert_eq!(first.configured_tres, "cpu=4,mem=1000M,billing=4,gres/gpu:a100=2");
+    assert_eq!(first.allocated_tres, "cpu=3,mem=300M,gres/gpu:a100=1");
     assert_eq!((first.hostname.as_str(), first.not_responding), ("host", false));
     assert!(world.node(3).not_responding);
 }

@@ -94,8 +94,9 @@ fn forecast(answer: &TestSubmitResponse, start: i64) -> String {
         |_| start.to_string(),
         |start| start.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
     );
-    let spans: Vec<String> =
-        answer.spans.iter().map(|span| format!("{} {}", span.count, span.layer)).collect();
+    // The lowest layer is the nodes themselves, which are named; what is above says where they lie.
+    let places = answer.spans.iter().filter(|span| span.layer != "node");
+    let spans: Vec<String> = places.map(|span| format!("{} {}", span.count, span.layer)).collect();
     let spans = if spans.is_empty() { String::new() } else { format!(" ({})", spans.join(", ")) };
     format!(
         "Job to start at {start} using {} processors on nodes {}{spans} in partition {}",
@@ -245,4 +246,32 @@ fn read_all(source: impl Read, what: &str) -> anyhow::Result<Vec<u8>> {
         bail!("{what} is larger than the {} MiB that a batch script may have", MAX_SCRIPT >> 20);
     }
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use spur_proto::v1::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_forecast_says_where_only_above_the_nodes() {
+        let span = |layer: &str, count| Span { layer: layer.to_owned(), count };
+        let answer = |spans| TestSubmitResponse {
+            num_cpus: 4,
+            nodes: "n[1-4]".to_owned(),
+            partition: "main".to_owned(),
+            spans,
+            ..TestSubmitResponse::default()
+        };
+        let rest = |spans| {
+            let text = forecast(&answer(spans), 0);
+            text.split_once(" using ").expect("a time stands first").1.to_owned()
+        };
+        assert_eq!(rest(vec![span("node", 4)]), "4 processors on nodes n[1-4] in partition main");
+        assert_eq!(
+            rest(vec![span("node", 4), span("leaf", 2), span("spine", 1)]),
+            "4 processors on nodes n[1-4] (2 leaf, 1 spine) in partition main"
+        );
+    }
 }

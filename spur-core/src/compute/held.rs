@@ -39,6 +39,8 @@ pub(super) enum Run {
 pub(super) struct Held {
     pub(super) prolog: Prolog,
     pub(super) steps: BTreeMap<StepId, Run>,
+    /// The job has no other node.
+    pub(super) alone: bool,
     pub(super) terminated: bool,
     pub(super) epilog: Epilog,
 }
@@ -53,11 +55,11 @@ impl Held {
         let known = acknowledged.iter().map(|&step| (step, Run::Ended));
         let steps: BTreeMap<StepId, Run> =
             steps.iter().map(|(step, end)| (*step, run(end))).chain(known).collect();
-        // A step that was spawned proves that the prolog had passed, whatever became of the record.
-        let passed = record.prolog_done || !steps.is_empty();
+        // A step that was spawned proves that the prolog had passed.
         Held {
-            prolog: if passed { Prolog::Passed } else { Prolog::NotRun },
+            prolog: if steps.is_empty() { Prolog::NotRun } else { Prolog::Passed },
             steps,
+            alone: false,
             terminated: record.terminated,
             epilog: match &record.epilog {
                 None => Epilog::NotRun,
@@ -74,7 +76,12 @@ impl Held {
             Epilog::Done(None) => Some(EpilogResult::Done),
             Epilog::Done(Some(error)) => Some(EpilogResult::Failed(error.clone())),
         };
-        Record { prolog_done: self.prolog == Prolog::Passed, terminated: self.terminated, epilog }
+        Record { terminated: self.terminated, epilog }
+    }
+
+    /// Nothing of it runs here, or waits to.
+    pub(super) fn idle(&self) -> bool {
+        self.steps.values().all(|run| *run == Run::Ended) && self.prolog != Prolog::Running
     }
 
     pub(super) fn waiting(&self) -> Vec<StepId> {
@@ -95,11 +102,11 @@ pub(super) fn report(step: StepId, end: StepEnd) -> Report {
     let batch = step == StepId::BATCH;
     match end {
         StepEnd::Exited { exit, out_of_memory } if batch => {
-            Report::BatchEnded { exit, out_of_memory, lost: false }
+            Report::BatchEnded { exit, out_of_memory, lost: false, done: false }
         }
         StepEnd::NotLaunched { message, node_fault } if batch => Report::LaunchFailed { message, node_fault },
         StepEnd::Lost if batch => {
-            Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true }
+            Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
         }
         StepEnd::Exited { exit, .. } => Report::StepEnded { step, exit },
         StepEnd::NotLaunched { .. } => Report::StepEnded { step, exit: ExitCode::exited(1) },

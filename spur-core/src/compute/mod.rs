@@ -3,8 +3,11 @@
 //! [`Compute`] is told what happens ([`Input`]) and says what to do ([`Effect`]); its shell has the disk, the network
 //! and the processes. It promises: a step is spawned at most once; nothing is spawned for an attempt that was
 //! terminated; the prolog is over before the first step is spawned, the epilog starts after the last has ended; every
-//! end is reported until the report is acknowledged; `NodeDone` is the last report of an attempt. Carrying out an
-//! order twice is the same as once.
+//! end is reported until the report is acknowledged; that nothing is left is the last that is reported of an attempt.
+//! Carrying out an order twice is the same as once.
+//!
+//! A job that has this node alone is over here with its batch script, unless a step still runs: the node need not be
+//! told so, and what follows (epilog, `NodeDone`) begins at once.
 
 mod held;
 #[cfg(test)]
@@ -25,6 +28,8 @@ pub enum Input {
     Launch {
         /// Which attempt.
         attempt: Attempt,
+        /// The job has no other node.
+        alone: bool,
     },
     /// A client, with the controller's credential, launches a step here.
     LaunchStep {
@@ -119,12 +124,12 @@ pub enum Effect {
         /// What.
         record: Record,
     },
-    /// Run the prolog; answer with [`Input::PrologDone`], at once if there is none.
+    /// Run the prolog; answer with [`Input::PrologDone`].
     RunProlog {
         /// Which attempt's.
         attempt: Attempt,
     },
-    /// Run the epilog; answer with [`Input::EpilogDone`], at once if there is none.
+    /// Run the epilog; answer with [`Input::EpilogDone`].
     RunEpilog {
         /// Which attempt's.
         attempt: Attempt,
@@ -190,12 +195,10 @@ pub enum Effect {
     },
 }
 
-/// What is kept of an attempt beside its steps.
+/// What is kept of an attempt beside its steps. That its prolog has passed follows from a step of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Record {
-    /// The prolog has been run and was content.
-    pub prolog_done: bool,
     /// No more launches.
     pub terminated: bool,
     /// The epilog is over; what was wrong with it, if anything.
@@ -234,9 +237,19 @@ pub struct HeldAttempt {
     pub done: bool,
 }
 
+/// Which programs of the site's are run around a job on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// One before the first step.
+    pub prolog: bool,
+    /// One after the last.
+    pub epilog: bool,
+}
+
 /// Everything the node knows of the attempts it was given.
 #[derive(Clone, Debug, Default)]
 pub struct Compute {
+    site: Site,
     attempts: BTreeMap<Attempt, Held>,
     outstanding: BTreeMap<u64, (Attempt, Report)>,
     last_report: u64,
@@ -244,10 +257,17 @@ pub struct Compute {
 
 impl Compute {
     /// A node that knows what its predecessor left, and what is to be done about that.
+    ///
+    /// An attempt of which no step was spawned and whose end nobody ordered is one that was never given: the order for
+    /// it comes again.
     #[must_use]
-    pub fn recover(found: Vec<Recovered>) -> (Compute, Vec<Effect>) {
-        let (mut compute, mut effects) = (Compute::default(), Vec::new());
+    pub fn recover(site: Site, found: Vec<Recovered>) -> (Compute, Vec<Effect>) {
+        let (mut compute, mut effects) = (Compute { site, ..Compute::default() }, Vec::new());
         for Recovered { attempt, record, steps, acknowledged } in found {
+            if steps.is_empty() && acknowledged.is_empty() && !record.terminated {
+                effects.push(Effect::Forget { attempt, steps: Vec::new() });
+                continue;
+            }
             let held = Held::recovered(&record, &steps, &acknowledged);
             let done = held.epilog.clone();
             compute.attempts.insert(attempt, held);
@@ -264,12 +284,20 @@ impl Compute {
         (compute, effects)
     }
 
+    /// Other programs of the site's are run from now on.
+    pub fn set_site(&mut self, site: Site) {
+        self.site = site;
+    }
+
     /// Takes note of something and says what to do about it.
     pub fn handle(&mut self, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
         let out = &mut effects;
         match input {
-            Input::Launch { attempt } => self.launch(attempt, StepId::BATCH, out),
+            Input::Launch { attempt, alone } => {
+                self.attempts.entry(attempt).or_default().alone |= alone;
+                self.launch(attempt, StepId::BATCH, out);
+            }
             Input::LaunchStep { attempt, step } => self.launch(attempt, step, out),
             Input::Terminate { attempt, kill } => self.terminate(attempt, kill, out),
             Input::Signal { attempt, step, signal, batch, steps } => {
@@ -309,7 +337,6 @@ impl Compute {
     }
 
     fn launch(&mut self, attempt: Attempt, step: StepId, out: &mut Vec<Effect>) {
-        let new = !self.attempts.contains_key(&attempt);
         let held = self.attempts.entry(attempt).or_default();
         if held.steps.contains_key(&step) {
             if step != StepId::BATCH {
@@ -323,8 +350,8 @@ impl Compute {
             out.push(Effect::Refuse { attempt, step, reason });
             return;
         }
-        if new {
-            out.push(Effect::Remember { attempt, record: held.record() });
+        if held.prolog == Prolog::NotRun && !self.site.prolog {
+            held.prolog = Prolog::Passed;
         }
         match held.prolog {
             Prolog::Passed => {
@@ -352,7 +379,6 @@ impl Compute {
         let waiting = held.waiting();
         let Some(error) = error else {
             held.prolog = Prolog::Passed;
-            out.push(Effect::Remember { attempt, record: held.record() });
             for step in waiting {
                 held.steps.insert(step, Run::Running);
                 out.push(Effect::Spawn { attempt, step });
@@ -371,8 +397,9 @@ impl Compute {
 
     fn terminate(&mut self, attempt: Attempt, kill: bool, out: &mut Vec<Effect>) {
         let held = self.attempts.entry(attempt).or_default();
-        if !held.terminated {
-            held.terminated = true;
+        let news = !std::mem::replace(&mut held.terminated, true);
+        // What is over in this moment is kept as such.
+        if news && (self.site.epilog || !held.idle()) {
             out.push(Effect::Remember { attempt, record: held.record() });
         }
         for step in held.waiting() {
@@ -384,7 +411,7 @@ impl Compute {
         if let Epilog::Done(error) = &held.epilog {
             // Asked again: the report was lost with whoever had it.
             let report = Report::NodeDone { epilog_error: error.clone() };
-            if !self.outstanding.values().any(|(known, said)| *known == attempt && *said == report) {
+            if !self.outstanding.values().any(|(known, said)| *known == attempt && said.is_last()) {
                 self.report(attempt, report, out);
             }
         }
@@ -411,17 +438,33 @@ impl Compute {
         if held.steps.insert(step, Run::Ended) == Some(Run::Ended) {
             return;
         }
-        self.report(attempt, held::report(step, end), out);
+        let over = step == StepId::BATCH && held.alone && !held.terminated && held.idle();
+        let mut report = held::report(step, end);
+        match &mut report {
+            // A node that is at fault is to be told what becomes of the job.
+            Report::BatchEnded { done, .. } if over => {
+                held.terminated = true;
+                if !self.site.epilog {
+                    held.epilog = Epilog::Done(None);
+                    *done = true;
+                }
+            }
+            _ => {}
+        }
+        self.report(attempt, report, out);
         self.finish(attempt, out);
     }
 
-    /// Starts the epilog once there is nothing else left of a terminated attempt.
+    /// Starts the epilog once there is nothing else left of a terminated attempt; without one the attempt is over.
     fn finish(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
         let Some(held) = self.attempts.get_mut(&attempt) else { return };
-        let idle = held.steps.values().all(|run| *run == Run::Ended) && held.prolog != Prolog::Running;
-        if held.terminated && idle && held.epilog == Epilog::NotRun {
-            held.epilog = Epilog::Running;
-            out.push(Effect::RunEpilog { attempt });
+        if !(held.terminated && held.idle() && held.epilog == Epilog::NotRun) {
+            return;
+        }
+        held.epilog = Epilog::Running;
+        match self.site.epilog {
+            true => out.push(Effect::RunEpilog { attempt }),
+            false => self.epilog_done(attempt, None, out),
         }
     }
 

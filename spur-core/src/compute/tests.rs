@@ -9,8 +9,14 @@ const ATTEMPT: Attempt = Attempt { job: JobId(42), restart: 0 };
 const ZERO: StepId = StepId(0);
 const EXIT: StepEnd = StepEnd::Exited { exit: ExitCode { code: 3, signal: 0 }, out_of_memory: false };
 
+/// A node with a prolog and an epilog.
+fn both() -> Compute {
+    Compute::recover(Site { prolog: true, epilog: true }, Vec::new()).0
+}
+
+/// A job that has other nodes too.
 fn launch() -> Input {
-    Input::Launch { attempt: ATTEMPT }
+    Input::Launch { attempt: ATTEMPT, alone: false }
 }
 
 fn prolog_done() -> Input {
@@ -33,9 +39,10 @@ fn report(id: u64, report: Report) -> Effect {
 
 #[test]
 fn a_batch_job_from_launch_to_forgetting() {
-    let mut compute = Compute::default();
+    let mut compute = both();
     let attempt = ATTEMPT;
-    let batch_ended = Report::BatchEnded { exit: ExitCode::exited(3), out_of_memory: false, lost: false };
+    let batch_ended =
+        Report::BatchEnded { exit: ExitCode::exited(3), out_of_memory: false, lost: false, done: false };
     let done = Report::NodeDone { epilog_error: None };
     let steps = [
         (launch(), vec![Effect::RunProlog { attempt }]),
@@ -59,8 +66,55 @@ fn a_batch_job_from_launch_to_forgetting() {
 }
 
 #[test]
-fn an_order_given_twice_is_carried_out_once() {
+fn a_job_that_has_the_node_alone_is_over_with_its_script() {
+    let attempt = ATTEMPT;
+    let exit = ExitCode::exited(3);
+    let batch_ended = |done| report(1, Report::BatchEnded { exit, out_of_memory: false, lost: false, done });
+    let forgotten = Effect::Forget { attempt, steps: vec![StepId::BATCH] };
+
+    // Nothing of the site's to run: one order down, one report up, one answer.
     let mut compute = Compute::default();
+    let launched = compute.handle(Input::Launch { attempt, alone: true });
+    assert_eq!(launched, [Effect::Spawn { attempt, step: StepId::BATCH }], "not even a record");
+    assert_eq!(compute.handle(ended(StepId::BATCH)), [batch_ended(true)]);
+    let late = compute.handle(Input::LaunchStep { attempt, step: ZERO });
+    assert!(matches!(late[..], [Effect::Refuse { .. }]), "{late:?}");
+    assert_eq!(compute.handle(Input::Terminate { attempt, kill: true }), [], "that was said");
+    assert_eq!(compute.handle(Input::Forget { attempt }), [forgotten]);
+    assert_eq!((compute.held().count(), compute.outstanding().count()), (0, 0));
+
+    // With an epilog the end of the script is told before that is run.
+    let mut compute = both();
+    after(&mut compute, [Input::Launch { attempt, alone: true }, prolog_done()]);
+    let effects = after(&mut compute, [ended(StepId::BATCH)]);
+    assert_eq!(effects, [batch_ended(false), Effect::RunEpilog { attempt }]);
+
+    // While a step runs, the controller decides.
+    let mut compute = Compute::default();
+    after(&mut compute, [Input::Launch { attempt, alone: true }, Input::LaunchStep { attempt, step: ZERO }]);
+    assert_eq!(after(&mut compute, [ended(StepId::BATCH)]), [batch_ended(false)]);
+    let effects = after(&mut compute, [Input::Terminate { attempt, kill: false }, ended(ZERO)]);
+    let last = report(3, Report::NodeDone { epilog_error: None });
+    assert_eq!(
+        (effects.first(), effects.last()),
+        (Some(&Effect::TerminateStep { attempt, step: ZERO, kill: false }), Some(&last))
+    );
+}
+
+#[test]
+fn an_attempt_that_was_never_spawned_is_ordered_again() {
+    let nothing =
+        Recovered { attempt: ATTEMPT, record: Record::default(), steps: vec![], acknowledged: vec![] };
+    let (mut compute, effects) = Compute::recover(Site::default(), vec![nothing]);
+    assert_eq!(effects, [Effect::Forget { attempt: ATTEMPT, steps: vec![] }]);
+    assert_eq!(compute.held().count(), 0, "or the controller would take it for running");
+    let launched = after(&mut compute, [launch()]);
+    assert_eq!(launched, [Effect::Spawn { attempt: ATTEMPT, step: StepId::BATCH }]);
+}
+
+#[test]
+fn an_order_given_twice_is_carried_out_once() {
+    let mut compute = both();
     after(&mut compute, [launch(), prolog_done()]);
     assert_eq!(after(&mut compute, [launch(), prolog_done()]), []);
     after(&mut compute, [ended(StepId::BATCH)]);
@@ -70,7 +124,7 @@ fn an_order_given_twice_is_carried_out_once() {
 #[test]
 fn nothing_starts_once_an_attempt_is_terminated() {
     let attempt = ATTEMPT;
-    let mut compute = Compute::default();
+    let mut compute = both();
     let effects = after(&mut compute, [launch(), Input::Terminate { attempt, kill: true }]);
     assert!(matches!(effects[..], [Effect::RunProlog { .. }, Effect::Refuse { .. }]), "{effects:?}");
     // The prolog is not cut off; the epilog follows it.
@@ -82,7 +136,7 @@ fn nothing_starts_once_an_attempt_is_terminated() {
 #[test]
 fn a_node_that_had_nothing_of_an_attempt_is_done_with_it() {
     let attempt = ATTEMPT;
-    let mut compute = Compute::default();
+    let mut compute = both();
     let effects = after(&mut compute, [Input::Terminate { attempt, kill: false }]);
     assert_eq!(effects, [Effect::RunEpilog { attempt }]);
     let effects = after(&mut compute, [Input::EpilogDone { attempt, error: None }]);
@@ -91,7 +145,7 @@ fn a_node_that_had_nothing_of_an_attempt_is_done_with_it() {
 
 #[test]
 fn a_failed_prolog_is_the_nodes_fault() {
-    let mut compute = Compute::default();
+    let mut compute = both();
     let failed = Input::PrologDone { attempt: ATTEMPT, error: Some("exit 1".to_owned()) };
     let effects = after(&mut compute, [launch(), failed]);
     let report = report(1, Report::LaunchFailed { message: "exit 1".to_owned(), node_fault: true });
@@ -102,7 +156,7 @@ fn a_failed_prolog_is_the_nodes_fault() {
 #[test]
 fn signals_reach_whom_they_are_meant_for() {
     let attempt = ATTEMPT;
-    let mut compute = Compute::default();
+    let mut compute = both();
     after(&mut compute, [launch(), prolog_done(), Input::LaunchStep { attempt, step: ZERO }]);
     let signal = Signal::new(10).unwrap();
     // (step, batch, steps) and who gets it: the step and whether only what was started as a task.
@@ -124,12 +178,12 @@ fn signals_reach_whom_they_are_meant_for() {
 fn a_returning_node_reports_what_it_found() {
     let found = Recovered {
         attempt: ATTEMPT,
-        record: Record { prolog_done: true, terminated: true, epilog: None },
+        record: Record { terminated: true, epilog: None },
         steps: vec![(StepId::BATCH, Some(StepEnd::Lost)), (ZERO, None)],
         acknowledged: vec![StepId(1)],
     };
-    let (mut compute, effects) = Compute::recover(vec![found]);
-    let lost = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true };
+    let (mut compute, effects) = Compute::recover(Site { prolog: true, epilog: true }, vec![found]);
+    let lost = Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false };
     assert_eq!(effects, [report(1, lost)]);
     let effects = after(&mut compute, [ended(ZERO)]);
     assert_eq!(effects[1..], [Effect::RunEpilog { attempt: ATTEMPT }]);
@@ -138,7 +192,7 @@ fn a_returning_node_reports_what_it_found() {
 
 #[test]
 fn what_lives_is_not_forgotten() {
-    let mut compute = Compute::default();
+    let mut compute = both();
     after(&mut compute, [launch(), prolog_done()]);
     assert_eq!(after(&mut compute, [Input::Forget { attempt: ATTEMPT }]), []);
     assert_eq!(compute.held().collect::<Vec<_>>(), [HeldAttempt { attempt: ATTEMPT, done: false }]);
@@ -147,7 +201,7 @@ fn what_lives_is_not_forgotten() {
 fn any_input() -> impl Strategy<Value = Input> {
     let step = prop_oneof![Just(StepId::BATCH), (0..2_u32).prop_map(StepId)];
     prop_oneof![
-        Just(launch()),
+        any::<bool>().prop_map(|alone| Input::Launch { attempt: ATTEMPT, alone }),
         step.clone().prop_map(|step| Input::LaunchStep { attempt: ATTEMPT, step }),
         any::<bool>().prop_map(|kill| Input::Terminate { attempt: ATTEMPT, kill }),
         any::<bool>().prop_map(|failed| Input::PrologDone {
@@ -161,22 +215,36 @@ fn any_input() -> impl Strategy<Value = Input> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: a step is spawned once, after the prolog, and never once terminated.
+    /// Whatever happens in whatever order: a step is spawned once, after the prolog, and never once terminated; that
+    /// nothing is left is said when nothing runs, after the epilog.
     #[test]
-    fn promises_hold_in_every_order(inputs in prop::collection::vec(any_input(), 0..40)) {
-        let mut compute = Compute::default();
-        let (mut spawned, mut prologs, mut epilogs, mut terminated) = (Vec::new(), 0, 0, false);
+    fn promises_hold_in_every_order(
+        inputs in prop::collection::vec(any_input(), 0..40),
+        (prolog, epilog) in any::<(bool, bool)>(),
+    ) {
+        let (mut compute, _) = Compute::recover(Site { prolog, epilog }, Vec::new());
+        let (mut spawned, mut live) = (Vec::new(), Vec::new());
+        let (mut prologs, mut epilogs, mut terminated) = (0, 0, false);
         for input in inputs {
             terminated |= matches!(input, Input::Terminate { .. });
+            if let Input::StepEnded { step, .. } = &input {
+                live.retain(|running| running != step);
+            }
             for effect in compute.handle(input) {
                 match effect {
                     Effect::Spawn { step, .. } => {
-                        prop_assert!(!spawned.contains(&step) && !terminated && prologs == 1);
+                        prop_assert!(!spawned.contains(&step) && !terminated);
+                        prop_assert_eq!(prologs, usize::from(prolog));
                         spawned.push(step);
+                        live.push(step);
                     }
                     Effect::RunProlog { .. } => prologs += 1,
                     Effect::RunEpilog { .. } => epilogs += 1,
-                    Effect::Report { report: Report::NodeDone { .. }, .. } => prop_assert!(epilogs == 1),
+                    Effect::Report { report, .. } if report.is_last() => {
+                        prop_assert!(live.is_empty());
+                        prop_assert_eq!(epilogs, usize::from(epilog));
+                        terminated = true;
+                    }
                     _ => {}
                 }
             }

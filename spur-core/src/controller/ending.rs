@@ -16,7 +16,7 @@ use crate::text::time::Time;
 
 /// An outcome without an exit code of its own.
 pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
-    Outcome { state, exit: ExitCode::default(), reason }
+    Outcome { state, exit: ExitCode::default(), reason, by: None }
 }
 
 /// Ends a running job's attempt: TERM now, KILL after KillWait. A job that does not run is left alone.

@@ -62,6 +62,9 @@ pub struct Why {
     /// Whether it started ahead of a job of higher priority.
     #[serde(default)]
     pub backfilled: bool,
+    /// What the job counted for when it was started, as `squeue %Q` prints it.
+    #[serde(default)]
+    pub priority: u32,
     /// What the job had asked for and had waived after waiting long enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relaxed: Vec<String>,

@@ -118,6 +118,9 @@ pub struct Outcome {
     pub exit: ExitCode,
     /// What the reason column shows.
     pub reason: Reason,
+    /// The user who ended it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
 }
 
 /// A final state, with Slurm's names.

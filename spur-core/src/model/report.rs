@@ -14,6 +14,8 @@ pub enum Report {
         out_of_memory: bool,
         /// Whether there is no record of how: node or shim died with it.
         lost: bool,
+        /// Whether that is all there was of the attempt here, as if [`Report::NodeDone`] without a complaint followed.
+        done: bool,
     },
     /// The batch script could not be started.
     LaunchFailed {
@@ -34,4 +36,16 @@ pub enum Report {
         /// What the epilog complained of, if it failed.
         epilog_error: Option<String>,
     },
+}
+
+impl Report {
+    /// Whether it says that nothing of the attempt is left on the node.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        match self {
+            Report::BatchEnded { done, .. } => *done,
+            Report::NodeDone { .. } => true,
+            Report::LaunchFailed { .. } | Report::StepEnded { .. } => false,
+        }
+    }
 }

@@ -15,7 +15,7 @@ use super::state::Hit;
 use super::wish::Stage;
 
 /// What is recorded with a start.
-pub(super) fn why(hit: &Hit, backfilled: bool) -> Why {
+pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
     let (fabric, placement) = (&hit.lens.fabric, &hit.placement);
     let names = fabric.layer_names();
     let spans = names.iter().zip(&placement.spans).map(|(name, span)| (Arc::from(name.as_str()), *span));
@@ -24,6 +24,7 @@ pub(super) fn why(hit: &Hit, backfilled: bool) -> Why {
         spans: spans.collect(),
         exact: placement.exact,
         backfilled,
+        priority,
         relaxed: hit.relaxed.clone(),
     }
 }

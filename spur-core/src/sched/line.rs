@@ -158,6 +158,11 @@ impl Line {
         self.standing.get(&job).map(|standing| &standing.ranked)
     }
 
+    /// What a job counts for under multifactor priority; 0 for one that is not in the line.
+    pub(super) fn priority(&self, job: JobId, now: Time) -> u32 {
+        self.get(job).map_or(0, |ranked| self.measure.priority(ranked, now))
+    }
+
     /// A job in the line whose request makes sense.
     pub(super) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
         self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())

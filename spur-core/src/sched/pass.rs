@@ -332,7 +332,8 @@ impl Pass {
         let component = self.scene.partitions[prospect.partition].component;
         let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
         let backfilled = head.is_none() && self.heads[component].is_some();
-        self.plan.starts.push(prospect.start(&self.scene, candidate, hit, parts, backfilled));
+        let why = explain::why(hit, backfilled, candidate.priority);
+        self.plan.starts.push(prospect.start(&self.scene, candidate, parts, why));
     }
 
     /// Says why a job waits, and reserves what was found for it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::model::alloc::Why;
 use crate::model::reason::Reason;
 use crate::text::time::Time;
 
@@ -14,7 +15,7 @@ use super::queue::Candidate;
 use super::request::Request;
 use super::room::{CPUS, GRES, MEMORY};
 use super::scene::{Scene, fabric_for};
-use super::state::{Hit, Hunt, Part};
+use super::state::{Hunt, Part};
 use super::wish::{Stage, Wisher};
 
 /// What a job admits, besides its need: partition, fabric, constraint, the alternative chosen in it, exclusion.
@@ -104,14 +105,7 @@ impl Prospect {
     }
 
     /// The start that is proposed for what was found.
-    pub(super) fn start(
-        &self,
-        scene: &Scene,
-        candidate: &Candidate,
-        hit: &Hit,
-        parts: &[Part],
-        backfilled: bool,
-    ) -> Start {
+    pub(super) fn start(&self, scene: &Scene, candidate: &Candidate, parts: &[Part], why: Why) -> Start {
         let need = &self.request.need;
         let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
         let part = |part: &Part| StartPart {
@@ -127,7 +121,7 @@ impl Prospect {
             partition: Arc::clone(scene.partitions[self.partition].partition.name()),
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
-            why: explain::why(hit, backfilled),
+            why,
         }
     }
 }

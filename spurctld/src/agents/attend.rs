@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use spur_core::controller::{Effect, Input};
+use spur_core::controller::Input;
 use spur_core::id::NodeId;
 use spur_core::text::time::Seconds;
 use spur_proto::convert::node::Pulse;
@@ -17,13 +17,15 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Agents, Renderer, report_number};
+use super::{Agents, Errand, Renderer, report_number};
 use crate::inbox::{Inbox, Refused};
 use crate::rpc::access::Identified;
 use crate::stop::Stop;
 
 /// Orders between their making and the network.
 const BUFFER: usize = 16;
+/// Orders that are looked at together, to say what can be said in one.
+const TOGETHER: usize = 256;
 /// Heartbeats that may be lost before a node is taken for silent.
 const SPARE_HEARTBEATS: u64 = 3;
 
@@ -99,7 +101,7 @@ impl Attendance {
         &self,
         identified: &Identified,
         hello: &v1::Hello,
-    ) -> Result<(NodeId, u64, mpsc::Receiver<Effect>), v1::Error> {
+    ) -> Result<(NodeId, u64, mpsc::Receiver<Errand>), v1::Error> {
         if !refusal::compatible(refusal::PROTOCOL, &hello.protocol) {
             let message = format!(
                 "the node speaks protocol {}, the controller {}; install the same major version on both",
@@ -176,13 +178,64 @@ impl Attendance {
     }
 
     /// Sends what is ordered, in order, until the connection is cut off or the node gone.
-    async fn speak(&self, mut queue: mpsc::Receiver<Effect>, orders: &Orders) {
-        while let Some(effect) = queue.recv().await {
-            if let Some(order) = self.renderer.order(effect).await
-                && orders.send(Ok(order)).await.is_err()
+    async fn speak(&self, mut queue: mpsc::Receiver<Errand>, orders: &Orders) {
+        let mut errands = Vec::new();
+        while queue.recv_many(&mut errands, TOGETHER).await > 0 {
+            // What was said last and can still take up more of the same.
+            let mut last: Option<Order> = None;
+            for errand in errands.drain(..) {
+                let next = match errand {
+                    Errand::Order(effect) => self.renderer.order(effect).await,
+                    Errand::Shutdown => Some(Order::Shutdown(v1::Shutdown {})),
+                };
+                let Some(next) = next else { continue };
+                let Some(done) = join(&mut last, next) else { continue };
+                if orders.send(Ok(self.renderer.sealed(done))).await.is_err() {
+                    return;
+                }
+            }
+            if let Some(last) = last
+                && orders.send(Ok(self.renderer.sealed(last))).await.is_err()
             {
                 return;
             }
         }
+    }
+}
+
+/// Puts `next` behind `last`: into it where both say the same of different things. Returns what can be sent.
+fn join(last: &mut Option<Order>, next: Order) -> Option<Order> {
+    match (last.as_mut(), next) {
+        (Some(Order::Acknowledge(before)), Order::Acknowledge(next)) => {
+            before.report_ids.extend(next.report_ids);
+            None
+        }
+        (Some(Order::Forget(before)), Order::Forget(next)) => {
+            before.attempts.extend(next.attempts);
+            None
+        }
+        (_, next) => last.replace(next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_of_one_kind_are_one_and_none_overtakes_another() {
+        let acknowledge =
+            |report_ids: &[u64]| Order::Acknowledge(v1::Acknowledge { report_ids: report_ids.to_vec() });
+        let forget = |jobs: &[u32]| {
+            let attempts = jobs.iter().map(|&job_id| v1::Attempt { job_id, restart: 0 });
+            Order::Forget(v1::Forget { attempts: attempts.collect() })
+        };
+        let terminate = || Order::Terminate(v1::Terminate::default());
+        let said =
+            [acknowledge(&[1]), acknowledge(&[2]), forget(&[1]), terminate(), forget(&[2]), forget(&[3])];
+        let mut last = None;
+        let mut sent: Vec<Order> = said.into_iter().filter_map(|next| join(&mut last, next)).collect();
+        sent.extend(last);
+        assert_eq!(sent, [acknowledge(&[1, 2]), forget(&[1]), terminate(), forget(&[2, 3])]);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spur_core::controller::Effect;
 use spur_core::id::NodeId;
 use spur_proto::convert::node::Pulse;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 pub(crate) use attend::Attendance;
@@ -30,6 +30,17 @@ const REPORT_BITS: u32 = 40;
 pub(crate) struct Agents {
     slots: Arc<Mutex<Table>>,
     arrivals: mpsc::UnboundedSender<NodeId>,
+    /// Told when a connection has ended.
+    departed: Arc<Notify>,
+}
+
+/// What is on its way to a node.
+#[derive(Debug, PartialEq, Eq)]
+enum Errand {
+    /// Something of the core's.
+    Order(Effect),
+    /// The node's daemon is to end.
+    Shutdown,
 }
 
 #[derive(Default)]
@@ -43,7 +54,7 @@ struct Slot {
     /// Which of all connections it has, or had last.
     connection: u64,
     /// The way to it, while it is connected.
-    orders: Option<mpsc::Sender<Effect>>,
+    orders: Option<mpsc::Sender<Errand>>,
     /// When it was last heard.
     heard: Instant,
     /// What it said then.
@@ -54,7 +65,7 @@ impl Agents {
     /// No node is connected yet; those that connect are named in the queue that is returned.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<NodeId>) {
         let (arrivals, arrived) = mpsc::unbounded_channel();
-        (Self { slots: Arc::default(), arrivals }, arrived)
+        (Self { slots: Arc::default(), arrivals, departed: Arc::default() }, arrived)
     }
 
     /// What a node last said of itself.
@@ -84,14 +95,25 @@ impl Agents {
             }
             other => other,
         };
-        let full = slot.orders.as_ref().is_some_and(|orders| orders.try_send(effect).is_err());
-        if full {
-            slot.orders = None;
+        slot.send(Errand::Order(effect));
+    }
+
+    /// Tells the daemons of all connected nodes to end, and waits until each has hung up.
+    pub(crate) async fn dismiss(&self) {
+        self.table().nodes.values_mut().for_each(|slot| slot.send(Errand::Shutdown));
+        loop {
+            let mut departed = std::pin::pin!(self.departed.notified());
+            // From here on no departure is missed.
+            departed.as_mut().enable();
+            if self.table().nodes.values().all(|slot| slot.orders.is_none()) {
+                return;
+            }
+            departed.await;
         }
     }
 
     /// A node has connected: the connection it had before, if any, ends.
-    fn attach(&self, node: NodeId) -> (u64, mpsc::Receiver<Effect>) {
+    fn attach(&self, node: NodeId) -> (u64, mpsc::Receiver<Errand>) {
         let (orders, queue) = mpsc::channel(QUEUE);
         let mut table = self.table();
         table.connections += 1;
@@ -110,6 +132,8 @@ impl Agents {
         if let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
             slot.orders = None;
         }
+        drop(table);
+        self.departed.notify_waiters();
     }
 
     /// Something came over a connection.
@@ -139,6 +163,16 @@ impl Agents {
     }
 }
 
+impl Slot {
+    /// Puts something in the queue; a node that does not keep up loses its connection.
+    fn send(&mut self, errand: Errand) {
+        let full = self.orders.as_ref().is_some_and(|orders| orders.try_send(errand).is_err());
+        if full {
+            self.orders = None;
+        }
+    }
+}
+
 /// The number under which a report of a connection is acknowledged.
 fn report_number(connection: u64, id: u64) -> u64 {
     connection << REPORT_BITS | (id & ((1 << REPORT_BITS) - 1))
@@ -160,10 +194,24 @@ mod tests {
         agents.order(acknowledge(old));
         agents.order(acknowledge(new));
         assert_eq!(first.recv().await, None, "the older connection has ended");
-        assert_eq!(second.recv().await, Some(Effect::Acknowledge { node: NODE, report: 7 }));
+        assert_eq!(second.recv().await, Some(Errand::Order(Effect::Acknowledge { node: NODE, report: 7 })));
         agents.detach(NODE, old);
         agents.order(acknowledge(new));
         assert!(second.recv().await.is_some(), "the end of an older connection does not touch the newer");
+    }
+
+    #[tokio::test]
+    async fn dismissed_nodes_are_waited_for() {
+        let (agents, _arrived) = Agents::new();
+        let (connection, mut queue) = agents.attach(NODE);
+        let waiting = tokio::spawn({
+            let agents = agents.clone();
+            async move { agents.dismiss().await }
+        });
+        assert_eq!(queue.recv().await, Some(Errand::Shutdown));
+        assert!(!waiting.is_finished());
+        agents.detach(NODE, connection);
+        waiting.await.unwrap();
     }
 
     #[tokio::test]

@@ -31,7 +31,7 @@ pub(crate) struct Renderer {
 
 impl Renderer {
     /// The order that an effect comes to; nothing if it is of no use any more.
-    pub(super) async fn order(&self, effect: Effect) -> Option<v1::Order> {
+    pub(super) async fn order(&self, effect: Effect) -> Option<Order> {
         let order = match effect {
             Effect::Launch { node, attempt } => Order::Launch(self.launch(node, attempt).await?),
             Effect::Terminate { attempt, kill, .. } => {
@@ -53,7 +53,7 @@ impl Renderer {
             }
             Effect::StepsChanged { .. } => return None,
         };
-        Some(self.sealed(order))
+        Some(order)
     }
 
     /// An order of this reign.
@@ -116,6 +116,7 @@ fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::La
         array_task_id: None,
         environment: convert::variables(variables),
         part: Some(part),
+        alone: alloc.nodes.len() == 1,
     };
     Some((launch, batch))
 }

@@ -189,10 +189,12 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
         Phase::Completing(completing) => {
             (exit, state) = (completing.outcome.exit, completing.outcome.state.name());
             row.reason = completing.outcome.reason.name().to_owned();
+            row.cancelled_by = completing.outcome.by;
             row.ended = Some(completing.ended.0);
         }
         Phase::Ended(ended) => {
             exit = ended.outcome.exit;
+            row.cancelled_by = ended.outcome.by;
             row.reason = ended.outcome.reason.name().to_owned();
             row.ended = Some(ended.ended.0);
         }
@@ -202,6 +204,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
     row.started = job.phase.started().map(|at| at.0);
     if let Some(alloc) = job.phase.alloc() {
         row.partition = alloc.partition.to_string();
+        row.priority = alloc.why.priority;
         row.alloc_nodes = u32::try_from(alloc.nodes.len()).unwrap_or(u32::MAX);
         row.alloc_cpus = u32::try_from(alloc.cpus()).unwrap_or(u32::MAX);
         row.alloc_tres = convert::allocated_tres(cluster, alloc).to_string();

@@ -1,5 +1,7 @@
 //! What operators ask: nodes, partitions, the configuration, the end.
 
+use std::time::Duration;
+
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject};
 use spur_core::model::caller::Caller;
@@ -9,6 +11,9 @@ use tonic::Status;
 
 use super::{Desk, Name, filter, no_answer};
 use crate::reload::ReloadError;
+
+/// How long the daemons of nodes that are told to end are waited for.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 const NODE_STATES: [(&str, NodeStateChange); 4] = [
     ("DOWN", NodeStateChange::Down),
@@ -79,11 +84,19 @@ impl Desk {
         }
     }
 
-    pub(super) fn shut_down(&self, caller: &Caller) -> Result<v1::ShutdownResponse, Status> {
+    pub(super) async fn shut_down(
+        &self,
+        caller: &Caller,
+        request: v1::ShutdownRequest,
+    ) -> Result<v1::ShutdownResponse, Status> {
         if !caller.operator {
             return Err(reject::status(&Reject::AccessDenied));
         }
-        tracing::info!(by = %caller.owner.user, "told to shut down");
+        let nodes_too = !request.controller_only;
+        tracing::info!(by = %caller.owner.user, nodes_too, "told to shut down");
+        if nodes_too && tokio::time::timeout(FAREWELL, self.agents.dismiss()).await.is_err() {
+            tracing::warn!("some nodes were told to shut down and have not");
+        }
         self.stop.wish();
         Ok(v1::ShutdownResponse {})
     }

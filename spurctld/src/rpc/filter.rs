@@ -34,8 +34,29 @@ enum States {
     These(BTreeSet<&'static str>),
 }
 
-/// The long names of all states, and the short ones.
-fn known_states() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Slurm's states that no job of this release enters, with their short names: who asks for them is shown nothing.
+const NEVER_ENTERED: [(&str, &str); 17] = [
+    ("BOOT_FAIL", "BF"),
+    ("CONFIGURING", "CF"),
+    ("EXPEDITING", "EX"),
+    ("LAUNCH_FAILED", "LF"),
+    ("POWER_UP_NODE", "PO"),
+    ("RECONFIG_FAIL", "RE"),
+    ("REQUEUED", "RQ"),
+    ("REQUEUE_FED", "RF"),
+    ("REQUEUE_HOLD", "RH"),
+    ("RESIZING", "RS"),
+    ("RESV_DEL_HOLD", "RD"),
+    ("REVOKED", "RV"),
+    ("SIGNALING", "SI"),
+    ("SPECIAL_EXIT", "SE"),
+    ("STAGE_OUT", "SO"),
+    ("STOPPED", "ST"),
+    ("SUSPENDED", "S"),
+];
+
+/// The long names of the states that jobs have, and the short ones.
+fn entered() -> impl Iterator<Item = (&'static str, &'static str)> {
     let ends = [
         EndState::Completed,
         EndState::Cancelled,
@@ -54,9 +75,9 @@ fn known_states() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn state_named(name: &str) -> Result<&'static str, BadField> {
     let same =
         |(long, short): &(&str, &str)| long.eq_ignore_ascii_case(name) || short.eq_ignore_ascii_case(name);
-    let found = known_states().find(same).map(|(long, _)| long);
+    let found = entered().chain(NEVER_ENTERED).find(same).map(|(long, _)| long);
     found.ok_or_else(|| {
-        let known: Vec<&str> = known_states().map(|(long, _)| long).collect();
+        let known: Vec<&str> = entered().map(|(long, _)| long).collect();
         BadField::new("state", format!("there is no `{name}`; states are {}, or all", known.join(", ")))
     })
 }
@@ -203,6 +224,11 @@ mod tests {
     #[test]
     fn states_have_two_names() {
         for (written, state) in [("pd", "PENDING"), ("Running", "RUNNING"), ("OOM", "OUT_OF_MEMORY")] {
+            assert_eq!(state_named(written).ok(), Some(state));
+        }
+        // Slurm knows these too; a job is never in one here.
+        for (written, state) in [("S", "SUSPENDED"), ("cf", "CONFIGURING"), ("Requeue_Hold", "REQUEUE_HOLD")]
+        {
             assert_eq!(state_named(written).ok(), Some(state));
         }
         assert!(state_named("RUNING").unwrap_err().to_string().contains("states are PENDING"));

@@ -5,7 +5,6 @@ pub(crate) mod access;
 mod accounting;
 mod admin;
 mod filter;
-pub(crate) mod identity;
 mod jobs;
 mod lists;
 mod steps;
@@ -343,7 +342,7 @@ impl Controller for Desk {
         request: Request<v1::ShutdownRequest>,
     ) -> Result<Response<v1::ShutdownResponse>, Status> {
         let caller = caller_of(&request)?;
-        self.shut_down(&caller).map(Response::new)
+        self.shut_down(&caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn list_accounting(

@@ -208,7 +208,7 @@ impl Node {
         }
     }
 
-    /// Reports, and waits until that is acknowledged.
+    /// Reports, and waits until that is acknowledged, or the attempt to be forgotten, which says the same.
     pub(crate) async fn report(&mut self, attempt: v1::Attempt, report: v1::report::Report) {
         self.reports += 1;
         let id = self.reports;
@@ -217,6 +217,7 @@ impl Node {
         loop {
             match self.order().await.expect("the stream goes on") {
                 Order::Acknowledge(done) if done.report_ids.contains(&id) => return,
+                Order::Forget(over) if over.attempts.contains(&attempt) => return,
                 Order::Terminate(_) | Order::Forget(_) | Order::Acknowledge(_) => {}
                 other => panic!("expected an acknowledgement, got {other:?}"),
             }

@@ -9,18 +9,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::CONTROL_SOCKET;
 use super::attempt::StepAttempt;
 use super::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
+use super::nursery::Nursery;
 use super::order::{Launch, StepOrder};
 use super::record::{ExitRecord, TaskExit};
 use super::shim::{Process, processes};
@@ -125,7 +124,7 @@ impl Step {
 /// Starts spurstepds.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    shim: PathBuf,
+    nursery: Arc<Nursery>,
     spool: Arc<Spool>,
     groups: Option<Groups>,
 }
@@ -133,7 +132,7 @@ pub struct Launcher {
 impl Launcher {
     /// A launcher that runs the program `shim`, keeps its attempts in `spool` and holds steps together by `groups`.
     pub fn new(shim: PathBuf, spool: Arc<Spool>, groups: Option<Groups>) -> Launcher {
-        Launcher { shim, spool, groups }
+        Launcher { nursery: Arc::new(Nursery::new(shim)), spool, groups }
     }
 
     /// Starts a spurstepd for an attempt that is marked as spawning, and hands it the order.
@@ -148,22 +147,20 @@ impl Launcher {
         // Whoever connects from here on is served by the new spurstepd, first of all this order.
         let listener = listen(&directory)?;
         let ours = connect(&directory).await?;
-        let shim = self.shim.clone();
-        // posix_spawn holds its caller until the new program runs: not a thing for a thread that serves others.
-        let spawned = tokio::task::spawn_blocking(move || {
-            Command::new(&shim).stdin(OwnedFd::from(listener)).stdout(Stdio::null()).spawn()
-        });
-        let spawned = spawned.await.map_err(io::Error::other)?;
-        let child = spawned.map_err(|source| LaunchError::Spawn { path: self.shim.clone(), source })?;
-        let order = Frame::Launch(Box::new(launch));
-        Ok(self.follow(attempt, ours, order, Some(child)))
+        let nursery = Arc::clone(&self.nursery);
+        // To wait for a fork is not a thing for a thread that serves others.
+        let forked = tokio::task::spawn_blocking(move || nursery.fork(&listener));
+        let forked = forked.await.map_err(io::Error::other)?;
+        let path = self.nursery.program().to_owned();
+        forked.map_err(|source| LaunchError::Spawn { path, source })?;
+        Ok(self.follow(attempt, ours, Frame::Launch(Box::new(launch))))
     }
 
     /// Takes up a step that an earlier spurd started. If it ends or turns out to be lost in this moment, the
     /// events say so.
     pub async fn resume(&self, attempt: StepAttempt) -> (Step, mpsc::Receiver<StepEvent>) {
         match connect(&self.spool.directory(attempt)).await {
-            Ok(stream) => self.follow(attempt, stream, Frame::Request(Request::Subscribe), None),
+            Ok(stream) => self.follow(attempt, stream, Frame::Request(Request::Subscribe)),
             Err(error) => {
                 tracing::info!(%attempt, %error, "no control socket: the step is ending");
                 let (events, received) = mpsc::channel(EVENTS);
@@ -203,13 +200,12 @@ impl Launcher {
         attempt: StepAttempt,
         stream: UnixStream,
         first: Frame,
-        child: Option<Child>,
     ) -> (Step, mpsc::Receiver<StepEvent>) {
         let (events, received) = mpsc::channel(EVENTS);
         let (requests, asked) = mpsc::channel(REQUESTS);
         let directory = self.spool.directory(attempt);
         let follower = self.follower(attempt, events);
-        tokio::spawn(follower.run(stream, first, asked, child));
+        tokio::spawn(follower.run(stream, first, asked));
         (Step { attempt, directory, requests }, received)
     }
 }
@@ -254,29 +250,15 @@ struct Follower {
 }
 
 impl Follower {
-    async fn run(
-        self,
-        stream: UnixStream,
-        first: Frame,
-        asked: mpsc::Receiver<Request>,
-        child: Option<Child>,
-    ) {
+    async fn run(self, stream: UnixStream, first: Frame, asked: mpsc::Receiver<Request>) {
         let (mut reading, writing) = wire(stream);
         let writer = tokio::spawn(forward(writing, first, asked));
         let last = self.read(&mut reading).await;
         writer.abort();
-        let known = last.is_some();
-        if let Some(last) = last {
-            // Nobody listens any more: spurd is stopping, and the record stays in the spool.
-            let _ = self.events.send(last).await;
-        }
-        if let Some(mut child) = child
-            && let Err(error) = child.wait().await
-        {
-            tracing::warn!(attempt = %self.attempt, %error, "spurstepd could not be waited for");
-        }
-        if !known {
-            self.conclude().await;
+        match last {
+            // If nobody listens any more, spurd is stopping, and the record stays in the spool.
+            Some(last) => drop(self.events.send(last).await),
+            None => self.conclude().await,
         }
     }
 

@@ -8,14 +8,13 @@
 pub mod attempt;
 pub mod launcher;
 pub mod message;
+mod nursery;
 pub mod order;
 pub mod record;
 pub mod shim;
 
 /// The name of the control socket in an attempt's directory.
 pub const CONTROL_SOCKET: &str = "control";
-/// The name of the lock that a live spurstepd holds in its attempt's directory.
-pub const LOCK_FILE: &str = "lock";
 /// The name of the batch script in an attempt's directory; `$0` ends with it, as under Slurm.
 pub const SCRIPT_FILE: &str = "slurm_script";
 /// Seals an attempt whose end nobody knows: a spurstepd that finds this refuses to run it.

@@ -26,10 +26,50 @@ async fn a_node_registers_and_runs_a_job_to_its_end() {
     // The next job's report says that the order before it was carried out.
     link.order(world.launch(43, "exit 0")).await;
     assert_eq!(link.report().await.report, Some(exited(0)));
-    for part in ["spawned", "attempts", "jobs"] {
+    for part in ["spawned", "attempts"] {
         assert_eq!(world.spooled(part), 1, "{part}: the second job only");
     }
-    assert_eq!(world.spooled("ended"), 0);
+    for part in ["ended", "jobs"] {
+        assert_eq!(world.spooled(part), 0, "{part}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_has_the_node_alone_ends_with_one_report_and_one_answer() {
+    let mut world = World::new().await;
+    world.start();
+    let mut link = world.welcome(1).await;
+    let Down::Launch(launch) = world.launch(42, "exit 3") else { panic!("no launch") };
+    link.order(Down::Launch(v1::Launch { alone: true, ..launch })).await;
+    let Report::BatchEnded(ended) = link.report().await.report.unwrap() else { panic!("not ended") };
+    assert_eq!((ended.exit_code, ended.done), (3, true));
+    drop(link);
+    // Nobody has answered: it is said again, and the node is held to be done.
+    let mut link = world.welcome(1).await;
+    let held = v1::HeldAttempt { attempt: Some(ATTEMPT), live: false, done: true };
+    assert_eq!(link.hello.attempts, [held]);
+    assert_eq!(link.report().await.report, Some(Report::BatchEnded(ended)));
+    link.order(Down::Forget(v1::Forget { attempts: vec![ATTEMPT] })).await;
+    link.order(world.launch(43, "exit 0")).await;
+    assert_eq!(link.report().await.report, Some(exited(0)));
+    for (part, left) in [("spawned", 1), ("attempts", 1), ("ended", 0), ("jobs", 0)] {
+        assert_eq!(world.spooled(part), left, "{part}");
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_shuts_nodes_down_ends_spurd_and_not_the_job() {
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    link.order(world.launch(42, "echo run >> runs; until [ -e go ]; do sleep 0.01; done; exit 5")).await;
+    world.file("runs").await;
+    link.order(Down::Shutdown(v1::Shutdown {})).await;
+    world.ended().await;
+    fs::write(world.path("go"), "").unwrap();
+    world.start();
+    let mut link = world.welcome(1).await;
+    assert_eq!(link.acknowledged_report().await, exited(5));
 }
 
 #[tokio::test]
@@ -85,7 +125,8 @@ async fn a_job_is_terminated_with_a_word_to_its_user() {
     world.file("out-42").await;
     link.terminate(false).await;
     link.terminate(true).await;
-    let killed = v1::BatchEnded { exit_code: 0, exit_signal: 9, out_of_memory: false, lost: false };
+    let killed =
+        v1::BatchEnded { exit_code: 0, exit_signal: 9, out_of_memory: false, lost: false, done: false };
     assert_eq!(link.acknowledged_report().await, Report::BatchEnded(killed));
     assert_eq!(link.acknowledged_report().await, done());
     let out = world.file("out-42").await;

@@ -181,6 +181,18 @@ impl World {
         })
     }
 
+    /// Waits until the daemon has ended by itself, well.
+    pub(crate) async fn ended(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        let status = loop {
+            match daemon.try_wait().unwrap() {
+                Some(status) => break status,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert!(status.success(), "{status}");
+    }
+
     /// Waits for what a script writes.
     pub(crate) async fn file(&self, name: &str) -> String {
         loop {
@@ -206,7 +218,13 @@ pub(crate) fn myself() -> v1::User {
 }
 
 pub(crate) fn exited(exit_code: u32) -> Report {
-    Report::BatchEnded(v1::BatchEnded { exit_code, exit_signal: 0, out_of_memory: false, lost: false })
+    Report::BatchEnded(v1::BatchEnded {
+        exit_code,
+        exit_signal: 0,
+        out_of_memory: false,
+        lost: false,
+        done: false,
+    })
 }
 
 pub(crate) fn done() -> Report {

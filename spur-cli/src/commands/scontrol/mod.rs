@@ -27,6 +27,7 @@ use spur_proto::v1::{
 
 use crate::command::version;
 use crate::error::{FAILURE, Failure};
+use crate::format::json;
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 use update::Update;
@@ -104,9 +105,9 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     show hostnames [LIST]           names, one on a line; by default those of the job
     show hostlist|hostlistsorted [LIST]
     write batch_script JOB [FILE]   write a job's script; - is the standard output
-    ping                            whether the controller is there
+    ping                            whether the controller is there; also with --json
     reconfigure                     read the configuration again
-    shutdown                        end the controller; jobs go on
+    shutdown [controller|slurmctld] end the controller and the daemons of the nodes, or it alone; jobs go on
     version                         show the version
     help                            show this
 JOBS are ids with commas or blanks between: 12 13_2 14_[1-4]. Words may be cut where no other begins like them.
@@ -151,7 +152,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     if rest.len() < least {
         return Err(Failure::new(format!("too few arguments for keyword:{keyword}")).into());
     }
-    if least == 0 && !rest.is_empty() {
+    let most = if keyword == "shutdown" { 1 } else { 0 };
+    if least == 0 && rest.len() > most {
         return Err(Failure::new(format!("too many arguments for keyword:{keyword}")).into());
     }
     match keyword {
@@ -166,7 +168,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             writeln!(session.out, "{}", version())?;
             Ok(0)
         }
-        "ping" | "reconfigure" | "shutdown" => control(session, keyword).await,
+        "ping" => is_there(session, settings.json).await,
+        "reconfigure" => reconfigure(session).await,
+        "shutdown" => shut_down(session, rest.first().map(String::as_str)).await,
         _ => queue(session, keyword, rest).await,
     }
 }
@@ -182,33 +186,61 @@ fn is_up(answer: &PingResponse) -> String {
     format!("Slurmctld(primary) at {} is UP", answer.hostname)
 }
 
-async fn control(session: &mut Session, keyword: &str) -> anyhow::Result<u8> {
-    match keyword {
-        "ping" => {
-            session.connection()?.set_patience(Duration::ZERO);
-            let answer = match ping(session).await {
-                Ok(answer) => answer,
-                Err(error) if error.is::<CallError>() => {
-                    let address = session.connection()?.address().to_owned();
-                    writeln!(session.out, "Slurmctld(primary) at {address} is DOWN")?;
-                    return Err(error);
-                }
-                Err(error) => return Err(error),
-            };
-            writeln!(session.out, "{}", is_up(&answer))?;
-        }
-        "reconfigure" => {
-            let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
-            let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
-            for change in answer.changes {
-                session.inform(&change);
-            }
-        }
-        _ => {
-            let call = async |mut controller: Controller, request| controller.shutdown(request).await;
-            session.connection()?.read(ShutdownRequest {}, call).await?;
-        }
+/// Says whether the controller is there; fails if it is not.
+async fn is_there(session: &mut Session, json: bool) -> anyhow::Result<u8> {
+    session.connection()?.set_patience(Duration::ZERO);
+    let answer = match ping(session).await {
+        Err(error) if !error.is::<CallError>() => return Err(error),
+        other => other,
+    };
+    let address = session.connection()?.address().to_owned();
+    let text = match &answer {
+        Ok(answer) if json => json::document("pings", [pinged(&answer.hostname, Some(answer))]),
+        Ok(answer) => format!("{}\n", is_up(answer)),
+        Err(_) if json => json::document("pings", [pinged(&address, None)]),
+        Err(_) => format!("Slurmctld(primary) at {address} is DOWN\n"),
+    };
+    write!(session.out, "{text}")?;
+    answer.map(|_| 0)
+}
+
+/// What `ping` found, under Slurm's names, and what the controller says of itself.
+fn pinged(host: &str, answer: Option<&PingResponse>) -> serde_json::Value {
+    let mut found = serde_json::json!({
+        "hostname": host,
+        "pinged": if answer.is_some() { "UP" } else { "DOWN" },
+        "responding": answer.is_some(),
+        "mode": "primary",
+        "primary": true,
+    });
+    if let Some(answer) = answer {
+        found["controller"] = json::to_value(answer);
     }
+    found
+}
+
+async fn reconfigure(session: &mut Session) -> anyhow::Result<u8> {
+    let call = async |mut controller: Controller, request| controller.reconfigure(request).await;
+    let answer = session.connection()?.read(ReconfigureRequest {}, call).await?;
+    for change in answer.changes {
+        session.inform(&change);
+    }
+    Ok(0)
+}
+
+/// Ends the daemons; the controller's alone if only it is named.
+async fn shut_down(session: &mut Session, whose: Option<&str>) -> anyhow::Result<u8> {
+    let controller_only = match whose.map(|whose| (whose, meant(whose, &["controller", "slurmctld"]))) {
+        None => false,
+        Some((_, Some(_))) => true,
+        Some((other, None)) => {
+            let message =
+                format!("invalid option for keyword:shutdown: {other}; controller, slurmctld or none");
+            return Err(Failure::new(message).into());
+        }
+    };
+    let call = async |mut controller: Controller, request| controller.shutdown(request).await;
+    session.connection()?.read(ShutdownRequest { controller_only }, call).await?;
     Ok(0)
 }
 

@@ -5,7 +5,7 @@ use super::{Sorted, jobs_reply, owned, sort};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
-use crate::model::phase::{EndState, Phase, Then};
+use crate::model::phase::{EndState, Outcome, Phase, Then};
 use crate::model::reason::Reason;
 use crate::text::time::Time;
 
@@ -31,8 +31,8 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId]) -> Sorte
     })
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Decision>) -> Reply {
-    let outcome = || ending::outcome(EndState::Cancelled, Reason::None);
+pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Sorted<Decision>) -> Reply {
+    let outcome = || Outcome { by: Some(by), ..ending::outcome(EndState::Cancelled, Reason::None) };
     for job in decision.doable {
         match job {
             Decision::Pending(id) => ending::end_pending(ctx, id, outcome()),

@@ -68,7 +68,7 @@ fn command_of(
         }
         Command::Cancel { jobs } => {
             let decision = cancel::check(ctx.cluster(), caller, &jobs);
-            Ok(cancel::enact(ctx, decision))
+            Ok(cancel::enact(ctx, caller.owner.uid, decision))
         }
         Command::Signal { jobs, step, signal, batch, steps } => {
             let wish = signal::Wish { step, signal, batch, steps };

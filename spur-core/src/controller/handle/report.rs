@@ -1,5 +1,6 @@
-//! What a node reports of an attempt. Every report is acknowledged, also one that changes nothing: it was said before,
-//! or it is about something that is over.
+//! What a node reports of an attempt. Every report is answered, also one that changes nothing: it was said before, or
+//! it is about something that is over. The answer is an acknowledgement, or that the attempt may be forgotten, which
+//! says the same and more.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use crate::text::exit::ExitCode;
 
 /// What a report comes to.
 pub(super) enum Decision {
-    /// The attempt runs, and its batch script has ended so.
-    End(Outcome, Then),
+    /// The attempt runs, and its batch script has ended so; perhaps nothing of it is left here.
+    End { outcome: Outcome, then: Then, done: bool },
     /// The attempt runs, and the node could not launch it: the node is drained.
     NodeFault(String),
     /// A step's tasks here have ended.
@@ -31,22 +32,24 @@ pub(super) enum Decision {
 pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: Report) -> Decision {
     let stale = cluster.node(node).is_some_and(|node| node.stale.contains(&attempt));
     if stale {
-        return if matches!(report, Report::NodeDone { .. }) { Decision::Cleaned } else { Decision::Nothing };
+        return if report.is_last() { Decision::Cleaned } else { Decision::Nothing };
     }
     let Some(job) = cluster.job(attempt.job).filter(|job| job.attempt() == attempt) else {
         return Decision::Nothing;
     };
     let running = matches!(job.phase, Phase::Running { .. });
     match report {
-        Report::BatchEnded { lost: true, .. } if running => lost(job.spec.requeue),
-        Report::BatchEnded { exit, out_of_memory, .. } if running => {
-            Decision::End(ended(exit, out_of_memory), Then::End)
+        Report::BatchEnded { lost: true, done, .. } if running => lost(job.spec.requeue, done),
+        Report::BatchEnded { exit, out_of_memory, done, .. } if running => {
+            Decision::End { outcome: ended(exit, out_of_memory), then: Then::End, done }
         }
+        // The end was decided before; that nothing is left is news all the same.
+        Report::BatchEnded { done: true, .. } => Decision::Done { epilog_error: None },
         Report::LaunchFailed { message, node_fault: true } if running => Decision::NodeFault(message),
         Report::LaunchFailed { .. } if running => {
             let exit = ExitCode::exited(1);
-            let outcome = Outcome { state: EndState::Failed, exit, reason: Reason::JobLaunchFailure };
-            Decision::End(outcome, Then::End)
+            let outcome = Outcome { exit, ..ending::outcome(EndState::Failed, Reason::JobLaunchFailure) };
+            Decision::End { outcome, then: Then::End, done: false }
         }
         Report::StepEnded { step, exit } => {
             let open =
@@ -64,7 +67,12 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
 pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, decision: Decision) -> Reply {
     let job = attempt.job;
     match decision {
-        Decision::End(outcome, then) => ending::begin(ctx, job, outcome, then),
+        Decision::End { outcome, then, done } => {
+            ending::begin(ctx, job, outcome, then);
+            if done {
+                ending::release(ctx, job, node, false);
+            }
+        }
         Decision::NodeFault(message) => {
             drain(ctx, node, format!("launch failed: {message}"));
             let outcome = ending::outcome(EndState::NodeFail, Reason::JobLaunchFailure);
@@ -83,11 +91,24 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
         Decision::Cleaned => ctx.emit(Event::NodeCleaned { node, attempt }),
         Decision::Nothing => {}
     }
-    ctx.effect(Effect::Acknowledge { node, report: id });
-    if ctx.cluster().job(job).is_none() {
+    answer(ctx, node, id, attempt);
+    Reply::Done
+}
+
+/// Answers the report.
+fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
+    if ctx.cluster().job(attempt.job).is_none() {
         ctx.effect(Effect::Forget { node, attempt });
     }
-    Reply::Done
+    let forgotten = Effect::Forget { node, attempt };
+    if ctx.effects.contains(&forgotten) {
+        // Nothing else need be said to the node of what is over.
+        ctx.effects.retain(|effect| {
+            !matches!(effect, Effect::Terminate { node: to, attempt: of, .. } if (*to, *of) == (node, attempt))
+        });
+    } else {
+        ctx.effect(Effect::Acknowledge { node, report: id });
+    }
 }
 
 /// How a batch script's exit reads as the end of its job.
@@ -101,13 +122,13 @@ fn ended(exit: ExitCode, out_of_memory: bool) -> Outcome {
     } else {
         (EndState::Completed, Reason::None)
     };
-    Outcome { state, exit, reason }
+    Outcome { exit, ..ending::outcome(state, reason) }
 }
 
 /// Nobody knows how the script ended: the node died with it.
-fn lost(requeue: bool) -> Decision {
+fn lost(requeue: bool, done: bool) -> Decision {
     let then = if requeue { Then::Requeue { hold: None } } else { Then::End };
-    Decision::End(ending::outcome(EndState::NodeFail, Reason::NodeDown), then)
+    Decision::End { outcome: ending::outcome(EndState::NodeFail, Reason::NodeDown), then, done }
 }
 
 fn drain(ctx: &mut Ctx<'_>, node: NodeId, reason: String) {

@@ -182,7 +182,8 @@ impl Finder {
         let (nodes, slots) = (hunt.request.min_nodes(), hunt.request.min_slots());
         let size = Size { nodes, slots, run_time: hunt.run_time };
         let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, hunt.need, &size, &self.smaller));
+        let bound =
+            family.as_ref().and_then(|family| self.stairs.bound(family, hunt.need, &size, &self.smaller));
         let begin = stage.from.max(moment.now);
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {

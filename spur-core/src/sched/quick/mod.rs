@@ -25,7 +25,7 @@ use super::held::Held;
 use super::licenses::{Licenses, wanted};
 use super::line::{Changes, Line};
 use super::pass::{Reservation, Reservations};
-use super::plan::{Plan, Start, Waiting};
+use super::plan::{Plan, Waiting};
 use super::prospect::{self, Prospect};
 use super::queue::Candidate;
 use super::rows::{Counts, Key, Least, Place, Rows};
@@ -431,8 +431,8 @@ impl Walk<'_> {
         let (now, end) = (self.moment.now, self.moment.now + candidate.run_time);
         let component = self.component(prospect);
         let backfilled = self.quick.heads[component].is_some();
-        let start: Start = prospect.start(&self.quick.scene, candidate, hit, parts, backfilled);
-        self.plan.starts.push(start);
+        let why = explain::why(hit, backfilled, self.line.priority(candidate.attempt.job, now));
+        self.plan.starts.push(prospect.start(&self.quick.scene, candidate, parts, why));
         self.moment.licenses.take(wanted(&candidate.spec), now, end, true);
         if let Some((_, shadow)) = self.quick.heads[component].as_mut().and_then(|head| head.planned.as_mut())
             && end > shadow.from

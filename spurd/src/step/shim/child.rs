@@ -16,13 +16,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSignal};
-use nix::unistd::ForkResult;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepOrder, TaskOrder};
 use super::super::record::{LaunchFailure, LaunchStage};
+use super::fork::{Forked, fork};
+use super::group::Group;
 
 /// The standard streams of a task as spurstepd made them: the ends of pipes that the child takes over.
 #[derive(Debug, Default)]
@@ -41,8 +42,8 @@ pub(super) struct Plan<'a> {
     pub(super) argv: &'a [String],
     /// Empty the output files that do not append; set for the first task that uses them.
     pub(super) truncate: (bool, bool),
-    /// The control group's `cgroup.procs`.
-    pub(super) group: Option<BorrowedFd<'a>>,
+    /// The control group.
+    pub(super) group: Option<&'a Group>,
     /// The CPU set and the limits are applied, the prolog is run: false for a task's epilog.
     pub(super) is_task: bool,
 }
@@ -62,21 +63,25 @@ pub(super) fn spawn(plan: &Plan<'_>, pipes: Pipes) -> io::Result<Child> {
     report.set_nonblocking(true)?;
     let parent = rustix::process::getpid();
     // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
-    match unsafe { nix::unistd::fork() }? {
-        ForkResult::Parent { child } => {
-            let pid = Pid::from_raw(child.as_raw()).expect("fork returns positive process ids");
-            Ok(Child { pid, report })
-        }
-        ForkResult::Child => {
+    match unsafe { fork(plan.group.map(Group::directory)) }? {
+        Forked::Parent(pid) => Ok(Child { pid, report }),
+        Forked::Child { inside } => {
             drop(report);
-            std::process::exit(become_program(plan, pipes, &channel, parent));
+            let door = plan.group.filter(|_| !inside).map(Group::door);
+            std::process::exit(become_program(plan, pipes, &channel, parent, door));
         }
     }
 }
 
 /// Everything between fork and exec; returns the exit code only if exec did not happen.
-fn become_program(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream, parent: Pid) -> i32 {
-    match prepare(plan, pipes, channel, parent) {
+fn become_program(
+    plan: &Plan<'_>,
+    pipes: Pipes,
+    channel: &UnixStream,
+    parent: Pid,
+    door: Option<BorrowedFd<'_>>,
+) -> i32 {
+    match prepare(plan, pipes, channel, parent, door) {
         Ok(environment) => {
             let error = execute(plan.argv, &environment);
             errno_code(&error)
@@ -95,12 +100,13 @@ fn prepare(
     pipes: Pipes,
     channel: &UnixStream,
     parent: Pid,
+    door: Option<BorrowedFd<'_>>,
 ) -> Result<BTreeMap<OsString, OsString>, LaunchFailure> {
     use LaunchStage::{Confinement, Identity, Limits, Order, StandardFiles};
     reset_signals().map_err(|error| failed(Order, "signals", &error))?;
     rustix::process::setsid().map_err(|error| failed(Order, "setsid", &error.into()))?;
-    if let Some(group) = plan.group {
-        rustix::io::write(group, b"0").map_err(|error| failed(Confinement, "cgroup.procs", &error.into()))?;
+    if let Some(door) = door {
+        rustix::io::write(door, b"0").map_err(|error| failed(Confinement, "cgroup.procs", &error.into()))?;
     }
     if plan.is_task {
         let binding = bind(&plan.task.cpus);

@@ -20,6 +20,7 @@ use crate::groups::step_group;
 #[derive(Debug)]
 pub(super) struct Group {
     path: PathBuf,
+    directory: File,
     processes: File,
     events: File,
 }
@@ -38,9 +39,15 @@ impl Group {
             let list: Vec<String> = confinement.cpus.iter().map(u32::to_string).collect();
             set(&path, "cpuset.cpus", &list.join(","))?;
         }
+        let directory = File::open(&path)?;
         let processes = OpenOptions::new().read(true).write(true).open(path.join("cgroup.procs"))?;
         let events = File::open(path.join("cgroup.events"))?;
-        Ok(Group { path, processes, events })
+        Ok(Group { path, directory, processes, events })
+    }
+
+    /// The group, for children that are to be born in it.
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
     }
 
     /// Where a process writes `0` to move itself into the group.

@@ -6,7 +6,9 @@
 
 mod child;
 mod connection;
+mod fork;
 mod group;
+mod nursery;
 mod setup;
 mod stream;
 mod task;
@@ -38,14 +40,26 @@ pub(crate) use self::tree::{Process, processes};
 /// How long a peer that does not read may keep spurstepd from ending, once everything else is done.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Runs spurstepd: takes the order from standard input and runs it to its end.
+/// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
+/// to its end.
 pub fn main() -> ExitCode {
-    let Received { launch, mut spurd, listener } = match setup::receive() {
-        Ok(received) => received,
+    match nursery::tend() {
+        Ok(Some(listener)) => run_step(listener),
+        Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!(
-                "spurstepd: no order on standard input: {error} (spurd starts spurstepd; people do not)"
+                "spurstepd: no spurd on standard input: {error} (spurd starts spurstepd; people do not)"
             );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_step(listener: UnixListener) -> ExitCode {
+    let Received { launch, mut spurd, listener } = match setup::receive(listener) {
+        Ok(received) => received,
+        Err(error) => {
+            eprintln!("spurstepd: no order: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -374,7 +388,7 @@ impl Shim {
             environment: &self.environment,
             argv: &self.argv,
             truncate,
-            group: self.group.as_ref().map(Group::door),
+            group: self.group.as_ref(),
             is_task: true,
         };
         let child = child::spawn(&plan, pipes)?;
@@ -453,7 +467,7 @@ impl Shim {
             environment: &self.environment,
             argv: &argv,
             truncate: (false, false),
-            group: self.group.as_ref().map(Group::door),
+            group: self.group.as_ref(),
             is_task: false,
         };
         match child::spawn(&plan, Pipes::default()) {

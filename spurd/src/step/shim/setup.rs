@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -15,12 +14,12 @@ use rustix::process::Signal;
 use super::super::message::Frame;
 use super::super::order::{Launch, StepOrder};
 use super::super::record::{EXIT_FILE, ExitRecord, LaunchFailure, LaunchStage};
-use super::super::{LOCK_FILE, LOST_FILE, SCRIPT_FILE};
+use super::super::{LOST_FILE, SCRIPT_FILE};
+use super::Shim;
 use super::connection::Connection;
 use super::group::Group;
 use super::stream::Incoming;
 use super::task::Task;
-use super::{Shim, now_ms};
 
 /// The order, the connection it came on, and the socket on which others may connect.
 pub(super) struct Received {
@@ -29,9 +28,8 @@ pub(super) struct Received {
     pub(super) listener: UnixListener,
 }
 
-/// Takes the control socket from standard input, and the order from the first who connects to it.
-pub(super) fn receive() -> io::Result<Received> {
-    let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+/// Takes the order from the first who connects to the control socket.
+pub(super) fn receive(listener: UnixListener) -> io::Result<Received> {
     let (mut socket, _) = listener.accept()?;
     listener.set_nonblocking(true)?;
     let mut received = Vec::new();
@@ -49,7 +47,6 @@ pub(super) fn receive() -> io::Result<Received> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the first frame is no order"));
     };
     received.drain(..length);
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(Received { launch: *launch, spurd: Connection::new(socket, received)?, listener })
 }
 
@@ -65,7 +62,7 @@ impl Shim {
         let at = |what: &str, error: io::Error| format!("{}: {what}: {error}", order.directory.display());
         rustix::process::umask(Mode::from_raw_mode(0o077));
         std::env::set_current_dir(&order.directory).map_err(|error| at("directory", error))?;
-        let lock = claim().map_err(|error| at(LOCK_FILE, error))?;
+        let lock = claim().map_err(|error| at("lock", error))?;
         if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
             return Err(format!("attempt {} has ended and is not run again", order.attempt));
         }
@@ -122,15 +119,14 @@ fn permitted(order: &StepOrder) -> Result<(), String> {
     ))
 }
 
-/// Takes the lock that says this attempt is alive; it goes when this process does, however that happens.
+/// Locks the attempt's directory, which says that the attempt is alive; the lock goes when this process does, however that
+/// happens.
 fn claim() -> io::Result<File> {
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(LOCK_FILE)?;
+    let lock = File::open(".")?;
     match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("the attempt is running already")),
         other => other?,
     }
-    let mut text = &lock;
-    writeln!(text, "{} {}", rustix::process::getpid().as_raw_pid(), now_ms())?;
     Ok(lock)
 }
 

@@ -1,0 +1,122 @@
+//! Tokens for the people on this host: who connects to the socket is asked of the kernel, not of the caller.
+//!
+//! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one.
+
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::unistd::{Gid, Group, Uid, User};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Response, Status};
+
+use crate::auth::{self, ClusterKey, TOKEN_SECONDS};
+use crate::v1;
+use crate::v1::identity_server::{Identity, IdentityServer};
+
+/// A socket at which tokens are handed out.
+#[derive(Debug)]
+pub struct Window {
+    listener: UnixListener,
+    socket: PathBuf,
+}
+
+/// Why a window cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum WindowError {
+    /// What an earlier daemon left there cannot be removed.
+    #[error("cannot remove the old {}", .0.display())]
+    Old(PathBuf, #[source] io::Error),
+    /// There is no directory for it.
+    #[error("[auth] socket: cannot create {}", .0.display())]
+    Directory(PathBuf, #[source] io::Error),
+    /// The socket cannot be made or opened to all.
+    #[error("[auth] socket: cannot listen on {}", .0.display())]
+    Listen(PathBuf, #[source] io::Error),
+}
+
+impl Window {
+    /// Opens the socket; `None` if another daemon of this host hands out tokens there already.
+    ///
+    /// # Errors
+    /// What keeps the socket from being made.
+    pub async fn open(socket: &Path) -> Result<Option<Window>, WindowError> {
+        if UnixStream::connect(socket).await.is_ok() {
+            return Ok(None);
+        }
+        // What is left of a daemon that has ended.
+        match std::fs::remove_file(socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(WindowError::Old(socket.to_owned(), error));
+            }
+            _ => {}
+        }
+        if let Some(directory) = socket.parent() {
+            let made = std::fs::create_dir_all(directory);
+            made.map_err(|error| WindowError::Directory(directory.to_owned(), error))?;
+        }
+        let at = |error| WindowError::Listen(socket.to_owned(), error);
+        let listener = UnixListener::bind(socket).map_err(at)?;
+        // Everybody on this host may ask; the kernel says who did.
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666)).map_err(at)?;
+        Ok(Some(Window { listener, socket: socket.to_owned() }))
+    }
+
+    /// Hands out tokens signed with `key`, or unsigned ones without, until `stopped`; then the socket goes.
+    ///
+    /// # Errors
+    /// The service's own end, and a socket that stays behind.
+    pub async fn serve(
+        self,
+        key: Option<Arc<ClusterKey>>,
+        stopped: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let Window { listener, socket } = self;
+        let server = tonic::transport::Server::builder().add_service(IdentityServer::new(Mint { key }));
+        let incoming = UnixListenerStream::new(listener);
+        let served = server.serve_with_incoming_shutdown(incoming, stopped).await;
+        let gone = std::fs::remove_file(&socket);
+        served.map_err(io::Error::other).and(gone)
+    }
+}
+
+/// Makes the tokens.
+struct Mint {
+    key: Option<Arc<ClusterKey>>,
+}
+
+#[tonic::async_trait]
+impl Identity for Mint {
+    async fn mint_token(
+        &self,
+        request: Request<v1::MintTokenRequest>,
+    ) -> Result<Response<v1::MintTokenResponse>, Status> {
+        let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+        let peer = peer.ok_or_else(|| Status::unauthenticated("the kernel does not say who is asking"))?;
+        let (uid, gid) = (peer.uid(), peer.gid());
+        // A directory service may be behind these names, and take its time.
+        let names = tokio::task::spawn_blocking(move || names(uid, gid)).await;
+        let (user, group) = names.map_err(|error| Status::internal(error.to_string()))?;
+        let now =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
+        let expires = now + TOKEN_SECONDS;
+        let claims = v1::TokenClaims { uid, gid, user, group, expires, node: String::new() };
+        let token = match &self.key {
+            Some(key) => key.mint(&claims),
+            None => auth::unsigned(&claims),
+        };
+        Ok(Response::new(v1::MintTokenResponse { token, expires }))
+    }
+}
+
+/// The names of a user and a group; their numbers where this host knows no names.
+fn names(uid: u32, gid: u32) -> (String, String) {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
+    let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten().map(|group| group.name);
+    (user.unwrap_or_else(|| uid.to_string()), group.unwrap_or_else(|| gid.to_string()))
+}

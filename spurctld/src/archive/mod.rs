@@ -26,8 +26,8 @@ use crate::store::{Journal, Retention, StoreError};
 use accounts::Wanted;
 use rows::Rows;
 
-/// Entries after which a snapshot is written, so that a start never has to read many more; on a cluster that has more
-/// jobs than that, so many entries as there are jobs, so that what is written grows with what happens.
+/// Entries after which a snapshot is written, so that a start never has to read many more; after one with more jobs than
+/// that, so many entries as it had jobs, so that what is written grows with what happens.
 const SNAPSHOT_EVERY: u64 = 50_000;
 /// Entries applied before others who want something get their turn.
 const TAKE: usize = 4096;
@@ -65,6 +65,7 @@ impl Archive {
         mut wanted: Wanted,
     ) {
         let mut rows = Rows::default();
+        let mut snapshot_due = self.snapshot_due();
         loop {
             let behind = self.cluster.seq() > self.reached;
             tokio::select! {
@@ -87,10 +88,10 @@ impl Archive {
                 self.write(&mut rows).await;
                 wanted.answer(self.reached);
             }
-            let jobs = u64::try_from(self.cluster.jobs().len()).unwrap_or(u64::MAX);
-            if self.cluster.seq() >= self.snapshot.saturating_add(SNAPSHOT_EVERY.max(jobs)) {
+            if self.cluster.seq() >= snapshot_due {
                 self.write(&mut rows).await;
                 self.snapshot().await;
+                snapshot_due = self.snapshot_due();
             }
         }
         // What cannot be written now is written after the next start.
@@ -135,6 +136,12 @@ impl Archive {
             self.reached = reached;
         }
         Ok(())
+    }
+
+    /// The entry at which the next snapshot is due, now that the cluster is what the last one holds.
+    fn snapshot_due(&self) -> u64 {
+        let jobs = u64::try_from(self.cluster.jobs().len()).unwrap_or(u64::MAX);
+        self.snapshot.saturating_add(SNAPSHOT_EVERY.max(jobs))
     }
 
     /// Writes a snapshot, and lets the journal drop what it covers. One that fails is tried again later.

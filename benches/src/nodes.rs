@@ -1,4 +1,4 @@
-//! Nodes that run nothing: every batch script ends well as soon as it is ordered.
+//! Nodes that run nothing: every batch script ends well as soon as it is ordered, or never.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +20,7 @@ const CPUS: u32 = 64;
 /// Runs all nodes until the process is killed or a connection breaks.
 pub(crate) async fn run(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
     let names: HostList = arguments.names.parse()?;
+    let keep = arguments.keep;
     let mut running = Vec::new();
     for name in names.iter() {
         let channel = target.connect().await?;
@@ -33,6 +34,7 @@ pub(crate) async fn run(target: &Target, arguments: &Arguments) -> anyhow::Resul
             let mut ended = BTreeSet::new();
             while let Some(order) = orders.message().await? {
                 match order.order {
+                    Some(order::Order::Launch(_)) if keep => {}
                     Some(order::Order::Launch(launch)) => {
                         ended.extend(launch.attempt.map(|attempt| attempt.job_id));
                         // As a node does that has no epilog to run.

@@ -1,45 +1,65 @@
 //! Clients that submit as fast as they are answered.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use spur_proto::v1::controller_client::ControllerClient;
-use spur_proto::v1::{
-    Batch, JobFilter, JobSpec, ListJobsRequest, SubmitRequest, WatchJobsRequest, submit_stream_response,
-};
+use spur_proto::v1::{JobFilter, ListJobsRequest, WatchJobsRequest, submit_stream_response};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::arguments::Arguments;
+use crate::beside::Watch;
+use crate::jobs::Jobs;
 use crate::target::Target;
+
+/// How long jobs that may start are among the others, and then not, with `--free`.
+const SPELL: Duration = Duration::from_secs(2);
+
+/// A call: when it began and when it was answered.
+type Call = (Instant, Instant);
 
 /// One job a call: each client waits for its answer before it asks again.
 pub(crate) async fn calls(target: &Target, arguments: &Arguments) -> anyhow::Result<()> {
     let each = arguments.jobs / arguments.clients;
+    let watch = arguments.beside.as_ref().map(Watch::begin).transpose()?;
     let mut clients = Vec::new();
     for client in 0..arguments.clients {
         let channel = target.connect().await?;
         let mut service = ControllerClient::with_interceptor(channel, target.introduction("")?);
-        let (hold, nodes) = (arguments.hold, arguments.nodes);
+        let (hold, free) = (arguments.hold, arguments.free);
+        let mut jobs = Jobs::of(client, arguments.nodes);
         clients.push(async move {
-            let mut latencies = Vec::with_capacity(each);
+            let (start, mut calls) = (Instant::now(), Vec::with_capacity(each));
             for number in 0..each {
-                let request = request(client, number, hold, nodes);
+                let may_start = free > 0
+                    && number % free == client % free
+                    && start.elapsed().as_secs() % (2 * SPELL.as_secs()) < SPELL.as_secs();
+                let request = jobs.next(hold && !may_start);
                 let begun = Instant::now();
                 service.submit(request).await?;
-                latencies.push(begun.elapsed());
+                calls.push((begun, Instant::now()));
             }
-            anyhow::Ok(latencies)
+            anyhow::Ok(calls)
         });
     }
     let begun = Instant::now();
     let running: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
-    let mut latencies = Vec::new();
+    let mut calls: Vec<Call> = Vec::new();
     for client in running {
-        latencies.extend(client.await??);
+        calls.extend(client.await??);
     }
-    print_rates("calls", arguments.clients, begun.elapsed(), latencies);
+    let took = begun.elapsed();
+    print_rates("calls", arguments.clients, took, &calls);
+    if let Some(watch) = watch {
+        let times = watch.end()?;
+        let (beside, alone): (Vec<Call>, Vec<Call>) =
+            calls.into_iter().partition(|(begun, ended)| times.touch(*begun, *ended));
+        let (sum, pieces) = times.sum();
+        println!("beside it: {:.2} s in {pieces} pieces", sum.as_secs_f64());
+        print_rates("  beside", arguments.clients, sum, &beside);
+        print_rates("  alone", arguments.clients, took.saturating_sub(sum), &alone);
+    }
     Ok(())
 }
 
@@ -54,9 +74,10 @@ pub(crate) async fn streams(target: &Target, arguments: &Arguments) -> anyhow::R
         let (hold, nodes, window) = (arguments.hold, arguments.nodes, arguments.window);
         running.push(tokio::spawn(async move {
             let (sender, receiver) = mpsc::channel(window);
+            let mut jobs = Jobs::of(client, nodes);
             tokio::spawn(async move {
-                for number in 0..each {
-                    if sender.send(request(client, number, hold, nodes)).await.is_err() {
+                for _ in 0..each {
+                    if sender.send(jobs.next(hold)).await.is_err() {
                         return;
                     }
                 }
@@ -79,7 +100,8 @@ pub(crate) async fn streams(target: &Target, arguments: &Arguments) -> anyhow::R
     for client in running {
         client.await??;
     }
-    print_rates("stream", arguments.clients, begun.elapsed(), vec![Duration::ZERO; each * arguments.clients]);
+    let (took, jobs) = (begun.elapsed(), each * arguments.clients);
+    println!("stream clients={} jobs={jobs} rate={:.0}/s", arguments.clients, rate(jobs, took));
     Ok(())
 }
 
@@ -107,57 +129,25 @@ pub(crate) async fn wait_until_ended(target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A job unlike any other: 1 KB of script, 4 KB of environment.
-fn request(client: usize, number: usize, hold: bool, nodes: u32) -> SubmitRequest {
-    let mut script = format!("#!/bin/sh\n# {client}.{number}\ntrue\n");
-    while script.len() < 1024 {
-        let _ = writeln!(script, "# {:032x}", client * 7_919 + number * 104_729 + script.len());
-    }
-    let mut environment = format!("PATH=/usr/bin:/bin\0BENCH={client}.{number}\0");
-    while environment.len() < 4096 {
-        let at = environment.len();
-        let _ = write!(environment, "VARIABLE_{at}={:032x}\0", number * 31 + at);
-    }
-    let batch = Batch {
-        script: script.into_bytes().into(),
-        environment: environment.into_bytes().into(),
-        command: "bench.sh".to_owned(),
-        work_dir: "/tmp".to_owned(),
-        stdout: "/dev/null".to_owned(),
-        umask: 0o022,
-        ..Batch::default()
-    };
-    let job = JobSpec {
-        name: "bench".to_owned(),
-        nodes: nodes.to_string(),
-        time_limit: Some(3600),
-        hold,
-        batch: Some(batch),
-        ..JobSpec::default()
-    };
-    let request_id = uuid::Uuid::new_v4().as_bytes().to_vec().into();
-    SubmitRequest { job: Some(job), request_id, retry: false }
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn rate(jobs: usize, took: Duration) -> f64 {
+    jobs as f64 / took.as_secs_f64().max(1e-9)
 }
 
-fn print_rates(what: &str, clients: usize, took: Duration, mut latencies: Vec<Duration>) {
+fn print_rates(what: &str, clients: usize, took: Duration, calls: &[Call]) {
+    let mut latencies: Vec<Duration> =
+        calls.iter().map(|(begun, ended)| ended.duration_since(*begun)).collect();
     latencies.sort_unstable();
-    let at = |share: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "an index"
-        )]
-        let index = ((latencies.len() as f64 - 1.0) * share) as usize;
+    let at = |thousandth: usize| {
+        let index = latencies.len().saturating_sub(1) * thousandth / 1000;
         latencies.get(index).copied().unwrap_or_default().as_secs_f64() * 1000.0
     };
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let rate = latencies.len() as f64 / took.as_secs_f64();
     println!(
-        "{what} clients={clients} jobs={} rate={rate:.0}/s p50={:.2}ms p99={:.2}ms max={:.2}ms",
+        "{what} clients={clients} jobs={} rate={:.0}/s p50={:.2}ms p99={:.2}ms max={:.2}ms",
         latencies.len(),
-        at(0.5),
-        at(0.99),
-        at(1.0)
+        rate(latencies.len(), took),
+        at(500),
+        at(990),
+        at(1000)
     );
 }

@@ -16,6 +16,11 @@ pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long it may take to answer that.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What one stream may send ahead of its reader, in bytes: some two hundred jobs of the usual size.
+pub const STREAM_WINDOW: u32 = 1 << 20;
+/// What all streams of a connection may send ahead together.
+pub const CONNECTION_WINDOW: u32 = 2 << 20;
+
 /// The largest script that a job may have, in bytes.
 pub const MAX_SCRIPT: usize = 4 << 20;
 /// The largest environment that a job may have, in bytes.
@@ -51,6 +56,8 @@ fn settings(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
 }

@@ -167,7 +167,7 @@ fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
     for seq in first..first + count {
         let at = seq as i64;
         batch.entries.push(Entry { seq, epoch: journal.epoch(), at, body: vec![seq as u8; ENTRY_BYTES] });
-        batch.blobs.push(Blob { id: seq, body: vec![seq as u8; BLOB_BYTES] });
+        batch.blobs.push(Blob { id: seq, body: vec![seq as u8; BLOB_BYTES].into() });
         let id = u128::from(seq).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes();
         batch.requests.push(Request { id, uid: 1000, seq, at, reply: vec![0; 16] });
         batch.released.extend(seq.checked_sub(50_000).filter(|&id| id > 0));

@@ -4,7 +4,7 @@
 //! job's submission and released with the entry that forgets it. Most jobs that start at all start soon after they
 //! were submitted; for these the launch needs no read.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -38,8 +38,8 @@ pub struct Blobs {
 
 #[derive(Default)]
 struct Recent {
-    bodies: HashMap<BlobId, Bytes>,
-    order: VecDeque<BlobId>,
+    /// Ascending, as jobs are numbered.
+    bodies: VecDeque<(BlobId, Bytes)>,
     bytes: usize,
 }
 
@@ -52,16 +52,14 @@ impl Blobs {
     /// Keeps a blob at hand. The content is the journal's to keep; this may forget it at any time.
     pub(crate) fn remember(&self, id: BlobId, body: Bytes) {
         let mut recent = self.recent();
-        recent.bytes += body.len() + OVERHEAD_BYTES;
-        if let Some(old) = recent.bodies.insert(id, body) {
-            recent.bytes -= old.len() + OVERHEAD_BYTES;
-        } else {
-            recent.order.push_back(id);
+        if recent.bodies.back().is_some_and(|(last, _)| *last >= id) {
+            return;
         }
+        recent.bytes += body.len() + OVERHEAD_BYTES;
+        recent.bodies.push_back((id, body));
         while recent.bytes > KEPT_BYTES {
-            let Some(oldest) = recent.order.pop_front() else { break };
-            let freed = recent.bodies.remove(&oldest).map_or(0, |body| body.len() + OVERHEAD_BYTES);
-            recent.bytes -= freed;
+            let Some((_, oldest)) = recent.bodies.pop_front() else { break };
+            recent.bytes -= oldest.len() + OVERHEAD_BYTES;
         }
     }
 
@@ -70,7 +68,11 @@ impl Blobs {
     /// # Errors
     /// What the journal's database refuses.
     pub async fn read(&self, id: BlobId) -> Result<Option<Bytes>, StoreError> {
-        let kept = self.recent().bodies.get(&id).cloned();
+        let kept = {
+            let recent = self.recent();
+            let at = recent.bodies.binary_search_by_key(&id, |(id, _)| *id);
+            at.ok().map(|at| recent.bodies[at].1.clone())
+        };
         match kept {
             Some(body) => Ok(Some(body)),
             None => Ok(self.journal.blob(id.0).await?.map(Bytes::from)),

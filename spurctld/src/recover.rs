@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use spur_core::cluster::snapshot::{Record, Restore};
-use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::cluster::{Cluster, Entry, Event, Names, Record as JobRecord};
 use spur_core::text::time::Time;
 
 use crate::store::{self, Recovered};
@@ -23,7 +23,14 @@ pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
     let event: Event = serde_json::from_slice(&kept.body).with_context(|| {
         format!("entry {} of the journal cannot be read; was it written by a newer Spur?", kept.seq)
     })?;
-    Ok(Entry { seq: kept.seq, epoch: kept.epoch, at: Time(kept.at), request: None, event })
+    Ok(Entry {
+        seq: kept.seq,
+        epoch: kept.epoch,
+        at: Time(kept.at),
+        request: None,
+        event,
+        record: JobRecord::default(),
+    })
 }
 
 /// The clusters that the journal leads to: where accounting has got to and, beyond that, where the journal ends.
@@ -53,14 +60,18 @@ pub(crate) async fn recover(mut recovered: Recovered) -> anyhow::Result<History>
     }
     let base = if restored { restore.finish() } else { Cluster::default() };
     let mut cluster = base.clone();
-    let mut entries = Vec::new();
+    let (mut entries, mut names) = (Vec::new(), Names::default());
     loop {
         let page = recovered.next_entries().await?;
         if page.is_empty() {
             break;
         }
         for kept in page {
-            let entry = Arc::new(from_store(&kept)?);
+            let mut entry = from_store(&kept)?;
+            if let Event::JobSubmitted { spec, .. } | Event::JobUpdated { spec, .. } = &mut entry.event {
+                names.share(spec);
+            }
+            let entry = Arc::new(entry);
             cluster.apply(&entry);
             entries.push(entry);
         }

@@ -11,7 +11,9 @@ use spur_core::cluster::{Cluster, Entry};
 use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
 use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
-use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
+use spur_proto::channel::{
+    CONNECTION_WINDOW, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, STREAM_WINDOW,
+};
 use spur_proto::identity::Window;
 use spur_proto::v1::agents_server::AgentsServer;
 use spur_proto::v1::controller_server::ControllerServer;
@@ -23,7 +25,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::agents::{self, Agents, Attendance, Renderer};
 use crate::alarm::{self, Alarm};
-use crate::archive::Archive;
+use crate::archive::{Accounts, Archive};
 use crate::blobs::Blobs;
 use crate::clock;
 use crate::config_file::ConfigFile;
@@ -258,7 +260,8 @@ impl Machine {
         let (alarm, alarms) = watch::channel(Alarm::default());
         let (to_planner, for_planner) = std::sync::mpsc::channel();
         let (to_archive, for_archive) = mpsc::unbounded_channel();
-        let (copies, wanted) = mpsc::channel(1);
+        let (copies, copied) = mpsc::channel(1);
+        let (accounts, wanted) = Accounts::new();
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::default());
         let epoch = journal.epoch();
@@ -275,7 +278,7 @@ impl Machine {
         let _ = to_archive.send(entries.into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         self.thread("archive", move || {
-            runtime.block_on(archive.run(for_archive, wanted));
+            runtime.block_on(archive.run(for_archive, copied, wanted));
             Ok(())
         })?;
         let planning = Planning::new(cluster.clone(), for_planner, inbox.clone(), overlay.clone());
@@ -311,6 +314,7 @@ impl Machine {
             watchers,
             blobs,
             accounting,
+            accounts,
             key,
             node_addresses: Arc::new(local.node_addresses.clone()),
             reload,
@@ -367,6 +371,8 @@ impl Machine {
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
         let router = tonic::transport::Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
             .add_service(InterceptedService::new(controller, gate.clone()))

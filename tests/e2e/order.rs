@@ -42,7 +42,7 @@ fn no_reply_precedes_the_sync_of_its_entry() {
         "-y",
         "-xx",
         "-s",
-        "8192",
+        "32768",
         "-e",
         "trace=fdatasync,fsync,write,pwrite64,writev,sendto,sendmsg",
     ]);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::dependency;
-use super::event::{Entry, Event};
+use super::event::{Entry, Event, Record};
 use super::{Cluster, Derived, Node, Partition, Topology};
 use crate::id::{JobId, NodeId};
 use crate::model::config::Policy;
@@ -26,7 +26,7 @@ impl Cluster {
         let at = entry.at;
         match &entry.event {
             Event::PolicyChanged { policy } => self.set_policy(policy),
-            Event::JobSubmitted { job, spec } => self.submit(*job, spec, at),
+            Event::JobSubmitted { job, spec } => self.submit(*job, spec, at, &entry.record),
             Event::JobUpdated { job, spec } => self.update_job(*job, spec, at),
             Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
             Event::JobReleased { job } => self.hold(*job, None, at),
@@ -179,7 +179,13 @@ impl Cluster {
         self.partitions = self.policy.partitions.iter().map(partition).collect();
     }
 
-    fn submit(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time) {
+    fn submit(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time, record: &Record) {
+        self.mark.last_job = self.mark.last_job.max(id);
+        let job = record.get_or_make(|| self.new_job(id, spec, at));
+        self.jobs.insert(job);
+    }
+
+    fn new_job(&self, id: JobId, spec: &Arc<JobSpec>, at: Time) -> Job {
         let waits_for = dependency::of(id, spec, &self.jobs);
         let pending =
             Pending { hold: spec.hold.then_some(Hold::User), not_before: spec.begin, eligible: None };
@@ -198,8 +204,7 @@ impl Cluster {
         };
         dependency::settle(&mut job, &self.jobs);
         note_eligible(&mut job, at);
-        self.mark.last_job = self.mark.last_job.max(id);
-        self.jobs.insert(job);
+        job
     }
 
     fn update_job(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time) {
@@ -217,7 +222,7 @@ impl Cluster {
         }
         job.spec = Arc::clone(spec);
         note_eligible(&mut job, at);
-        self.jobs.insert(job);
+        self.jobs.insert(Arc::new(job));
     }
 
     fn hold(&mut self, id: JobId, by: Option<Hold>, at: Time) {
@@ -289,7 +294,7 @@ impl Cluster {
             let Some(mut job) = self.jobs.remove(waiting) else { continue };
             dependency::settle(&mut job, &self.jobs);
             note_eligible(&mut job, at);
-            self.jobs.insert(job);
+            self.jobs.insert(Arc::new(job));
         }
     }
 }

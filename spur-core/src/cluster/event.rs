@@ -4,14 +4,14 @@
 //! nothing. **Variants and fields are added, never renamed or reused**; a new field has a default; a variant this
 //! release does not know stops the start, because ignoring it would lose something.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Attempt, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
-use crate::model::job::JobSpec;
+use crate::model::job::{Job, JobSpec};
 use crate::model::node::{Drain, Registration};
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::step::Step;
@@ -32,6 +32,30 @@ pub struct Entry {
     pub request: Option<RequestId>,
     /// What happened.
     pub event: Event,
+    /// What the clusters of one process that apply this entry share.
+    #[serde(skip)]
+    pub record: Record,
+}
+
+/// The record of a job that an entry brings in. The same entries give the same record, so the first cluster that
+/// applies the entry makes it, and the others hold the same memory until one of them changes its own.
+#[derive(Clone, Debug, Default)]
+pub struct Record(OnceLock<Arc<Job>>);
+
+impl Record {
+    /// The record, made by `make` if nobody has made it yet.
+    pub(super) fn get_or_make(&self, make: impl Fn() -> Job) -> Arc<Job> {
+        let record = self.0.get_or_init(|| Arc::new(make()));
+        debug_assert_eq!(**record, make(), "the same entries give the same record");
+        Arc::clone(record)
+    }
+}
+
+/// It follows from the rest of the entry, so it tells no entries apart.
+impl PartialEq for Record {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// What happened.

@@ -1,6 +1,7 @@
 //! The table of jobs and what is looked up in it: who waits, who is active, who waits for whom.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::id::JobId;
 use crate::model::job::Job;
@@ -10,8 +11,8 @@ use crate::text::time::Time;
 /// All jobs in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// Boxed, because a tree that grows at its end keeps its nodes half empty.
-    all: BTreeMap<JobId, Box<Job>>,
+    /// Shared with other clusters that have applied the same entries, until one of them changes a job.
+    all: BTreeMap<JobId, Arc<Job>>,
     pending: BTreeSet<JobId>,
     active: BTreeSet<JobId>,
     /// Finished jobs by the time they ended.
@@ -42,12 +43,12 @@ impl Jobs {
     /// One job.
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<&Job> {
-        self.all.get(&id).map(Box::as_ref)
+        self.all.get(&id).map(Arc::as_ref)
     }
 
     /// All jobs by number.
     pub fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.all.values().map(Box::as_ref)
+        self.all.values().map(Arc::as_ref)
     }
 
     /// Jobs from `first` on, by number: for reading a long table in pages.
@@ -100,22 +101,23 @@ impl Jobs {
     }
 
     /// Puts a job in or replaces it.
-    pub(super) fn insert(&mut self, job: Job) {
+    pub(super) fn insert(&mut self, job: Arc<Job>) {
         self.remove(job.id);
         self.index(&job, true);
-        self.all.insert(job.id, Box::new(job));
+        self.all.insert(job.id, job);
     }
 
     /// Takes a job out.
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
-        let job = *self.all.remove(&id)?;
+        let job = self.all.remove(&id)?;
         self.index(&job, false);
-        Some(job)
+        Some(Arc::unwrap_or_clone(job))
     }
 
     /// Changes a job in place and keeps the indices right; nothing happens if there is no such job.
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
+        let job = Arc::make_mut(job);
         let (before, waited_for, was_due) = (shelf(job), awaited(job), due(job));
         change(job);
         let (after, waits_for, is_due) = (shelf(job), awaited(job), due(job));

@@ -9,6 +9,7 @@ mod dependency;
 pub mod event;
 pub mod invariant;
 mod jobs;
+mod names;
 mod node;
 mod partition;
 pub mod snapshot;
@@ -19,8 +20,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-pub use event::{Entry, Event};
+pub use event::{Entry, Event, Record};
 pub use jobs::Jobs;
+pub use names::Names;
 pub use node::{Node, Used};
 pub use partition::Partition;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cluster, Mark, Node};
+use super::{Cluster, Mark, Names, Node};
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
@@ -49,6 +49,7 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
 #[derive(Debug, Default)]
 pub struct Restore {
     cluster: Cluster,
+    names: Names,
     derived: bool,
 }
 
@@ -69,7 +70,10 @@ impl Restore {
                     found.config.state = state;
                 }
             }
-            Record::Job(job) => self.cluster.restore_job(*job),
+            Record::Job(mut job) => {
+                self.names.share(&mut job.spec);
+                self.cluster.restore_job(*job);
+            }
         }
     }
 
@@ -102,6 +106,6 @@ impl Cluster {
                 node.take(job.id, part, exclusive);
             }
         }
-        self.jobs.insert(job);
+        self.jobs.insert(Arc::new(job));
     }
 }

@@ -21,7 +21,7 @@ pub use command::{Command, Input, Reply};
 pub use effect::Effect;
 pub use reject::Reject;
 
-use crate::cluster::{Cluster, Entry, Event};
+use crate::cluster::{Cluster, Entry, Event, Record};
 use crate::id::RequestId;
 use crate::text::time::Time;
 
@@ -79,6 +79,7 @@ impl Ctx<'_> {
             at: self.now,
             request: self.request.take(),
             event,
+            record: Record::default(),
         });
         self.cluster.apply(&entry);
         react::react(self.cluster, &entry.event, &mut self.effects);

@@ -191,7 +191,7 @@ fn jobs(world: &World, which: impl Fn(&Phase) -> bool) -> Vec<JobId> {
 }
 
 fn outcome(state: EndState) -> Outcome {
-    Outcome { state, exit: ExitCode::default(), reason: Reason::None }
+    Outcome { state, exit: ExitCode::default(), reason: Reason::None, by: None }
 }
 
 fn carry_out(world: &mut World, deed: &Deed) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
-use spur_core::cluster::event::{Entry, Event};
+use spur_core::cluster::event::{Entry, Event, Record};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc, Why};
 use spur_core::model::caller::Owner;
@@ -43,7 +43,8 @@ impl World {
 
     pub(crate) fn apply(&mut self, event: Event) {
         self.seq += 1;
-        let entry = Entry { seq: self.seq, epoch: 1, at: self.now, request: None, event };
+        let entry =
+            Entry { seq: self.seq, epoch: 1, at: self.now, request: None, event, record: Record::default() };
         self.cluster.apply(&entry);
         self.log.push(entry.event);
     }

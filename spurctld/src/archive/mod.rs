@@ -1,10 +1,15 @@
 //! The archive: follows the feed at its own pace, writes accounting and, now and then, a snapshot.
 //!
-//! It has a cluster of its own. Rows are written before the snapshot that covers them, so after a restart the
-//! snapshot is never ahead of accounting, and the entries after it are enough to go on without losing a row.
+//! It has a cluster of its own. Accounting follows from the journal, so nothing is lost by writing it late: a burst of
+//! submissions is noted by number only, and its rows are written when the burst is over, when somebody asks for them
+//! ([`Accounts`]), or when they have become many. Rows are written before the snapshot that covers them, so after a
+//! restart the snapshot is never ahead of accounting, and the entries after it are enough to go on without losing a
+//! row.
 
+mod accounts;
 mod rows;
 
+pub(crate) use accounts::Accounts;
 pub(crate) use rows::step_label;
 
 use std::sync::Arc;
@@ -18,12 +23,18 @@ use crate::feed::Entries;
 use crate::recover::CHUNK;
 use crate::store::accounting::Accounting;
 use crate::store::{Journal, Retention, StoreError};
+use accounts::Wanted;
 use rows::Rows;
 
-/// Entries after which a snapshot is written, so that a start never has to read many more.
+/// Entries after which a snapshot is written, so that a start never has to read many more; after one with more jobs than
+/// that, so many entries as it had jobs, so that what is written grows with what happens.
 const SNAPSHOT_EVERY: u64 = 50_000;
-/// Entries whose rows are written at once.
-const WRITE_EVERY: usize = 4096;
+/// Entries applied before others who want something get their turn.
+const TAKE: usize = 4096;
+/// Entries after which rows are written however busy it is.
+const WRITE_EVERY: u64 = 65_536;
+/// Silence after which they are written anyway.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Bytes in one chunk of a snapshot.
 const CHUNK_BYTES: usize = 64 << 10;
 /// How long request ids are remembered, in seconds.
@@ -47,31 +58,44 @@ pub(crate) type Copies = mpsc::Receiver<oneshot::Sender<Cluster>>;
 
 impl Archive {
     /// Works until the feed ends.
-    pub(crate) async fn run(mut self, mut feed: mpsc::UnboundedReceiver<Entries>, mut copies: Copies) {
+    pub(crate) async fn run(
+        mut self,
+        mut feed: mpsc::UnboundedReceiver<Entries>,
+        mut copies: Copies,
+        mut wanted: Wanted,
+    ) {
+        let mut rows = Rows::default();
+        let mut snapshot_due = self.snapshot_due();
         loop {
-            let entries = tokio::select! {
-                biased;
-                entries = feed.recv() => match entries {
-                    Some(entries) => entries,
-                    None => return,
-                },
+            let behind = self.cluster.seq() > self.reached;
+            tokio::select! {
+                entries = feed.recv() => {
+                    let Some(entries) = entries else { break };
+                    let mut taken = self.take(&entries, &mut rows);
+                    while taken < TAKE {
+                        let Ok(entries) = feed.try_recv() else { break };
+                        taken += self.take(&entries, &mut rows);
+                    }
+                }
                 Some(wanted) = copies.recv() => {
                     // Whoever does not wait any more needs no copy.
                     let _ = wanted.send(self.cluster.clone());
-                    continue;
                 }
-            };
-            let mut rows = Rows::default();
-            let mut taken = self.take(&entries, &mut rows);
-            while taken < WRITE_EVERY {
-                let Ok(entries) = feed.try_recv() else { break };
-                taken += self.take(&entries, &mut rows);
+                () = wanted.come() => {}
+                () = tokio::time::sleep(PAUSE), if behind => self.write(&mut rows).await,
             }
-            self.write(rows).await;
-            if self.cluster.seq() >= self.snapshot + SNAPSHOT_EVERY {
+            if wanted.due(self.cluster.seq()) || self.cluster.seq() >= self.reached + WRITE_EVERY {
+                self.write(&mut rows).await;
+                wanted.answer(self.reached);
+            }
+            if self.cluster.seq() >= snapshot_due {
+                self.write(&mut rows).await;
                 self.snapshot().await;
+                snapshot_due = self.snapshot_due();
             }
         }
+        // What cannot be written now is written after the next start.
+        let _ = self.try_write(&mut rows).await;
     }
 
     /// Applies entries, and notes what accounting must know of those it does not have; says how many they were.
@@ -90,19 +114,34 @@ impl Archive {
     }
 
     /// Writes rows, however long the database refuses them: nothing waits for this.
-    async fn write(&mut self, rows: Rows) {
-        let seq = self.cluster.seq();
-        let (jobs, steps) = rows.finish(&self.cluster);
-        loop {
-            match self.accounting.write(seq, jobs.clone(), steps.clone()).await {
-                Ok(()) => break,
-                Err(error) => {
-                    tracing::error!(%error, cause = ?std::error::Error::source(&error), "accounting cannot be written");
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
+    async fn write(&mut self, rows: &mut Rows) {
+        while let Err(error) = self.try_write(rows).await {
+            tracing::error!(%error, cause = ?std::error::Error::source(&error), "accounting cannot be written");
+            tokio::time::sleep(RETRY).await;
         }
-        self.reached = seq;
+    }
+
+    /// Writes rows, some at a time; the last ones carry the entry they reach. Should they not all become durable, those
+    /// that have are written once more after the next start, in the same places.
+    async fn try_write(&mut self, rows: &mut Rows) -> Result<(), StoreError> {
+        let seq = self.cluster.seq();
+        while seq > self.reached {
+            let page = rows.page(&self.cluster);
+            let reached = if rows.is_empty() { seq } else { self.reached };
+            let (jobs, steps) = (page.jobs.clone(), page.steps.clone());
+            if let Err(error) = self.accounting.write(reached, jobs, steps).await {
+                rows.put_back(page);
+                return Err(error);
+            }
+            self.reached = reached;
+        }
+        Ok(())
+    }
+
+    /// The entry at which the next snapshot is due, now that the cluster is what the last one holds.
+    fn snapshot_due(&self) -> u64 {
+        let jobs = u64::try_from(self.cluster.jobs().len()).unwrap_or(u64::MAX);
+        self.snapshot.saturating_add(SNAPSHOT_EVERY.max(jobs))
     }
 
     /// Writes a snapshot, and lets the journal drop what it covers. One that fails is tried again later.
@@ -114,10 +153,16 @@ impl Archive {
         }
         self.snapshot = seq;
         let retention = Retention { entries_through: seq, requests_before: clock::now().0 - REQUESTS_KEPT };
-        match self.journal.compact(retention).await {
-            Ok(done) => tracing::info!(seq, entries = done.entries, blobs = done.blobs, "snapshot written"),
-            Err(error) => tracing::warn!(%error, "the journal was not compacted"),
-        }
+        let journal = self.journal.clone();
+        // Beside what follows: the journal deletes a little after each commit, and that takes as long as it takes.
+        tokio::spawn(async move {
+            match journal.compact(retention).await {
+                Ok(done) => {
+                    tracing::info!(seq, entries = done.entries, blobs = done.blobs, "snapshot written")
+                }
+                Err(error) => tracing::warn!(%error, "the journal was not compacted"),
+            }
+        });
     }
 
     async fn write_snapshot(&self, seq: u64) -> Result<(), StoreError> {
@@ -191,7 +236,7 @@ mod tests {
             Archive { cluster: base, journal: journal_of_archive, accounting, reached: 0, snapshot: 0 };
         let mut rows = Rows::default();
         archive.take(&entries, &mut rows);
-        archive.write(rows).await;
+        archive.write(&mut rows).await;
         archive.snapshot().await;
         assert_eq!(archive.snapshot, cluster.seq());
         assert_eq!(archive.accounting.reached().await.unwrap(), cluster.seq());

@@ -16,6 +16,8 @@ use crate::store::accounting::{JobRow, StepRow};
 
 /// The number of the batch script's row among a run's steps.
 pub(crate) const BATCH_STEP: i64 = -5;
+/// Rows of each kind in one page.
+const PAGE: usize = 2048;
 
 /// What a run of entries changes. Runs of jobs that are in the cluster at the end are read from it then; what an
 /// entry is about to take away is noted before.
@@ -24,6 +26,13 @@ pub(crate) struct Rows {
     changed: BTreeSet<JobId>,
     jobs: BTreeMap<Attempt, JobRow>,
     steps: BTreeMap<(Attempt, i64), StepRow>,
+}
+
+/// Some rows, to be written at once.
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) jobs: Vec<JobRow>,
+    pub(crate) steps: Vec<StepRow>,
 }
 
 impl Rows {
@@ -91,12 +100,36 @@ impl Rows {
         }
     }
 
-    /// The rows to write.
-    pub(crate) fn finish(mut self, cluster: &Cluster) -> (Vec<JobRow>, Vec<StepRow>) {
-        for job in self.changed.iter().filter_map(|job| cluster.job(*job)) {
-            self.jobs.insert(job.attempt(), job_row(cluster, job));
+    /// Takes out some of the rows to write; what is left of the cluster's jobs is read from it when its turn comes.
+    pub(crate) fn page(&mut self, cluster: &Cluster) -> Page {
+        let mut page = Page::default();
+        while let (true, Some((_, row))) = (page.steps.len() < PAGE, self.steps.pop_first()) {
+            page.steps.push(row);
         }
-        (self.jobs.into_values().collect(), self.steps.into_values().collect())
+        while let (true, Some((_, row))) = (page.jobs.len() < PAGE, self.jobs.pop_first()) {
+            page.jobs.push(row);
+        }
+        while let (true, Some(job)) = (page.jobs.len() < PAGE, self.changed.pop_first()) {
+            page.jobs.extend(cluster.job(job).map(|job| job_row(cluster, job)));
+        }
+        page
+    }
+
+    /// Puts a page back that could not be written.
+    pub(crate) fn put_back(&mut self, page: Page) {
+        for row in page.jobs {
+            let attempt = Attempt { job: JobId(row.job_id), restart: row.restarts };
+            self.jobs.insert(attempt, row);
+        }
+        for row in page.steps {
+            let attempt = Attempt { job: JobId(row.job_id), restart: row.restarts };
+            self.steps.insert((attempt, row.step_id), row);
+        }
+    }
+
+    /// Whether all have been taken out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.jobs.is_empty() && self.steps.is_empty()
     }
 
     /// Steps that end with their job did not end by themselves.

@@ -27,7 +27,7 @@ use requests::{Met, Requests};
 use steps::WaitingSteps;
 
 /// Messages handled before their entries are handed to the journal. Those that come meanwhile go into the next batch.
-const BATCH: usize = 512;
+const BATCH: usize = 128;
 
 /// Decides. See the module.
 pub(crate) struct Owner {
@@ -201,7 +201,7 @@ impl Work {
     }
 
     fn keep(&mut self, id: spur_core::id::BlobId, body: bytes::Bytes) {
-        self.bundle.batch.blobs.push(store::Blob { id: id.0, body: body.to_vec() });
+        self.bundle.batch.blobs.push(store::Blob { id: id.0, body: body.clone() });
         self.owner.blobs.remember(id, body);
     }
 

@@ -34,7 +34,9 @@ impl Desk {
         let mut query = query(caller, request)?;
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let desk = self.clone();
+        let seen = self.replica.read().seq();
         tokio::spawn(async move {
+            desk.accounts.reach(seen).await;
             loop {
                 let page = desk.page(&query, steps, hosts.as_ref()).await;
                 let (rows, last) = match page {

@@ -33,6 +33,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::agents::Agents;
 use crate::answer::Answer;
+use crate::archive::Accounts;
 use crate::blobs::Blobs;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
 use crate::planner::Overlay;
@@ -53,6 +54,7 @@ pub(crate) struct Desk {
     pub(crate) watchers: Watchers,
     pub(crate) blobs: Blobs,
     pub(crate) accounting: Accounting,
+    pub(crate) accounts: Accounts,
     /// Signs credentials; none where the cluster uses no keys.
     pub(crate) key: Option<Arc<ClusterKey>>,
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,

@@ -1,5 +1,7 @@
 //! What one commit carries: entries of the journal, blobs, and the request ids that must not be served twice.
 
+use bytes::Bytes;
+
 use super::StoreError;
 
 /// Largest blob the store takes, in bytes. Larger than any script or environment that a submission may carry.
@@ -27,7 +29,7 @@ pub struct Blob {
     /// Chosen by the owner, at most [`MAX_BLOB_ID`], never used twice. Ascending ids are stored fastest.
     pub id: u64,
     /// At most [`MAX_BLOB_BYTES`].
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 /// The UUID under which a client sent a request.

@@ -36,7 +36,7 @@ pub(crate) fn batch(journal: &Journal, first: u64, count: u64) -> Batch {
     for seq in first..first + count {
         let at = seq as i64;
         batch.entries.push(Entry { seq, epoch: journal.epoch(), at, body: body(seq) });
-        batch.blobs.push(Blob { id: seq, body: script(seq) });
+        batch.blobs.push(Blob { id: seq, body: script(seq).into() });
         batch.requests.push(Request {
             id: request_id(seq),
             uid: 1000,

@@ -104,12 +104,12 @@ async fn blobs_of_every_size_come_back() {
     let sizes = [0, 1, 4096, 65_535, 65_536, 65_537, 8 << 20, 16 << 20];
     for (id, size) in (1..).zip(sizes) {
         let body: Vec<u8> = (0..size).map(|byte: usize| (byte * 31 + size) as u8).collect();
-        let blobs = vec![Blob { id, body: body.clone() }];
+        let blobs = vec![Blob { id, body: body.clone().into() }];
         journal.commit(Batch { blobs, ..Batch::default() }).await.unwrap();
         assert!(journal.blob(id).await.unwrap() == Some(body), "{size} bytes");
     }
     assert_eq!(journal.blob(99).await.unwrap(), None);
-    let blobs = vec![Blob { id: 100, body: vec![0; (16 << 20) + 1] }];
+    let blobs = vec![Blob { id: 100, body: vec![0; (16 << 20) + 1].into() }];
     let refused = journal.commit(Batch { blobs, ..Batch::default() }).await.unwrap_err();
     assert_eq!(refused.to_string(), "blob 100 has 16777217 bytes, at most 16777216 can be kept");
 

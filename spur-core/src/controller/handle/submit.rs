@@ -57,6 +57,8 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
     }
     count_named_nodes(&mut spec);
     let partitions = partitions(cluster, &spec)?;
+    // The cluster's own names, so that a million jobs do not hold a million copies of them.
+    spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
     spec.time_limit = time_limit.unwrap_or_else(|| default_time(&partitions));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
     if spec.shape.memory.is_none() {

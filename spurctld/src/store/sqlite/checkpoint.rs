@@ -11,11 +11,9 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions, Connection, Row};
 use tokio::task::JoinHandle;
 
-use super::{StoreError, failed, from_sql, write_options};
+use super::{StoreError, failed, from_sql, journal_options};
 use crate::store::Tuning;
 
-/// Bytes in a page of the log.
-const PAGE_BYTES: u64 = 4096;
 /// The writer copies the rest itself if no more than this part of [`Tuning::checkpoint_bytes`] was handed in since
 /// the copy began.
 const SHORT_REST: usize = 2;
@@ -28,6 +26,8 @@ const COPY: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) struct Checkpoints {
     path: PathBuf,
     tuning: Tuning,
+    /// Bytes in a page of the log.
+    page_bytes: u64,
     /// The connection that copies, while it does not.
     idle: Option<SqliteConnection>,
     copying: Option<JoinHandle<Result<Copied, sqlx::Error>>>,
@@ -42,8 +42,13 @@ struct Copied {
 
 impl Checkpoints {
     pub(super) async fn new(path: &Path, tuning: Tuning) -> Result<Self, StoreError> {
-        let conn = write_options(path).connect().await.map_err(|error| failed("open", path, error))?;
-        Ok(Self { path: path.to_owned(), tuning, idle: Some(conn), copying: None, bytes: 0 })
+        let opened = async {
+            let mut conn = journal_options(path).connect().await?;
+            let page: i64 = sqlx::query("PRAGMA page_size").fetch_one(&mut conn).await?.try_get(0)?;
+            Ok((conn, from_sql(page)))
+        };
+        let (conn, page_bytes) = opened.await.map_err(|error| failed("open", path, error))?;
+        Ok(Self { path: path.to_owned(), tuning, page_bytes, idle: Some(conn), copying: None, bytes: 0 })
     }
 
     /// To be called after each commit, with the bytes it wrote and the writer's connection.
@@ -78,9 +83,10 @@ impl Checkpoints {
             && let Some(mut conn) = self.idle.take()
         {
             self.bytes = 0;
+            let page_bytes = self.page_bytes;
             self.copying = Some(tokio::spawn(async move {
                 let pages: i64 = sqlx::query(COPY).fetch_one(&mut conn).await?.try_get(1)?;
-                Ok(Copied { conn, log_bytes: from_sql(pages) * PAGE_BYTES })
+                Ok(Copied { conn, log_bytes: from_sql(pages) * page_bytes })
             }));
         }
         Ok(())

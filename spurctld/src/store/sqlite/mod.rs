@@ -12,6 +12,7 @@ mod read;
 mod rows;
 mod schema;
 pub(super) mod snapshot;
+mod transaction;
 mod writer;
 
 use std::fs::{File, OpenOptions};
@@ -32,6 +33,9 @@ const BLOB_PART_BITS: u32 = 8;
 /// Bytes in one part of a blob. A multiple of the page size less SQLite's own overhead would save nothing: parts
 /// this large live on overflow pages anyway.
 const BLOB_PART_BYTES: usize = super::MAX_BLOB_BYTES >> BLOB_PART_BITS;
+
+/// Bytes in one page of a new journal.
+const JOURNAL_PAGE_BYTES: u32 = 16 << 10;
 
 /// SQLite's extended result code, reduced to the primary one, for a disk without room.
 const SQLITE_FULL: i32 = 13;
@@ -91,9 +95,17 @@ fn write_options(path: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .pragma("wal_autocheckpoint", "0")
-        .pragma("cache_size", "-16384")
+        // Almost everything is appended: what is looked at again is the end of each table and the index of requests,
+        // whose ids begin with the time.
+        .pragma("cache_size", "-4096")
         .pragma("temp_store", "MEMORY")
         .statement_cache_capacity(256)
+}
+
+/// How the journal's writer opens it. A page holds two or three jobs with script and environment; in smaller ones every
+/// environment would need a page of its own beside. A database that is there already keeps the size it has.
+fn journal_options(path: &Path) -> SqliteConnectOptions {
+    write_options(path).page_size(JOURNAL_PAGE_BYTES)
 }
 
 /// How a reader opens a database that a writer has opened.

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::writer::{self, Writer};
 use super::{
-    Compaction, Reader, Recovery, StoreError, Submission, create, failed, from_sql, lock, schema, snapshot,
-    write_options,
+    Compaction, Reader, Recovery, StoreError, Submission, create, failed, from_sql, journal_options, lock,
+    schema, snapshot,
 };
 use crate::store::Tuning;
 
@@ -38,7 +38,7 @@ pub(in crate::store) struct Opened {
 pub(in crate::store) async fn open(path: &Path, tuning: Tuning) -> Result<Opened, StoreError> {
     let lock = lock::take(path)?;
     create(path)?;
-    let mut conn = write_options(path).connect().await.map_err(|error| failed("open", path, error))?;
+    let mut conn = journal_options(path).connect().await.map_err(|error| failed("open", path, error))?;
     schema::migrate(&mut conn, path, schema::JOURNAL).await?;
     let (epoch, cluster) =
         begin_epoch(&mut conn).await.map_err(|error| failed("begin an epoch in", path, error))?;

@@ -7,18 +7,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Arguments, Connection};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoint::Checkpoints;
 use super::compact::{self, Progress};
-use super::rows::Insert;
-use super::{BLOB_PART_BITS, BLOB_PART_BYTES, StoreError, failed, sql_int};
-use crate::store::{Batch, Blob, Committed, Compacted, Entry, Request, Retention, Tuning};
+use super::transaction::Transaction;
+use super::{StoreError, failed};
+use crate::store::{Batch, Committed, Compacted, Entry, Retention, Tuning};
 
-/// Batches committed in one transaction at most.
-const GROUP: usize = 64;
+/// Batches that wait are added to a transaction until it has this many bytes of content: more would not make it cheaper,
+/// only push everything else out of the processor's caches.
+const GROUP_BYTES: usize = 512 << 10;
 
 /// A batch and the one who waits for it.
 pub(in crate::store) struct Submission {
@@ -47,19 +48,11 @@ pub(super) struct Writer {
     last_seq: u64,
     committed: watch::Sender<u64>,
     snapshot: watch::Receiver<u64>,
-    statements: Statements,
-}
-
-struct Statements {
-    entries: Insert,
-    parts: Insert,
-    requests: Insert,
-    released: Insert,
 }
 
 /// Serves the queues until they are closed or a write fails; the reason is then in `failure`.
 pub(super) async fn serve(mut writer: Writer, mut queues: Queues, failure: &OnceLock<StoreError>) {
-    let mut group = Vec::with_capacity(GROUP);
+    let mut group = Vec::new();
     let Err(error) = writer.work(&mut queues, &mut group).await else {
         // Nothing is left to do about an error here: all commits are durable, and the next start checkpoints.
         let _ = writer.conn.close().await;
@@ -86,17 +79,7 @@ impl Writer {
         committed: watch::Sender<u64>,
         snapshot: watch::Receiver<u64>,
     ) -> Self {
-        let statements = Statements {
-            entries: Insert::new("INSERT INTO journal (seq, epoch, at, body)", 4, ""),
-            parts: Insert::new("INSERT INTO blob (key, body)", 2, ""),
-            requests: Insert::new(
-                "INSERT INTO request (id, uid, seq, at, reply)",
-                5,
-                "ON CONFLICT (id) DO NOTHING",
-            ),
-            released: Insert::new("INSERT INTO released (id)", 1, "ON CONFLICT DO NOTHING"),
-        };
-        Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot, statements }
+        Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot }
     }
 
     /// On an error, the group that could not be committed is left in `group`.
@@ -106,10 +89,9 @@ impl Writer {
         loop {
             tokio::select! {
                 biased;
-                taken = queues.batches.recv_many(group, GROUP) => {
-                    if taken == 0 {
-                        return checkpoints.close().await;
-                    }
+                first = queues.batches.recv() => {
+                    let Some(first) = first else { return checkpoints.close().await };
+                    gather(first, &mut queues.batches, group);
                     let bytes = self.commit(group).await?;
                     for submission in group.drain(..) {
                         // Whoever does not wait any more need not be told.
@@ -133,20 +115,15 @@ impl Writer {
 
     /// Commits the group in one transaction, and returns about how many bytes it wrote.
     async fn commit(&mut self, group: &mut [Submission]) -> Result<usize, StoreError> {
-        let mut whole = Batch::default();
-        for submission in group {
-            let batch = std::mem::take(&mut submission.batch);
-            whole.entries.extend(batch.entries);
-            whole.blobs.extend(batch.blobs);
-            whole.requests.extend(batch.requests);
-            whole.released.extend(batch.released);
-        }
-        if whole.is_empty() {
+        let batches: Vec<Batch> =
+            group.iter_mut().map(|submission| std::mem::take(&mut submission.batch)).collect();
+        if batches.iter().all(Batch::is_empty) {
             return Ok(0);
         }
-        let last_seq = self.check_order(&whole.entries)?;
-        let bytes = whole.size();
-        self.insert(whole).await?;
+        let last_seq = self.check_order(batches.iter().flat_map(|batch| &batch.entries))?;
+        let bytes = batches.iter().map(Batch::size).sum();
+        let transaction = Transaction::of(self.last_seq + 1, self.epoch, batches);
+        transaction.commit(&mut self.conn).await.map_err(|error| self.refused(error))?;
         self.last_seq = last_seq;
         self.committed.send_if_modified(|last| {
             let moved = *last != last_seq;
@@ -156,7 +133,7 @@ impl Writer {
         Ok(bytes)
     }
 
-    fn check_order(&self, entries: &[Entry]) -> Result<u64, StoreError> {
+    fn check_order<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Result<u64, StoreError> {
         let mut last = self.last_seq;
         for entry in entries {
             if entry.seq != last + 1 {
@@ -171,63 +148,23 @@ impl Writer {
         Ok(last)
     }
 
-    async fn insert(&mut self, whole: Batch) -> Result<(), StoreError> {
-        let Self { conn, path, statements, .. } = self;
-        let path = path.as_path();
-        let mut transaction =
-            conn.begin_with("BEGIN IMMEDIATE").await.map_err(|error| failed("write to", path, error))?;
-        let refused = |what| move |error| refused(what, path, error);
-        statements
-            .entries
-            .run(&mut transaction, whole.entries.into_iter(), |entry: Entry, row| {
-                row.add(sql_int(entry.seq))?;
-                row.add(sql_int(entry.epoch))?;
-                row.add(entry.at)?;
-                row.add(entry.body)
-            })
-            .await
-            .map_err(refused("entry"))?;
-        let parts: Vec<(u64, Vec<u8>)> = whole.blobs.into_iter().flat_map(parts).collect();
-        statements
-            .parts
-            .run(&mut transaction, parts.into_iter(), |(key, body), row| {
-                row.add(sql_int(key))?;
-                row.add(body)
-            })
-            .await
-            .map_err(refused("blob id"))?;
-        statements
-            .requests
-            .run(&mut transaction, whole.requests.into_iter(), |request: Request, row| {
-                row.add(request.id.to_vec())?;
-                row.add(request.uid)?;
-                row.add(sql_int(request.seq))?;
-                row.add(request.at)?;
-                row.add(request.reply)
-            })
-            .await
-            .map_err(refused("request id"))?;
-        statements
-            .released
-            .run(&mut transaction, whole.released.into_iter(), |id, row| row.add(sql_int(id)))
-            .await
-            .map_err(refused("released blob"))?;
-        transaction.commit().await.map_err(|error| failed("write to", path, error))
+    /// What a commit that failed means. Entries have been checked, and requests and releases may come again, so what was
+    /// there already can only be a blob.
+    fn refused(&self, error: sqlx::Error) -> StoreError {
+        match error.as_database_error() {
+            Some(database) if database.is_unique_violation() => StoreError::Duplicate { what: "blob id" },
+            _ => failed("write to", &self.path, error),
+        }
     }
 }
 
-/// Cuts a blob into parts under ascending keys. An empty one has one empty part, so that it is there.
-fn parts(blob: Blob) -> Vec<(u64, Vec<u8>)> {
-    let first = blob.id << BLOB_PART_BITS;
-    if blob.body.len() <= BLOB_PART_BYTES {
-        return vec![(first, blob.body)];
-    }
-    (first..).zip(blob.body.chunks(BLOB_PART_BYTES)).map(|(key, part)| (key, part.to_vec())).collect()
-}
-
-fn refused(what: &'static str, path: &Path, error: sqlx::Error) -> StoreError {
-    match error.as_database_error() {
-        Some(database) if database.is_unique_violation() => StoreError::Duplicate { what },
-        _ => failed("write to", path, error),
+/// Puts those together that wait together.
+fn gather(first: Submission, queue: &mut mpsc::Receiver<Submission>, group: &mut Vec<Submission>) {
+    let mut bytes = first.batch.size();
+    group.push(first);
+    while bytes < GROUP_BYTES {
+        let Ok(next) = queue.try_recv() else { return };
+        bytes += next.batch.size();
+        group.push(next);
     }
 }

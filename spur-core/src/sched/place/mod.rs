@@ -9,6 +9,7 @@ mod ask;
 mod block;
 mod choose;
 mod cost;
+mod equal;
 mod even;
 mod explain;
 mod flat;
@@ -39,6 +40,7 @@ pub use words::refusal;
 
 use crate::model::fabric::{Fabric, Layer};
 use cost::Narrow;
+use equal::Equal;
 use problem::{Frame, Problem};
 
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
@@ -46,6 +48,12 @@ use problem::{Frame, Problem};
 /// # Errors
 /// [`Misfit`] where none is allowed now; it says what is missing where.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+    if let Some((equal, tasks)) = Equal::of(fabric, view, ask).zip(ask.tasks) {
+        let whole = View { slots: &equal.slots, ..*view };
+        let found = place_size(fabric, &whole, &equal.ask, equal.ask.nodes.map(|(nodes, _)| nodes));
+        return (found.map(|placement| equal.tasks(placement, tasks)))
+            .map_err(|missed| Misfit { exact: missed.exact, ..explain::misfit(fabric, view, ask) });
+    }
     let mut exact = true;
     for nodes in sizes(fabric, view, ask) {
         match place_size(fabric, view, ask, nodes) {
@@ -75,6 +83,9 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     let outlined = ask.contiguous || ask.adjacent.is_some() || ask.segment.is_some();
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() || outlined {
         return Vec::new();
+    }
+    if let Some(equal) = Equal::of(fabric, view, ask) {
+        return rivals(fabric, &View { slots: &equal.slots, ..*view }, &equal.ask, placement, most);
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);

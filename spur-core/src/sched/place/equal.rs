@@ -1,0 +1,67 @@
+//! Tasks on nodes that all take the same number of them are whole nodes in disguise.
+//!
+//! The fewest nodes are the last of the spans, so that a best placement of T tasks on nodes of s slots each uses ⌈T/s⌉ of
+//! them, and every amount and every waste is that many nodes' worth, less a constant. The question about nodes has one
+//! number less to come out right, and the common case of it needs no search.
+
+use super::{Ask, Mode, Placement, Slots, Strategy, View};
+use crate::model::fabric::Fabric;
+
+/// A question about tasks as one about nodes.
+pub(super) struct Equal {
+    /// Tasks that each node takes.
+    each: u32,
+    /// The open nodes, as whole ones.
+    pub(super) slots: Slots,
+    /// The same ask for nodes.
+    pub(super) ask: Ask,
+}
+
+impl Equal {
+    /// The question about nodes; `None` where nodes differ, or where the job says more about its tasks than how many.
+    pub(super) fn of(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Self> {
+        let tasks = ask.tasks.filter(|tasks| *tasks > 0)?;
+        let plain = ask.nodes.is_none()
+            && ask.tasks_per_node.is_none()
+            && ask.strategy == Strategy::Tree
+            && ask.mode == Mode::Consolidated
+            && ask.multiples.is_empty()
+            && ask.segment.is_none()
+            && ask.required.is_empty()
+            && ask.counts.is_empty()
+            && ask.max_slots_per_leaf.is_none()
+            && !ask.contiguous
+            && ask.adjacent.is_none()
+            && !ask.score.weights.any();
+        if !plain || view.slots.are_whole() {
+            return None;
+        }
+        let mut open = view.slots.iter();
+        let (_, each) = open.next()?;
+        let alike =
+            ask.max_tasks_per_node.is_none_or(|most| each <= most) && open.all(|(_, slots)| slots == each);
+        if !alike {
+            return None;
+        }
+        let nodes = tasks.div_ceil(each);
+        let slots = Slots::whole(fabric, view.slots.open().clone());
+        let ask = Ask { nodes: Some((nodes, nodes)), tasks: None, max_tasks_per_node: None, ..ask.clone() };
+        Some(Self { each, slots, ask })
+    }
+
+    /// The placement of nodes as one of tasks: earlier nodes are filled first.
+    pub(super) fn tasks(&self, placement: Placement, tasks: u32) -> Placement {
+        let mut left = tasks;
+        let fill = |(pos, _)| {
+            let here = left.min(self.each);
+            left -= here;
+            (pos, here)
+        };
+        let unused = u64::from(self.each) * placement.shares.len() as u64 - u64::from(tasks);
+        Placement {
+            waste: placement.waste * u64::from(self.each) + unused,
+            shares: placement.shares.into_iter().map(fill).collect(),
+            ..placement
+        }
+    }
+}

@@ -42,6 +42,7 @@ mod queue;
 pub mod request;
 mod room;
 mod scene;
+mod similar;
 mod stairs;
 mod state;
 mod sweep;

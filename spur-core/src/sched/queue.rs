@@ -162,7 +162,8 @@ impl Measure<'_> {
         let Some(partition) = first else { return Err(self.closed(job)) };
         let eligible = pending.eligible.unwrap_or(job.submitted);
         let run_time = forecast.run_time(job).max(1);
-        let (priority, key) = self.key(job, eligible, run_time, tier, factor);
+        let weighed = forecast.weighed_time(job).max(1);
+        let (priority, key) = self.key(job, eligible, weighed, tier, factor);
         Ok(Ranked { job, key, priority, run_time, eligible, partition })
     }
 

@@ -1,11 +1,11 @@
-//! The holes of all nodes by their start, in chunks that say how long their longest hole is.
+//! The holes of all nodes by their start, in chunks and blocks of chunks that say how far their holes reach.
 
 use crate::text::time::Time;
 
 use super::room::RoomId;
 
-/// Holes in a chunk before it is cut in two.
-const FULL: usize = 256;
+/// Holes in a chunk, and chunks in a block, before it is cut in two.
+const FULL: usize = 64;
 
 /// A stretch of time over which a node has a room free throughout; `end` is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,92 +17,182 @@ pub(super) struct Hole {
 }
 
 impl Hole {
+    #[inline]
     fn key(&self) -> (Time, u32, Time) {
         (self.start, self.node, self.end)
     }
+
+    #[inline]
+    fn reach(&self) -> Reach {
+        Reach { longest: self.end.since(self.start), latest: self.end }
+    }
 }
 
-/// Some neighbours in the list.
-#[derive(Clone, Debug)]
-pub(super) struct Chunk {
-    holes: Vec<Hole>,
-    /// No hole is longer, seconds.
+/// How long the longest of some holes is, in seconds, and when the last of them ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reach {
     longest: u64,
-    /// No hole ends later.
     latest: Time,
+}
+
+impl Reach {
+    #[inline]
+    fn join(self, other: Self) -> Self {
+        Self { longest: self.longest.max(other.longest), latest: self.latest.max(other.latest) }
+    }
+
+    /// Whether it would be less without something that reaches so far.
+    fn rests_on(&self, other: Self) -> bool {
+        self.longest == other.longest || self.latest == other.latest
+    }
+
+    /// Whether some hole may last for `duration` seconds and until `until`.
+    #[inline]
+    fn may_hold(&self, duration: u64, until: Time) -> bool {
+        self.longest >= duration && self.latest >= until
+    }
+}
+
+/// Some neighbours in the list, never none.
+#[derive(Clone, Debug)]
+struct Chunk {
+    /// No hole of the chunk comes before this one did, and none of the chunk before it after.
+    first: (Time, u32, Time),
+    reach: Reach,
+    holes: Vec<Hole>,
 }
 
 impl Chunk {
     fn new(holes: Vec<Hole>) -> Self {
-        let longest = holes.iter().map(|hole| hole.end.since(hole.start)).max().unwrap_or(0);
-        let latest = holes.iter().map(|hole| hole.end).max().unwrap_or(Time::ZERO);
-        Self { holes, longest, latest }
+        let first = holes.first().map(Hole::key).unwrap_or_default();
+        let mut chunk = Self { first, reach: Reach::default(), holes };
+        chunk.measure();
+        chunk
     }
 
-    /// Its holes, by start.
-    pub(super) fn holes(&self) -> &[Hole] {
-        &self.holes
+    fn measure(&mut self) {
+        self.reach = self.holes.iter().map(Hole::reach).fold(Reach::default(), Reach::join);
+    }
+}
+
+/// Some neighbouring chunks, never none.
+#[derive(Clone, Debug)]
+struct Block {
+    first: (Time, u32, Time),
+    reach: Reach,
+    chunks: Vec<Chunk>,
+}
+
+impl Block {
+    fn new(chunks: Vec<Chunk>) -> Self {
+        let first = chunks.first().map(|chunk| chunk.first).unwrap_or_default();
+        let mut block = Self { first, reach: Reach::default(), chunks };
+        block.measure();
+        block
     }
 
-    /// Whether some hole may last for `duration` seconds and until `until`.
-    pub(super) fn may_hold(&self, duration: u64, until: Time) -> bool {
-        self.longest >= duration && self.latest >= until
+    fn measure(&mut self) {
+        self.reach = self.chunks.iter().map(|chunk| chunk.reach).fold(Reach::default(), Reach::join);
     }
 }
 
 /// All holes, by start, then node, then end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holes {
-    chunks: Vec<Chunk>,
+    blocks: Vec<Block>,
 }
 
 impl Holes {
     /// Puts holes in order.
     pub(super) fn new(mut holes: Vec<Hole>) -> Self {
         holes.sort_unstable_by_key(Hole::key);
-        Self { chunks: holes.chunks(FULL / 2).map(|chunk| Chunk::new(chunk.to_vec())).collect() }
+        let mut chunks = holes.chunks(FULL / 2).map(|chunk| Chunk::new(chunk.to_vec())).peekable();
+        let mut blocks = Vec::new();
+        while chunks.peek().is_some() {
+            blocks.push(Block::new(chunks.by_ref().take(FULL / 2).collect()));
+        }
+        Self { blocks }
     }
 
-    /// The chunks in order; none is empty.
-    pub(super) fn chunks(&self) -> &[Chunk] {
-        &self.chunks
+    /// The holes in order, chunk by chunk; left out are those that begin at `before` or later, and chunks of which no
+    /// hole lasts for `duration` seconds and until `until`.
+    pub(super) fn reaching(&self, duration: u64, until: Time, before: Time) -> impl Iterator<Item = &[Hole]> {
+        let blocks = self.blocks.iter().take_while(move |block| block.first.0 < before);
+        let blocks = blocks.filter(move |block| block.reach.may_hold(duration, until));
+        let chunks = blocks.flat_map(|block| block.chunks.iter());
+        let chunks = chunks.take_while(move |chunk| chunk.first.0 < before);
+        chunks.filter(move |chunk| chunk.reach.may_hold(duration, until)).map(|chunk| chunk.holes.as_slice())
     }
 
     /// Adds a hole.
     pub(super) fn insert(&mut self, hole: Hole) {
-        let Some(at) = self.chunk_for(&hole) else {
-            self.chunks.push(Chunk::new(vec![hole]));
+        let Some((at, within)) = self.find(&hole) else {
+            self.blocks.push(Block::new(vec![Chunk::new(vec![hole])]));
             return;
         };
-        let chunk = &mut self.chunks[at];
+        let block = &mut self.blocks[at];
+        block.reach = block.reach.join(hole.reach());
+        block.first = block.first.min(hole.key());
+        let chunk = &mut block.chunks[within];
+        chunk.reach = chunk.reach.join(hole.reach());
+        chunk.first = chunk.first.min(hole.key());
         let place = chunk.holes.partition_point(|other| other.key() < hole.key());
         chunk.holes.insert(place, hole);
-        chunk.longest = chunk.longest.max(hole.end.since(hole.start));
-        chunk.latest = chunk.latest.max(hole.end);
         if chunk.holes.len() > FULL {
             let second = chunk.holes.split_off(FULL / 2);
-            let first = Chunk::new(std::mem::take(&mut chunk.holes));
-            self.chunks[at] = first;
-            self.chunks.insert(at + 1, Chunk::new(second));
+            chunk.measure();
+            block.chunks.insert(within + 1, Chunk::new(second));
+        }
+        if block.chunks.len() > FULL {
+            let second = block.chunks.split_off(FULL / 2);
+            block.measure();
+            self.blocks.insert(at + 1, Block::new(second));
         }
     }
 
     /// Takes a hole out; nothing happens if it is not there.
     pub(super) fn remove(&mut self, hole: &Hole) {
-        let Some(at) = self.chunk_for(hole) else { return };
-        let chunk = &mut self.chunks[at];
-        if let Ok(place) = chunk.holes.binary_search_by_key(&hole.key(), Hole::key) {
-            chunk.holes.remove(place);
+        let Some((at, within)) = self.find(hole) else { return };
+        let block = &mut self.blocks[at];
+        let chunk = &mut block.chunks[within];
+        let Ok(place) = chunk.holes.binary_search_by_key(&hole.key(), Hole::key) else { return };
+        chunk.holes.remove(place);
+        let before = chunk.reach;
+        if before.rests_on(hole.reach()) {
+            chunk.measure();
         }
+        let shrank = chunk.reach != before;
         if chunk.holes.is_empty() {
-            self.chunks.remove(at);
+            block.chunks.remove(within);
+        } else if chunk.holes.len() < FULL / 4 {
+            block.merge(within);
+        }
+        if block.chunks.is_empty() {
+            self.blocks.remove(at);
+        } else if shrank && block.reach.rests_on(before) {
+            block.measure();
         }
     }
 
-    /// The chunk a hole belongs in; `None` where there is none at all.
-    fn chunk_for(&self, hole: &Hole) -> Option<usize> {
-        let after = self.chunks.partition_point(|chunk| chunk.holes[0].key() <= hole.key());
-        (!self.chunks.is_empty()).then(|| after.saturating_sub(1))
+    /// The block a hole belongs in and the chunk within it; `None` where there is none at all.
+    fn find(&self, hole: &Hole) -> Option<(usize, usize)> {
+        let key = hole.key();
+        let at = self.blocks.partition_point(|block| block.first <= key).saturating_sub(1);
+        let chunks = &self.blocks.get(at)?.chunks;
+        Some((at, chunks.partition_point(|chunk| chunk.first <= key).saturating_sub(1)))
+    }
+}
+
+impl Block {
+    /// Joins a small chunk with the next one, if that is small as well.
+    fn merge(&mut self, at: usize) {
+        let Some(next) = self.chunks.get(at + 1) else { return };
+        if self.chunks[at].holes.len() + next.holes.len() <= FULL / 2 {
+            let next = self.chunks.remove(at + 1);
+            let chunk = &mut self.chunks[at];
+            chunk.holes.extend(next.holes);
+            chunk.reach = chunk.reach.join(next.reach);
+        }
     }
 }
 
@@ -114,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holes_stay_in_order(changes in prop::collection::vec((0_i64..50, 1_i64..20, 0_u32..40), 0..900)) {
+        fn holes_stay_in_order(changes in prop::collection::vec((0_i64..50, 1_i64..20, 0_u32..40), 0..1500)) {
             let mut holes = Holes::new(Vec::new());
             let mut model = std::collections::BTreeMap::new();
             for (start, length, node) in changes {
@@ -126,14 +216,28 @@ mod tests {
                     holes.insert(hole);
                 }
             }
-            let listed: Vec<Hole> = holes.chunks().iter().flat_map(Chunk::holes).copied().collect();
-            prop_assert_eq!(listed, model.into_values().collect::<Vec<_>>());
-            for chunk in holes.chunks() {
-                prop_assert!(!chunk.holes().is_empty());
-                let inside = |hole: &Hole| {
-                    hole.end <= chunk.latest && hole.end.since(hole.start) <= chunk.longest
+            let listed: Vec<Hole> = holes.reaching(0, Time::ZERO, Time::MAX).flatten().copied().collect();
+            prop_assert_eq!(&listed, &model.into_values().collect::<Vec<_>>());
+            for (duration, until, before) in [(5, 30, 40), (12, 40, 45), (1, 60, 20)] {
+                let (until, before) = (Time(until), Time(before));
+                let wanted = |hole: &Hole| {
+                    hole.start < before && hole.end >= until && hole.end.since(hole.start) >= duration
                 };
-                prop_assert!(chunk.holes().iter().all(inside));
+                let found = holes.reaching(duration, until, before).flatten().copied().filter(wanted);
+                prop_assert_eq!(
+                    found.collect::<Vec<_>>(),
+                    listed.iter().copied().filter(wanted).collect::<Vec<_>>()
+                );
+            }
+            for block in &holes.blocks {
+                prop_assert!(!block.chunks.is_empty());
+                let mut measured = block.clone();
+                measured.measure();
+                prop_assert_eq!(measured.reach, block.reach);
+                for chunk in &block.chunks {
+                    prop_assert!(!chunk.holes.is_empty());
+                    prop_assert_eq!(Chunk::new(chunk.holes.clone()).reach, chunk.reach);
+                }
             }
         }
     }

@@ -13,14 +13,15 @@ use crate::text::hostlist::{Function, HostExpr};
 
 use super::place::{Slots, View};
 use super::request::{Need, Slot};
+use super::room::ClassId;
 use super::scene::Scene;
 use super::sweep::{Counters, NOWHERE};
 
 /// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
 #[derive(Clone, Debug)]
 pub(super) struct Lens {
-    /// Its number among the lenses of a pass.
-    pub(super) id: usize,
+    /// The number of what it admits through which fabric: the same for lenses that differ by need alone.
+    pub(super) outline: usize,
     /// The fabric the job is placed on.
     pub(super) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
@@ -39,7 +40,7 @@ impl Lens {
     /// # Errors
     /// A name in a hostlist that means nothing.
     pub(super) fn new(
-        id: usize,
+        outline: usize,
         scene: &Scene,
         partition: usize,
         fabric: &Arc<Fabric>,
@@ -62,10 +63,15 @@ impl Lens {
                 }
             }
         }
-        let slots_of = |node: &NodeId| {
-            let scene_node = &scene.nodes[node.index()];
-            let full = scene.rooms.amount(scene.rooms.full(scene_node.class));
-            if admitted.contains(node.index()) { need.slots(&scene_node.shape, full) } else { 0 }
+        // Nodes of one class have the same slots when they are idle.
+        let mut by_class: BTreeMap<ClassId, u32> = BTreeMap::new();
+        let mut slots_of = |node: &NodeId| {
+            if !admitted.contains(node.index()) {
+                return 0;
+            }
+            let class = scene.nodes[node.index()].class;
+            let full = scene.rooms.amount(scene.rooms.full(class));
+            *by_class.entry(class).or_insert_with(|| need.slots(scene.rooms.shape(class), full))
         };
         let positions = (0..fabric.len()).map(|index| fabric.node(pos(index)));
         let slots: Vec<u32> = positions.map(|node| slots_of(&node)).collect();
@@ -78,7 +84,7 @@ impl Lens {
             positions_of[fabric.node(pos(index)).index()] = pos(index).0;
         }
         Ok(Self {
-            id,
+            outline,
             positions: positions_of,
             fabric: Arc::clone(fabric),
             admitted,
@@ -188,7 +194,7 @@ impl Domains {
     }
 }
 
-/// Domains by lens and layer.
+/// Domains by outline and layer.
 pub(super) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
 
 fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {

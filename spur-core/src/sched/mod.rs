@@ -42,6 +42,7 @@ mod queue;
 pub mod request;
 mod room;
 mod scene;
+mod shelves;
 mod similar;
 mod stairs;
 mod state;

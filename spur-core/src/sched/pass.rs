@@ -103,7 +103,10 @@ pub struct Pass {
     /// Jobs put off until all others were looked at, because only the head keeps its place.
     later: Vec<Candidate>,
     state: State,
-    lenses: BTreeMap<LensKey, Result<Arc<Lens>, String>>,
+    /// Numbers of what jobs admit.
+    outlines: BTreeMap<Outline, usize>,
+    /// Lenses by outline and need.
+    lenses: BTreeMap<(usize, usize), Result<Arc<Lens>, String>>,
     /// Reservations from an earlier pass that are kept.
     known: BTreeMap<JobId, Reservation>,
     made: Vec<Reservation>,
@@ -117,8 +120,8 @@ pub struct Pass {
     handed: usize,
 }
 
-/// What lenses are told apart by: partition, fabric, need, constraint, the alternative chosen in it, exclusion.
-type LensKey = (usize, String, usize, Option<String>, usize, Option<String>);
+/// What a job admits, besides its need: partition, fabric, constraint, the alternative chosen in it, exclusion.
+type Outline = (usize, String, Option<String>, usize, Option<String>);
 
 /// A job's prospects in one partition.
 struct Prospect {
@@ -193,6 +196,7 @@ impl Pass {
             queue: queue.candidates.into_iter(),
             later: Vec::new(),
             state,
+            outlines: BTreeMap::new(),
             lenses: BTreeMap::new(),
             known: BTreeMap::new(),
             made: Vec::new(),
@@ -458,8 +462,9 @@ impl Pass {
         reservation: Option<Reservation>,
     ) {
         let job = candidate.attempt.job;
-        let planned =
-            reservation.as_ref().map(|made| made.waiting.clone()).unwrap_or_else(|| Waiting::of(job));
+        let mut reservation = reservation;
+        let planned = reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
+        let planned = planned.unwrap_or_else(|| Waiting::of(job));
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
         let is_head = self.heads.iter().flatten().all(|head| *head == job);
         if is_head && self.firm && !candidate.promised && self.plan.promise.is_none() {
@@ -547,17 +552,17 @@ impl Pass {
         for alternative in 0..alternatives {
             let shared = choices.first().map(|choice| &choice[alternative]);
             let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
-            let key = (
+            let outline = (
                 partition,
                 fabric.name().to_owned(),
-                need,
                 spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
                 spec.shape.exclude.as_ref().map(ToString::to_string),
             );
-            let id = self.lenses.len();
-            let lens = self.lenses.entry(key).or_insert_with(|| {
-                Lens::new(id, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
+            let next = self.outlines.len();
+            let outline = *self.outlines.entry(outline).or_insert(next);
+            let lens = self.lenses.entry((outline, need)).or_insert_with(|| {
+                Lens::new(outline, &scene, partition, fabric, &request.need, &filter).map(Arc::new)
             });
             lenses.push(lens.clone()?);
         }

@@ -49,6 +49,9 @@ pub(super) struct Rooms {
     rooms: Vec<Room>,
     /// By class.
     numbers: Vec<BTreeMap<Box<[u64]>, RoomId>>,
+    /// The last answer of [`Rooms::minus`]: nodes that are taken together are often alike.
+    last: Option<(RoomId, Box<[u64]>, RoomId)>,
+    scratch: Vec<u64>,
 }
 
 impl Rooms {
@@ -59,7 +62,7 @@ impl Rooms {
             self.shapes.push(Arc::clone(shape));
             self.numbers.push(BTreeMap::new());
             let class = ClassId(number(self.shapes.len() - 1));
-            let full = self.intern(class, capacity(shape));
+            let full = self.intern(class, &capacity(shape));
             self.full.push(full);
             self.shapes.len() - 1
         });
@@ -102,31 +105,51 @@ impl Rooms {
     }
 
     /// The number of an amount.
-    pub(super) fn intern(&mut self, class: ClassId, amount: Box<[u64]>) -> RoomId {
-        if let Some(known) = self.numbers[class.index()].get(&amount) {
+    fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
+        if let Some(known) = self.numbers[class.index()].get(amount) {
             return *known;
         }
         let id = RoomId(number(self.rooms.len()));
-        self.rooms.push(Room { class, amount: amount.clone() });
-        self.numbers[class.index()].insert(amount, id);
+        self.rooms.push(Room { class, amount: amount.into() });
+        self.numbers[class.index()].insert(amount.into(), id);
+        id
+    }
+
+    /// The number of an amount of the class of `room`, one number of which is made of those of both.
+    fn of_both(&mut self, room: RoomId, other: &[u64], join: impl Fn(usize, u64, u64) -> u64) -> RoomId {
+        let mut amount = std::mem::take(&mut self.scratch);
+        amount.clear();
+        let pairs = self.amount(room).iter().zip(other).enumerate();
+        amount.extend(pairs.map(|(at, (one, other))| join(at, *one, *other)));
+        let id = self.intern(self.class_of(room), &amount);
+        self.scratch = amount;
         id
     }
 
     /// What is left of a room when `taken` is taken; nothing of what there is less of.
     pub(super) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
-        let left = self.amount(room).iter().zip(taken).map(|(have, take)| have.saturating_sub(*take));
-        let left = left.collect();
-        self.intern(self.class_of(room), left)
+        if let Some((known, same, left)) = &self.last
+            && *known == room
+            && **same == *taken
+        {
+            return *left;
+        }
+        let left = self.of_both(room, taken, |_, have, take| have.saturating_sub(take));
+        match &mut self.last {
+            Some((known, same, answer)) if same.len() == taken.len() => {
+                same.copy_from_slice(taken);
+                (*known, *answer) = (room, left);
+            }
+            last => *last = Some((room, taken.into(), left)),
+        }
+        left
     }
 
     /// A room with `given` added, never more than the class has.
     pub(super) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
-        let class = self.class_of(room);
-        let full = self.amount(self.full(class)).iter();
-        let sum =
-            self.amount(room).iter().zip(given).zip(full).map(|((have, add), most)| (have + add).min(*most));
-        let sum = sum.collect();
-        self.intern(class, sum)
+        let full = self.full(self.class_of(room));
+        let full: Box<[u64]> = self.amount(full).into();
+        self.of_both(room, given, |at, have, add| (have + add).min(full[at]))
     }
 
     /// What is in both rooms.
@@ -137,9 +160,13 @@ impl Rooms {
         if self.within(other, one) {
             return other;
         }
-        let both =
-            self.amount(one).iter().zip(self.amount(other)).map(|(one, other)| *one.min(other)).collect();
-        self.intern(self.class_of(one), both)
+        let mut both = std::mem::take(&mut self.scratch);
+        both.clear();
+        let pairs = self.amount(one).iter().zip(self.amount(other));
+        both.extend(pairs.map(|(one, other)| *one.min(other)));
+        let id = self.intern(self.class_of(one), &both);
+        self.scratch = both;
+        id
     }
 }
 

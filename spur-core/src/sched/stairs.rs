@@ -1,7 +1,8 @@
 //! Lower bounds that hold for the rest of a pass: what did not fit before some time does not fit before it later.
 //!
 //! Room only shrinks while a pass books. So a request that is no smaller and no shorter than an earlier one of the
-//! same family, and wants the same in all other respects, starts no earlier than that one was found to.
+//! same family, needs no less of each node and wants the same in all other respects, starts no earlier than that one
+//! was found to.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,13 @@ use crate::model::fabric::Layer;
 use crate::text::time::Time;
 
 use super::place::{Ask, Strategy};
+use super::request::{Need, Slot};
+use crate::text::gres::GresSpec;
 
-/// What requests have to agree in to be compared: the lens they look through and their constraints.
+/// What requests have to agree in to be compared: the nodes they admit and their constraints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Family {
-    lens: usize,
+    outline: usize,
     must: Option<Layer>,
     is_flat: bool,
     contiguous: bool,
@@ -27,7 +30,7 @@ pub(super) struct Family {
 
 impl Family {
     /// The family of an ask; `None` where a larger one may fit although a smaller one does not.
-    pub(super) fn of(lens: usize, ask: &Ask) -> Option<Self> {
+    pub(super) fn of(outline: usize, ask: &Ask) -> Option<Self> {
         let grows = ask.multiples.is_empty()
             && ask.segment.is_none()
             && ask.adjacent.is_none()
@@ -36,7 +39,7 @@ impl Family {
             && ask.tasks_per_node.is_none()
             && ask.strategy != Strategy::Block;
         grows.then(|| Self {
-            lens,
+            outline,
             must: ask.must,
             is_flat: ask.strategy == Strategy::Flat,
             contiguous: ask.contiguous,
@@ -64,20 +67,53 @@ impl Size {
     }
 }
 
-/// The bounds of every family.
+/// Which needs are no larger than which; see [`Need::within`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stairs(BTreeMap<Family, Vec<(Size, Time)>>);
+pub(super) struct Smaller(Vec<Vec<usize>>);
+
+/// Needs that are compared with all others; beyond, each stands for itself.
+const COMPARED: usize = 256;
+
+impl Smaller {
+    /// Notes a need with the next number, which is that of the last of `all`.
+    pub(super) fn add(&mut self, all: &[Need]) {
+        let Some((new, known)) = all.split_last() else { return };
+        let number = known.len();
+        let mut smaller = vec![number];
+        for (other, need) in known.iter().enumerate().take(COMPARED).filter(|_| number < COMPARED) {
+            if need.within(new) {
+                smaller.push(other);
+            }
+            if new.within(need) {
+                self.0[other].push(number);
+            }
+        }
+        self.0.push(smaller);
+    }
+
+    /// A need and all that are no larger.
+    fn than(&self, need: usize) -> &[usize] {
+        &self.0[need]
+    }
+}
+
+/// The bounds of every family, by need.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stairs(BTreeMap<Family, Vec<Vec<(Size, Time)>>>);
 
 impl Stairs {
-    /// No request of that size can start before.
-    pub(super) fn bound(&self, family: &Family, size: &Size) -> Option<Time> {
-        let steps = self.0.get(family)?.iter();
+    /// No request of that need and size can start before.
+    pub(super) fn bound(&self, family: &Family, need: usize, size: &Size, smaller: &Smaller) -> Option<Time> {
+        let needs = self.0.get(family)?;
+        let steps = smaller.than(need).iter().filter_map(|need| needs.get(*need)).flatten();
         steps.filter(|(smaller, _)| smaller.within(size)).map(|(_, time)| *time).max()
     }
 
-    /// Notes that a request of that size cannot start before `time`.
-    pub(super) fn note(&mut self, family: Family, size: Size, time: Time) {
-        let steps = self.0.entry(family).or_default();
+    /// Notes that a request of that need and size cannot start before `time`.
+    pub(super) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
+        let needs = self.0.entry(family).or_default();
+        needs.resize(needs.len().max(need + 1), Vec::new());
+        let steps = &mut needs[need];
         if steps.iter().any(|(smaller, bound)| smaller.within(&size) && *bound >= time) {
             return;
         }
@@ -91,29 +127,105 @@ impl Stairs {
     }
 }
 
+impl Need {
+    /// Whether every amount of every node holds at least as many slots of this as of the other. Where that is not
+    /// plain to see the answer is no.
+    fn within(&self, other: &Self) -> bool {
+        let tasks = match (self.slot, other.slot) {
+            (Slot::Node { tasks: mine }, Slot::Node { tasks: theirs }) => Some((mine, theirs)),
+            (Slot::Task, Slot::Task) => Some((1, 1)),
+            _ => None,
+        };
+        let Some((mine, theirs)) = tasks else { return self == other };
+        let cpus = |need: &Self, tasks: u32| {
+            (u64::from(tasks) * u64::from(need.cpus_per_task)).max(u64::from(need.min_cpus))
+        };
+        let gres = |mine: &[GresSpec], theirs: &[GresSpec], times: (u32, u32)| {
+            let smaller = |(one, other): (&GresSpec, &GresSpec)| {
+                let counts = (one.count.checked_mul(times.0.into()), other.count.checked_mul(times.1.into()));
+                one.name == other.name
+                    && one.kind == other.kind
+                    && counts.0.zip(counts.1).is_some_and(|(one, other)| one <= other)
+            };
+            mine.is_empty() || (mine.len() == theirs.len() && mine.iter().zip(theirs).all(smaller))
+        };
+        // Given devices of one kind of the request, the other kind is not compared: all of both or none.
+        let plain = self.gres_per_task.is_empty() || self.gres_per_node.is_empty();
+        plain
+            && cpus(self, mine) <= cpus(other, theirs)
+            && (self.slot != Slot::Task
+                || (self.cpus_per_task <= other.cpus_per_task && self.min_cpus == other.min_cpus))
+            && self.most.unwrap_or(u32::MAX) >= other.most.unwrap_or(u32::MAX)
+            && self.memory_per_node <= other.memory_per_node
+            && (other.memory_per_node < u64::MAX || other.memory_per_node == self.memory_per_node)
+            && self.memory_per_cpu <= other.memory_per_cpu
+            && self.tmp_disk_mb <= other.tmp_disk_mb
+            && gres(&self.gres_per_node, &other.gres_per_node, (1, 1))
+            && gres(&self.gres_per_task, &other.gres_per_task, (mine, theirs))
+            && (self.whole == other.whole || (!self.whole && self.memory_per_cpu == 0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn need(tasks: u32, gpus: u64) -> Need {
+        let gres = GresSpec::new("gpu", None, gpus);
+        Need {
+            slot: Slot::Node { tasks },
+            most: None,
+            cpus_per_task: 2,
+            min_cpus: 0,
+            memory_per_node: 0,
+            memory_per_cpu: 0,
+            tmp_disk_mb: 0,
+            gres_per_node: if gpus > 0 { vec![gres] } else { Vec::new() },
+            gres_per_task: Vec::new(),
+            whole: false,
+        }
+    }
+
+    #[test]
+    fn needs_are_smaller_where_they_want_no_more_of_anything() {
+        for (mine, theirs, within) in [
+            (need(1, 0), need(1, 0), true),
+            (need(1, 0), need(2, 0), true),
+            (need(2, 0), need(1, 0), false),
+            (need(1, 1), need(2, 2), true),
+            (need(1, 2), need(2, 1), false),
+            (need(1, 0), need(1, 1), true),
+            (need(1, 1), need(1, 0), false),
+            (need(1, 0), Need { whole: true, ..need(1, 0) }, true),
+            (Need { whole: true, ..need(1, 0) }, need(1, 0), false),
+            (Need { memory_per_cpu: 5, ..need(1, 0) }, Need { memory_per_cpu: 5, ..need(2, 0) }, true),
+            (Need { slot: Slot::Task, ..need(1, 0) }, need(1, 0), false),
+        ] {
+            assert_eq!(mine.within(&theirs), within, "{mine:?} within {theirs:?}");
+        }
+    }
 
     #[test]
     fn bounds_hold_for_what_is_no_smaller() {
         let family = Family::of(0, &Ask::nodes(1)).expect("a plain ask grows");
         let size = |nodes, run_time| Size { nodes, slots: u64::from(nodes), run_time };
         let mut stairs = Stairs::default();
-        stairs.note(family.clone(), size(4, 100), Time(50));
-        stairs.note(family.clone(), size(2, 200), Time(70));
+        let mut smaller = Smaller::default();
+        smaller.add(&[need(1, 0)]);
+        stairs.note(family.clone(), 0, size(4, 100), Time(50));
+        stairs.note(family.clone(), 0, size(2, 200), Time(70));
         for (nodes, run_time, bound) in
             [(4, 100, Some(50)), (3, 100, None), (4, 150, Some(50)), (2, 200, Some(70)), (4, 200, Some(70))]
         {
             assert_eq!(
-                stairs.bound(&family, &size(nodes, run_time)),
+                stairs.bound(&family, 0, &size(nodes, run_time), &smaller),
                 bound.map(Time),
                 "{nodes} for {run_time}"
             );
         }
-        stairs.note(family.clone(), size(1, 1), Time(80));
-        assert_eq!(stairs.bound(&family, &size(9, 9)), Some(Time(80)));
-        assert_eq!(stairs.0[&family].len(), 1, "what is implied is dropped");
+        stairs.note(family.clone(), 0, size(1, 1), Time(80));
+        assert_eq!(stairs.bound(&family, 0, &size(9, 9), &smaller), Some(Time(80)));
+        assert_eq!(stairs.0[&family][0].len(), 1, "what is implied is dropped");
         let block = Ask { strategy: Strategy::Block, ..Ask::nodes(1) };
         assert_eq!(Family::of(0, &block), None);
     }

@@ -20,7 +20,8 @@ use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strateg
 use super::request::{Need, Request};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
-use super::stairs::{Family, Size, Stairs};
+use super::shelves::Measure;
+use super::stairs::{Family, Size, Smaller, Stairs};
 use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
 use super::wish::Stage;
@@ -44,6 +45,9 @@ pub(super) struct State {
     /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
     idle: Vec<RoomId>,
     needs: BTreeMap<Need, usize>,
+    /// The needs by their numbers.
+    known_needs: Vec<Need>,
+    smaller: Smaller,
     /// By need, by room: slots.
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
@@ -90,7 +94,7 @@ pub(super) struct Hit {
 pub(super) struct Part {
     pub(super) node: NodeId,
     pub(super) slots: u32,
-    pub(super) taken: Box<[u64]>,
+    pub(super) taken: Arc<[u64]>,
 }
 
 impl State {
@@ -138,7 +142,7 @@ impl State {
                 timeline.set(&mut rooms, index, steps);
             }
         }
-        timeline.index();
+        timeline.index(&rooms);
         let counters = Counters::new(scene.nodes.len());
         Self {
             now,
@@ -146,6 +150,8 @@ impl State {
             rooms,
             idle,
             needs: BTreeMap::new(),
+            known_needs: Vec::new(),
+            smaller: Smaller::default(),
             slots: Vec::new(),
             domains: DomainTable::new(),
             counters,
@@ -189,8 +195,8 @@ impl State {
             slots: hunt.request.min_slots(),
             run_time: hunt.run_time,
         };
-        let family = Family::of(lens.id, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, &size));
+        let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
+        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, need, &size, &self.smaller));
         let mut from = stage.from.max(bound.unwrap_or(stage.from));
         loop {
             from = self.licenses.earliest(hunt.licenses, from, hunt.run_time)?;
@@ -200,7 +206,7 @@ impl State {
             let (mut hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
             let learns = stage.from == self.now && !gave_up && hunt.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
-                self.stairs.note(family.clone(), size, hit.as_ref().map_or(until, |hit| hit.start));
+                self.stairs.note(family.clone(), need, size, hit.as_ref().map_or(until, |hit| hit.start));
             }
             let start = hit.as_ref()?.start;
             let licensed = self.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
@@ -252,6 +258,7 @@ impl State {
             domains: &domains.of_node,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
+            least: Measure::of(&hunt.request.need),
         };
         self.counters.fit(domains.count);
         let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
@@ -317,7 +324,7 @@ impl State {
             && parts.iter().all(|part| {
                 let room = self.timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
                 room.is_some_and(|room| {
-                    self.rooms.amount(room).iter().zip(&part.taken).all(|(have, take)| have >= take)
+                    self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
                 })
             })
     }
@@ -333,6 +340,8 @@ impl State {
         run_time: u64,
     ) -> Option<Vec<Part>> {
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
+        // Nodes that are alike give the same.
+        let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
             let room = self.timeline.room(&mut self.rooms, node.0, hit.start, hit.start + run_time);
@@ -340,8 +349,14 @@ impl State {
             if hit.starts {
                 room = self.rooms.common(room, self.idle[node.index()]);
             }
-            let shape = &scene.nodes[node.index()].shape;
-            let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
+            let taken = match &last {
+                Some((known, same, taken)) if *known == room && same == slots => Arc::clone(taken),
+                _ => {
+                    let shape = &scene.nodes[node.index()].shape;
+                    Arc::from(need.takes(shape, self.rooms.amount(room), *slots)?)
+                }
+            };
+            last = Some((room, *slots, Arc::clone(&taken)));
             parts.push(Part { node, slots: *slots, taken });
         }
         if hit.whole_leaves {
@@ -368,6 +383,8 @@ impl State {
             return *known;
         }
         self.slots.push(Vec::new());
+        self.known_needs.push(need.clone());
+        self.smaller.add(&self.known_needs);
         self.needs.insert(need.clone(), self.slots.len() - 1);
         self.slots.len() - 1
     }
@@ -375,7 +392,7 @@ impl State {
     fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
         let nodes = self.idle.len();
         let layer = layer(lens, ask);
-        let table = self.domains.entry((lens.id, layer));
+        let table = self.domains.entry((lens.outline, layer));
         Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
     }
 }

@@ -1,15 +1,22 @@
 //! One forward sweep over the timeline: the earliest time at which some domain can hold a job.
 //!
-//! The sweep walks the holes by their start and keeps, for every node, the slots it has throughout the job's time if
+//! The sweep counts the holes that are open where it begins, then walks on by their start, over all shelves that may
+//! hold enough, and keeps, for every node, the slots it has throughout the job's time if
 //! the job started now, and their sums for every domain of the layer that has to hold the whole job. Only when a
 //! domain has enough does anybody look closer: the caller tries to place the job then and there, and the sweep goes on
 //! if the constraints that a sum cannot see stand in the way.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use fixedbitset::FixedBitSet;
 
 use crate::text::time::Time;
 
+use super::holes::Hole;
 use super::room::RoomId;
+use super::shelves::Measure;
 use super::timeline::Timeline;
 
 /// The number of a node that belongs to no domain of the layer.
@@ -31,43 +38,50 @@ pub(super) struct Search<'a> {
     pub(super) min_nodes: u32,
     /// Slots wanted, at least.
     pub(super) min_slots: u64,
+    /// What a slot takes of a node, at least.
+    pub(super) least: Measure,
+}
+
+/// What a node offers at the time a sweep has reached.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    /// Slots throughout the job's time.
+    slots: u32,
+    /// Whether the node is among those that had a slot at some time of the sweep.
+    listed: bool,
+    /// Until when it has them.
+    until: Time,
 }
 
 /// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
-    /// Slots of every node throughout the job's time.
-    slots: Vec<u32>,
-    /// Until when the node has them.
-    until: Vec<Time>,
+    /// By node.
+    offers: Vec<Offer>,
     /// Nodes that had a slot at some time of the sweep.
-    touched: Vec<u32>,
+    listed: Vec<u32>,
     /// Nodes and slots of every domain.
     sums: Vec<(u32, u64)>,
     used: Vec<u32>,
     /// Domains that have enough.
     enough: u32,
-    /// No node loses its slots before.
+    /// Ends of offers, and whose: as they came until the first of them matters, then the earliest first.
+    ends: BinaryHeap<Reverse<(Time, u32)>>,
+    unsorted: Vec<Reverse<(Time, u32)>>,
+    /// No offer ends before.
     next_end: Time,
 }
 
 impl Counters {
     /// For so many nodes.
     pub(super) fn new(nodes: usize) -> Self {
-        Self {
-            slots: vec![0; nodes],
-            until: vec![Time::ZERO; nodes],
-            touched: Vec::new(),
-            sums: Vec::new(),
-            used: Vec::new(),
-            enough: 0,
-            next_end: Time::MAX,
-        }
+        Self { offers: vec![Offer::default(); nodes], next_end: Time::MAX, ..Self::default() }
     }
 
     /// Nodes with their slots at the time the sweep has reached.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.touched.iter().map(|node| (*node, self.slots[*node as usize])).filter(|(_, slots)| *slots > 0)
+        let offers = self.listed.iter().map(|node| (*node, self.offers[*node as usize].slots));
+        offers.filter(|(_, slots)| *slots > 0)
     }
 
     /// Makes room for so many domains.
@@ -77,25 +91,32 @@ impl Counters {
     }
 
     fn clear(&mut self) {
-        for node in self.touched.drain(..) {
-            self.slots[node as usize] = 0;
+        for node in self.listed.drain(..) {
+            self.offers[node as usize] = Offer::default();
         }
         for domain in self.used.drain(..) {
             self.sums[domain as usize] = (0, 0);
         }
         self.enough = 0;
+        self.ends.clear();
+        self.unsorted.clear();
         self.next_end = Time::MAX;
     }
 
     /// Gives a node other slots and keeps the sums right.
+    #[inline]
     fn set(&mut self, search: &Search<'_>, node: u32, slots: u32, until: Time) {
-        let at = node as usize;
-        let before = std::mem::replace(&mut self.slots[at], slots);
-        self.until[at] = until;
-        if slots > 0 {
-            self.next_end = self.next_end.min(until);
+        let offer = &mut self.offers[node as usize];
+        let before = offer.slots;
+        if !offer.listed {
+            self.listed.push(node);
         }
-        let domain = search.domains[at];
+        *offer = Offer { slots, listed: true, until };
+        if slots > 0 && !until.is_never() {
+            self.next_end = self.next_end.min(until);
+            self.unsorted.push(Reverse((until, node)));
+        }
+        let domain = search.domains[node as usize];
         if domain == NOWHERE {
             return;
         }
@@ -109,9 +130,34 @@ impl Counters {
         let has = search.enough(*sum);
         self.enough = self.enough - u32::from(had) + u32::from(has);
     }
+
+    /// The next node whose offer ends before `needed`, if one does.
+    fn ended(&mut self, needed: Time) -> Option<u32> {
+        if self.ends.is_empty() {
+            // All at once, without sorting one by one.
+            let spare = std::mem::take(&mut self.ends).into_vec();
+            self.ends = BinaryHeap::from(std::mem::replace(&mut self.unsorted, spare));
+        } else {
+            self.ends.extend(self.unsorted.drain(..));
+        }
+        while let Some(&Reverse((until, node))) = self.ends.peek() {
+            if until >= needed {
+                self.next_end = until;
+                return None;
+            }
+            self.ends.pop();
+            let offer = &self.offers[node as usize];
+            if offer.slots > 0 && offer.until == until {
+                return Some(node);
+            }
+        }
+        self.next_end = Time::MAX;
+        None
+    }
 }
 
 impl Search<'_> {
+    #[inline]
     fn enough(&self, (nodes, slots): (u32, u64)) -> bool {
         nodes >= self.min_nodes && slots >= self.min_slots
     }
@@ -125,45 +171,60 @@ impl Search<'_> {
         judge: &mut impl Judge,
     ) -> Option<Time> {
         counters.clear();
+        let suits = |hole: &&Hole| {
+            hole.end.since(hole.start.max(self.from)) >= self.duration
+                && self.admitted.contains(hole.node as usize)
+        };
+        let mut shelves = Vec::new();
+        let mut ahead = BinaryHeap::new();
+        for shelf in timeline.holes().holding(self.least) {
+            let holes = shelf.reaching(self.duration, self.from + self.duration, self.until);
+            let mut holes = holes.flatten().filter(suits);
+            let later = holes.find(|hole| {
+                let slots = if hole.start <= self.from { judge.slots(hole.room) } else { 0 };
+                if slots > counters.offers[hole.node as usize].slots {
+                    counters.set(self, hole.node, slots, hole.end);
+                }
+                hole.start > self.from
+            });
+            if let Some(hole) = later {
+                ahead.push(Reverse((hole.start, shelves.len())));
+                shelves.push((hole, holes));
+            }
+        }
         let mut now = self.from;
         let mut grew = true;
-        for chunk in timeline.holes().chunks() {
-            if !chunk.may_hold(self.duration, self.from + self.duration) {
+        while let Some(mut next) = ahead.peek_mut() {
+            let Reverse((start, shelf)) = *next;
+            let (at, holes) = &mut shelves[shelf];
+            let hole = *at;
+            match holes.next() {
+                Some(later) => {
+                    *at = later;
+                    *next = Reverse((later.start, shelf));
+                    drop(next);
+                }
+                None => {
+                    PeekMut::pop(next);
+                }
+            }
+            let slots = judge.slots(hole.room);
+            if slots == 0 {
                 continue;
             }
-            for hole in chunk.holes() {
-                if hole.start > now {
-                    if grew && let Some(answer) = self.look(timeline, counters, judge, now) {
-                        return answer;
-                    }
-                    grew = false;
-                    if hole.start >= self.until {
-                        return None;
-                    }
+            if start > now {
+                if grew && let Some(answer) = self.look(timeline, counters, judge, now) {
+                    return answer;
                 }
-                let until = hole.end;
-                if until.since(hole.start.max(self.from)) < self.duration
-                    || !self.admitted.contains(hole.node as usize)
-                {
-                    continue;
+                if start >= self.until {
+                    return None;
                 }
-                let slots = judge.slots(hole.room);
-                let at = hole.node as usize;
-                let first = hole.start.max(now);
-                if slots == 0 || until.since(first) < self.duration {
-                    continue;
-                }
-                if first > now {
-                    now = first;
-                    grew |= self.expire(timeline, counters, judge, now);
-                }
-                if slots > counters.slots[at] {
-                    if counters.slots[at] == 0 {
-                        counters.touched.push(hole.node);
-                    }
-                    counters.set(self, hole.node, slots, until);
-                    grew = true;
-                }
+                now = start;
+                grew = self.expire(timeline, counters, judge, now);
+            }
+            if slots > counters.offers[hole.node as usize].slots {
+                counters.set(self, hole.node, slots, hole.end);
+                grew = true;
             }
         }
         if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
@@ -205,23 +266,14 @@ impl Search<'_> {
             return false;
         }
         let mut grew = false;
-        counters.next_end = Time::MAX;
-        let mut touched = std::mem::take(&mut counters.touched);
-        touched.retain(|&node| {
-            let at = node as usize;
-            if counters.until[at] >= needed {
-                counters.next_end = counters.next_end.min(counters.until[at]);
-                return counters.slots[at] > 0;
-            }
+        while let Some(node) = counters.ended(needed) {
             let holes = timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
                 lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Time::ZERO));
-            grew |= best.0 > counters.slots[at];
+            grew |= best.0 > counters.offers[node as usize].slots;
             counters.set(self, node, best.0, best.1);
-            best.0 > 0
-        });
-        counters.touched = touched;
+        }
         grew
     }
 }

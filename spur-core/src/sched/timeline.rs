@@ -2,8 +2,8 @@
 //!
 //! A node's future is a list of *steps*: from that time on, this room. From the steps follow its *holes*: every
 //! longest stretch of time over which some room is free throughout. A job that needs a node for a while fits if one
-//! hole has the length and the room, and then nothing else has to be looked at. All holes of all nodes stand in one
-//! list by their start, so that "the earliest time at which some domain can hold this" is one sweep over that list
+//! hole has the length and the room, and then nothing else has to be looked at. All holes of all nodes stand on a few
+//! shelves by their room, and there by their start, so that "the earliest time at which some domain can hold this" is one sweep over them
 //! with a counter for each domain; see [`sweep`](super::sweep).
 //!
 //! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
@@ -13,8 +13,9 @@ use std::cmp::Ordering;
 
 use crate::text::time::Time;
 
-use super::holes::{Hole, Holes};
+use super::holes::Hole;
 use super::room::{RoomId, Rooms};
+use super::shelves::Shelves;
 
 /// From this time on a node has this room, until its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +29,17 @@ pub(super) struct Step {
 pub(super) struct Timeline {
     steps: Vec<Vec<Step>>,
     of_node: Vec<Vec<Hole>>,
-    holes: Holes,
+    holes: Shelves,
     shortest: u64,
+    scratch: Scratch,
+}
+
+/// Lists that are used over and over.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    stretches: Vec<Stretch>,
+    open: Vec<Step>,
+    holes: Vec<Hole>,
 }
 
 impl Timeline {
@@ -39,24 +49,26 @@ impl Timeline {
         Self {
             steps: vec![Vec::new(); nodes],
             of_node: vec![Vec::new(); nodes],
-            holes: Holes::default(),
+            holes: Shelves::default(),
             shortest: shortest.max(1),
+            scratch: Scratch::default(),
         }
     }
 
     /// Says what a node will have: `steps` by time, the first one now. For every node before [`Timeline::index`].
     pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: Vec<Step>) {
         self.steps[node] = steps;
-        self.of_node[node] = self.holes_of(rooms, node);
+        self.find_holes(rooms, node);
+        self.of_node[node] = self.scratch.holes.clone();
     }
 
     /// Puts the holes of all nodes in their order.
-    pub(super) fn index(&mut self) {
-        self.holes = Holes::new(self.of_node.iter().flatten().copied().collect());
+    pub(super) fn index(&mut self, rooms: &Rooms) {
+        self.holes = Shelves::new(rooms, self.of_node.iter().flatten().copied());
     }
 
-    /// The holes of all nodes by start.
-    pub(super) fn holes(&self) -> &Holes {
+    /// The holes of all nodes.
+    pub(super) fn holes(&self) -> &Shelves {
         &self.holes
     }
 
@@ -110,9 +122,10 @@ impl Timeline {
             step.room = change(rooms, step.room);
         }
         steps.dedup_by_key(|step| step.room);
-        let after = self.holes_of(rooms, index);
-        let before = std::mem::replace(&mut self.of_node[index], after);
-        let (mut old, mut new) = (before.iter().peekable(), self.of_node[index].iter().peekable());
+        self.find_holes(rooms, index);
+        std::mem::swap(&mut self.of_node[index], &mut self.scratch.holes);
+        let (before, after) = (&self.scratch.holes, &self.of_node[index]);
+        let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
         // Both are in one order, so what differs shows by walking them side by side.
         while let Some(order) = match (old.peek(), new.peek()) {
             (Some(old), Some(new)) => Some((old.start, old.end).cmp(&(new.start, new.end))),
@@ -123,24 +136,26 @@ impl Timeline {
             let gone = if order.is_le() { old.next() } else { None };
             let come = if order.is_ge() { new.next() } else { None };
             if gone != come {
-                gone.into_iter().for_each(|hole| self.holes.remove(hole));
-                come.into_iter().for_each(|hole| self.holes.insert(*hole));
+                gone.into_iter().for_each(|hole| self.holes.remove(rooms, hole));
+                come.into_iter().for_each(|hole| self.holes.insert(rooms, *hole));
             }
         }
     }
 
-    /// The holes of a node, by start and end.
-    fn holes_of(&self, rooms: &mut Rooms, node: usize) -> Vec<Hole> {
+    /// Works out the holes of a node, by start and end, into the scratch list.
+    fn find_holes(&mut self, rooms: &mut Rooms, node: usize) {
         let steps = &self.steps[node];
-        let mut stretches = Vec::with_capacity(steps.len() + 1);
-        if !nested(rooms, steps, &mut stretches) {
+        let Scratch { stretches, open, holes } = &mut self.scratch;
+        stretches.clear();
+        if !nested(rooms, steps, open, stretches) {
             stretches.clear();
-            all(rooms, steps, &mut stretches);
+            all(rooms, steps, stretches);
         }
         stretches.retain(|(start, end, room)| end.since(*start) >= self.shortest && rooms.usable(*room));
         stretches.sort_unstable_by_key(|(start, end, _)| (*start, *end));
         let node = u32::try_from(node).expect("nodes are numbered in u32");
-        stretches.into_iter().map(|(start, end, room)| Hole { start, end, node, room }).collect()
+        holes.clear();
+        holes.extend(stretches.iter().map(|&(start, end, room)| Hole { start, end, node, room }));
     }
 }
 
@@ -149,8 +164,8 @@ type Stretch = (Time, Time, RoomId);
 
 /// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
 /// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
-fn nested(rooms: &Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) -> bool {
-    let mut open: Vec<Step> = Vec::new();
+fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut Vec<Stretch>) -> bool {
+    open.clear();
     for step in steps {
         let mut from = step.from;
         while let Some(last) = open.last() {
@@ -228,7 +243,7 @@ mod tests {
                 .collect();
             steps.dedup_by_key(|step| step.room);
             let (mut quick, mut slow) = (Vec::new(), Vec::new());
-            prop_assert!(nested(&rooms, &steps, &mut quick));
+            prop_assert!(nested(&rooms, &steps, &mut Vec::new(), &mut quick));
             all(&mut rooms, &steps, &mut slow);
             quick.retain(|(_, _, room)| rooms.usable(*room));
             quick.sort_unstable();

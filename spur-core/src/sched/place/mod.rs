@@ -13,6 +13,7 @@ mod even;
 mod explain;
 mod flat;
 mod front;
+mod leaves;
 mod plain;
 mod problem;
 mod rank;
@@ -84,6 +85,9 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
 /// The numbers of nodes to try, the largest first.
 fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
     let Some((least, largest)) = ask.nodes else { return vec![None] };
+    if least == largest && ask.tasks.is_none_or(|tasks| largest <= tasks) {
+        return vec![Some(least.max(1))];
+    }
     let open = u32::try_from(view.slots.nodes()).unwrap_or(u32::MAX);
     let most = match ask.must {
         Some(layer) if layer > Layer::NODE && ask.strategy != Strategy::Flat => {

@@ -2,9 +2,10 @@
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
-//! with the fewest slots in sum, of those the first: a subset sum over what each leaf lacks of the fullest one, which
-//! is small because one leaf less would not do.
+//! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
+//! each leaf lacks of the fullest one, which is small because one leaf less would not do.
 
+use super::leaves::{Packing, spread};
 use super::problem::{Problem, positions};
 use super::{Mode, Placement, choose};
 use crate::model::fabric::{DomainId, Layer, Pos};
@@ -39,6 +40,10 @@ pub(super) fn place(problem: &Problem<'_>) -> Plain {
             let leaf = least_waste(problem, holders, None);
             return Plain::Placed(placed(problem, leaf, &[(leaf, problem.amount)]));
         }
+        if !are_over_leaves(problem, &holders) {
+            let placement = over_domains(problem, &holders, layer == highest);
+            return placement.map_or(Plain::Other, Plain::Placed);
+        }
         match several_leaves(problem, holders) {
             Ok(Some(placement)) => return Plain::Placed(placement),
             Ok(None) => {}
@@ -63,15 +68,40 @@ fn applies(problem: &Problem<'_>) -> bool {
 /// The case needs the general solver.
 struct NotPlain;
 
+/// Whether there is nothing but leaves below all of the holders.
+fn are_over_leaves(problem: &Problem<'_>, holders: &[DomainId]) -> bool {
+    let fabric = problem.fabric;
+    let children = holders.iter().flat_map(|&id| fabric.domain(id).children());
+    children.into_iter().all(|&child| fabric.domain(child).layer() == Layer::LEAF)
+}
+
+/// The best placement in one of the holders, which are all of one layer and the lowest that can hold the job; None
+/// where that takes the general solver.
+fn over_domains(problem: &Problem<'_>, holders: &[DomainId], is_highest: bool) -> Option<Placement> {
+    let fabric = problem.fabric;
+    let layer = fabric.domain(*holders.first()?).layer();
+    // A higher domain could touch fewer domains of a preferred layer, which comes before staying low.
+    let may_rise = !is_highest && problem.ask.prefer.iter().any(|&preferred| preferred < layer);
+    if may_rise || !problem.can_be_guided() {
+        return None;
+    }
+    let packing = Packing::new(problem, layer, holders.iter().map(|&id| problem.slots(id)).max()?)?;
+    let mut best: Option<(_, DomainId, Vec<(DomainId, u32)>)> = None;
+    for &id in holders {
+        let found = spread(problem, id, &packing)?;
+        let above = (layer.0..=fabric.top().0).map(Layer);
+        let waste: Vec<u64> = above.map(|layer| problem.slots(fabric.covering(id, layer))).collect();
+        let order = (found.spans, waste, found.slots, fabric.domain(id).range().start);
+        if best.as_ref().is_none_or(|(least, ..)| order < *least) {
+            best = Some((order, id, found.shares));
+        }
+    }
+    best.map(|(_, id, shares)| placed(problem, id, &shares))
+}
+
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
 fn several_leaves(problem: &Problem<'_>, holders: Vec<DomainId>) -> Result<Option<Placement>, NotPlain> {
     let fabric = problem.fabric;
-    let over_leaves = |id: &DomainId| {
-        fabric.domain(*id).children().iter().all(|&c| fabric.domain(c).layer() == Layer::LEAF)
-    };
-    if !holders.iter().all(over_leaves) {
-        return Err(NotPlain);
-    }
     let cap = problem.span_caps.first().map_or(u32::MAX, |&(_, cap)| cap);
     let mut scratch = Vec::new();
     let counted: Vec<(u32, DomainId)> = (holders.into_iter())
@@ -141,6 +171,11 @@ type Sums = Vec<u64>;
 /// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
 /// it each takes.
 fn subset(problem: &Problem<'_>, holder: DomainId, count: u32) -> Vec<(DomainId, u32)> {
+    let layer = problem.fabric.domain(holder).layer();
+    let packing = Packing::new(problem, layer, problem.slots(holder));
+    if let Some(spread) = packing.and_then(|packing| spread(problem, holder, &packing)) {
+        return spread.shares;
+    }
     let leaves: Vec<(DomainId, u32)> = (problem.fabric.domain(holder).children().iter())
         .map(|&leaf| (leaf, problem.room(leaf)))
         .filter(|&(_, room)| room > 0)

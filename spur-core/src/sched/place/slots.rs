@@ -21,8 +21,11 @@ impl Slots {
     #[must_use]
     pub fn whole(fabric: &Fabric, mut open: FixedBitSet) -> Self {
         open.grow(fabric.len());
-        let nodes: Vec<u32> =
-            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"));
+        let nodes = if open.count_ones(..) <= FEW {
+            count_few(fabric, &open)
+        } else {
+            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"))
+        };
         let sums = nodes.iter().map(|&count| u64::from(count)).collect();
         Self { open, tasks: None, sums, nodes }
     }
@@ -120,6 +123,20 @@ impl Slots {
             (pos, self.at(pos))
         })
     }
+}
+
+/// Open positions that are quicker counted one by one than range by range.
+const FEW: usize = 128;
+
+/// How many open positions every domain has, counted from each on its way up.
+fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
+    let mut counts = vec![0; fabric.domains().size_hint().0];
+    for index in open.ones() {
+        for id in fabric.path_up(Pos(u32::try_from(index).expect("positions are u32"))) {
+            counts[id.index()] += 1;
+        }
+    }
+    counts
 }
 
 /// A number for every domain: leaves are counted, the rest are sums.

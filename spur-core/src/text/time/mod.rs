@@ -24,11 +24,13 @@ impl Time {
     pub const ZERO: Time = Time(0);
 
     /// Seconds from `earlier` to this point; 0 if `earlier` is in fact later.
+    #[inline]
     pub fn since(self, earlier: Time) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }
 
     /// Whether this is [`Time::MAX`].
+    #[inline]
     pub fn is_never(self) -> bool {
         self == Time::MAX
     }
@@ -38,6 +40,7 @@ impl Time {
 impl Add<u64> for Time {
     type Output = Time;
 
+    #[inline]
     fn add(self, seconds: u64) -> Time {
         Time(self.0.saturating_add_unsigned(seconds))
     }
@@ -47,6 +50,7 @@ impl Add<u64> for Time {
 impl Sub for Time {
     type Output = i64;
 
+    #[inline]
     fn sub(self, other: Time) -> i64 {
         self.0.saturating_sub(other.0)
     }

@@ -1,0 +1,178 @@
+//! Busy clusters with a long queue: as many running jobs as nodes, each with an end of its own.
+//!
+//! For benches and for the check of a large plan; the same numbers give the same cluster on every machine.
+
+use std::sync::Arc;
+
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc, Why};
+use spur_core::model::config::{Backfill, Order, Policy, SchedulerPolicy};
+use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::node::{NodeGres, NodeShape};
+use spur_core::text::gres::GresSpec;
+use spur_core::text::nodes::NodeCount;
+
+use crate::world::{self, World};
+
+/// Nodes of a leaf.
+const LEAF: u32 = 20;
+/// Domains below one of the next layer.
+const FANOUT: u32 = 25;
+/// Relatively prime to every number of nodes in use: spreads the ends.
+const STRIDE: u32 = 7_919;
+/// Seconds between two ends.
+const APART: u64 = 9;
+
+/// What the queue asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `-N`, nodes for itself.
+    Whole,
+    /// `-N` with tasks, CPUs, memory and GPUs on each node.
+    Shared,
+    /// The same without `-N`: tasks on as many nodes as they need.
+    Tasks,
+}
+
+/// A cluster, its queue and its mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy {
+    pub(crate) nodes: u32,
+    pub(crate) jobs: u32,
+    pub(crate) kind: Kind,
+    /// Layers of domains over the nodes, at least 1; the lowest are leaves of 20, the others join 25 of those below (5
+    /// where there are more than three layers), and the highest joins all.
+    pub(crate) layers: u32,
+    pub(crate) backfill: Backfill,
+    /// Jobs looked at; 0: all.
+    pub(crate) depth: u32,
+}
+
+impl Busy {
+    /// Every job reserved, in a tree of three layers.
+    pub(crate) fn conservative(nodes: u32, jobs: u32, kind: Kind) -> Self {
+        Self { nodes, jobs, kind, layers: 3, backfill: Backfill::Conservative, depth: 0 }
+    }
+
+    /// The cluster.
+    pub(crate) fn world(&self) -> World {
+        let mut world = World::new(self.policy());
+        let mut chance = Chance(1);
+        for node in 0..self.nodes {
+            let job = JobId(node + 1);
+            let end = 600 + u64::from(node * STRIDE % self.nodes) * APART;
+            world.submit(job, world::spec(Shape::default(), end));
+            let alloc = self.held(&mut chance, NodeId(node));
+            world.apply(spur_core::cluster::event::Event::JobStarted { job, alloc: Arc::new(alloc) });
+        }
+        for job in 0..self.jobs {
+            world.submit(JobId(self.nodes + job + 1), self.pending(&mut chance));
+        }
+        world
+    }
+
+    fn policy(&self) -> Policy {
+        let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 8 }];
+        let shape =
+            NodeShape { cpus: 64, memory_mb: 512_000, threads_per_core: 1, gres, ..NodeShape::default() };
+        let names: Vec<Arc<str>> = (0..self.nodes).map(|index| Arc::from(format!("n{index:06}"))).collect();
+        let (backfill, depth) = (self.backfill, self.depth);
+        Policy {
+            nodes: names.iter().map(|name| world::node(name, shape.clone(), 1)).collect(),
+            partitions: vec![world::partition("main", names)],
+            topologies: vec![world::topology(&self.tree())],
+            scheduler: SchedulerPolicy { backfill, depth, order: Order::Fcfs, ..SchedulerPolicy::default() },
+            ..Policy::default()
+        }
+    }
+
+    /// The layers are called `leaf`, `row2`, `row3`, …
+    fn tree(&self) -> String {
+        let names: Vec<String> = (1..=self.layers).map(|layer| format!("{:?}", row(layer))).collect();
+        let mut toml = format!("plugin = \"tree\"\nlayers = [{}]\n", names.join(", "));
+        let mut below = self.nodes;
+        for layer in 1..=self.layers {
+            let fanout = match layer {
+                _ if layer == self.layers => below,
+                1 => LEAF,
+                _ if self.layers > 3 => FANOUT / 5,
+                _ => FANOUT,
+            };
+            let count = below.div_ceil(fanout);
+            for index in 0..count {
+                let (first, last) = (index * fanout, (index * fanout + fanout).min(below) - 1);
+                let members = if layer == 1 {
+                    format!("nodes = \"n[{first:06}-{last:06}]\"")
+                } else {
+                    format!("switches = \"{}-[{first}-{last}]\"", row(layer - 1))
+                };
+                toml += &format!("[[switches]]\nname = \"{}-{index}\"\n{members}\n", row(layer));
+            }
+            below = count;
+        }
+        toml
+    }
+
+    /// What the running job of a node holds of it.
+    fn held(&self, chance: &mut Chance, node: NodeId) -> Alloc {
+        let whole = self.kind == Kind::Whole;
+        let cpus = if whole { 64 } else { 33 + chance.below(24) };
+        let memory_mb = if whole { 0 } else { 100_000 + 16_000 * u64::from(chance.below(16)) };
+        let gpus = if whole { 0 } else { 2 * chance.below(4) };
+        let gres = (gpus > 0).then(|| GresAlloc { entry: 0, ids: (0..gpus).collect() });
+        let part = NodeAlloc {
+            node,
+            tasks: 1,
+            cpus: (0..cpus).collect(),
+            memory_mb,
+            gres: gres.into_iter().collect(),
+        };
+        Alloc { partition: "main".into(), nodes: Box::from([part]), exclusive: whole, why: Why::default() }
+    }
+
+    /// A waiting job of 2 to 16 nodes; every second one has to be in one leaf.
+    fn pending(&self, chance: &mut Chance) -> JobSpec {
+        let nodes = 2 + chance.below(15);
+        let seconds = 600 * (1 + u64::from(chance.below(100)));
+        let wish = FabricAsk { gather: Some("must:leaf".parse().unwrap()), ..FabricAsk::default() };
+        let fabric = (chance.below(2) == 0).then(|| Box::new(wish));
+        let count = Some(NodeCount::exactly(nodes));
+        let shape = match self.kind {
+            Kind::Whole => Shape { nodes: count, sharing: Sharing::Exclusive, ..Shape::default() },
+            Kind::Shared => Shape { nodes: count, ..shared(chance) },
+            Kind::Tasks => {
+                let mut shape = shared(chance);
+                Shape { tasks: shape.tasks_per_node.take().map(|each| each * nodes), ..shape }
+            }
+        };
+        JobSpec { fabric, ..world::spec(shape, seconds) }
+    }
+}
+
+/// What a job takes of each node that it shares.
+fn shared(chance: &mut Chance) -> Shape {
+    Shape {
+        tasks_per_node: Some(2 << chance.below(3)),
+        cpus_per_task: Some(2 << chance.below(2)),
+        memory: Some(MemoryNeed::PerNode(16_000 << chance.below(4))),
+        gres: match chance.below(3) {
+            0 => Vec::new(),
+            count => vec![GresSpec::new("gpu", None, u64::from(count) * 2)],
+        },
+        ..Shape::default()
+    }
+}
+
+fn row(layer: u32) -> String {
+    if layer == 1 { "leaf".to_owned() } else { format!("row{layer}") }
+}
+
+/// A fixed sequence of numbers that look random.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from((self.0 >> 33) % u64::from(limit)).unwrap()
+    }
+}

@@ -3,15 +3,19 @@
 //! A plan made from limits keeps its promises, because nothing runs longer than its limit. A plan made from
 //! predictions packs tighter and promises nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::{Correct, Predict};
-use crate::model::job::Job;
+use crate::model::job::{Job, JobSpec};
+use crate::model::phase::Phase;
 use crate::text::time::Time;
+
+use super::request::least;
+use super::similar::{self, Guess, Run};
 
 /// What a job without a limit is planned with, seconds: a century, so that plans behind it have a place without ever
 /// being taken for a time.
@@ -24,6 +28,11 @@ const INCREMENTS: [u64; 11] = [60, 300, 900, 1_800, 3_600, 7_200, 18_000, 36_000
 pub trait Forecast {
     /// Seconds a waiting job is planned to run; at least 1.
     fn run_time(&self, job: &Job) -> u64;
+
+    /// Seconds that orders weigh a waiting job by; at least 1.
+    fn weighed_time(&self, job: &Job) -> u64 {
+        self.run_time(job)
+    }
 
     /// When a running job is planned to end. A time that is not after `now` means: any moment.
     fn end(&self, job: &Job, started: Time, now: Time) -> Time;
@@ -38,11 +47,11 @@ pub struct Limits;
 
 impl Forecast for Limits {
     fn run_time(&self, job: &Job) -> u64 {
-        requested(job)
+        requested(&job.spec)
     }
 
     fn end(&self, job: &Job, started: Time, _now: Time) -> Time {
-        started + requested(job)
+        started + requested(&job.spec)
     }
 
     fn is_firm(&self) -> bool {
@@ -50,42 +59,82 @@ impl Forecast for Limits {
     }
 }
 
-/// The time limit in seconds.
-fn requested(job: &Job) -> u64 {
-    job.spec.time_limit.seconds().unwrap_or(ENDLESS).max(1)
+/// A forecast, or for as long as somebody has waited too long the limits in its place: a promise made to those who
+/// have is kept only by plans in which nothing lasts longer than planned.
+#[derive(Clone, Copy)]
+pub(super) struct Prudent<'a> {
+    pub(super) by: &'a dyn Forecast,
+    /// Whether limits are planned with.
+    pub(super) firm: bool,
 }
 
-/// Plans by what the same user's last two jobs took: the floor of their mean, at most the request, made at submission
-/// and kept; the request while fewer than two have finished.
+impl Forecast for Prudent<'_> {
+    fn run_time(&self, job: &Job) -> u64 {
+        if self.firm { Limits.run_time(job) } else { self.by.run_time(job) }
+    }
+
+    fn weighed_time(&self, job: &Job) -> u64 {
+        self.by.weighed_time(job)
+    }
+
+    fn end(&self, job: &Job, started: Time, now: Time) -> Time {
+        if self.firm { Limits.end(job, started, now) } else { self.by.end(job, started, now) }
+    }
+
+    fn is_firm(&self) -> bool {
+        self.firm || self.by.is_firm()
+    }
+}
+
+/// The time limit in seconds.
+fn requested(spec: &JobSpec) -> u64 {
+    spec.time_limit.seconds().unwrap_or(ENDLESS).max(1)
+}
+
+/// Plans by what jobs of the same user took: a guess made at submission and kept, at most the request, and the request
+/// itself while too little is known.
+///
+/// `recent2` is the floor of the mean of the user's last two run times (Tsafrir, Etsion and Feitelson, TPDS 2007);
+/// `similar` weighs the user's last runs by how much they resemble the job, see [`similar`](super::similar).
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     predict: Predict,
     correct: Correct,
-    /// Run times of each user's last two finished jobs, the newest last.
-    users: BTreeMap<Arc<str>, [Option<u64>; 2]>,
-    jobs: BTreeMap<JobId, u64>,
+    /// Each user's last runs, the newest first.
+    users: BTreeMap<Arc<str>, VecDeque<Run>>,
+    /// What was guessed of jobs when they were submitted.
+    jobs: BTreeMap<JobId, Guess>,
 }
 
 impl Recent {
-    /// Plans by limits until `[scheduler] predict` says otherwise.
+    /// Learns from what a cluster still knows of its past, and guesses for those that wait as if they came now.
     #[must_use]
     pub fn new(cluster: &Cluster) -> Self {
         let scheduler = &cluster.policy().scheduler;
-        Self { predict: scheduler.predict, correct: scheduler.correct, ..Self::default() }
+        let mut recent = Self { predict: scheduler.predict, correct: scheduler.correct, ..Self::default() };
+        let ran = |job: &Job| match &job.phase {
+            Phase::Ended(ended) => ended.started.map(|started| (ended.ended, ended.ended.since(started))),
+            _ => None,
+        };
+        let mut past: Vec<(Time, u64, &Job)> =
+            cluster.jobs().iter().filter_map(|job| ran(job).map(|(at, ran)| (at, ran, job))).collect();
+        past.sort_by_key(|(at, _, job)| (*at, job.id));
+        past.into_iter().for_each(|(_, ran, job)| recent.finished(&job.spec, ran));
+        cluster.jobs().pending().for_each(|job| recent.submitted(job.id, &job.spec));
+        recent
     }
 
     /// Learns from an event that has just been applied to `cluster`.
     pub fn note(&mut self, cluster: &Cluster, event: &Event) {
         match event {
             Event::PolicyChanged { policy } => {
-                self.predict = policy.scheduler.predict;
-                self.correct = policy.scheduler.correct;
-            }
-            Event::JobSubmitted { job, spec } => {
-                if let Some([Some(one), Some(other)]) = self.users.get(&spec.owner.user) {
-                    self.jobs.insert(*job, (one + other) / 2);
+                if self.predict == policy.scheduler.predict {
+                    self.correct = policy.scheduler.correct;
+                } else {
+                    *self = Self::new(cluster);
                 }
             }
+            Event::JobSubmitted { job, spec } => self.submitted(*job, spec),
             Event::JobEnding { job, .. } => self.ended(cluster, *job),
             Event::JobsForgotten { jobs } => jobs.iter().for_each(|job| {
                 self.jobs.remove(job);
@@ -94,21 +143,41 @@ impl Recent {
         }
     }
 
-    fn ended(&mut self, cluster: &Cluster, id: JobId) {
-        let Some(job) = cluster.job(id) else { return };
-        let crate::model::phase::Phase::Completing(completing) = &job.phase else { return };
-        self.finished(&job.spec.owner.user, completing.ended.since(completing.started));
+    fn submitted(&mut self, job: JobId, spec: &JobSpec) {
+        let Some(runs) = self.users.get(&spec.owner.user) else { return };
+        let guess = match self.predict {
+            Predict::Requested | Predict::Actual => None,
+            Predict::Recent2 => recent2(runs),
+            Predict::Similar => similar::guess(runs, &asked(spec)),
+        };
+        if let Some(guess) = guess {
+            self.jobs.insert(job, guess);
+        }
     }
 
-    /// Learns that a job of a user has finished after so many seconds.
-    pub fn finished(&mut self, user: &Arc<str>, ran: u64) {
-        let [_, last] = self.users.get(user).copied().unwrap_or_default();
-        self.users.insert(Arc::clone(user), [last, Some(ran)]);
+    fn ended(&mut self, cluster: &Cluster, id: JobId) {
+        let Some(job) = cluster.job(id) else { return };
+        let Phase::Completing(completing) = &job.phase else { return };
+        self.finished(&job.spec, completing.ended.since(completing.started));
+    }
+
+    /// Learns that a job has finished after so many seconds.
+    pub fn finished(&mut self, spec: &JobSpec, ran: u64) {
+        if !self.predict.is_learnt() {
+            return;
+        }
+        let runs = self.users.entry(Arc::clone(&spec.owner.user)).or_default();
+        runs.truncate(similar::REMEMBERED - 1);
+        runs.push_front(Run { seconds: ran, ..asked(spec) });
     }
 
     fn predicted(&self, job: &Job) -> u64 {
-        let known = self.jobs.get(&job.id).filter(|_| self.predict == Predict::Recent2);
-        known.map_or_else(|| requested(job), |seconds| (*seconds).clamp(1, requested(job)))
+        self.guessed(job, |guess| guess.likely)
+    }
+
+    fn guessed(&self, job: &Job, which: impl Fn(&Guess) -> u64) -> u64 {
+        let request = requested(&job.spec);
+        self.jobs.get(&job.id).map_or(request, |guess| which(guess).clamp(1, request))
     }
 }
 
@@ -117,15 +186,32 @@ impl Forecast for Recent {
         self.predicted(job)
     }
 
+    fn weighed_time(&self, job: &Job) -> u64 {
+        self.guessed(job, |guess| guess.mean)
+    }
+
     fn end(&self, job: &Job, started: Time, now: Time) -> Time {
-        let (predicted, request) = (self.predicted(job), requested(job));
+        let (predicted, request) = (self.predicted(job), requested(&job.spec));
         corrected(self.correct, predicted, request, now.since(started))
             .map_or(started + request, |run| started + run)
     }
 
     fn is_firm(&self) -> bool {
-        self.predict != Predict::Recent2
+        !self.predict.is_learnt()
     }
+}
+
+/// The floor of the mean of the last two runs.
+fn recent2(runs: &VecDeque<Run>) -> Option<Guess> {
+    let (last, before) = (runs.front()?, runs.get(1)?);
+    let mean = u64::midpoint(last.seconds, before.seconds);
+    Some(Guess { likely: mean, mean })
+}
+
+/// What a job asks for, as a run that has taken all of its time.
+fn asked(spec: &JobSpec) -> Run {
+    let request = requested(spec);
+    Run { seconds: request, request, cpus: least(&spec.shape).1 }
 }
 
 /// What a job that has run for `ran` seconds is planned to run in all; `None` for its request.

@@ -158,6 +158,11 @@ impl Line {
         self.standing.get(&job).map(|standing| &standing.ranked)
     }
 
+    /// Whether somebody has waited too long.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.rows.iter().next().is_some_and(|row| row.key.is_aged())
+    }
+
     /// What a job counts for under multifactor priority; 0 for one that is not in the line.
     pub(super) fn priority(&self, job: JobId, now: Time) -> u32 {
         self.get(job).map_or(0, |ranked| self.measure.priority(ranked, now))
@@ -277,7 +282,7 @@ impl Line {
         let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
         self.watched.extend(awaited.chain(near).map(|other| (other, job.id)));
-        match self.measure.rank(cluster, job, forecast.run_time(job), now) {
+        match self.measure.rank(cluster, job, forecast, now) {
             Ok(ranked) => {
                 let standing = Standing { key: self.measure.key(&ranked, now), ranked };
                 let row = row(&standing);

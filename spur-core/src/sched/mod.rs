@@ -48,6 +48,7 @@ mod room;
 mod rows;
 mod scene;
 mod shelves;
+mod similar;
 mod stairs;
 mod state;
 mod sweep;
@@ -65,7 +66,7 @@ use crate::model::config::Backfill;
 use crate::model::job::Job;
 use crate::text::time::Time;
 
-use forecast::{Forecast, Recent};
+use forecast::{Forecast, Prudent, Recent};
 use line::Line;
 use plan::Plan;
 use quick::Quick;
@@ -75,8 +76,9 @@ use scene::Scene;
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     let scene = cluster.standing(Scene::new);
-    let line = Line::new(cluster, &scene, forecast, now);
-    Pass::new(cluster, scene, &line, forecast, now, &Reservations::default()).finish().0
+    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
+    let forecast = Prudent { by: forecast, firm };
+    Pass::new(cluster, scene, &line, &forecast, now, &Reservations::default()).finish().0
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
@@ -86,8 +88,8 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
     let scene = cluster.standing(Scene::new);
-    let line = Line::new(cluster, &scene, forecast, now);
-    Pass::foretelling(cluster, scene, &line, forecast, now, job).finish().0
+    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
+    Pass::foretelling(cluster, scene, &line, &Prudent { by: forecast, firm }, now, job).finish().0
 }
 
 /// What is kept from one pass to the next.
@@ -109,6 +111,8 @@ struct Kept {
     line: Line,
     /// For modes in which only heads have a reservation, once there was a quick pass.
     quick: Option<Quick>,
+    /// Whether all of it is by limits, because somebody has waited too long; see [`Prudent`].
+    firm: bool,
 }
 
 impl Planner {
@@ -136,7 +140,8 @@ impl Planner {
         if kept.quick.is_none() {
             kept.line.take_changes();
         }
-        Pass::new(cluster, scene, &kept.line, forecast, now, &Reservations::default()).finish().0
+        let forecast = Prudent { by: forecast, firm: kept.firm };
+        Pass::new(cluster, scene, &kept.line, &forecast, now, &Reservations::default()).finish().0
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.
@@ -144,7 +149,8 @@ impl Planner {
         let scene = cluster.standing(Scene::new);
         let knows_all = self.knows_all(cluster);
         let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now);
-        Pass::new(cluster, scene, &kept.line, &self.recent, now, &Reservations::default())
+        let forecast = Prudent { by: &self.recent, firm: kept.firm };
+        Pass::new(cluster, scene, &kept.line, &forecast, now, &Reservations::default())
     }
 
     /// Ends a deep pass: its reservations are respected from now on.
@@ -208,10 +214,21 @@ impl Kept {
         now: Time,
     ) -> &'a mut Self {
         let old = kept.take().filter(|kept| knows_all && kept.line.is_of(scene));
-        let fresh = || Self { line: Line::new(cluster, scene, forecast, now), quick: None };
-        let kept = kept.insert(old.unwrap_or_else(fresh));
-        kept.line.refresh(cluster, forecast, now);
-        kept
+        let refreshed = old.and_then(|mut kept| {
+            kept.line.refresh(cluster, &Prudent { by: forecast, firm: kept.firm }, now);
+            (kept.firm == kept.should_be_firm(forecast)).then_some(kept)
+        });
+        kept.insert(refreshed.unwrap_or_else(|| Self::new(cluster, scene, forecast, now)))
+    }
+
+    fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {
+        let line = |firm| Line::new(cluster, scene, &Prudent { by: forecast, firm }, now);
+        let kept = Self { line: line(false), quick: None, firm: false };
+        if kept.should_be_firm(forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
+    }
+
+    fn should_be_firm(&self, forecast: &dyn Forecast) -> bool {
+        !forecast.is_firm() && self.line.is_overdue()
     }
 }
 
@@ -224,7 +241,8 @@ fn start_now(
     now: Time,
 ) -> Plan {
     let scene = cluster.standing(Scene::new);
-    let Kept { line, quick } = Kept::of(kept, knows_all, cluster, &scene, forecast, now);
+    let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &scene, forecast, now);
+    let forecast = &Prudent { by: forecast, firm: *firm };
     let changes = line.take_changes();
     let (plan, made) = if scene.policy.scheduler.backfill == Backfill::Conservative {
         Pass::quick(cluster, scene, line, forecast, now, reservations).finish()

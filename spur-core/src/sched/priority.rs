@@ -16,6 +16,8 @@ pub struct Facts {
     pub cpus: u64,
     /// Planned run time, seconds.
     pub run_time: u64,
+    /// The run time that it is weighed by, seconds.
+    pub weighed_time: u64,
     /// `priority_job_factor` of its partition.
     pub partition_factor: u32,
     /// What was asked for or set by an operator.
@@ -75,13 +77,13 @@ fn real(number: u64) -> f64 {
 
 /// Where a job stands among others under an order: the smaller the earlier; `None` where it is not this that decides.
 ///
-/// With `w` the time waited, `r` the planned run time, `q` the CPUs and `s` the time of submission: SAF `r q`; WFP3
+/// With `w` the time waited, `r` the run time it is weighed by, `q` the CPUs and `s` the time of submission: SAF `r q`; WFP3
 /// `-(w/r)³ q`; UNICEP `-w / (log₂(q) r)`; F4 `log₁₀(r) q + 870 log₁₀(s)` (Carastan-Santos and de Camargo, SC'17, for
 /// the last three).
 #[must_use]
 pub fn rank(order: Order, facts: &Facts, now: Time) -> Option<f64> {
     let wait = real(now.since(facts.submitted));
-    let run = real(facts.run_time.max(1));
+    let run = real(facts.weighed_time.max(1));
     let cpus = real(facts.cpus.max(1));
     Some(match order {
         Order::Multifactor | Order::Fcfs => return None,
@@ -105,6 +107,7 @@ mod tests {
             nodes: 2,
             cpus: 8,
             run_time: 100,
+            weighed_time: 100,
             partition_factor: 1,
             explicit: None,
             nice: 0,
@@ -125,7 +128,7 @@ mod tests {
 
     #[test]
     fn orders_prefer_what_they_say() {
-        let (small, large) = (facts(), Facts { cpus: 64, run_time: 1_000, ..facts() });
+        let (small, large) = (facts(), Facts { cpus: 64, weighed_time: 1_000, ..facts() });
         for order in [Order::Sjf, Order::Saf, Order::F4, Order::Unicep] {
             assert!(rank(order, &small, Time(50)) < rank(order, &large, Time(50)), "{order:?}");
         }

@@ -11,6 +11,7 @@ use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
 use crate::text::time::Time;
 
+use super::forecast::Forecast;
 use super::plan::Waiting;
 use super::priority::{self, Facts, Scale};
 use super::request::{Request, least};
@@ -129,7 +130,7 @@ impl Measure {
         &self,
         cluster: &Cluster,
         job: &Job,
-        run_time: u64,
+        forecast: &dyn Forecast,
         now: Time,
     ) -> Result<Ranked, Obstacle> {
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
@@ -152,7 +153,8 @@ impl Measure {
             eligible: pending.eligible.unwrap_or(job.submitted),
             nodes,
             cpus,
-            run_time: run_time.max(1),
+            run_time: forecast.run_time(job).max(1),
+            weighed_time: forecast.weighed_time(job).max(1),
             partition_factor: factor,
             explicit: job.spec.priority,
             nice: job.spec.nice,

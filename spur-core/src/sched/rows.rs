@@ -47,6 +47,11 @@ impl Key {
         Self { aged: Reverse(true), ..Self::new(0, 0, None, submitted, job) }
     }
 
+    /// Whether the job has waited too long.
+    pub(super) fn is_aged(&self) -> bool {
+        self.aged.0
+    }
+
     /// The job's place among others by how long they are planned to run, before all else.
     pub(super) fn by_length(self, seconds: u64) -> Self {
         Self { length: seconds, ..self }

@@ -1,12 +1,10 @@
 //! What only a simulation knows: how long each job would run. The planner is told as much of it as the predictor in
 //! force allows.
 
-use std::sync::Arc;
-
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::config::Predict;
-use crate::model::job::Job;
+use crate::model::job::{Job, JobSpec};
 use crate::sched::forecast::{Forecast, Recent};
 use crate::text::time::Time;
 
@@ -43,8 +41,8 @@ impl Truth {
     }
 
     /// Lets the predictor learn of a run whose end it was not told of when it happened.
-    pub(super) fn finished(&mut self, user: &Arc<str>, ran: u64) {
-        self.recent.finished(user, ran);
+    pub(super) fn finished(&mut self, spec: &JobSpec, ran: u64) {
+        self.recent.finished(spec, ran);
     }
 
     /// How long an attempt really lasts: its run time, or its limit.
@@ -61,8 +59,12 @@ impl Forecast for Truth {
     fn run_time(&self, job: &Job) -> u64 {
         match self.predict {
             Predict::Actual => self.actual(job).map_or_else(|| self.recent.run_time(job), |run| run.max(1)),
-            Predict::Requested | Predict::Recent2 => self.recent.run_time(job),
+            Predict::Requested | Predict::Recent2 | Predict::Similar => self.recent.run_time(job),
         }
+    }
+
+    fn weighed_time(&self, job: &Job) -> u64 {
+        if self.predict.is_learnt() { self.recent.weighed_time(job) } else { Forecast::run_time(self, job) }
     }
 
     /// A job that ends exactly when it was planned to was planned right: no correction is made at that moment, even
@@ -71,7 +73,7 @@ impl Forecast for Truth {
         let actual = self.actual(job);
         match (self.predict, actual) {
             (Predict::Actual, Some(run)) => started + run.max(1),
-            (Predict::Recent2, Some(run)) if started + run == now && run > 0 => {
+            (Predict::Recent2 | Predict::Similar, Some(run)) if started + run == now && run > 0 => {
                 self.recent.end(job, started, Time(now.0 - 1))
             }
             _ => self.recent.end(job, started, now),

@@ -16,6 +16,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{Backfill, Policy};
+use crate::model::job::JobSpec;
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
 use crate::sched::forecast::Forecast;
@@ -124,7 +125,7 @@ pub struct World<W> {
     ends: BTreeMap<(Time, u64), JobId>,
     /// Runs that ended exactly when planned and whose turn has not come: by the order they started, whose, and how
     /// long they were.
-    early: BTreeMap<u64, (Arc<str>, u64)>,
+    early: BTreeMap<u64, (Arc<JobSpec>, u64)>,
     /// When such runs were last looked for.
     released: Option<Time>,
     /// Whether ends are kept from the predictor for now.
@@ -431,8 +432,8 @@ impl<W: Watch> World<W> {
             match (due, early) {
                 (Some((order, job)), early) if early.is_none_or(|early| order < early) => self.end_run(job),
                 (_, Some(_)) => {
-                    if let Some((_, (user, ran))) = self.early.pop_first() {
-                        self.truth.finished(&user, ran);
+                    if let Some((_, (spec, ran))) = self.early.pop_first() {
+                        self.truth.finished(&spec, ran);
                     }
                 }
                 (_, None) => return,
@@ -453,8 +454,8 @@ impl<W: Watch> World<W> {
         let planned: Vec<(u64, JobId)> = due.filter(|(_, job)| self.is_planned_to_end(*job)).collect();
         for (order, id) in planned {
             let Some((job, live)) = self.cluster.job(id).zip(self.live.get(&id)) else { continue };
-            let user = Arc::clone(&job.spec.owner.user);
-            self.early.insert(order, (user, self.now.since(live.started)));
+            let spec = Arc::clone(&job.spec);
+            self.early.insert(order, (spec, self.now.since(live.started)));
             self.discreet = true;
             self.end_run(id);
             self.discreet = false;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 use spur_core::model::config::{Backfill, Correct, Order, Policy, Predict};
 use spur_core::sim::PassMode;
+use spur_core::text::time::Seconds;
 
 use crate::options::{CommandLine, Opt};
 
@@ -42,6 +43,7 @@ pub(super) struct Overrides {
     predict: Option<Predict>,
     correct: Option<Correct>,
     depth: Option<u32>,
+    max_wait: Option<Seconds>,
 }
 
 impl Overrides {
@@ -52,6 +54,7 @@ impl Overrides {
         scheduler.predict = self.predict.unwrap_or(scheduler.predict);
         scheduler.correct = self.correct.unwrap_or(scheduler.correct);
         scheduler.depth = self.depth.unwrap_or(scheduler.depth);
+        scheduler.max_wait = self.max_wait.unwrap_or(scheduler.max_wait);
     }
 }
 
@@ -145,10 +148,16 @@ const OPTIONS: &[SimOpt] = &[
             Ok(())
         },
     ),
-    SimOpt::value("predict", None, "HOW", "planned run time: requested, actual or recent2", |args, value| {
-        args.scheduler.predict = Some(word(value, "requested, actual, recent2")?);
-        Ok(())
-    }),
+    SimOpt::value(
+        "predict",
+        None,
+        "HOW",
+        "planned run time: requested, actual, recent2 or similar",
+        |args, value| {
+            args.scheduler.predict = Some(word(value, "requested, actual, recent2, similar")?);
+            Ok(())
+        },
+    ),
     SimOpt::value(
         "correct",
         None,
@@ -163,6 +172,16 @@ const OPTIONS: &[SimOpt] = &[
         args.scheduler.depth = Some(parsed(value)?);
         Ok(())
     }),
+    SimOpt::value(
+        "max-wait",
+        None,
+        "TIME",
+        "who has waited so long goes first, by arrival; 0 for never",
+        |args, value| {
+            args.scheduler.max_wait = Some(parsed(value)?);
+            Ok(())
+        },
+    ),
     SimOpt::value("pass", None, "WHEN", "a pass after every event, or once a timestamp", |args, value| {
         args.pass = match value {
             "event" => PassMode::Event,

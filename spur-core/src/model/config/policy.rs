@@ -136,6 +136,16 @@ pub enum Predict {
     Actual,
     /// Mean of the user's last two.
     Recent2,
+    /// What the user's last runs took, weighed by how much they resemble the job.
+    Similar,
+}
+
+impl Predict {
+    /// Whether it is learnt from jobs that have ended.
+    #[must_use]
+    pub fn is_learnt(self) -> bool {
+        matches!(self, Self::Recent2 | Self::Similar)
+    }
 }
 
 /// `[scheduler] correct`: what a plan counts with once a prediction is exceeded.

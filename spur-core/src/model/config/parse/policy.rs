@@ -73,6 +73,7 @@ pub(super) fn scheduler(mut section: Section<'_>) -> SchedulerPolicy {
             ("requested", Predict::Requested),
             ("actual", Predict::Actual),
             ("recent2", Predict::Recent2),
+            ("similar", Predict::Similar),
         ]),
         policy.correct => section.choice("correct", &[
             ("request", Correct::Request),

@@ -213,8 +213,19 @@ impl<'a> Walk<'a> {
             keys = self.by_length(later);
         }
         for key in keys {
-            self.consider(key.job);
+            if !self.is_too_large(key.job) {
+                self.consider(key.job);
+            }
         }
+    }
+
+    /// Whether a job waits for sure, because it stands behind the heads and takes more than is free.
+    fn is_too_large(&self, job: JobId) -> bool {
+        let components = self.line.components(job);
+        let mut free = Counts::default();
+        components.iter().for_each(|component| free.add(self.quick.held.free(*component)));
+        let behind = components.iter().all(|component| self.quick.heads[*component].is_some());
+        behind && self.line.get(job).is_some_and(|ranked| !ranked.least().within(&free))
     }
 
     /// Makes all reservations anew and walks the whole line.

@@ -105,6 +105,15 @@ impl Node {
         }
     }
 
+    /// The lowest CPUs nobody holds, at most so many.
+    #[must_use]
+    pub fn lowest_free_cpus(&self, count: u32) -> IdSet {
+        match self.exclusive {
+            Some(_) => IdSet::EMPTY,
+            None => self.used.cpus.lowest_outside(self.shape.cpus, count),
+        }
+    }
+
     /// Memory nobody holds, MiB.
     #[must_use]
     pub fn free_memory_mb(&self) -> u64 {
@@ -125,14 +134,14 @@ impl Node {
 
     /// Takes a job's part.
     pub(super) fn take(&mut self, job: JobId, part: &NodeAlloc, exclusive: bool) {
-        self.used.cpus = self.used.cpus.union(&part.cpus);
+        self.used.cpus.insert_all(&part.cpus);
         self.used.memory_mb += part.memory_mb;
         for gres in &part.gres {
             let entry = usize::from(gres.entry);
             if self.used.gres.len() <= entry {
                 self.used.gres.resize(entry + 1, IdSet::EMPTY);
             }
-            self.used.gres[entry] = self.used.gres[entry].union(&gres.ids);
+            self.used.gres[entry].insert_all(&gres.ids);
         }
         if let Err(at) = self.jobs.binary_search(&job) {
             self.jobs.insert(at, job);
@@ -147,11 +156,11 @@ impl Node {
         if !self.jobs.contains(&job) {
             return;
         }
-        self.used.cpus = self.used.cpus.difference(&part.cpus);
+        self.used.cpus.remove_all(&part.cpus);
         self.used.memory_mb = self.used.memory_mb.saturating_sub(part.memory_mb);
         for gres in &part.gres {
             if let Some(used) = self.used.gres.get_mut(usize::from(gres.entry)) {
-                *used = used.difference(&gres.ids);
+                used.remove_all(&gres.ids);
             }
         }
         self.jobs.retain(|held| *held != job);

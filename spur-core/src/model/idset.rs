@@ -1,6 +1,7 @@
 //! A small set of small numbers: the CPUs or GPUs of one node that something holds.
 //!
-//! Stored inline up to number 63, because most allocations are; written as Slurm writes CPU lists (`0-3,8`).
+//! Stored inline up to number 63, because most allocations are, and otherwise from its lowest to its highest number;
+//! written as Slurm writes CPU lists (`0-3,8`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,8 +22,8 @@ pub struct IdSet(Words);
 enum Words {
     /// Numbers 0 to 63.
     Inline(u64),
-    /// At least two words, the last of them not zero.
-    Heap(Box<[u64]>),
+    /// The words from `first` on. Neither the first nor the last of them is zero, and there are numbers above 63.
+    Heap { first: u32, words: Box<[u64]> },
 }
 
 /// The `count` lowest of a word's bits that are set.
@@ -46,48 +47,61 @@ impl IdSet {
         let count = count.min(MAX_ID + 1);
         let mut words = vec![u64::MAX; (count / WORD) as usize];
         words.push((1 << (count % WORD)) - 1);
-        Self::from_words(words)
+        Self::from_words(0, words)
     }
 
-    fn words(&self) -> &[u64] {
+    /// The words that are stored, and which the first of them is.
+    fn words(&self) -> (usize, &[u64]) {
         match &self.0 {
-            Words::Inline(word) => std::slice::from_ref(word),
-            Words::Heap(words) => words,
+            Words::Inline(word) => (0, std::slice::from_ref(word)),
+            Words::Heap { first, words } => (*first as usize, words),
         }
     }
 
-    fn from_words(mut words: Vec<u64>) -> Self {
-        while words.len() > 1 && words.last() == Some(&0) {
+    /// Any word.
+    fn word(&self, at: usize) -> u64 {
+        let (first, words) = self.words();
+        at.checked_sub(first).and_then(|at| words.get(at)).copied().unwrap_or(0)
+    }
+
+    /// The set of these words, `first` being the number of the first of them.
+    fn from_words(first: usize, mut words: Vec<u64>) -> Self {
+        while words.last() == Some(&0) {
             words.pop();
         }
+        let zeros = words.iter().take_while(|word| **word == 0).count();
+        words.drain(..zeros);
+        let first = u32::try_from(first + zeros).expect("numbers are limited");
         match words.as_slice() {
             [] => Self::EMPTY,
-            [word] => IdSet(Words::Inline(*word)),
-            _ => IdSet(Words::Heap(words.into_boxed_slice())),
+            [word] if first == 0 => IdSet(Words::Inline(*word)),
+            _ => IdSet(Words::Heap { first, words: words.into_boxed_slice() }),
         }
     }
 
     /// How many numbers are in the set.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.words().iter().map(|word| word.count_ones()).sum()
+        self.words().1.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Whether nothing is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words().iter().all(|word| *word == 0)
+        self.0 == Words::Inline(0)
     }
 
     /// Whether `id` is in the set.
     #[must_use]
     pub fn contains(&self, id: u32) -> bool {
-        self.words().get((id / WORD) as usize).is_some_and(|word| word >> (id % WORD) & 1 == 1)
+        self.word((id / WORD) as usize) >> (id % WORD) & 1 == 1
     }
 
     /// The numbers, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words().iter().zip(0u32..).flat_map(|(word, at)| {
+        let (first, words) = self.words();
+        let first = u32::try_from(first).expect("numbers are limited");
+        words.iter().zip(first..).flat_map(|(word, at)| {
             let mut rest = *word;
             std::iter::from_fn(move || {
                 (rest != 0).then(|| {
@@ -102,18 +116,67 @@ impl IdSet {
     /// The smallest `count` numbers of the set; fewer if there are not as many.
     #[must_use]
     pub fn lowest(&self, count: u32) -> Self {
-        let mut words = Vec::new();
-        let mut left = count;
-        for word in self.words() {
-            let has = word.count_ones();
-            if has > left {
-                words.push(lowest_bits(*word, left));
+        let (first, words) = self.words();
+        Self::lowest_of(first, words.iter().copied(), count)
+    }
+
+    /// The smallest `count` numbers below `limit` that are not in the set; fewer if there are not as many.
+    #[must_use]
+    pub fn lowest_outside(&self, limit: u32, count: u32) -> Self {
+        let limit = limit.min(MAX_ID + 1);
+        let outside = (0..limit.div_ceil(WORD)).map(|at| {
+            let all = if limit - at * WORD >= WORD { u64::MAX } else { (1 << (limit % WORD)) - 1 };
+            all & !self.word(at as usize)
+        });
+        Self::lowest_of(0, outside, count)
+    }
+
+    /// The smallest numbers of some words.
+    fn lowest_of(first: usize, words: impl Iterator<Item = u64>, count: u32) -> Self {
+        let (mut first, mut found, mut left) = (first, Vec::new(), count);
+        for word in words {
+            if left == 0 {
                 break;
             }
-            words.push(*word);
-            left -= has;
+            if word == 0 && found.is_empty() {
+                first += 1;
+                continue;
+            }
+            let has = word.count_ones();
+            found.push(if has > left { lowest_bits(word, left) } else { word });
+            left -= has.min(left);
         }
-        Self::from_words(words)
+        Self::from_words(first, found)
+    }
+
+    /// Adds what is in another set.
+    pub fn insert_all(&mut self, other: &Self) {
+        let (begin, more) = other.words();
+        match &mut self.0 {
+            Words::Heap { first, words }
+                if begin >= *first as usize && begin + more.len() <= *first as usize + words.len() =>
+            {
+                let at = begin - *first as usize;
+                words[at..].iter_mut().zip(more).for_each(|(mine, theirs)| *mine |= theirs);
+            }
+            Words::Inline(_) | Words::Heap { .. } => *self = self.union(other),
+        }
+    }
+
+    /// Takes out what is in another set.
+    pub fn remove_all(&mut self, other: &Self) {
+        let (begin, less) = other.words();
+        let Words::Heap { first, words } = &mut self.0 else {
+            *self = self.difference(other);
+            return;
+        };
+        let first = *first as usize;
+        let skip = first.saturating_sub(begin).min(less.len());
+        let at = (begin + skip).saturating_sub(first).min(words.len());
+        words[at..].iter_mut().zip(&less[skip..]).for_each(|(mine, theirs)| *mine &= !theirs);
+        if words.first() == Some(&0) || words.last() == Some(&0) {
+            *self = Self::from_words(first, words.to_vec());
+        }
     }
 
     /// What is in either.
@@ -131,7 +194,8 @@ impl IdSet {
     /// Whether no number is in both.
     #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
-        self.words().iter().zip(other.words()).all(|(mine, theirs)| mine & theirs == 0)
+        let (first, words) = self.words();
+        words.iter().zip(first..).all(|(mine, at)| mine & other.word(at) == 0)
     }
 
     /// Whether every number of this set is in `other`.
@@ -144,10 +208,10 @@ impl IdSet {
         if let (Words::Inline(mine), Words::Inline(theirs)) = (&self.0, &other.0) {
             return IdSet(Words::Inline(join(*mine, *theirs)));
         }
-        let (mine, theirs) = (self.words(), other.words());
-        let word = |words: &[u64], at: usize| words.get(at).copied().unwrap_or(0);
-        let joined = (0..mine.len().max(theirs.len())).map(|at| join(word(mine, at), word(theirs, at)));
-        Self::from_words(joined.collect())
+        let ((mine, my_words), (theirs, their_words)) = (self.words(), other.words());
+        let (first, end) = (mine.min(theirs), (mine + my_words.len()).max(theirs + their_words.len()));
+        let joined = (first..end).map(|at| join(self.word(at), other.word(at)));
+        Self::from_words(first, joined.collect())
     }
 }
 
@@ -168,7 +232,7 @@ impl FromIterator<u32> for IdSet {
             }
             words[at] |= 1 << (id % WORD);
         }
-        Self::from_words(words)
+        Self::from_words(0, words)
     }
 }
 
@@ -242,8 +306,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_behave_as_sets(a in prop::collection::btree_set(0u32..200, 0..40),
-                               b in prop::collection::btree_set(0u32..200, 0..40),
+        fn sets_behave_as_sets(a in prop_oneof![prop::collection::btree_set(0u32..200, 0..40),
+                                                prop::collection::btree_set(150u32..200, 0..40)],
+                               b in prop_oneof![prop::collection::btree_set(0u32..200, 0..40),
+                                                prop::collection::btree_set(150u32..300, 0..40)],
                                count in 0u32..300) {
             let (x, y): (IdSet, IdSet) = (a.iter().copied().collect(), b.iter().copied().collect());
             prop_assert_eq!(x.union(&y), a.union(&b).copied().collect());
@@ -253,6 +319,13 @@ mod tests {
             prop_assert_eq!(x.len() as usize, a.len());
             prop_assert_eq!(x.iter().collect::<Vec<_>>(), a.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(IdSet::first(count), (0..count).collect());
+            let (mut more, mut less) = (x.clone(), x.clone());
+            more.insert_all(&y);
+            less.remove_all(&y);
+            prop_assert_eq!(more, x.union(&y));
+            prop_assert_eq!(less, x.difference(&y));
+            let outside = (0..count).filter(|id| !a.contains(id)).take(count as usize / 6);
+            prop_assert_eq!(x.lowest_outside(count, count / 6), outside.collect());
             prop_assert_eq!(x.lowest(count / 6), a.iter().copied().take(count as usize / 6).collect());
             prop_assert_eq!(x.to_string().parse::<IdSet>().expect("own text"), x);
         }

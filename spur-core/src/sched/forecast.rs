@@ -25,6 +25,9 @@ pub const ENDLESS: u64 = 100 * 365 * 86_400;
 const INCREMENTS: [u64; 11] = [60, 300, 900, 1_800, 3_600, 7_200, 18_000, 36_000, 72_000, 180_000, 360_000];
 
 /// Says how long jobs are planned to run.
+///
+/// What it says of a job changes with what happens to the job, and besides only in one way: a planned end that has come may
+/// be put off. So a [`Planner`](super::Planner) need not ask again before.
 pub trait Forecast {
     /// Seconds a waiting job is planned to run; at least 1.
     fn run_time(&self, job: &Job) -> u64;

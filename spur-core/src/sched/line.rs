@@ -30,7 +30,9 @@ pub(super) struct Line {
     /// Jobs that something else than room keeps waiting.
     aside: BTreeMap<JobId, Obstacle>,
     rows: Rows,
-    /// The same by planned run time first, where backfill goes by that.
+    /// By component of partitions: how many jobs of the line may run there.
+    members: Vec<usize>,
+    /// The rows by planned run time first, where backfill goes by that.
     by_length: Option<Rows>,
     /// When time alone changes something about a job next, by time and by job.
     times: BTreeSet<(Time, JobId)>,
@@ -59,6 +61,8 @@ pub(super) struct Changes {
     pub(super) arrived: BTreeSet<JobId>,
     /// Jobs that were in the line and are not, or not as they were.
     pub(super) left: BTreeSet<JobId>,
+    /// Whether all were sorted again.
+    pub(super) resorted: bool,
 }
 
 impl Line {
@@ -71,6 +75,7 @@ impl Line {
             standing: BTreeMap::new(),
             aside: BTreeMap::new(),
             rows: Rows::default(),
+            members: vec![0; scene.partitions.len()],
             by_length: shortest_first.then(Rows::default),
             times: BTreeSet::new(),
             next: BTreeMap::new(),
@@ -134,6 +139,7 @@ impl Line {
                 standing.key = self.measure.key(&standing.ranked, now);
             }
             self.sort();
+            self.changes.resorted = true;
         }
         self.keyed = now;
     }
@@ -168,14 +174,31 @@ impl Line {
         self.get(job).map_or(0, |ranked| self.measure.priority(ranked, now))
     }
 
+    /// By component of partitions: how many jobs of the line may run there.
+    pub(super) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// The components of partitions that a job may run in.
+    pub(super) fn components(&self, job: JobId) -> Vec<usize> {
+        self.get(job).map_or_else(Vec::new, |ranked| components(&self.scene, ranked))
+    }
+
     /// A job in the line whose request makes sense.
     pub(super) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
         self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())
     }
 
-    /// Whether jobs change places while they wait.
-    pub(super) fn varies(&self) -> bool {
-        self.measure.varies()
+    /// Whether a depth leaves a job out whoever else is in the line.
+    pub(super) fn is_beyond(&self, key: &Key) -> bool {
+        let depth = self.scene.policy.scheduler.depth as usize;
+        depth > 0 && self.rows.before(key) >= depth
+    }
+
+    /// Whether users or partitions have depths of their own.
+    pub(super) fn has_shares(&self) -> bool {
+        let policy = &self.scene.policy.scheduler;
+        policy.depth_per_user > 0 || policy.depth_per_partition > 0
     }
 
     /// Whether anybody may go ahead of a job that waits.
@@ -192,7 +215,7 @@ impl Line {
     pub(super) fn is_cut(&self) -> bool {
         let policy = &self.scene.policy.scheduler;
         let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
-        is_long || (self.rows.len() > 0 && (policy.depth_per_user > 0 || policy.depth_per_partition > 0))
+        is_long || (self.rows.len() > 0 && self.has_shares())
     }
 
     /// The line as far as the depths allow.
@@ -265,6 +288,9 @@ impl Line {
             return false;
         };
         self.rows.remove(&standing.key);
+        for component in components(&self.scene, &standing.ranked) {
+            self.members[component] -= 1;
+        }
         if let Some(by_length) = &mut self.by_length {
             by_length.remove(&standing.key.by_length(standing.ranked.run_time()));
         }
@@ -286,6 +312,9 @@ impl Line {
             Ok(ranked) => {
                 let standing = Standing { key: self.measure.key(&ranked, now), ranked };
                 let row = row(&standing);
+                for component in components(&self.scene, &standing.ranked) {
+                    self.members[component] += 1;
+                }
                 self.standing.insert(job.id, standing);
                 Some(row)
             }
@@ -305,6 +334,15 @@ impl Line {
         }
         self.rows = Rows::new(rows);
     }
+}
+
+fn components(scene: &Scene, ranked: &Ranked) -> Vec<usize> {
+    let choices = ranked.candidate.iter().flat_map(|candidate| candidate.choices.iter());
+    let mut components: Vec<usize> =
+        choices.map(|(partition, _)| scene.partitions[*partition].component).collect();
+    components.sort_unstable();
+    components.dedup();
+    components
 }
 
 fn row(standing: &Standing) -> Row {

@@ -13,7 +13,7 @@
 //! 1. Entries arrive: apply each to the replica and [`Planner::note`] it.
 //! 2. If anything was noted that could let a job start (a submission, a release, an end, a returned node, a change of
 //!    a job or of the policy), or the time of [`next_event_time`] has come: a *quick pass*. [`Planner::start_now`]
-//!    starts what fits at once and respects the reservations of the last deep pass. Send its starts to the controller.
+//!    starts what fits at once, at the cost of what has changed since the last. Send its starts to the controller.
 //! 3. A *deep pass* is wanted whenever something changed since the last one began. [`Planner::begin`] takes what it
 //!    needs out of the replica, so entries may go on arriving; [`Pass::advance`] looks at some jobs; after each slice
 //!    send [`Pass::take_starts`], then see whether entries have arrived and do 1 and 2 before the next slice.

@@ -471,7 +471,7 @@ impl Pass {
     fn prospects(&mut self, candidate: &Queued) -> Result<Vec<Prospect>, String> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
-        for choice in &candidate.choices {
+        for choice in candidate.choices.iter() {
             let need = self.state.need(&choice.1.need);
             match self.lenses.prospect(&self.scene, candidate, choice, need, self.now) {
                 Ok(prospect) => prospects.push(prospect),

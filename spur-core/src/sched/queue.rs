@@ -1,5 +1,6 @@
 //! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -28,9 +29,15 @@ pub(super) struct Candidate {
     pub(super) run_time: u64,
     /// Nodes of the job that `--gather-with` names, if it runs.
     pub(super) gather_with: Vec<NodeId>,
-    /// The partitions it may run in and what it needs there, in the order it named them.
-    pub(super) choices: Vec<(usize, Request)>,
+    pub(super) choices: Choices,
 }
+
+/// The partitions that a job may run in and what it needs there, in the order it named them. Jobs that come one after
+/// another and want the same share it.
+pub(super) type Choices = Arc<[(usize, Request)]>;
+
+/// How many different choices are remembered, for those that come next to share them.
+const ALIKE: usize = 16;
 
 /// A candidate on its way through one pass.
 #[derive(Clone, Debug)]
@@ -100,6 +107,8 @@ impl Ranked {
 pub(super) struct Measure {
     scene: Arc<Scene>,
     scale: Scale,
+    /// What the last jobs wanted, the newest first.
+    alike: VecDeque<Choices>,
 }
 
 impl Measure {
@@ -112,7 +121,7 @@ impl Measure {
             cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
             partition_factor: factors.max().unwrap_or(0),
         };
-        Self { scene, scale }
+        Self { scene, scale, alike: VecDeque::with_capacity(ALIKE) }
     }
 
     /// Whether jobs change places while they wait, other than by waiting too long.
@@ -127,7 +136,7 @@ impl Measure {
 
     /// A pending job with what its place follows from, or what else than room keeps it waiting.
     pub(super) fn rank(
-        &self,
+        &mut self,
         cluster: &Cluster,
         job: &Job,
         forecast: &dyn Forecast,
@@ -203,7 +212,7 @@ impl Measure {
     }
 
     /// A job with what it needs in each of its partitions that start jobs.
-    fn candidate(&self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
+    fn candidate(&mut self, cluster: &Cluster, job: &Job, facts: &Facts) -> Result<Candidate, Obstacle> {
         let mut choices = Vec::with_capacity(job.spec.partitions.len());
         let mut problem = String::new();
         for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
@@ -225,8 +234,17 @@ impl Measure {
             eligible: facts.eligible,
             run_time: facts.run_time,
             gather_with: companions(cluster, &job.spec),
-            choices,
+            choices: self.shared(choices),
         })
+    }
+
+    /// Choices that are shared with a job which came shortly before, if there is one like it.
+    fn shared(&mut self, choices: Vec<(usize, Request)>) -> Choices {
+        let found = self.alike.iter().position(|known| **known == *choices);
+        let choices = found.and_then(|at| self.alike.remove(at)).unwrap_or_else(|| choices.into());
+        self.alike.truncate(ALIKE - 1);
+        self.alike.push_front(Arc::clone(&choices));
+        choices
     }
 }
 

@@ -505,16 +505,16 @@ impl<W: Watch> World<W> {
                 self.planner.starts(&self.cluster, self.now, &self.truth)
             };
             self.watch.pass_ends();
-            self.follow(&plan);
-            self.waiting = plan.waiting;
+            self.waiting = self.follow(plan);
         }
         self.flush();
     }
 
-    fn follow(&mut self, plan: &Plan) {
-        for start in &plan.starts {
+    /// Does what a plan says; what it says of jobs that wait is given back.
+    fn follow(&mut self, mut plan: Plan) -> Vec<Waiting> {
+        for start in std::mem::take(&mut plan.starts) {
             let job = start.attempt.job;
-            let answer = self.input(Input::Start(Box::new(start.clone())));
+            let answer = self.input(Input::Start(Box::new(start)));
             debug_assert!(answer.is_ok(), "nothing has changed since job {job} was planned: {answer:?}");
         }
         if let Some((job, start)) = plan.promise {
@@ -527,11 +527,12 @@ impl<W: Watch> World<W> {
                 let known = names.get(job.0 as usize).filter(|name| !name.is_empty());
                 known.map_or_else(|| job.to_string().into(), Arc::clone)
             };
-            self.record.waiting(&self.cluster, plan, name);
+            self.record.waiting(&self.cluster, &plan, name);
         }
         if self.cluster.jobs().pending_count() > 0 {
             self.replan = self.planner.next_event_time(&self.cluster, self.now);
         }
+        plan.waiting
     }
 
     /// Tells what has been kept.

@@ -62,8 +62,12 @@ fn take(node: &Node, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
     if exclusive && !node.idle() {
         return None;
     }
-    let free = node.free_cpus();
-    let cpus = if exclusive { free } else { cores(&free, part.cpus, node.shape.threads_per_core)? };
+    let threads = node.shape.threads_per_core;
+    let cpus = match exclusive {
+        true => node.free_cpus(),
+        false if threads <= 1 => node.lowest_free_cpus(part.cpus),
+        false => cores(&node.free_cpus(), part.cpus, threads)?,
+    };
     let memory_mb = if part.memory_mb <= node.free_memory_mb() { part.memory_mb } else { return None };
     let mut gres = Vec::with_capacity(part.gres.len());
     for (entry, count) in &part.gres {

@@ -128,19 +128,17 @@ impl Quick {
         // What could not be planned may be possible at another moment.
         let past = |head: &Head| head.planned.as_ref().is_none_or(|(made, _)| made.start <= now);
         // Who is left out by a depth may be somebody else now.
-        let others = line.varies() || !changes.left.is_empty() || !changes.arrived.is_empty();
+        let arrived = line.has_shares() && !changes.arrived.is_empty();
+        let others = changes.resorted || arrived || !changes.left.is_empty();
         !((line.is_cut() || self.was_cut) && others)
             && !changes.left.iter().any(is_head)
             && !self.heads.iter().flatten().any(past)
-            && self.are_first(line)
+            && (!changes.resorted || self.are_first(line))
             && !changes.arrived.iter().any(|job| self.comes_first(line, *job))
     }
 
     /// Whether no job stands before the head of any of its components now that the order may be another.
     fn are_first(&self, line: &Line) -> bool {
-        if !line.varies() {
-            return true;
-        }
         let mut left: BTreeSet<JobId> = self.heads.iter().flatten().map(|head| head.job).collect();
         for row in line.rows().iter() {
             if left.is_empty() {
@@ -206,7 +204,8 @@ impl<'a> Walk<'a> {
 
     /// Looks at jobs that are new, behind the heads there are.
     fn arrivals(&mut self, arrived: &BTreeSet<JobId>) {
-        let mut keys: Vec<Key> = arrived.iter().filter_map(|job| self.line.key(*job)).collect();
+        let keys = arrived.iter().filter_map(|job| self.line.key(*job));
+        let mut keys: Vec<Key> = keys.filter(|key| !self.line.is_beyond(key)).collect();
         keys.sort_unstable();
         if self.line.by_length().is_some() {
             let later: Vec<Key> =
@@ -214,8 +213,19 @@ impl<'a> Walk<'a> {
             keys = self.by_length(later);
         }
         for key in keys {
-            self.consider(key.job);
+            if !self.is_too_large(key.job) {
+                self.consider(key.job);
+            }
         }
+    }
+
+    /// Whether a job waits for sure, because it stands behind the heads and takes more than is free.
+    fn is_too_large(&self, job: JobId) -> bool {
+        let components = self.line.components(job);
+        let mut free = Counts::default();
+        components.iter().for_each(|component| free.add(self.quick.held.free(*component)));
+        let behind = components.iter().all(|component| self.quick.heads[*component].is_some());
+        behind && self.line.get(job).is_some_and(|ranked| !ranked.least().within(&free))
     }
 
     /// Makes all reservations anew and walks the whole line.
@@ -224,14 +234,19 @@ impl<'a> Walk<'a> {
         self.quick.finder.forget_times();
         let window = self.line.is_cut().then(|| Rows::new(self.line.window()));
         let rows = window.as_ref().unwrap_or(self.line.rows());
-        let mut unseen = self.members(rows);
+        let mut unseen = self.line.members().to_vec();
+        if window.is_some() {
+            unseen.fill(0);
+            let all = rows.iter().flat_map(|row| self.line.components(row.key.job));
+            all.for_each(|component| unseen[component] += 1);
+        }
         let mut place = Place::default();
         let shortest_first = self.line.by_length().is_some();
         let mut seen = BTreeSet::new();
         while self.lacks_head(&unseen)
             && let Some(row) = rows.next(&mut place, |_| true)
         {
-            for component in self.components(row.key.job) {
+            for component in self.line.components(row.key.job) {
                 unseen[component] -= 1;
             }
             if shortest_first {
@@ -273,24 +288,6 @@ impl<'a> Walk<'a> {
     fn by_length(&self, mut keys: Vec<Key>) -> Vec<Key> {
         keys.sort_by_key(|key| self.line.get(key.job).map(|ranked| ranked.run_time()));
         keys
-    }
-
-    /// How many jobs of some rows may run in each component.
-    fn members(&self, rows: &Rows) -> Vec<usize> {
-        let mut members = vec![0; self.quick.heads.len()];
-        if let [_] = members.as_slice() {
-            return vec![rows.len()];
-        }
-        for component in rows.iter().flat_map(|row| self.components(row.key.job)) {
-            members[component] += 1;
-        }
-        members
-    }
-
-    /// The components that a job may run in.
-    fn components(&self, job: JobId) -> BTreeSet<usize> {
-        let choices = self.line.candidate(job).into_iter().flat_map(|candidate| &candidate.choices);
-        choices.map(|(partition, _)| self.quick.scene.partitions[*partition].component).collect()
     }
 
     /// Whether a component that somebody waits for has no head.
@@ -351,7 +348,7 @@ impl Room {
 impl Walk<'_> {
     /// Looks at a job unless all its components have a head; says whether it did.
     fn consider_unless_behind(&mut self, job: JobId) -> bool {
-        let behind = self.components(job).iter().all(|component| self.quick.heads[*component].is_some());
+        let behind = self.line.components(job).iter().all(|component| self.quick.heads[*component].is_some());
         if !behind {
             self.consider(job);
         }
@@ -363,7 +360,7 @@ impl Walk<'_> {
         let Some(candidate) = self.line.candidate(job).cloned() else { return false };
         self.plan.report.considered += 1;
         let mut prospects = Vec::with_capacity(candidate.choices.len());
-        for choice in &candidate.choices {
+        for choice in candidate.choices.iter() {
             let (quick, now) = (&mut *self.quick, self.moment.now);
             let need = quick.finder.need(&choice.1.need);
             prospects.extend(quick.finder.lenses.prospect(&quick.scene, &candidate, choice, need, now));

@@ -44,6 +44,7 @@ mod room;
 mod scene;
 mod shelves;
 mod stairs;
+mod standing;
 mod state;
 mod sweep;
 mod timeline;

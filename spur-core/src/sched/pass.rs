@@ -459,10 +459,9 @@ impl Pass {
         candidate: &Candidate,
         reason: Reason,
         detail: String,
-        reservation: Option<Reservation>,
+        mut reservation: Option<Reservation>,
     ) {
         let job = candidate.attempt.job;
-        let mut reservation = reservation;
         let planned = reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
         let planned = planned.unwrap_or_else(|| Waiting::of(job));
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };

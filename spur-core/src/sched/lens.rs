@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
-use crate::model::fabric::{Fabric, Layer, Pos};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
@@ -126,6 +126,25 @@ impl Lens {
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
+    /// Some nodes with their slots, by position.
+    pub(super) fn slots_of(&self, nodes: Vec<(u32, u32)>) -> Slots {
+        let places = nodes.into_iter().filter_map(|(node, slots)| Some((self.pos(node)?, slots)));
+        if self.idle.are_whole() {
+            let mut open = FixedBitSet::with_capacity(self.fabric.len());
+            places.for_each(|(pos, _)| open.insert(pos.index()));
+            return Slots::whole(&self.fabric, open);
+        }
+        let mut by_position = vec![0; self.fabric.len()];
+        places.for_each(|(pos, slots)| by_position[pos.index()] = slots);
+        Slots::tasks(&self.fabric, by_position)
+    }
+
+    /// Where a node is, if it may be used.
+    pub(super) fn pos(&self, node: u32) -> Option<Pos> {
+        let pos = self.positions[node as usize];
+        (pos != NOWHERE && self.admitted.contains(node as usize)).then_some(Pos(pos))
+    }
+
     /// What a placement looks at.
     pub(super) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }
@@ -180,6 +199,8 @@ pub(super) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, Str
 pub(super) struct Domains {
     pub(super) of_node: Vec<u32>,
     pub(super) count: usize,
+    /// Those that count, where they are domains of the fabric.
+    pub(super) ids: Vec<DomainId>,
 }
 
 impl Domains {
@@ -196,7 +217,11 @@ impl Domains {
         }
         let count =
             of_node.iter().filter(|domain| **domain != NOWHERE).max().map_or(0, |most| *most as usize + 1);
-        Self { of_node, count }
+        let ids = match layer {
+            Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
+            _ => Vec::new(),
+        };
+        Self { of_node, count, ids }
     }
 }
 

@@ -50,6 +50,7 @@ mod scene;
 mod shelves;
 mod similar;
 mod stairs;
+mod standing;
 mod state;
 mod sweep;
 mod timeline;

@@ -421,9 +421,14 @@ impl Pass {
     }
 
     /// Notes that a job waits, and the promise made to the head of the queue.
-    fn wait(&mut self, candidate: &Queued, reason: Reason, detail: String, reservation: Option<Reservation>) {
+    fn wait(
+        &mut self,
+        candidate: &Queued,
+        reason: Reason,
+        detail: String,
+        mut reservation: Option<Reservation>,
+    ) {
         let job = candidate.attempt.job;
-        let mut reservation = reservation;
         let planned = reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
         let planned = planned.unwrap_or_else(|| Waiting::of(job));
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };

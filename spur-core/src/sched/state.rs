@@ -8,7 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc};
-use crate::model::fabric::{Fabric, Layer, Pos};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
@@ -22,6 +22,7 @@ use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
 use super::shelves::Measure;
 use super::stairs::{Family, Size, Smaller, Stairs};
+use super::standing::{Moment, Standing};
 use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
 use super::wish::Stage;
@@ -33,6 +34,8 @@ pub(super) const MAX_TRIES: u32 = 1_000;
 pub(super) const RIVALS: usize = 3;
 /// Starts of one pass with which they are named: finding them costs more than the placement itself.
 pub(super) const RIVALRIES: u32 = 16;
+/// Nodes that something is planned on, up to which a start now is looked for without a sweep.
+const MANY_LIMITED: usize = 256;
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -54,6 +57,9 @@ pub(super) struct State {
     counters: Counters,
     stairs: Stairs,
     licenses: Licenses,
+    standing: Standing,
+    /// Whether a job past its time still holds what should be free by now.
+    overdue: bool,
     /// Starts with which rivals were named.
     rivalries: u32,
     /// Running jobs by their planned end.
@@ -135,10 +141,12 @@ impl State {
         let licenses = Licenses::new(cluster, ends.iter().map(|(end, job, _)| (*end, *job)), now);
         let mut timeline = Timeline::new(scene.nodes.len(), shortest);
         let mut idle = Vec::with_capacity(scene.nodes.len());
+        let mut overdue = false;
         for (index, (node, held)) in scene.nodes.iter().zip(held).enumerate() {
             let (free, steps) = steps(&mut rooms, node, held, now);
             idle.push(free);
             if node.available {
+                overdue |= steps.first().is_some_and(|step| step.room != free);
                 timeline.set(&mut rooms, index, steps);
             }
         }
@@ -157,6 +165,8 @@ impl State {
             counters,
             stairs: Stairs::default(),
             licenses,
+            standing: Standing::default(),
+            overdue,
             rivalries: 0,
             ends,
         }
@@ -203,7 +213,11 @@ impl State {
             if from >= until {
                 return None;
             }
-            let (mut hit, gave_up) = self.sweep(hunt, need, stage, lens, from..until);
+            let (mut hit, gave_up) = if from == self.now && until == self.now + 1 && self.stands(stage) {
+                (self.look(hunt, need, stage, lens), false)
+            } else {
+                self.sweep(hunt, need, stage, lens, from..until)
+            };
             let learns = stage.from == self.now && !gave_up && hunt.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 self.stairs.note(family.clone(), need, size, hit.as_ref().map_or(until, |hit| hit.start));
@@ -273,6 +287,46 @@ impl State {
         let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
         (Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
+    }
+
+    /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
+    /// constraints look at slots alone.
+    fn stands(&self, stage: &Stage) -> bool {
+        !self.overdue && !stage.ask().whole_leaves && self.timeline.limits_few(MANY_LIMITED)
+    }
+
+    /// A start at this moment.
+    fn look(&mut self, hunt: &Hunt<'_>, need: usize, stage: &Stage, lens: &Arc<Lens>) -> Option<Hit> {
+        let domains = self.domains(lens, stage.ask());
+        let (rooms, known) = (&self.rooms, &mut self.slots[need]);
+        let moment = Moment {
+            timeline: &self.timeline,
+            now: self.now,
+            run_time: hunt.run_time,
+            least: Measure::of(&hunt.request.need),
+        };
+        let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
+        let min_slots = hunt.request.min_slots();
+        let names = self.rivalries < RIVALRIES;
+        let slots_in = |room| slots_in(known, rooms, &hunt.request.need, room);
+        let found = self.standing.look(lens, need, &moment, slots_in, |slots| {
+            let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
+            if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
+                return None;
+            }
+            placed(lens, &stage.asks, None, slots, names)
+        });
+        let (placement, lost) = found?;
+        self.rivalries += 1;
+        Some(Hit {
+            start: self.now,
+            starts: true,
+            placement,
+            lost,
+            relaxed: stage.relaxed.clone(),
+            whole_leaves: false,
+            lens: Arc::clone(lens),
+        })
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
@@ -422,30 +476,48 @@ struct Trial<'a> {
 impl Trial<'_> {
     /// The best placement there is; for one that starts, with those that lost.
     fn place(&self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
-        let fabric = &self.lens.fabric;
         let occupied = self.timeline.map(|(timeline, run_time)| {
-            occupied(fabric, self.rooms, self.idle, timeline, self.now, at, run_time)
+            occupied(&self.lens.fabric, self.rooms, self.idle, timeline, self.now, at, run_time)
         });
-        let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
-        let mut asks = self.asks.iter();
-        let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
         let names = starts && self.rivalries < RIVALRIES;
-        let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+        let (placement, lost) = placed(self.lens, self.asks, occupied.as_ref(), slots, names)?;
         Some((placement, lost, starts))
     }
 }
 
+/// The best placement there is, and if `names` is set, those that lost.
+fn placed(
+    lens: &Lens,
+    asks: &[Ask],
+    occupied: Option<&FixedBitSet>,
+    slots: &Slots,
+    names: bool,
+) -> Option<(Placement, Vec<Lost>)> {
+    let fabric = &lens.fabric;
+    let view = View { occupied, ..lens.view(slots) };
+    let mut asks = asks.iter();
+    let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
+    let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+    Some((placement, lost))
+}
+
+/// How many slots a room has for a need; `known` remembers.
+#[inline]
+fn slots_in(known: &mut Vec<u32>, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
+    if known.len() <= room.index() {
+        known.resize(rooms.len(), UNKNOWN);
+    }
+    let slots = &mut known[room.index()];
+    if *slots == UNKNOWN {
+        *slots = need.slots(rooms.shape(rooms.class_of(room)), rooms.amount(room));
+    }
+    *slots
+}
+
 impl Judge for Trial<'_> {
+    #[inline]
     fn slots(&mut self, room: RoomId) -> u32 {
-        if self.known.len() <= room.index() {
-            self.known.resize(self.rooms.len(), UNKNOWN);
-        }
-        let known = &mut self.known[room.index()];
-        if *known == UNKNOWN {
-            let shape = self.rooms.shape(self.rooms.class_of(room));
-            *known = self.need.slots(shape, self.rooms.amount(room));
-        }
-        *known
+        slots_in(self.known, self.rooms, self.need, room)
     }
 
     fn accept(&mut self, at: Time, counters: &Counters) -> Found {

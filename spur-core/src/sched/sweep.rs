@@ -180,7 +180,8 @@ impl Search<'_> {
             let mut chunks = shelf.reaching(self.duration, needed, self.until);
             let open = |hole: &Hole| hole.start <= self.from;
             let next = chunks.find_map(|holes| {
-                let at_once = holes.partition_point(open);
+                let all_open = holes.last().is_some_and(open);
+                let at_once = if all_open { holes.len() } else { holes.partition_point(open) };
                 for hole in &holes[..at_once] {
                     if hole.end >= needed {
                         self.offer(counters, judge, hole);

@@ -11,6 +11,8 @@
 
 use std::cmp::Ordering;
 
+use fixedbitset::FixedBitSet;
+
 use crate::text::time::Time;
 
 use super::holes::Hole;
@@ -31,6 +33,10 @@ pub(super) struct Timeline {
     of_node: Vec<Vec<Hole>>,
     holes: Shelves,
     shortest: u64,
+    /// Nodes that have a hole from the beginning on that ends: something is planned there.
+    limited: FixedBitSet,
+    /// Nodes that were changed, one after another.
+    changed: Vec<u32>,
     scratch: Scratch,
 }
 
@@ -51,6 +57,8 @@ impl Timeline {
             of_node: vec![Vec::new(); nodes],
             holes: Shelves::default(),
             shortest: shortest.max(1),
+            limited: FixedBitSet::with_capacity(nodes),
+            changed: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -60,6 +68,7 @@ impl Timeline {
         self.steps[node] = steps;
         self.find_holes(rooms, node);
         self.of_node[node] = self.scratch.holes.clone();
+        self.find_limits(node);
     }
 
     /// Puts the holes of all nodes in their order.
@@ -75,6 +84,28 @@ impl Timeline {
     /// The holes of one node.
     pub(super) fn holes_on(&self, node: u32) -> &[Hole] {
         &self.of_node[node as usize]
+    }
+
+    /// Nodes on which something is planned, so that what they have now they have only for so long.
+    pub(super) fn limited(&self) -> impl Iterator<Item = u32> + '_ {
+        self.limited.ones().map(|node| u32::try_from(node).expect("nodes are numbered in u32"))
+    }
+
+    /// Whether there are no more such nodes than that.
+    pub(super) fn limits_few(&self, most: usize) -> bool {
+        self.limited.ones().take(most + 1).count() <= most
+    }
+
+    /// Nodes on which something was booked or given back since the beginning, in that order.
+    pub(super) fn changed(&self) -> &[u32] {
+        &self.changed
+    }
+
+    /// Notes whether what a node has at the beginning ends.
+    fn find_limits(&mut self, node: usize) {
+        let begin = self.steps[node].first().map(|step| step.from);
+        let ends = |hole: &Hole| Some(hole.start) == begin && !hole.end.is_never();
+        self.limited.set(node, self.of_node[node].iter().any(ends));
     }
 
     /// What a node has throughout a stretch of time.
@@ -124,6 +155,8 @@ impl Timeline {
         steps.dedup_by_key(|step| step.room);
         self.find_holes(rooms, index);
         std::mem::swap(&mut self.of_node[index], &mut self.scratch.holes);
+        self.find_limits(index);
+        self.changed.push(node);
         let (before, after) = (&self.scratch.holes, &self.of_node[index]);
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
         // Both are in one order, so what differs shows by walking them side by side.

@@ -46,7 +46,7 @@ pub(super) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, b
 
 /// The domains that come after the winner, best first, and why.
 pub(super) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
-    let found = all::<C>(problem);
+    let found = all::<C>(problem, most);
     let Some((winner, others)) = found.split_first() else { return Vec::new() };
     let above_winner = |id: DomainId| match winner.holder {
         Holder::Node(pos) => problem.fabric.domain(id).range().contains(&pos.index()),
@@ -64,13 +64,25 @@ pub(super) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
         .collect()
 }
 
-/// All candidates, the winner among them, best first.
-fn all<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+/// All candidates, the winner among them, best first; where lower layers come first anyway, no more layers than it
+/// takes to have `most` besides the winner.
+fn all<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Candidate<C>> {
+    let ask = problem.ask;
+    let is_by_height = ask.mode != Mode::Distributed
+        && ask.prefer.is_empty()
+        && ask.prefer_domain.is_none()
+        && !ask.lowest_latency
+        && problem.layout.weights == 0;
     let mut solver = Solver::<C>::new(problem);
     let mut found: Vec<Candidate<C>> = Vec::new();
     for layer in 0..problem.layout.layers {
         let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
         found.extend(at_layer(&mut solver, layer, true));
+        let domains = found.iter().filter(|other| matches!(other.holder, Holder::Domain(_))).count();
+        // One of them may be the winner, and one the leaf of a single node that won.
+        if is_by_height && domains >= most + 2 {
+            break;
+        }
     }
     if problem.ask.mode == Mode::Balanced {
         found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));

@@ -146,11 +146,11 @@ pub(super) fn spread(problem: &Problem<'_>, holder: DomainId, packing: &Packing<
     for (index, stop) in walk.stops.iter().enumerate().rev() {
         let next = walk.shared_after(index);
         let costs = &walk.costs[stop.costs.clone()];
-        for used in 0..=stop.shared {
+        for (used, &cost) in costs.iter().enumerate().take(stop.shared + 1) {
             let (row, skipped, taken) = (used * width, used.min(next) * width, next * width);
             for left in 0..width {
                 let skip = after[skipped + left];
-                let take = after[taken + left.saturating_sub(stop.room as usize)].saturating_add(costs[used]);
+                let take = after[taken + left.saturating_sub(stop.room as usize)].saturating_add(cost);
                 let take_it = left > 0 && take != NEVER && take <= skip;
                 here[row + left] = if take_it { take } else { skip };
                 uses[index * walk.depth * width + row + left] = take_it;

@@ -1,0 +1,105 @@
+//! What jobs see at this very moment, kept in step with what is booked.
+//!
+//! Where only a start now is of interest, hardly anything changes from one job to the next: a few nodes are booked.
+//! So what a lens sees of nodes that stay as they are for ever is counted once and changed node by node; nodes that
+//! something is planned on are looked at for every job, because what they offer depends on how long it runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::fabric::Pos;
+use crate::text::time::Time;
+
+use super::holes::Hole;
+use super::lens::Lens;
+use super::place::Slots;
+use super::room::RoomId;
+use super::shelves::Measure;
+use super::timeline::Timeline;
+
+/// One lens.
+#[derive(Clone, Debug)]
+struct Sight {
+    slots: Slots,
+    /// How many of the changes it has followed.
+    followed: usize,
+}
+
+/// What every lens sees now for ever, by outline and need.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standing {
+    sights: BTreeMap<(usize, usize), Sight>,
+}
+
+/// The moment that is looked at, and for how long.
+pub(super) struct Moment<'a> {
+    pub(super) timeline: &'a Timeline,
+    pub(super) now: Time,
+    /// Planned run time, seconds.
+    pub(super) run_time: u64,
+    /// What a slot takes, at least.
+    pub(super) least: Measure,
+}
+
+impl Standing {
+    /// Shows `look` what a lens sees for a job that starts now; `slots_in` says how many slots a room has.
+    pub(super) fn look<T>(
+        &mut self,
+        lens: &Arc<Lens>,
+        need: usize,
+        moment: &Moment<'_>,
+        mut slots_in: impl FnMut(RoomId) -> u32,
+        look: impl FnOnce(&Slots) -> T,
+    ) -> T {
+        let Moment { timeline, now, .. } = *moment;
+        let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| Sight {
+            slots: lens.slots_of(lasting(moment, &mut slots_in)),
+            followed: timeline.changed().len(),
+        });
+        for node in &timeline.changed()[sight.followed..] {
+            let suits = |hole: &Hole| hole.start <= now && hole.end.is_never();
+            set(lens, &mut sight.slots, *node, timeline, suits, &mut slots_in);
+        }
+        sight.followed = timeline.changed().len();
+        let mut before: Vec<(Pos, u32)> = Vec::new();
+        for node in timeline.limited() {
+            let suits = |hole: &Hole| hole.start <= now && hole.end >= now + moment.run_time;
+            before.extend(set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in));
+        }
+        let answer = look(&sight.slots);
+        for (pos, slots) in before {
+            sight.slots.set(&lens.fabric, pos, slots);
+        }
+        answer
+    }
+}
+
+/// The nodes that have something from now on for ever, and how many slots.
+fn lasting(moment: &Moment<'_>, mut slots_in: impl FnMut(RoomId) -> u32) -> Vec<(u32, u32)> {
+    let now = moment.now;
+    let ever = Time::MAX.since(now);
+    let shelves = moment.timeline.holes().holding(moment.least, ever);
+    let chunks = shelves.flat_map(|holes| holes.reaching(ever, Time::MAX, now + 1));
+    let holes = chunks.flatten().filter(|hole| hole.start <= now && hole.end.is_never());
+    holes.map(|hole| (hole.node, slots_in(hole.room))).filter(|(_, slots)| *slots > 0).collect()
+}
+
+/// Gives a node the slots of the best of some of its holes; what it had before, if that was something else.
+fn set(
+    lens: &Lens,
+    slots: &mut Slots,
+    node: u32,
+    timeline: &Timeline,
+    suits: impl Fn(&Hole) -> bool,
+    mut slots_in: impl FnMut(RoomId) -> u32,
+) -> Option<(Pos, u32)> {
+    let pos = lens.pos(node)?;
+    let holes = timeline.holes_on(node).iter().filter(|hole| suits(hole));
+    let after = holes.map(|hole| slots_in(hole.room)).max().unwrap_or(0);
+    let before = slots.at(pos);
+    if before == after {
+        return None;
+    }
+    slots.set(&lens.fabric, pos, after);
+    Some((pos, before))
+}

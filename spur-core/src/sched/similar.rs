@@ -80,14 +80,17 @@ mod tests {
 
     const ASKED: Run = Run { seconds: 0, request: 3_600, cpus: 4 };
 
-    fn guess_from(runs: &[Run]) -> Option<(u64, u64)> {
+    /// Likely time and mean.
+    type Guessed = Option<(u64, u64)>;
+
+    fn guess_from(runs: &[Run]) -> Guessed {
         guess(&runs.iter().copied().collect(), &ASKED).map(|guess| (guess.likely, guess.mean))
     }
 
     #[test]
     fn runs_count_by_age_and_resemblance() {
         let run = |seconds| Run { seconds, ..ASKED };
-        let table: [(&[Run], Option<(u64, u64)>); 6] = [
+        let table: [(&[Run], Guessed); 6] = [
             (&[], None),
             (&[run(100)], Some((100, 100))),
             (&[run(3)], Some((10, 10))),

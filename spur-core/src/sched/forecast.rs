@@ -84,8 +84,9 @@ impl Forecast for Prudent<'_> {
         if self.firm { Limits.end(job, started, now) } else { self.by.end(job, started, now) }
     }
 
+    /// Only those who have waited too long are promised something: when they have started, plans go by the forecast again.
     fn is_firm(&self) -> bool {
-        self.firm || self.by.is_firm()
+        self.by.is_firm()
     }
 }
 

@@ -19,7 +19,7 @@ use super::licenses::wanted;
 use super::line::Line;
 use super::plan::{Plan, Start, Waiting};
 use super::prospect::{self, Lenses, Prospect};
-use super::queue::{Queue, Queued};
+use super::queue::{self, Queue, Queued};
 use super::scene::Scene;
 use super::state::{Hit, Part, State};
 
@@ -433,7 +433,8 @@ impl Pass {
         let planned = planned.unwrap_or_else(|| Waiting::of(job));
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
         let is_head = self.heads.iter().flatten().all(|head| *head == job);
-        if is_head && self.firm && !candidate.promised && self.plan.promise.is_none() {
+        let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
+        if is_head && (self.firm || overdue) && !candidate.promised && self.plan.promise.is_none() {
             // What hangs on a job that should have ended by now cannot be promised.
             self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }

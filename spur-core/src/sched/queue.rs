@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::id::{Attempt, NodeId};
-use crate::model::config::{Order, PartitionState};
+use crate::model::config::{Order, PartitionState, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -200,8 +200,7 @@ impl Measure {
     pub(super) fn key(&self, ranked: &Ranked, now: Time) -> Key {
         let policy = &self.scene.policy.scheduler;
         let facts = &ranked.facts;
-        let max_wait = policy.max_wait.0;
-        if max_wait > 0 && now.since(facts.eligible) >= max_wait {
+        if is_overdue(policy, facts.eligible, now) {
             return Key::aged(facts.submitted, ranked.job);
         }
         let priority = if policy.order == Order::Multifactor { self.priority(ranked, now) } else { 0 };
@@ -246,6 +245,11 @@ impl Measure {
         self.alike.push_front(Arc::clone(&choices));
         choices
     }
+}
+
+/// Whether a job has waited so long that it goes before those who have not.
+pub(super) fn is_overdue(policy: &SchedulerPolicy, eligible: Time, now: Time) -> bool {
+    policy.max_wait.0 > 0 && now.since(eligible) >= policy.max_wait.0
 }
 
 /// What else than room and partitions keeps a pending job waiting.

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::config::{Backfill, Order, Policy, SchedulerPolicy};
+use spur_core::model::config::{Backfill, Order, Policy, Predict, SchedulerPolicy};
 use spur_core::model::fabric::Fabric;
-use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::job::{FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
+use spur_core::model::reason::Reason;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner, Progress};
 use spur_core::text::gres::GresSpec;
 use spur_core::text::nodes::NodeCount;
-use spur_core::text::time::Time;
+use spur_core::text::time::{Seconds, Time};
 
 use crate::world::{self, World};
 use crate::{checker, oracle};
@@ -73,6 +74,11 @@ fn spec(wish: &Wish, layered: bool) -> JobSpec {
 impl Case {
     /// With no leaves at all there is no topology; otherwise leaves of the given sizes under one top.
     fn world(&self) -> World {
+        self.world_by(SchedulerPolicy { order: Order::Fcfs, ..SchedulerPolicy::default() })
+    }
+
+    /// The same with another order or predictor.
+    fn world_by(&self, scheduler: SchedulerPolicy) -> World {
         let flat = self.leaves.is_empty();
         let sizes: &[u32] = if flat { &[5] } else { &self.leaves };
         let count: u32 = sizes.iter().sum();
@@ -94,12 +100,7 @@ impl Case {
             nodes,
             partitions: vec![world::partition("main", names)],
             topologies: if flat { Vec::new() } else { vec![world::topology(&toml)] },
-            scheduler: SchedulerPolicy {
-                backfill: self.backfill,
-                order: Order::Fcfs,
-                depth: 0,
-                ..SchedulerPolicy::default()
-            },
+            scheduler: SchedulerPolicy { backfill: self.backfill, depth: 0, ..scheduler },
             ..Policy::default()
         };
         let mut world = World::new(policy);
@@ -196,14 +197,7 @@ proptest! {
         let mut planner = Planner::new(&world.cluster);
         let mut arrivals = arrivals.iter();
         for end in ends {
-            let running: Vec<(JobId, Time)> = world.cluster.jobs().active().map(|job| {
-                (job.id, job.spec.time_limit.end(job.phase.started().unwrap()))
-            }).collect();
-            for (index, (job, limit)) in running.into_iter().enumerate() {
-                if limit <= world.now || index == end {
-                    world.end(job);
-                }
-            }
+            go_on(&mut world, end);
             if let Some(wish) = arrivals.next() {
                 let next = world.cluster.next_job();
                 world.submit(next, spec(wish, !case.leaves.is_empty()));
@@ -214,6 +208,60 @@ proptest! {
             let deep = planner.finish(pass);
             carry_out(&mut world, &deep)?;
             world.now = world.now + 1;
+        }
+    }
+
+    /// Whoever has waited for `max_wait` is promised a start that is kept, under an order and predictions that promise
+    /// nothing to others.
+    #[test]
+    fn who_waited_too_long_is_kept_a_promise(
+        case in case(),
+        ends in prop::collection::vec(0_usize..6, 60),
+        arrivals in queue(),
+        predict in prop_oneof![Just(Predict::Recent2), Just(Predict::Similar)],
+        max_wait in 1_u64..20,
+    ) {
+        let scheduler = SchedulerPolicy {
+            order: Order::Wfp3,
+            predict,
+            max_wait: Seconds(max_wait),
+            ..SchedulerPolicy::default()
+        };
+        let mut world = case.world_by(scheduler);
+        let mut arrivals = arrivals.iter();
+        for end in ends {
+            go_on(&mut world, end);
+            if let Some(wish) = arrivals.next() {
+                let next = world.cluster.next_job();
+                world.submit(next, spec(wish, !case.leaves.is_empty()));
+            }
+            // A planner that knows no more than what a restarted daemon knows.
+            let mut planner = Planner::new(&world.cluster);
+            let pass = planner.begin(&world.cluster, world.now);
+            let plan = planner.finish(pass);
+            carry_out(&mut world, &plan)?;
+            let waits = |job: &Job| {
+                let says = plan.waiting.iter().find(|waiting| waiting.job == job.id)?;
+                (says.reason == Reason::Resources).then_some(says.start)
+            };
+            let first = world.cluster.jobs().pending().min_by_key(|job| (job.submitted, job.id));
+            let overdue = first.filter(|job| world.now.since(job.submitted) >= max_wait);
+            if let Some((job, start)) = overdue.and_then(|job| Some((job, waits(job)?))) {
+                prop_assert!(job.promised.is_some(), "job {} waits without a promise, planned {start:?}", job.id);
+            }
+            world.now = world.now + 1;
+        }
+    }
+}
+
+/// Ends what has reached its limit, and one job before.
+fn go_on(world: &mut World, end: usize) {
+    let running = world.cluster.jobs().active();
+    let running: Vec<(JobId, Time)> =
+        running.map(|job| (job.id, job.spec.time_limit.end(job.phase.started().expect("it runs")))).collect();
+    for (index, (job, limit)) in running.into_iter().enumerate() {
+        if limit <= world.now || index == end {
+            world.end(job);
         }
     }
 }

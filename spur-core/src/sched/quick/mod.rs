@@ -170,7 +170,8 @@ impl Quick {
         // What hangs on a job that should have ended by now cannot be promised.
         let start = start.filter(|start| *start > now)?;
         let promised = line.get(first.job).is_some_and(|ranked| ranked.promised);
-        (forecast.is_firm() && !promised).then_some((first.job, start))
+        let firm = forecast.is_firm() || line.key(first.job).is_some_and(|key| key.is_aged());
+        (firm && !promised).then_some((first.job, start))
     }
 }
 

@@ -21,8 +21,7 @@ impl Equal {
     /// The question about nodes; `None` where nodes differ, or where the job says more about its tasks than how many.
     pub(super) fn of(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Self> {
         let tasks = ask.tasks.filter(|tasks| *tasks > 0)?;
-        let plain = ask.nodes.is_none()
-            && ask.tasks_per_node.is_none()
+        let plain = ask.tasks_per_node.is_none()
             && ask.strategy == Strategy::Tree
             && ask.mode == Mode::Consolidated
             && ask.multiples.is_empty()
@@ -44,6 +43,10 @@ impl Equal {
             return None;
         }
         let nodes = tasks.div_ceil(each);
+        // Fewer nodes would not do; on more, tasks could be shared out in more than one way.
+        if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
+            return None;
+        }
         let slots = Slots::whole(fabric, view.slots.open().clone());
         let ask = Ask { nodes: Some((nodes, nodes)), tasks: None, max_tasks_per_node: None, ..ask.clone() };
         Some(Self { each, slots, ask })

@@ -227,3 +227,33 @@ fn short_cuts_change_nothing() {
         assert_eq!(short.ok(), long.ok(), "SPUR_ORACLE_SEED={seed}: {ask:?}");
     }
 }
+
+/// Tasks on nodes that all take as many are placed like whole nodes. A count that any placement meets keeps an ask from
+/// being turned into one about nodes.
+#[test]
+fn tasks_on_equal_nodes() {
+    for seed in 0..cases(400) {
+        let random = &mut Random::new(seed);
+        let fabric = random.large_tree();
+        let each = random.between(1, 5);
+        let open = random.whole(&fabric).open().clone();
+        let by_position =
+            (0..fabric.len()).map(|index| if open.contains(index) { each } else { 0 }).collect();
+        let slots = Slots::tasks(&fabric, by_position);
+        let amount = random.between(1, u32::try_from(slots.total()).unwrap().clamp(1, 24));
+        let nodes = amount.div_ceil(each);
+        let exactly = random.one_in(2).then_some((nodes, nodes));
+        let mut ask = Ask { nodes: exactly, ..Ask::tasks(amount) };
+        if random.one_in(4) {
+            ask.prefer = vec![Layer::LEAF];
+        }
+        if random.one_in(4) {
+            ask.must = Some(Layer(2));
+        }
+        let mut long = ask.clone();
+        long.counts.push((open, 1));
+        let view = View::new(&slots, &slots);
+        let (short, long) = (place(&fabric, &view, &ask), place(&fabric, &view, &long));
+        assert_eq!(short.ok(), long.ok(), "SPUR_ORACLE_SEED={seed}: {ask:?}");
+    }
+}

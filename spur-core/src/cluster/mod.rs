@@ -10,6 +10,7 @@ pub mod event;
 pub mod invariant;
 mod jobs;
 mod node;
+mod nominate;
 mod partition;
 pub mod snapshot;
 
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use event::{Entry, Event};
 pub use jobs::Jobs;
 pub use node::{Node, Used};
+pub use nominate::Kept;
 pub use partition::Partition;
 
 use crate::id::{JobId, NodeId};

@@ -11,6 +11,7 @@ use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::{Correct, Predict};
 use crate::model::job::Job;
+use crate::model::phase::EndState;
 use crate::text::time::Time;
 
 /// What a job without a limit is planned with, seconds: a century, so that plans behind it have a place without ever
@@ -86,7 +87,10 @@ impl Recent {
                     self.jobs.insert(*job, (one + other) / 2);
                 }
             }
-            Event::JobEnding { job, .. } => self.ended(cluster, *job),
+            // How long a run would have taken that was cut short for another job is not known.
+            Event::JobEnding { job, outcome, .. } if outcome.state != EndState::Preempted => {
+                self.ended(cluster, *job);
+            }
             Event::JobsForgotten { jobs } => jobs.iter().for_each(|job| {
                 self.jobs.remove(job);
             }),

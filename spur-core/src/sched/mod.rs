@@ -37,6 +37,7 @@ mod licenses;
 mod pass;
 pub mod place;
 pub mod plan;
+pub mod preempt;
 pub mod priority;
 mod queue;
 pub mod request;
@@ -143,7 +144,8 @@ impl Planner {
 }
 
 /// The next moment after `now` at which a plan would turn out differently although nothing happens: a begin time, a
-/// constraint that was given only for so long, a job that has waited long enough to go first.
+/// constraint that was given only for so long, a job that has waited long enough to go first, a running one that may
+/// be preempted from then on.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let max_wait = cluster.policy().scheduler.max_wait.0;
@@ -157,5 +159,6 @@ pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
         let relaxed = wish::relax_times(&job.spec, eligible);
         relaxed.chain(aged).chain(pending.not_before).filter(|time| *time > now && !time.is_never()).min()
     };
-    cluster.jobs().pending().filter_map(times).min()
+    let exempt = preempt::rule::next_exempt_end(cluster, now);
+    cluster.jobs().pending().filter_map(times).chain(exempt).min()
 }

@@ -3,11 +3,14 @@
 //! A pass owns everything it looks at. It was true when the pass was begun; whether it still is, the controller checks
 //! for every start again.
 
+mod way;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
+use crate::model::alloc::Why;
 use crate::model::config::{Backfill, Order};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
@@ -109,6 +112,8 @@ pub struct Pass {
     made: Vec<Reservation>,
     /// Planned ends of reservations, and whose.
     ends: BTreeMap<Time, Vec<usize>>,
+    /// Who may be asked to make way, and for whom somebody has been.
+    ways: way::Ways,
     /// By component of partitions: the first job that had to wait.
     heads: Vec<Option<JobId>>,
     explained: u32,
@@ -179,7 +184,8 @@ impl Pass {
         queue: Queue,
     ) -> Self {
         let times = queue.candidates.iter().map(|candidate| candidate.run_time);
-        let state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
+        let mut state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
+        let ways = way::Ways::new(cluster, &scene, forecast, now, &mut state);
         let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
         plan.report.truncated = queue.truncated;
         let mut pass = Self {
@@ -197,6 +203,7 @@ impl Pass {
             known: BTreeMap::new(),
             made: Vec::new(),
             ends: BTreeMap::new(),
+            ways,
             explained: 0,
             plan,
             handed: 0,
@@ -292,6 +299,9 @@ impl Pass {
         if let Some(known) = &known {
             self.state.unbook(&known.parts, wanted(&known.spec), known.start, candidate.run_time);
         }
+        if self.starts_as_nominated(&candidate) {
+            return;
+        }
         match self.search(&candidate, &prospects, known.is_some()) {
             Some((index, hit)) if hit.starts => {
                 let need = &prospects[index].request.need;
@@ -300,6 +310,7 @@ impl Pass {
                     None => self.hold_back(&candidate, &prospects, known, None),
                 }
             }
+            _ if self.clears_the_way(&candidate, &prospects) => {}
             found => self.hold_back(&candidate, &prospects, known, found),
         }
     }
@@ -342,11 +353,17 @@ impl Pass {
 
     /// Starts a job.
     fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
-        let need = &prospect.request.need;
         self.state.book(parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
         let component = self.scene.partitions[prospect.partition].component;
         let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
         let backfilled = head.is_none() && self.heads[component].is_some();
+        let start = self.proposal(candidate, prospect, parts, explain::why(hit, backfilled));
+        self.plan.starts.push(start);
+    }
+
+    /// A start as it is proposed.
+    fn proposal(&self, candidate: &Candidate, prospect: &Prospect, parts: &[Part], why: Why) -> Start {
+        let need = &prospect.request.need;
         let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
         let part = |part: &Part| StartPart {
             node: part.node,
@@ -355,14 +372,14 @@ impl Pass {
             memory_mb: if counted { part.taken[MEMORY] } else { 0 },
             gres: gres(&part.taken),
         };
-        self.plan.starts.push(Start {
+        Start {
             attempt: candidate.attempt,
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
-            why: explain::why(hit, backfilled),
-        });
+            why,
+        }
     }
 
     /// Says why a job waits, and reserves what was found for it.

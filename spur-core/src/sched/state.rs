@@ -121,7 +121,8 @@ impl State {
                 };
                 held[part.node.index()].push((end, amount));
             }
-            for node in scene.closes(job, alloc) {
+            let used = alloc.nodes.iter().map(|part| part.node);
+            for node in scene.closes(&job.spec, &alloc.partition, used) {
                 held[node.index()]
                     .push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
             }
@@ -322,6 +323,12 @@ impl State {
             })
     }
 
+    /// Whether a part is free at this moment.
+    pub(super) fn is_free(&self, part: &Part) -> bool {
+        let free = self.rooms.amount(self.idle[part.node.index()]);
+        free.iter().zip(&part.taken).all(|(free, take)| free >= take)
+    }
+
     /// What a placement takes of each node.
     ///
     /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
@@ -489,7 +496,11 @@ fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
 /// What a job holds and until when it is planned to; a job that is past its time may end any moment.
 fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
-        Phase::Running { alloc, started, .. } => Some((alloc, forecast.end(job, *started, now).max(now))),
+        Phase::Running { alloc, started, preempted, .. } => {
+            let end = forecast.end(job, *started, now);
+            let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
+            Some((alloc, end.max(now)))
+        }
         Phase::Completing(completing) => {
             Some((&completing.alloc, completing.kill_at.unwrap_or(now).max(now)))
         }
@@ -498,7 +509,7 @@ fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&
 }
 
 /// What is held on one node, as an amount.
-fn amount_of(part: &NodeAlloc, length: usize) -> Box<[u64]> {
+pub(super) fn amount_of(part: &NodeAlloc, length: usize) -> Box<[u64]> {
     let mut amount = vec![0; length];
     amount[CPUS] = u64::from(part.cpus.len());
     amount[MEMORY] = part.memory_mb;

@@ -17,9 +17,9 @@ use crate::model::alloc::Alloc;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{Backfill, Policy};
 use crate::model::node::{NodeShape, Registration};
-use crate::model::phase::Then;
+use crate::model::phase::{Phase, Then};
 use crate::sched::forecast::Forecast;
-use crate::sched::plan::{Plan, Waiting};
+use crate::sched::plan::{Plan, Preemption, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
@@ -490,26 +490,60 @@ impl<W: Watch> World<W> {
         self.stirred = false;
         self.replan = None;
         self.waiting.clear();
-        if self.cluster.jobs().pending_count() > 0 {
+        while self.cluster.jobs().pending_count() > 0 {
             self.watch.pass_begins();
             let plan = self.planner.plan(&self.cluster, self.now, &self.truth);
             self.watch.pass_ends();
-            self.follow(&plan);
-            self.waiting = plan.waiting;
+            let made_room = self.follow(&plan);
+            self.waiting.clone_from(&plan.waiting);
+            if !made_room {
+                self.tell_waiting(&plan);
+                break;
+            }
         }
         self.flush();
     }
 
-    fn follow(&mut self, plan: &Plan) {
+    /// Carries out a plan. Says whether jobs made way at once, so that those they made way for can start at the same
+    /// time, or lost nodes that were kept for them.
+    fn follow(&mut self, plan: &Plan) -> bool {
         for start in &plan.starts {
             let job = start.attempt.job;
             let answer = self.input(Input::Start(Box::new(start.clone())));
             debug_assert!(answer.is_ok(), "nothing has changed since job {job} was planned: {answer:?}");
         }
+        let mut made_room = false;
+        for preemption in &plan.preemptions {
+            let job = preemption.start.attempt.job;
+            let answer = self.input(Input::Preempt(Box::new(preemption.clone())));
+            debug_assert!(
+                answer.is_ok(),
+                "nothing has changed since room was found for job {job}: {answer:?}"
+            );
+            let displaces = !preemption.displaces.is_empty();
+            made_room |= answer.is_ok() && (displaces || !self.has_victims(preemption));
+        }
         if let Some((job, start)) = plan.promise {
             // A promise that was made before stands.
             let _ = self.input(Input::Promise { job, start });
         }
+        if self.cluster.jobs().pending_count() > 0 {
+            self.replan = sched::next_event_time(&self.cluster, self.now);
+        }
+        made_room
+    }
+
+    /// Whether any of those who have to make way is still there.
+    fn has_victims(&self, preemption: &Preemption) -> bool {
+        preemption.victims.iter().any(|victim| {
+            self.cluster.job(victim.job).is_some_and(|job| {
+                job.attempt() == *victim && matches!(job.phase, Phase::Running { .. } | Phase::Completing(_))
+            })
+        })
+    }
+
+    /// Tells what a pass said of jobs that wait.
+    fn tell_waiting(&mut self, plan: &Plan) {
         if self.watch.wants_events() {
             let names = &self.names;
             let name = |job: JobId| {
@@ -517,9 +551,6 @@ impl<W: Watch> World<W> {
                 known.map_or_else(|| job.to_string().into(), Arc::clone)
             };
             self.record.waiting(&self.cluster, plan, name);
-        }
-        if self.cluster.jobs().pending_count() > 0 {
-            self.replan = sched::next_event_time(&self.cluster, self.now);
         }
     }
 
@@ -640,6 +671,14 @@ impl<W: Watch> World<W> {
                 if matches!(then, Then::Requeue { .. }) {
                     self.record.forget(*job);
                 }
+            }
+            E::JobPreempted { job, by, then, .. } => {
+                let mode = match then {
+                    Then::End => "cancel",
+                    Then::Requeue { .. } => "requeue",
+                };
+                let (name, by) = (self.name(*job), self.name(*by));
+                self.tell(*job, || What::Preempt { job: name, by, mode });
             }
             E::JobEnded { job, outcome } => {
                 self.ended += 1;

@@ -4,6 +4,7 @@
 
 mod checker;
 mod oracle;
+mod preempt;
 mod random;
 mod script;
 mod world;

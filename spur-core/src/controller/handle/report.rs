@@ -40,7 +40,18 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     match report {
         Report::BatchEnded { lost: true, .. } if running => lost(job.spec.requeue),
         Report::BatchEnded { exit, out_of_memory, .. } if running => {
-            Decision::End(ended(exit, out_of_memory), Then::End)
+            let preempted = match &job.phase {
+                Phase::Running { preempted, .. } => *preempted,
+                Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => None,
+            };
+            match preempted {
+                // Whoever is asked to leave and does has not failed; whoever finishes meanwhile has finished.
+                Some(preempted) if !exit.is_success() && !out_of_memory => {
+                    let outcome = Outcome { state: EndState::Preempted, exit, reason: Reason::None };
+                    Decision::End(outcome, preempted.then)
+                }
+                _ => Decision::End(ended(exit, out_of_memory), Then::End),
+            }
         }
         Report::LaunchFailed { message, node_fault: true } if running => Decision::NodeFault(message),
         Report::LaunchFailed { .. } if running => {

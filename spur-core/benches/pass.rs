@@ -12,7 +12,7 @@ mod world;
 use std::sync::Arc;
 
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::config::{Backfill, Order, Policy, SchedulerPolicy};
+use spur_core::model::config::{Backfill, Order, PartitionConfig, Policy, PreemptBy, SchedulerPolicy};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{NodeGres, NodeShape};
 use spur_core::sched::forecast::Limits;
@@ -127,4 +127,26 @@ fn start_now_of_10000_on_10000(bencher: divan::Bencher<'_, '_>, shared: bool) {
     let pass = planner.begin(&world.cluster, world.now);
     planner.finish(pass);
     bencher.bench_local(|| planner.start_now(&world.cluster, world.now));
+}
+
+/// A pass in which jobs of a higher tier find a cluster full of others: each makes somebody leave.
+#[divan::bench(args = [(1_000, 1, false), (10_000, 1, false), (10_000, 1, true), (10_000, 64, false), (10_000, 64, true)], sample_count = 3)]
+fn preempting(bencher: divan::Bencher<'_, '_>, (nodes, jobs, shared): (u32, u32, bool)) {
+    let mut policy = policy(nodes, Backfill::Easy, 1_000);
+    let main = policy.partitions[0].clone();
+    policy.partitions.push(PartitionConfig { name: "high".into(), priority_tier: 2, ..main });
+    policy.preempt.by = PreemptBy::Partition;
+    let mut world = World::new(policy);
+    let mut chance = Chance(1);
+    for node in 0..nodes {
+        world.now = world.now + chance.below(2);
+        world.submit(JobId(node + 1), world::spec(Shape::default(), 600 + chance.below(86_400)));
+        let cpus = if shared { 33 + u32::try_from(chance.below(24)).unwrap() } else { 0 };
+        world.put(JobId(node + 1), &[NodeId(node)], cpus);
+    }
+    for job in 0..jobs {
+        let spec = JobSpec { partitions: Box::from(["high".into()]), ..pending(&mut chance, shared) };
+        world.submit(JobId(nodes + job + 1), spec);
+    }
+    bencher.bench(|| sched::plan(&world.cluster, world.now, &Limits));
 }

@@ -22,7 +22,7 @@ use crate::text::time::Time;
 
 /// Searches for victims in one pass: a count, so that many waiting jobs of a high tier do not hold it up. What was
 /// in vain for one job is not tried again for one of the same kind that is no smaller.
-const SEARCHES: u32 = 64;
+const SEARCHES: u32 = 32;
 
 /// What a pass knows of preemption.
 #[derive(Debug)]

@@ -45,6 +45,12 @@ impl Ground<'_> {
         self.need().slots(&known.shape, &positive(free))
     }
 
+    /// Slots that are missing where there are so many nodes with so many slots.
+    pub(super) fn missing(&self, (nodes, slots): (u64, u64)) -> u64 {
+        let nodes = u64::from(self.request.min_nodes()).saturating_sub(nodes);
+        self.request.min_slots().saturating_sub(slots).max(nodes)
+    }
+
     /// The nodes of a domain, or all there are.
     pub(super) fn range(&self, domain: Option<DomainId>) -> Range<usize> {
         domain.map_or(0..self.fabric().len(), |id| self.fabric().domain(id).range())
@@ -106,7 +112,7 @@ impl<'a> Clearing<'a> {
     }
 
     /// How many nodes and slots are there.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    fn counts(&self) -> (u64, u64) {
         match self.domain {
             Some(id) => (u64::from(self.slots.nodes_of(id)), self.slots.of(id)),
             None => (self.slots.nodes() as u64, self.slots.total()),
@@ -115,9 +121,7 @@ impl<'a> Clearing<'a> {
 
     /// Slots that the job lacks by count alone; with enough of them it may still not fit.
     pub(super) fn missing(&self) -> u64 {
-        let (nodes, slots) = self.counts();
-        let nodes = u64::from(self.ground.request.min_nodes()).saturating_sub(nodes);
-        self.ground.request.min_slots().saturating_sub(slots).max(nodes)
+        self.ground.missing(self.counts())
     }
 
     /// Where the job would be put.

@@ -241,7 +241,6 @@ impl Field {
         let fabric = ground.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
         let base: Vec<u32> = positions().map(|node| ground.slots(node, &free[node.index()])).collect();
-        let top = (fabric.roots().len() == 1).then(|| fabric.roots()[0]);
         if let Some(placement) = Clearing::new(ground, None, &base).place() {
             return Some(Choice {
                 victims: Vec::new(),
@@ -256,21 +255,23 @@ impl Field {
         let mut cleared = free.to_vec();
         may.iter().for_each(|index| add(&mut cleared, &self.victims[*index].held));
         let most: Vec<u32> = positions().map(|node| ground.slots(node, &cleared[node.index()])).collect();
+        let mut on_node: Vec<Vec<usize>> = vec![Vec::new(); free.len()];
+        for index in &may {
+            for (node, _) in &self.victims[*index].held {
+                on_node[node.index()].push(*index);
+            }
+        }
         let mut searches = Vec::new();
         for domain in self.domains(&ground) {
             let range = ground.range(domain);
-            let sum = |slots: &[u32]| slots[range.clone()].iter().map(|slots| u64::from(*slots)).sum::<u64>();
-            let nodes = most[range.clone()].iter().filter(|slots| **slots > 0).count() as u64;
-            let room = sum(&most);
+            let (nodes, room) = count(&most[range.clone()]);
             if room < request.min_slots() || nodes < u64::from(request.min_nodes()) {
                 continue;
             }
-            let here = |index: &usize| {
-                let mut held = self.victims[*index].held.iter();
-                domain == top && top.is_some()
-                    || held.any(|(node, _)| fabric.pos(*node).is_some_and(|pos| range.contains(&pos.index())))
-            };
-            let local = may.iter().copied().filter(here).collect();
+            let here = range.clone().map(|index| fabric.node(pos(index)));
+            let mut local: Vec<usize> = here.flat_map(|node| &on_node[node.index()]).copied().collect();
+            local.sort_unstable();
+            local.dedup();
             let search = Search::new(ground, domain, &base, &self.victims, local, self.by);
             let waste = room - request.min_slots();
             searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
@@ -373,6 +374,12 @@ impl Field {
         }
         displaced
     }
+}
+
+/// Nodes that have slots, and the slots.
+fn count(slots: &[u32]) -> (u64, u64) {
+    let nodes = slots.iter().filter(|slots| **slots > 0).count() as u64;
+    (nodes, slots.iter().map(|slots| u64::from(*slots)).sum())
 }
 
 fn add(free: &mut [Amount], held: &[(NodeId, Amount)]) {

@@ -68,9 +68,8 @@ impl<'a> Search<'a> {
         let orders = Orders::of(&shares);
         let mut search =
             Self { ground, domain, victims, by, local, shares, orders, base, missing: 0, bound: None };
-        let clearing = search.as_it_is();
-        search.missing = clearing.missing();
-        search.bound = search.least(&clearing, &[]);
+        search.missing = ground.missing(super::count(&base[ground.range(domain)]));
+        search.bound = search.least(search.missing, &[]);
         search
     }
 
@@ -82,12 +81,12 @@ impl<'a> Search<'a> {
         &self.victims[self.local[at]]
     }
 
-    /// The least that is lost beside what is gone from `clearing`; it is known that the job does not fit there yet.
-    /// `lots` has what was decided so far.
+    /// The least that is lost beside what is lost by what was decided so far, `lots`, after which `missing` slots are
+    /// missing at least; it is known that the job does not fit yet.
     ///
     /// Where a node is shared out among those who have to leave it, they count with their shares also after the others
     /// have left: what is missing is what was missing at first, less the shares of those who leave.
-    fn least(&self, clearing: &Clearing<'_>, lots: &[Lot]) -> Option<Loss> {
+    fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
         let lot = |index: usize| lots.get(index).copied().unwrap_or(Lot::Open);
         let missing = if self.ground.request.need.whole {
             let all = self.missing.saturating_mul(UNIT);
@@ -97,7 +96,7 @@ impl<'a> Search<'a> {
                 worth: all.saturating_sub(leave().map(|index| self.shares[index].worth).sum()).max(1),
             }
         } else {
-            let now = clearing.missing().saturating_mul(UNIT).max(1);
+            let now = missing.saturating_mul(UNIT).max(1);
             Missing { gain: now, worth: now }
         };
         least(&self.shares, &self.orders, self.by, missing, |index| lot(index) == Lot::Open)
@@ -200,7 +199,9 @@ impl<'a> Search<'a> {
                     }
                     false
                 }
-                None => self.least(&now, &lots).is_some_and(|bound| here.and(bound).price(self.by) < target),
+                None => self
+                    .least(now.missing(), &lots)
+                    .is_some_and(|bound| here.and(bound).price(self.by) < target),
             };
             if goes_on && at < self.local.len() {
                 lots[at] = Lot::Leaves;

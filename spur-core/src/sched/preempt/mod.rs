@@ -252,15 +252,23 @@ impl Field {
         }
         let may: Vec<usize> =
             (0..self.victims.len()).filter(|index| self.victims[*index].loss.tier < tier).collect();
-        let mut cleared = free.to_vec();
-        may.iter().for_each(|index| add(&mut cleared, &self.victims[*index].held));
-        let most: Vec<u32> = positions().map(|node| ground.slots(node, &cleared[node.index()])).collect();
-        let mut on_node: Vec<Vec<usize>> = vec![Vec::new(); free.len()];
+        let mut on_node: Vec<Vec<(usize, &Amount)>> = vec![Vec::new(); free.len()];
         for index in &may {
-            for (node, _) in &self.victims[*index].held {
-                on_node[node.index()].push(*index);
+            for (node, held) in &self.victims[*index].held {
+                on_node[node.index()].push((*index, held));
             }
         }
+        let mut cleared = Amount::new();
+        let most = positions().zip(&base).map(|(node, base)| {
+            let here = &on_node[node.index()];
+            if here.is_empty() {
+                return *base;
+            }
+            cleared.clone_from(&free[node.index()]);
+            here.iter().for_each(|(_, held)| plus(&mut cleared, held));
+            ground.slots(node, &cleared)
+        });
+        let most: Vec<u32> = most.collect();
         let mut searches = Vec::new();
         for domain in self.domains(&ground) {
             let range = ground.range(domain);
@@ -269,7 +277,8 @@ impl Field {
                 continue;
             }
             let here = range.clone().map(|index| fabric.node(pos(index)));
-            let mut local: Vec<usize> = here.flat_map(|node| &on_node[node.index()]).copied().collect();
+            let here = here.flat_map(|node| &on_node[node.index()]);
+            let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
             local.sort_unstable();
             local.dedup();
             let search = Search::new(ground, domain, &base, &self.victims, local, self.by);
@@ -319,12 +328,13 @@ impl Field {
     /// Works out what a choice takes of each node, and whose nominations stand in its way.
     fn settle(&self, scene: &Scene, claimant: &Claimant<'_>, choice: Choice, free: &[Amount]) -> Option<Way> {
         let fabric = &claimant.lens.fabric;
-        let mut cleared = free.to_vec();
-        choice.victims.iter().for_each(|index| add(&mut cleared, &self.victims[*index].held));
+        let leaving = || choice.victims.iter().flat_map(|index| &self.victims[*index].held);
         let mut parts = Vec::with_capacity(choice.placement.shares.len());
         for (pos, slots) in &choice.placement.shares {
             let node = fabric.node(*pos);
-            let room = positive(&cleared[node.index()]);
+            let mut cleared = free[node.index()].clone();
+            leaving().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut cleared, held));
+            let room = positive(&cleared);
             let taken = claimant.request.need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
             parts.push(Part { node, slots: *slots, taken });
         }
@@ -353,6 +363,9 @@ impl Field {
 
     /// The nominations for which there is no room beside the parts.
     fn displaced(&self, tier: u32, choice: &Choice, parts: &[Part]) -> Vec<JobId> {
+        if self.takeovers(tier).next().is_none() {
+            return Vec::new();
+        }
         let mut left = self.free.clone();
         choice.victims.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
         let mut displaced = Vec::new();
@@ -384,8 +397,12 @@ fn count(slots: &[u32]) -> (u64, u64) {
 
 fn add(free: &mut [Amount], held: &[(NodeId, Amount)]) {
     for (node, held) in held {
-        free[node.index()].iter_mut().zip(held).for_each(|(free, held)| *free += held);
+        plus(&mut free[node.index()], held);
     }
+}
+
+fn plus(free: &mut Amount, held: &Amount) {
+    free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
 }
 
 fn signed(amount: &[u64]) -> Amount {

@@ -17,9 +17,9 @@ use crate::model::alloc::Alloc;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::{Backfill, Policy};
 use crate::model::node::{NodeShape, Registration};
-use crate::model::phase::{Phase, Then};
+use crate::model::phase::Then;
 use crate::sched::forecast::Forecast;
-use crate::sched::plan::{Plan, Preemption, Waiting};
+use crate::sched::plan::{Plan, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
@@ -504,8 +504,8 @@ impl<W: Watch> World<W> {
         self.flush();
     }
 
-    /// Carries out a plan. Says whether jobs made way at once, so that those they made way for can start at the same
-    /// time, or lost nodes that were kept for them.
+    /// Carries out a plan. Says whether anybody was told to make way: those who have gone at once leave room at the same
+    /// time, and others may have to be told as well.
     fn follow(&mut self, plan: &Plan) -> bool {
         for start in &plan.starts {
             let job = start.attempt.job;
@@ -520,8 +520,7 @@ impl<W: Watch> World<W> {
                 answer.is_ok(),
                 "nothing has changed since room was found for job {job}: {answer:?}"
             );
-            let displaces = !preemption.displaces.is_empty();
-            made_room |= answer.is_ok() && (displaces || !self.has_victims(preemption));
+            made_room |= answer.is_ok();
         }
         if let Some((job, start)) = plan.promise {
             // A promise that was made before stands.
@@ -531,15 +530,6 @@ impl<W: Watch> World<W> {
             self.replan = sched::next_event_time(&self.cluster, self.now);
         }
         made_room
-    }
-
-    /// Whether any of those who have to make way is still there.
-    fn has_victims(&self, preemption: &Preemption) -> bool {
-        preemption.victims.iter().any(|victim| {
-            self.cluster.job(victim.job).is_some_and(|job| {
-                job.attempt() == *victim && matches!(job.phase, Phase::Running { .. } | Phase::Completing(_))
-            })
-        })
     }
 
     /// Tells what a pass said of jobs that wait.

@@ -20,9 +20,12 @@ use crate::sched::stairs::{Family, Size};
 use crate::sched::state::{Hit, Part, State};
 use crate::text::time::Time;
 
-/// Searches for victims in one pass: a count, so that many waiting jobs of a high tier do not hold it up. What was
-/// in vain for one job is not tried again for one of the same kind that is no smaller.
-const SEARCHES: u32 = 32;
+/// Searches for victims in one deep pass: a count, so that many waiting jobs of a high tier do not hold it up. What was
+/// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
+/// need no search in the next pass.
+const SEARCHES: u32 = 16;
+/// The same in a quick pass, which others wait for.
+const QUICK_SEARCHES: u32 = 4;
 
 /// What a pass knows of preemption.
 #[derive(Debug)]
@@ -168,7 +171,8 @@ impl Pass {
             let mut known = self.ways.hopeless.iter();
             known.any(|(of, kind, least)| *of >= tier && kind == family && least.within(&size))
         });
-        if hopeless || self.ways.searches >= SEARCHES {
+        let most = if self.deep { SEARCHES } else { QUICK_SEARCHES };
+        if hopeless || self.ways.searches >= most {
             return Err(NoWay::Hopeless);
         }
         self.ways.searches += 1;

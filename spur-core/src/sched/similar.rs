@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn runs_count_by_age_and_resemblance() {
         let run = |seconds| Run { seconds, ..ASKED };
-        let table: [(&[Run], Option<(u64, u64)>); 6] = [
+        type Row<'a> = (&'a [Run], Option<(u64, u64)>);
+        let table: [Row<'_>; 6] = [
             (&[], None),
             (&[run(100)], Some((100, 100))),
             (&[run(3)], Some((10, 10))),

@@ -147,7 +147,7 @@ fn scheduler() -> impl Strategy<Value = SchedulerPolicy> {
 }
 
 fn preempt() -> impl Strategy<Value = PreemptPolicy> {
-    let by = prop_oneof![2 => Just(PreemptBy::None), 1 => Just(PreemptBy::Partition)];
+    let by = prop_oneof![1 => Just(PreemptBy::None), 2 => Just(PreemptBy::Partition)];
     let times = (prop_oneof![Just(0), 1_u64..20], prop_oneof![Just(0), 1_u64..20]);
     (by, times).prop_map(|(by, (grace_time, exempt_time))| PreemptPolicy {
         by,
@@ -163,7 +163,7 @@ fn case() -> impl Strategy<Value = Case> {
     let partitions = prop_oneof![
         2 => Just(vec![(0, 7, 1), (0, 7, 1), (0, 7, 1)]),
         2 => Just(vec![(0, 4, 1), (5, 7, 1), (2, 4, 1)]),
-        1 => Just(vec![(0, 7, 1), (0, 7, 2), (0, 7, 3)]),
+        3 => Just(vec![(0, 4, 1), (0, 4, 2), (2, 7, 3)]),
         3 => prop::collection::vec(partition, 3),
     ];
     let deeds = prop::collection::vec(deed(), 1..70);

@@ -135,11 +135,14 @@ impl Quick {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
         // What could not be planned may be possible at another moment.
         let past = |head: &Head| head.planned.as_ref().is_none_or(|(made, _)| made.start <= now);
+        // Those who arrived may have pushed a head out of what a depth lets in, also where they run elsewhere.
+        let beyond = |head: &Head| line.key(head.job).is_some_and(|key| line.is_beyond(&key));
         // Who is left out by a depth may be somebody else now.
         let arrived = line.has_shares() && !changes.arrived.is_empty();
         let others = changes.resorted || arrived || !changes.left.is_empty();
         !((line.is_cut() || self.was_cut) && others)
             && !changes.left.iter().any(is_head)
+            && !self.heads.iter().flatten().any(beyond)
             && !self.heads.iter().flatten().any(past)
             && (!changes.resorted || self.are_first(line))
             && !changes.arrived.iter().any(|job| self.comes_first(line, *job))

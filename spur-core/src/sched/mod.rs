@@ -162,7 +162,8 @@ impl Planner {
         plan
     }
 
-    /// Starts what fits now and disturbs none of the reservations that are known. It costs what has changed.
+    /// Starts what fits now and disturbs none of the reservations that are known. It costs what has changed, except where
+    /// jobs may make others leave: there the whole queue is looked at.
     ///
     /// Where only the head of the queue has a reservation, that is made anew; where everybody has one, those of the
     /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
@@ -173,8 +174,8 @@ impl Planner {
         start_now(kept, &mut self.reservations, knows_all, cluster, forecast, now)
     }
 
-    /// What [`Planner::plan`] starts and promises, at the cost of what has changed where that is possible; nothing is
-    /// said of jobs that wait.
+    /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
+    /// possible; nothing is said of jobs that wait.
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         if cluster.policy().scheduler.backfill == Backfill::Conservative || !Quick::serves(cluster) {
             let plan = self.plan(cluster, now, forecast);

@@ -12,8 +12,13 @@ mod busy;
 #[expect(dead_code, reason = "the tests use all of it")]
 mod world;
 
-use busy::{Busy, Kind};
-use spur_core::model::config::Backfill;
+use std::sync::Arc;
+
+use busy::{Busy, Chance, Kind};
+use spur_core::cluster::event::Event;
+use spur_core::id::JobId;
+use spur_core::model::config::{Backfill, PartitionConfig, Policy, PreemptBy};
+use spur_core::model::job::JobSpec;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::{self, Planner};
 use world::World;
@@ -52,4 +57,23 @@ fn start_now_of_10000_on_10000(bencher: divan::Bencher<'_, '_>, shared: bool) {
     let pass = planner.begin(&world.cluster, world.now);
     planner.finish(pass);
     bencher.bench_local(|| planner.start_now(&world.cluster, world.now));
+}
+
+/// A pass in which jobs of a higher tier find a cluster full of others: each makes somebody leave.
+#[divan::bench(args = [(1_000, 1, false), (10_000, 1, false), (10_000, 1, true), (10_000, 64, false), (10_000, 64, true)], sample_count = 3)]
+fn preempting(bencher: divan::Bencher<'_, '_>, (nodes, jobs, shared): (u32, u32, bool)) {
+    let kind = if shared { Kind::Shared } else { Kind::Whole };
+    let busy = Busy { backfill: Backfill::Easy, depth: 1_000, ..Busy::conservative(nodes, 0, kind) };
+    let mut world = busy.world();
+    let mut policy = Policy::clone(world.cluster.policy());
+    let main = policy.partitions[0].clone();
+    policy.partitions.push(PartitionConfig { name: "high".into(), priority_tier: 2, ..main });
+    policy.preempt.by = PreemptBy::Partition;
+    world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+    let mut chance = Chance(1);
+    for job in 0..jobs {
+        let spec = JobSpec { partitions: Box::from(["high".into()]), ..busy.pending(&mut chance) };
+        world.submit(JobId(nodes + job + 1), spec);
+    }
+    bencher.bench(|| sched::plan(&world.cluster, world.now, &Limits));
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
-use spur_core::sched::plan::{Start, Waiting};
+use spur_core::sched::plan::{Preemption, Start, Waiting};
 use spur_core::sched::{Pass, Planner, Progress};
 use spur_core::text::time::Time;
 
@@ -160,7 +160,7 @@ impl Planning {
         if std::mem::take(&mut self.quick_due) {
             let plan = self.planner.start_now(&self.cluster, now);
             self.worked = begun.elapsed();
-            return self.propose(plan.starts, plan.promise);
+            return self.propose(plan.starts, plan.preemptions, plan.promise);
         }
         if begun < self.deep_from {
             return Ok(());
@@ -171,27 +171,35 @@ impl Planning {
             None => return Ok(()),
         };
         let progress = pass.advance(SLICE);
-        let starts = pass.take_starts();
+        let (starts, preemptions) = (pass.take_starts(), pass.take_preemptions());
         self.deep_from = Instant::now() + begun.elapsed() * DEEP_REST;
         match progress {
             Progress::More => {
                 self.pass = Some(pass);
-                self.propose(starts, None)
+                self.propose(starts, preemptions, None)
             }
             Progress::Done => {
                 let made = pass.now();
                 let plan = self.planner.finish(pass);
                 self.overlay.publish(Outlooks::new(made, plan.waiting));
-                self.propose(starts, plan.promise)
+                self.propose(starts, preemptions, plan.promise)
             }
         }
     }
 
     /// Sends proposals to the owner and waits for its answers; by then the entries they led to are in the queue.
-    fn propose(&mut self, starts: Vec<Start>, promise: Option<(JobId, Time)>) -> Result<(), NoAnswer> {
-        let mut answers = Vec::with_capacity(starts.len());
+    fn propose(
+        &mut self,
+        starts: Vec<Start>,
+        preemptions: Vec<Preemption>,
+        promise: Option<(JobId, Time)>,
+    ) -> Result<(), NoAnswer> {
+        let mut answers = Vec::with_capacity(starts.len() + preemptions.len());
         for start in starts {
             answers.push(self.inbox.propose(Input::Start(Box::new(start)))?);
+        }
+        for preemption in preemptions {
+            answers.push(self.inbox.propose(Input::Preempt(Box::new(preemption)))?);
         }
         if let Some((job, start)) = promise {
             answers.push(self.inbox.propose(Input::Promise { job, start })?);
@@ -290,10 +298,14 @@ fn news(event: &Event) -> News {
         | Event::JobUpdated { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }
+        | Event::NominationDropped { .. }
         | Event::NodeReleased { .. }
         | Event::JobEnded { .. }
         | Event::JobRequeued { .. } => News::Room,
-        Event::JobStarted { .. } | Event::JobEnding { .. } => News::Order,
+        Event::JobStarted { .. }
+        | Event::JobNominated { .. }
+        | Event::JobPreempted { .. }
+        | Event::JobEnding { .. } => News::Order,
         Event::StartPromised { .. }
         | Event::JobWarned { .. }
         | Event::JobKilled { .. }

@@ -78,6 +78,9 @@ fn jobs_of(event: &Event) -> &[JobId] {
         | Event::JobHeld { job, .. }
         | Event::JobReleased { job }
         | Event::StartPromised { job, .. }
+        | Event::JobNominated { job, .. }
+        | Event::NominationDropped { job }
+        | Event::JobPreempted { job, .. }
         | Event::JobStarted { job, .. }
         | Event::JobWarned { job }
         | Event::JobEnding { job, .. }

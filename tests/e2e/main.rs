@@ -9,5 +9,6 @@ mod crash;
 mod life;
 mod order;
 mod power;
+mod preempt;
 mod steps;
 mod wrong;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spur_core::cluster::snapshot::{self, Restore};
 use spur_core::cluster::{Cluster, Entry, invariant};
+use spur_core::model::phase::Phase;
 
 fn journals() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/journal");
@@ -40,7 +41,15 @@ fn summary(cluster: &Cluster) -> String {
     let mut text = String::new();
     for job in cluster.jobs().iter() {
         let (state, _) = job.phase.names();
-        let _ = writeln!(text, "job {} {} {state} by {}", job.attempt(), job.spec.name, job.spec.owner.user);
+        let _ = write!(text, "job {} {} {state} by {}", job.attempt(), job.spec.name, job.spec.owner.user);
+        if let Some(nomination) = job.nomination() {
+            let nodes: Vec<&str> = cluster.names_of(nomination.nodes()).collect();
+            let _ = write!(text, " kept={}", nodes.join(","));
+        }
+        if let Phase::Running { preempted: Some(preempted), .. } = &job.phase {
+            let _ = write!(text, " makes way for {} until {}", preempted.by, preempted.end_at.0);
+        }
+        text.push('\n');
     }
     for node in cluster.nodes() {
         let _ = writeln!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);

@@ -14,7 +14,7 @@ use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
 use spur_core::model::node::Registration;
 use spur_core::model::phase::Phase;
 use spur_core::model::step::StepSpec;
-use spur_core::sched::plan::{Start, StartPart};
+use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Time, TimeLimit};
@@ -110,6 +110,7 @@ impl Session {
             }
             "step" => self.ask(Command::CreateStep { job: job(rest[0]), step: step(&rest[1..]) }),
             "start" => self.start(rest),
+            "preempt" => self.preempt(rest),
             "register" => self.register(rest),
             "silent" => Input::Silent { node: self.node(rest[0]) },
             "wakeup" => Input::Wakeup,
@@ -134,20 +135,41 @@ impl Session {
 
     /// `start JOB NODE[:CPUS]…`
     fn start(&self, rest: &[&str]) -> Input {
+        Input::Start(Box::new(self.proposal(rest)))
+    }
+
+    /// `preempt JOB NODE[:CPUS]… victim=JOB… displaces=JOB…`
+    fn preempt(&self, rest: &[&str]) -> Input {
+        let named = |key: &str| {
+            let given = rest.iter().filter_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+            given.map(job).collect::<Vec<_>>()
+        };
+        let nodes: Vec<&str> = rest.iter().filter(|word| !word.contains('=')).copied().collect();
+        let attempt = |id: JobId| self.cluster.job(id).expect("a job").attempt();
+        Input::Preempt(Box::new(Preemption {
+            start: self.proposal(&nodes),
+            detail: "no room".to_owned(),
+            place: None,
+            victims: named("victim").into_iter().map(attempt).collect(),
+            displaces: named("displaces"),
+        }))
+    }
+
+    fn proposal(&self, rest: &[&str]) -> Start {
         let job = self.cluster.job(job(rest[0])).expect("a job");
         let part = |word: &&str| {
             let (name, cpus) = word.split_once(':').unwrap_or((word, "1"));
             let cpus = cpus.parse().expect("CPUs");
             StartPart { node: self.node(name), tasks: cpus, cpus, memory_mb: 0, gres: Vec::new() }
         };
-        Input::Start(Box::new(Start {
+        Start {
             attempt: job.attempt(),
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
             parts: rest[1..].iter().filter(|word| **word != "exclusive").map(part).collect(),
             exclusive: rest.contains(&"exclusive"),
             why: spur_core::model::alloc::Why::default(),
-        }))
+        }
     }
 
     /// `register NODE [boot=N] [spool=N] [cpus=N] [live=JOB.rN] [over=JOB.rN]…`
@@ -208,6 +230,10 @@ impl Session {
                 let _ =
                     write!(said, " hold={:?} eligible={:?}", pending.hold, pending.eligible.map(|at| at.0));
             }
+            if let Some(nomination) = job.nomination() {
+                let nodes: Vec<String> = nomination.nodes().map(|node| node.to_string()).collect();
+                let _ = write!(said, " kept={}", nodes.join(","));
+            }
             if let Some(waits) = &job.waits_for {
                 let _ = write!(said, " waits={waits}{}", if job.never { " never" } else { "" });
             }
@@ -264,6 +290,7 @@ fn submission(rest: &[&str]) -> Submission {
     let extra = Extra {
         kill_on_invalid_dep: rest.contains(&"kill-invalid").then_some(true),
         no_kill: rest.contains(&"no-kill"),
+        no_preempt: rest.contains(&"no-preempt"),
         signal: get("signal").map(|text| text.parse().expect("a signal")),
         ..Extra::default()
     };

@@ -63,6 +63,16 @@ pub(crate) fn event(event: &Event) -> String {
         Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),
         Event::JobReleased { job } => format!("JobReleased {job}"),
         Event::StartPromised { job, start } => format!("StartPromised {job} {}", start.0),
+        Event::JobNominated { job, nomination } => {
+            let nodes: Vec<String> = nomination.nodes().map(|node| node.to_string()).collect();
+            let victims: Vec<String> = nomination.victims.iter().map(ToString::to_string).collect();
+            format!("JobNominated {job} on {} after {}", nodes.join(" "), victims.join(" "))
+        }
+        Event::NominationDropped { job } => format!("NominationDropped {job}"),
+        Event::JobPreempted { job, by, then, end_at } => {
+            let then = if *then == Then::End { "end" } else { "requeue" };
+            format!("JobPreempted {job} by {by}, {then} at {}", end_at.0)
+        }
         Event::JobStarted { job, alloc: held } => format!("JobStarted {job} on {}", alloc(held)),
         Event::JobWarned { job } => format!("JobWarned {job}"),
         Event::JobEnding { job, outcome: how, then, kill_at } => {

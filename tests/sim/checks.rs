@@ -32,6 +32,7 @@ pub(crate) fn at_rest(world: &World) {
     no_attempt_ran_twice(&world.ledger);
     attempts_follow_each_other(world);
     records_tell_the_truth(world);
+    preemption_keeps_its_word(world);
     assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
     let cluster = world.committed();
     for node in cluster.nodes() {
@@ -108,6 +109,73 @@ fn attempts_follow_each_other(world: &World) {
                 next.from
             );
         }
+    }
+}
+
+/// Who makes way does so for a job of a higher tier that nodes are kept for at that moment, and whose start waits for
+/// it; such a job starts on these nodes and no others, or loses them by an event that says why.
+fn preemption_keeps_its_word(world: &World) {
+    let mut cluster = Cluster::default();
+    let tier = |cluster: &Cluster, job: JobId| {
+        let job = cluster.job(job).expect("it was submitted");
+        let name = job.phase.alloc().map_or(&job.spec.partitions[0], |alloc| &alloc.partition);
+        cluster.partition(name).expect("it is configured").config.priority_tier
+    };
+    let mut told: Vec<(Attempt, JobId)> = Vec::new();
+    for entry in &world.disk.journal {
+        match &entry.event {
+            Event::JobPreempted { job, by, .. } => {
+                let victim = cluster.job(*job).expect("it was submitted");
+                let forbids = victim.spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
+                assert!(!forbids && tier(&cluster, *job) < tier(&cluster, *by), "job {job} for job {by}");
+                told.push((victim.attempt(), *by));
+            }
+            Event::JobNominated { job, nomination } => {
+                for (victim, by) in told.drain(..) {
+                    assert_eq!(by, *job, "attempt {victim} makes way for nobody");
+                    assert!(nomination.victims.contains(&victim), "nobody waits for attempt {victim}");
+                }
+            }
+            Event::JobStarted { job, alloc } => {
+                let kept = cluster.job(*job).and_then(|job| job.nomination());
+                let nodes = alloc.nodes.iter().map(|part| part.node);
+                assert!(kept.is_none_or(|kept| kept.nodes().eq(nodes)), "job {job} starts elsewhere");
+            }
+            Event::JobEnding { job, outcome, .. } if outcome.state == EndState::Preempted => {
+                let phase = cluster.job(*job).map(|job| &job.phase);
+                let asked = matches!(phase, Some(Phase::Running { preempted: Some(_), .. }));
+                assert!(asked, "job {job} ends as PREEMPTED and was never asked to make way");
+            }
+            _ => assert!(told.is_empty(), "{told:?} make way for nobody: {:?}", entry.event),
+        }
+        let before: Vec<JobId> = cluster.jobs().nominated().map(|(job, _)| job.id).collect();
+        cluster.apply(entry);
+        for job in before {
+            let lost = cluster.job(job).is_none_or(|job| job.nomination().is_none());
+            assert!(
+                !lost || explains_loss(&entry.event, job),
+                "job {job} lost its nodes by {:?}",
+                entry.event
+            );
+        }
+    }
+}
+
+/// Whether an event may be the reason that nothing is kept for a job any more.
+fn explains_loss(event: &Event, id: JobId) -> bool {
+    match event {
+        Event::JobStarted { job, .. }
+        | Event::NominationDropped { job }
+        | Event::JobUpdated { job, .. }
+        | Event::JobHeld { job, .. }
+        | Event::JobEnded { job, .. } => *job == id,
+        Event::NodeDowned { .. }
+        | Event::NodeDrained { .. }
+        | Event::NodeRegistered { .. }
+        | Event::NodeUpdated { .. }
+        | Event::PolicyChanged { .. }
+        | Event::PartitionSet { .. } => true,
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use spur_core::cluster::Event;
 use spur_core::id::{Attempt, JobId, NodeId};
 use spur_core::text::exit::ExitCode;
 
@@ -54,6 +55,8 @@ pub(crate) struct Totals {
     pub(crate) jobs: u64,
     pub(crate) launches: u64,
     pub(crate) entries: u64,
+    pub(crate) preemptions: u64,
+    pub(crate) nominations: u64,
     pub(crate) power_cuts: u64,
     reboots: u64,
     daemon_kills: u64,
@@ -67,6 +70,11 @@ impl Totals {
         self.jobs += ledger.acknowledged.len() as u64;
         self.launches += ledger.launches.len() as u64;
         self.entries += world.disk.journal.len() as u64;
+        let count = |wanted: fn(&Event) -> bool| {
+            world.disk.journal.iter().filter(|entry| wanted(&entry.event)).count() as u64
+        };
+        self.preemptions += count(|event| matches!(event, Event::JobPreempted { .. }));
+        self.nominations += count(|event| matches!(event, Event::JobNominated { .. }));
         self.power_cuts += ledger.power_cuts;
         self.reboots += ledger.reboots;
         self.daemon_kills += ledger.daemon_kills;
@@ -78,12 +86,14 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} runs: {} jobs, {} launches, {} entries, {} power cuts of the controller, {} reboots of nodes, \
+            "{} runs: {} jobs, {} launches, {} entries, {} preempted for {} nominations, {} power cuts of the controller, {} reboots of nodes, \
              {} kills of node daemons, {} broken connections",
             self.runs,
             self.jobs,
             self.launches,
             self.entries,
+            self.preemptions,
+            self.nominations,
             self.power_cuts,
             self.reboots,
             self.daemon_kills,

@@ -24,6 +24,7 @@ struct Record {
 pub(crate) enum Order {
     Launch(Attempt),
     Terminate { attempt: Attempt, kill: bool },
+    Signal(Attempt),
     Acknowledge(u64),
     Forget(Attempt),
 }
@@ -115,6 +116,10 @@ impl Node {
                     self.records.insert(attempt, Record { live: false, unacknowledged: Vec::new() });
                     vec![self.report(attempt, Report::NodeDone { epilog_error: None })]
                 }
+            },
+            Order::Signal(attempt) => match self.records.get(&attempt) {
+                Some(record) if record.live => vec![Deed::Told { attempt, kill: false }],
+                Some(_) | None => Vec::new(),
             },
             Order::Acknowledge(report) => {
                 for record in self.records.values_mut() {

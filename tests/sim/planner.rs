@@ -7,12 +7,16 @@ use spur_core::cluster::Cluster;
 use spur_core::model::alloc::Why;
 use spur_core::sched;
 use spur_core::sched::forecast::Limits;
-use spur_core::sched::plan::{Start, StartPart};
+use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::time::Time;
 
-/// Starts for what fits now.
-pub(crate) fn plan(cluster: &Cluster, now: Time, real: bool) -> Vec<Start> {
-    if real { sched::plan(cluster, now, &Limits).starts } else { simple(cluster, now) }
+/// Starts for what fits now, and, by the real planner, who makes way for whom.
+pub(crate) fn plan(cluster: &Cluster, now: Time, real: bool) -> (Vec<Start>, Vec<Preemption>) {
+    if !real {
+        return (simple(cluster, now), Vec::new());
+    }
+    let plan = sched::plan(cluster, now, &Limits);
+    (plan.starts, plan.preemptions)
 }
 
 fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {

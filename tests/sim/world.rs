@@ -9,11 +9,12 @@ use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, 
 use spur_core::controller::{Command, Effect, Input, Reply, timers};
 use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
-use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
-use spur_core::model::job::{Batch as Script, JobSpec, Shape};
+use spur_core::model::config::{NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy};
+use spur_core::model::job::{Batch as Script, Extra, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::nodes::NodeCount;
+use spur_core::text::signal::Signal;
 use spur_core::text::time::{Seconds, Time, TimeLimit};
 
 use crate::chance::Chance;
@@ -66,6 +67,10 @@ pub(crate) struct World {
     outstanding: BTreeMap<u64, ()>,
     wakeup: Option<u64>,
     real_planner: bool,
+    /// Passes that will happen.
+    passes: u64,
+    /// Whether there is a partition whose jobs preempt the others.
+    preempts: bool,
 }
 
 impl World {
@@ -83,7 +88,11 @@ impl World {
         let names: Vec<Arc<str>> = (0..count).map(|n| format!("n{n}").into()).collect();
         let node = |(id, name): (u32, &Arc<str>)| Node::new(NodeId(id), Arc::clone(name), shape.clone());
         let nodes = (0u32..).zip(&names).map(node).collect();
-        let policy = policy(&names, &shape, chance.percent(50));
+        let preempts = seed % 3 == 1;
+        let mut policy = policy(&names, &shape, chance.percent(50));
+        if preempts {
+            add_tier(&mut policy, &mut chance);
+        }
         let mut world = Self {
             chance,
             now: 1_000_000,
@@ -98,7 +107,9 @@ impl World {
             arrivals: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             wakeup: None,
-            real_planner: seed.is_multiple_of(8),
+            real_planner: preempts || seed.is_multiple_of(8),
+            passes: 0,
+            preempts,
         };
         world.start_controller();
         let reconfigure = Command::Reconfigure(Arc::new(policy));
@@ -248,7 +259,7 @@ impl World {
             self.later(TIMEOUT, Happening::Silence { node, session: 0 });
         }
         self.schedule();
-        self.soon(Happening::Plan);
+        self.plan_soon();
     }
 
     /// The machine of the controller loses power: what was not synced is gone. A part of it may have reached the disk
@@ -316,7 +327,7 @@ impl World {
         {
             self.answer(request, answer.ok());
         }
-        self.soon(Happening::Plan);
+        self.plan_soon();
     }
 
     fn schedule(&mut self) {
@@ -331,15 +342,25 @@ impl World {
         }
     }
 
+    fn plan_soon(&mut self) {
+        self.passes += 1;
+        self.soon(Happening::Plan);
+    }
+
     fn plan(&mut self) {
+        self.passes -= 1;
         let Some(controller) = &self.controller else { return };
         let at = Time(i64::try_from(self.now / 1000).expect("small"));
-        let starts = planner::plan(&controller.replica, at, self.real_planner);
+        let (starts, preemptions) = planner::plan(&controller.replica, at, self.real_planner);
         let waiting = controller.replica.jobs().pending_count() > starts.len();
         for start in starts {
             self.input(Input::Start(Box::new(start)));
         }
-        if waiting {
+        for preemption in preemptions {
+            self.input(Input::Preempt(Box::new(preemption)));
+        }
+        if waiting && self.passes == 0 {
+            self.passes += 1;
             self.later(1000, Happening::Plan);
         }
     }
@@ -352,6 +373,7 @@ impl World {
             Effect::Terminate { node, attempt, kill } => (node, Order::Terminate { attempt, kill }),
             Effect::Acknowledge { node, report } => (node, Order::Acknowledge(report)),
             Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
+            Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
             Effect::Signal { .. } | Effect::StepsChanged { .. } => return,
         };
         let session = self.controller.as_ref().and_then(|running| running.sessions.get(&node)).copied();
@@ -512,6 +534,10 @@ impl World {
     fn submission(&mut self, request: u64) -> Submission {
         let nodes = self.chance.between(1, 2.min(self.nodes.len() as u64));
         let limit = self.chance.between(20, 120);
+        let urgent = self.preempts && self.chance.percent(40);
+        let partitions = if urgent { Box::from([Arc::from("urgent")]) } else { Box::default() };
+        let firm = self.preempts && self.chance.percent(10);
+        let extra = firm.then(|| Box::new(Extra { no_preempt: true, ..Extra::default() }));
         let script = Script {
             script: BlobId(request * 2),
             environment: BlobId(request * 2 + 1),
@@ -530,7 +556,7 @@ impl World {
             owner: owner(1000),
             account: None,
             qos: None,
-            partitions: Box::default(),
+            partitions,
             shape: Shape {
                 nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
                 cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
@@ -548,7 +574,7 @@ impl World {
             array: None,
             requeue: true,
             batch: Some(Box::new(script)),
-            extra: None,
+            extra,
         };
         Submission { spec, time_limit: Some(TimeLimit::Seconds(limit)), requeue: Some(true) }
     }
@@ -630,6 +656,27 @@ fn user() -> Caller {
 
 fn operator() -> Caller {
     Caller { owner: owner(0), operator: true }
+}
+
+/// A partition of the same nodes whose jobs preempt those of the other.
+fn add_tier(policy: &mut Policy, chance: &mut Chance) {
+    let urgent = PartitionConfig {
+        name: "urgent".into(),
+        priority_tier: 2,
+        default: false,
+        ..policy.partitions[0].clone()
+    };
+    policy.partitions.push(urgent);
+    let modes = [PreemptMode::Cancel, PreemptMode::Requeue, PreemptMode::Requeue];
+    let any =
+        |chance: &mut Chance, of: &[u64]| of[usize::try_from(chance.below(of.len() as u64)).expect("small")];
+    policy.preempt = PreemptPolicy {
+        by: PreemptBy::Partition,
+        mode: modes[usize::try_from(chance.below(3)).expect("small")],
+        grace_time: Seconds(any(chance, &[0, 0, 5, 30])),
+        exempt_time: Seconds(any(chance, &[0, 0, 10])),
+        ..PreemptPolicy::default()
+    };
 }
 
 fn policy(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {

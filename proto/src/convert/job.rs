@@ -7,6 +7,7 @@ use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, S
 use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched::plan::Waiting;
+use spur_core::sched::preempt::rule::exempt_until;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gres::GresList;
 use spur_core::text::hostlist::HostList;
@@ -37,9 +38,12 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
     exits(job, &mut message);
     match &job.phase {
         Phase::Pending(pending) => waiting(cluster, job, pending, outlook, now, &mut message),
-        Phase::Running { alloc, started, .. } => {
+        Phase::Running { alloc, started, preempted, .. } => {
             let end = job.spec.time_limit.end(*started);
+            let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
             message.end_time = (!end.is_never()).then_some(end.0);
+            message.preempt_eligible_time = exempt_until(cluster, job).map(|time| time.0);
+            message.preempt_time = preempted.map(|preempted| preempted.at.0);
             message.run_time = now.since(*started);
             held(cluster, alloc, *started, &mut message);
         }
@@ -294,9 +298,14 @@ fn waiting(
         let end = job.spec.time_limit.end(start);
         message.end_time = (!end.is_never()).then_some(end.0);
     }
-    if let Some(planned) = planned.filter(|planned| !planned.nodes.is_empty()) {
-        message.planned_nodes =
-            HostList::from_names(cluster.names_of(planned.nodes.iter().copied())).to_string();
+    let nominated = job.nomination();
+    let nodes = match (nominated, planned) {
+        (Some(nomination), _) => nomination.nodes().collect(),
+        (None, Some(planned)) => planned.nodes.clone(),
+        (None, None) => Vec::new(),
+    };
+    if !nodes.is_empty() {
+        message.planned_nodes = HostList::from_names(cluster.names_of(nodes)).to_string();
     }
 }
 
@@ -312,6 +321,12 @@ fn reason(job: &Job, pending: &Pending, planned: Option<&Waiting>, now: Time) ->
         return (Reason::BeginTime, String::new());
     }
     let date = |time: Time| format!("{}Z", Civil::from_utc(time));
+    // Durable, so that it is known even when no pass has been made since.
+    if let Some(nomination) = job.nomination() {
+        let known = planned.filter(|planned| planned.reason == Reason::Preempting);
+        let detail = known.map_or_else(|| nomination.detail.to_string(), |planned| planned.sentence(date));
+        return (Reason::Preempting, detail);
+    }
     planned.map_or((Reason::None, String::new()), |planned| (planned.reason, planned.sentence(date)))
 }
 

@@ -18,7 +18,8 @@ pub struct Pulse {
     pub memory_free_mb: Option<u64>,
 }
 
-/// A node. `planned` says that the planner keeps it free for a job.
+/// A node. `planned` says that the planner keeps it free for a job; what is kept for a job that others make way for
+/// is known without.
 pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool) -> v1::Node {
     let (reason, reason_user, reason_time) = complaint(node);
     let shape = &*node.shape;
@@ -76,7 +77,7 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
         (Health::Down { .. }, None) => "down",
         (Health::Unknown, None) => "unknown",
         (Health::Up, None) if clearing => "completing",
-        (Health::Up, None) if node.idle() && planned => "planned",
+        (Health::Up, None) if node.idle() && (planned || !node.nominees.is_empty()) => "planned",
         (Health::Up, None) if node.idle() => "idle",
         (Health::Up, None) if node.free_cpus().is_empty() => "allocated",
         (Health::Up, None) => "mixed",

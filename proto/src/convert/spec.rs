@@ -174,6 +174,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         licenses: licenses(&wire.licenses)?,
         reservation: boxed(&wire.reservation),
         no_kill: wire.no_kill,
+        no_preempt: wire.no_preempt,
         kill_on_invalid_dep: wire.kill_on_invalid_dep,
         signal: read_if_set("--signal", &wire.signal)?,
         submit_host: wire.submit_host.as_str().into(),

@@ -443,6 +443,12 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(SBATCH)
     .excluding(&["requeue"])
     .env(&["SBATCH_NO_REQUEUE"]),
+    Def::flag("no-preempt", None, "never make way for jobs of a higher tier", |s, _| {
+        s.spec.no_preempt = true;
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_NO_PREEMPT", "SALLOC_NO_PREEMPT"]),
     Def::value("no-kill", Some('k'), "off", "let the job go on when one of its nodes fails", |s, v| {
         s.spec.no_kill = on_off(v)?;
         Ok(())

@@ -9,11 +9,11 @@ use super::dependency;
 use super::event::{Entry, Event, Record};
 use super::{Cluster, Derived, Node, Partition, Topology};
 use crate::id::{JobId, NodeId};
-use crate::model::config::Policy;
+use crate::model::config::{PartitionState, Policy};
 use crate::model::fabric::Fabric;
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::Health;
-use crate::model::phase::{Completing, Ended, Hold, Outcome, Pending, Phase, Then};
+use crate::model::phase::{Completing, Ended, Hold, Outcome, Pending, Phase, Preempted, Then};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
@@ -32,6 +32,12 @@ impl Cluster {
             Event::JobReleased { job } => self.hold(*job, None, at),
             Event::StartPromised { job, start } => {
                 self.jobs.change(*job, |job| job.promised = Some(*start));
+            }
+            Event::JobNominated { job, nomination } => self.nominate(*job, Some(nomination)),
+            Event::NominationDropped { job } => self.nominate(*job, None),
+            Event::JobPreempted { job, by, then, end_at } => {
+                let preempted = Preempted { by: *by, at, end_at: *end_at, then: *then };
+                self.jobs.change(*job, |job| make_way(job, preempted));
             }
             Event::JobStarted { job, alloc } => self.start(*job, alloc, at),
             Event::JobWarned { job } => self.jobs.change(*job, |job| {
@@ -68,12 +74,7 @@ impl Cluster {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
-            Event::PartitionSet { partition, state } => {
-                self.derived = Derived::default();
-                if let Some(found) = self.partitions.iter_mut().find(|found| found.name() == partition) {
-                    found.config.state = *state;
-                }
-            }
+            Event::PartitionSet { partition, state } => self.set_partition(partition, *state),
         }
     }
 
@@ -89,6 +90,7 @@ impl Cluster {
         };
         self.derived = Derived::default();
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
+        let before = Arc::clone(&node.shape);
         match event {
             Event::NodeRegistered { registration, stale, .. } => {
                 node.registration = Some(Arc::clone(registration));
@@ -118,6 +120,18 @@ impl Cluster {
             }
             _ => {}
         }
+        if !node.available() || node.shape != before {
+            self.renounce(id);
+        }
+    }
+
+    fn set_partition(&mut self, name: &str, state: PartitionState) {
+        let Some(found) = self.partitions.iter_mut().find(|found| **found.name() == *name) else { return };
+        self.derived = Derived::default();
+        found.config.state = state;
+        if !found.starts() {
+            self.drop_nominations(|nomination| *nomination.partition == *name);
+        }
     }
 
     pub(super) fn set_policy(&mut self, policy: &Arc<Policy>) {
@@ -141,6 +155,7 @@ impl Cluster {
                 }
             }
         }
+        self.drop_nominations(|_| true);
         self.derive();
     }
 
@@ -188,7 +203,7 @@ impl Cluster {
     fn new_job(&self, id: JobId, spec: &Arc<JobSpec>, at: Time) -> Job {
         let waits_for = dependency::of(id, spec, &self.jobs);
         let pending =
-            Pending { hold: spec.hold.then_some(Hold::User), not_before: spec.begin, eligible: None };
+            Pending { hold: spec.hold.then_some(Hold::User), not_before: spec.begin, ..Pending::default() };
         let mut job = Job {
             id,
             spec: Arc::clone(spec),
@@ -208,6 +223,7 @@ impl Cluster {
     }
 
     fn update_job(&mut self, id: JobId, spec: &Arc<JobSpec>, at: Time) {
+        self.nominate(id, None);
         let Some(mut job) = self.jobs.remove(id) else { return };
         if job.spec.dependency != spec.dependency {
             job.waits_for = dependency::of(id, spec, &self.jobs);
@@ -226,6 +242,9 @@ impl Cluster {
     }
 
     fn hold(&mut self, id: JobId, by: Option<Hold>, at: Time) {
+        if by.is_some() {
+            self.nominate(id, None);
+        }
         self.jobs.change(id, |job| {
             if let Phase::Pending(pending) = &mut job.phase {
                 pending.hold = by;
@@ -236,13 +255,15 @@ impl Cluster {
     }
 
     fn start(&mut self, id: JobId, alloc: &Arc<crate::model::alloc::Alloc>, at: Time) {
+        self.nominate(id, None);
         for part in &alloc.nodes {
             if let Some(node) = self.nodes.get_mut(part.node.index()) {
                 node.take(id, part, alloc.exclusive);
             }
         }
         self.jobs.change(id, |job| {
-            job.phase = Phase::Running { alloc: Arc::clone(alloc), started: at, warned: false };
+            job.phase =
+                Phase::Running { alloc: Arc::clone(alloc), started: at, warned: false, preempted: None };
         });
         self.settle_waiting_for(id, at);
     }
@@ -260,6 +281,7 @@ impl Cluster {
     }
 
     fn end(&mut self, id: JobId, outcome: &Outcome, at: Time) {
+        self.nominate(id, None);
         self.jobs.change(id, |job| {
             let ended = match &job.phase {
                 Phase::Completing(completing) => completing.ended,
@@ -283,7 +305,7 @@ impl Cluster {
             job.promised = None;
             job.steps.clear();
             job.next_step = crate::id::StepId(0);
-            job.phase = Phase::Pending(Pending { hold, not_before, eligible: None });
+            job.phase = Phase::Pending(Pending { hold, not_before, ..Pending::default() });
             note_eligible(job, at);
         });
     }
@@ -308,6 +330,13 @@ fn note_eligible(job: &mut Job, at: Time) {
         && pending.eligible.is_none()
     {
         pending.eligible = Some(pending.not_before.unwrap_or(at).max(at));
+    }
+}
+
+/// Marks a running job as one that has to make way.
+fn make_way(job: &mut Job, told: Preempted) {
+    if let Phase::Running { preempted, .. } = &mut job.phase {
+        *preempted = Some(told);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::{Drain, Registration};
+use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::step::Step;
 use crate::text::exit::ExitCode;
@@ -99,6 +100,29 @@ pub enum Event {
         job: JobId,
         /// No later than.
         start: Time,
+    },
+    /// Nodes are kept for a pending job while others make way for it.
+    JobNominated {
+        /// Which.
+        job: JobId,
+        /// What is kept, and who makes way.
+        nomination: Arc<Nomination>,
+    },
+    /// Nothing is kept for a pending job any more: a job that comes before it has taken it over.
+    NominationDropped {
+        /// Which.
+        job: JobId,
+    },
+    /// A running job was told to make way.
+    JobPreempted {
+        /// Which.
+        job: JobId,
+        /// For which job.
+        by: JobId,
+        /// Whether it is over then or waits again.
+        then: Then,
+        /// When it is ended: now, or after its grace time.
+        end_at: Time,
     },
     /// A pending job got its resources.
     JobStarted {
@@ -250,6 +274,9 @@ impl Event {
             | Event::JobHeld { job, .. }
             | Event::JobReleased { job }
             | Event::StartPromised { job, .. }
+            | Event::JobNominated { job, .. }
+            | Event::NominationDropped { job }
+            | Event::JobPreempted { job, .. }
             | Event::JobStarted { job, .. }
             | Event::JobWarned { job }
             | Event::JobEnding { job, .. }

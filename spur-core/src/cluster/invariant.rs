@@ -1,6 +1,6 @@
 //! What must hold of a cluster after every entry. Tests and the simulation check it; a daemon never has to.
 
-use super::Cluster;
+use super::{Cluster, Node};
 use crate::id::NodeId;
 use crate::model::idset::IdSet;
 use crate::model::phase::Phase;
@@ -11,6 +11,7 @@ pub fn violations(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     for node in cluster.nodes() {
         holdings(cluster, node.id, &mut found);
+        nominations(cluster, node, &mut found);
     }
     for job in cluster.jobs().iter() {
         phase(cluster, job, &mut found);
@@ -48,6 +49,45 @@ fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
     }
     if node.exclusive.is_some() && node.jobs.len() > 1 {
         found.push(format!("{name} is held for one job alone and has {} jobs", node.jobs.len()));
+    }
+}
+
+/// What is kept for jobs that wait fits beside what stays, so that they can start once all who were told to make way
+/// have; and it is kept of nodes that can be used.
+fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
+    let name = node.name();
+    let nominees = cluster.jobs().nominated().filter(|(_, nomination)| nomination.on(node.id).is_some());
+    let nominees: Vec<_> = nominees.map(|(job, _)| job.id).collect();
+    if nominees != node.nominees {
+        found.push(format!("{name} is kept for {nominees:?} and knows of {:?}", node.nominees));
+    }
+    let kept = cluster.kept(node.id, &[]);
+    if !kept.any {
+        return;
+    }
+    if !node.available() {
+        found.push(format!("{name} is kept for a job and cannot be used"));
+    }
+    let stay = |id: &&crate::id::JobId| {
+        let phase = cluster.job(**id).map(|job| &job.phase);
+        matches!(phase, Some(Phase::Running { preempted: None, .. }))
+    };
+    let stays: Vec<_> = node.jobs.iter().filter(stay).filter_map(|id| cluster.job(*id)).collect();
+    if kept.exclusive && (!stays.is_empty() || nominees.len() > 1) {
+        found.push(format!("{name} is kept for one job alone, and {} others stay", stays.len()));
+    }
+    let parts = || stays.iter().filter_map(|job| job.phase.alloc()).filter_map(|alloc| alloc.on(node.id));
+    let cpus: u32 = parts().map(|part| part.cpus.len()).sum();
+    if cpus + kept.cpus > node.shape.cpus {
+        found.push(format!("{name}: {cpus} CPUs stay in use and {} are kept", kept.cpus));
+    }
+    for (entry, count) in &kept.gres {
+        let held = parts().flat_map(|part| part.gres.iter()).filter(|held| held.entry == *entry);
+        let held: u32 = held.map(|held| held.ids.len()).sum();
+        let have = node.shape.gres.get(usize::from(*entry)).map_or(0, |gres| gres.count);
+        if held + count > have {
+            found.push(format!("{name}: {held} devices stay in use and {count} are kept, of {have}"));
+        }
     }
 }
 

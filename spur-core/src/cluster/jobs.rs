@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::id::JobId;
 use crate::model::job::Job;
+use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
 
@@ -17,6 +18,8 @@ pub struct Jobs {
     active: BTreeSet<JobId>,
     /// Finished jobs by the time they ended.
     ended: BTreeSet<(Time, JobId)>,
+    /// Pending jobs that nodes are kept for.
+    nominated: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
@@ -27,12 +30,15 @@ pub struct Jobs {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shelf {
     Pending,
+    /// Pending, and nodes are kept for it.
+    Nominated,
     Active,
     Ended(Time),
 }
 
 fn shelf(job: &Job) -> Shelf {
     match &job.phase {
+        Phase::Pending(pending) if pending.nominated.is_some() => Shelf::Nominated,
         Phase::Pending(_) => Shelf::Pending,
         Phase::Running { .. } | Phase::Completing(_) => Shelf::Active,
         Phase::Ended(ended) => Shelf::Ended(ended.ended),
@@ -73,6 +79,14 @@ impl Jobs {
         self.pending.iter().filter_map(|id| self.get(*id))
     }
 
+    /// Pending jobs that nodes are kept for, by number, with what is kept.
+    pub fn nominated(&self) -> impl Iterator<Item = (&Job, &Arc<Nomination>)> {
+        self.nominated.iter().filter_map(|id| {
+            let job = self.get(*id)?;
+            Some((job, job.nomination()?))
+        })
+    }
+
     /// How many are pending.
     #[must_use]
     pub fn pending_count(&self) -> usize {
@@ -90,7 +104,7 @@ impl Jobs {
     }
 
     /// Jobs to which something happens because of the time alone, the next one first: a warning, a time limit, the
-    /// kill that follows it, a deadline.
+    /// end of a grace time, the kill that follows them, a deadline.
     pub fn due(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.due.iter().copied()
     }
@@ -153,6 +167,14 @@ impl Jobs {
     fn shelve(&mut self, id: JobId, shelf: Shelf, present: bool) {
         let set = match shelf {
             Shelf::Pending => &mut self.pending,
+            Shelf::Nominated => {
+                if present {
+                    self.nominated.insert(id);
+                } else {
+                    self.nominated.remove(&id);
+                }
+                &mut self.pending
+            }
             Shelf::Active => &mut self.active,
             Shelf::Ended(at) => {
                 if present {
@@ -194,10 +216,13 @@ fn awaited(job: &Job) -> Vec<JobId> {
 fn due(job: &Job) -> Option<Time> {
     let at = match &job.phase {
         Phase::Pending(_) => job.latest_start()?,
-        Phase::Running { started, warned, .. } => match job.warn_at(*started) {
-            Some(warn) if !warned => warn,
-            _ => job.spec.time_limit.end(*started),
-        },
+        Phase::Running { started, warned, preempted, .. } => {
+            let end = match job.warn_at(*started) {
+                Some(warn) if !warned => warn,
+                _ => job.spec.time_limit.end(*started),
+            };
+            preempted.map_or(end, |preempted| preempted.end_at.min(end))
+        }
         Phase::Completing(completing) => completing.kill_at?,
         Phase::Ended(_) => return None,
     };

@@ -11,6 +11,7 @@ pub mod invariant;
 mod jobs;
 mod names;
 mod node;
+mod nominate;
 mod partition;
 pub mod snapshot;
 
@@ -24,6 +25,7 @@ pub use event::{Entry, Event, Record};
 pub use jobs::Jobs;
 pub use names::Names;
 pub use node::{Node, Used};
+pub use nominate::Kept;
 pub use partition::Partition;
 
 use crate::id::{JobId, NodeId};

@@ -36,6 +36,9 @@ pub struct Node {
     /// Jobs that hold something of it, by number.
     #[serde(skip)]
     pub jobs: Vec<JobId>,
+    /// Pending jobs that something of it is kept for, by number.
+    #[serde(skip)]
+    pub nominees: Vec<JobId>,
     /// The job that has it for itself.
     #[serde(skip)]
     pub exclusive: Option<JobId>,
@@ -72,6 +75,7 @@ impl Node {
             drain: None,
             used: Used::default(),
             jobs: Vec::new(),
+            nominees: Vec::new(),
             exclusive: None,
             stale: Vec::new(),
             last_busy: None,

@@ -106,6 +106,8 @@ impl Cluster {
                 node.take(job.id, part, exclusive);
             }
         }
+        let (id, nomination) = (job.id, job.nomination().cloned());
         self.jobs.insert(Arc::new(job));
+        self.tell_nodes(id, nomination.as_deref(), true);
     }
 }

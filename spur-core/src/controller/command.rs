@@ -10,7 +10,7 @@ use crate::model::job::JobSpec;
 use crate::model::node::Registration;
 pub use crate::model::report::Report;
 use crate::model::step::{Step, StepSpec};
-use crate::sched::plan::Start;
+use crate::sched::plan::{Preemption, Start};
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 use crate::text::time::{Time, TimeLimit};
@@ -31,6 +31,8 @@ pub enum Input {
     },
     /// The planner proposes to start a job.
     Start(Box<Start>),
+    /// The planner proposes whom to preempt for a job.
+    Preempt(Box<Preemption>),
     /// The planner found a job at the head of the queue and when it can start at the latest.
     Promise {
         /// Which.

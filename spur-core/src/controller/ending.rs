@@ -33,6 +33,14 @@ pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) 
     }
 }
 
+/// Ends a job whose grace time is over, or that has none.
+pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
+    let Some(job) = ctx.cluster().job(id) else { return };
+    let Phase::Running { preempted: Some(preempted), .. } = &job.phase else { return };
+    let then = preempted.then;
+    begin(ctx, id, outcome(EndState::Preempted, Reason::None), then);
+}
+
 /// Ends a pending job.
 pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
     let pending = ctx.cluster().job(id).is_some_and(|job| matches!(job.phase, Phase::Pending(_)));

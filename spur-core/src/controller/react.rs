@@ -5,6 +5,7 @@ use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::text::signal::Signal;
 
 /// Adds what the shell must do when `event`, already applied, is durable.
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
@@ -14,6 +15,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
                 effects.extend(launch(job));
             }
         }
+        Event::JobPreempted { job, end_at, .. } if *end_at > cluster.at() => ask_to_leave(cluster, *job, effects),
         Event::JobEnding { job, kill_at, .. } => {
             terminate(cluster, *job, kill_at.is_none(), effects);
             effects.push(Effect::StepsChanged { job: *job });
@@ -37,6 +39,10 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         // What nodes may forget of a requeued attempt is said by `ending`, which still knows its nodes.
         | Event::JobRequeued { .. }
         | Event::StartPromised { .. }
+        | Event::JobNominated { .. }
+        | Event::NominationDropped { .. }
+        // Without a grace time the end follows at once.
+        | Event::JobPreempted { .. }
         | Event::NodeReleased { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
@@ -79,6 +85,23 @@ fn warn(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
         signal: wish.signal,
         batch: wish.batch_only,
         steps: !wish.batch_only,
+    }));
+}
+
+/// What a job with a grace time hears at its beginning: CONT, so that a stopped one hears the rest, and TERM.
+fn ask_to_leave(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
+    let Some(job) = cluster.job(job) else { return };
+    let Some(alloc) = job.phase.alloc() else { return };
+    let attempt = job.attempt();
+    effects.extend(alloc.nodes.iter().flat_map(|part| {
+        [Signal::CONT, Signal::TERM].map(|signal| Effect::Signal {
+            node: part.node,
+            attempt,
+            step: None,
+            signal,
+            batch: true,
+            steps: true,
+        })
     }));
 }
 

@@ -1,4 +1,4 @@
-//! What happens because of the time alone: warnings, time limits, kills, deadlines, and forgetting.
+//! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, and forgetting.
 
 use super::{Ctx, Reply, ending};
 use crate::cluster::{Cluster, Event};
@@ -43,10 +43,14 @@ fn fire_job(ctx: &mut Ctx<'_>, id: JobId) {
         Phase::Pending(_) => {
             ending::end_pending(ctx, id, ending::outcome(EndState::Deadline, Reason::DeadLine));
         }
-        Phase::Running { started, warned, .. } => {
+        Phase::Running { started, warned, preempted, .. } => {
+            let must_go = preempted.is_some_and(|preempted| preempted.end_at <= now);
             let (warn, over) = (job.warn_at(*started), job.spec.time_limit.end(*started) <= now);
             if !warned && warn.is_some_and(|warn| warn <= now) {
                 ctx.emit(Event::JobWarned { job: id });
+            }
+            if must_go {
+                ending::preempt(ctx, id);
             }
             if over {
                 ending::begin(ctx, id, ending::outcome(EndState::Timeout, Reason::TimeLimit), Then::End);

@@ -39,6 +39,23 @@ pub struct NodeAlloc {
     pub gres: Box<[GresAlloc]>,
 }
 
+/// What is proposed on one node: counts. Which CPUs and devices is decided when it starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartPart {
+    /// The node.
+    pub node: NodeId,
+    /// Tasks of the default step.
+    pub tasks: u32,
+    /// CPUs, whole cores.
+    pub cpus: u32,
+    /// Memory, MiB; 0 when it is not counted for the job.
+    #[serde(default)]
+    pub memory_mb: u64,
+    /// Devices: index into the node's `gres`, and how many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gres: Vec<(u16, u32)>,
+}
+
 /// Devices of one kind on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GresAlloc {

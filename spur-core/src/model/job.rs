@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::caller::Owner;
+use super::nomination::Nomination;
 use super::phase::Phase;
 use super::step::Step;
 use super::waits::Waits;
@@ -220,6 +221,8 @@ pub struct Extra {
     pub reservation: Option<Box<str>>,
     /// `--no-kill`.
     pub no_kill: bool,
+    /// `--no-preempt`: it never makes way for others.
+    pub no_preempt: bool,
     /// `--kill-on-invalid-dep`.
     pub kill_on_invalid_dep: Option<bool>,
     /// `--signal`.
@@ -269,6 +272,15 @@ impl Job {
     #[must_use]
     pub fn attempt(&self) -> Attempt {
         Attempt { job: self.id, restart: self.restarts }
+    }
+
+    /// What is kept for it while others make way.
+    #[must_use]
+    pub fn nomination(&self) -> Option<&Arc<Nomination>> {
+        match &self.phase {
+            Phase::Pending(pending) => pending.nominated.as_ref(),
+            Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => None,
+        }
     }
 
     /// The time after which it can no longer end before its `--deadline`.

@@ -10,6 +10,7 @@ pub mod fabric;
 pub mod idset;
 pub mod job;
 pub mod node;
+pub mod nomination;
 pub mod phase;
 pub mod reason;
 pub mod report;

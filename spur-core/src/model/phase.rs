@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::alloc::Alloc;
+use super::nomination::Nomination;
 use super::reason::Reason;
-use crate::id::NodeId;
+use crate::id::{JobId, NodeId};
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
@@ -24,11 +25,27 @@ pub enum Phase {
         /// Whether the signal of `--signal` has been sent.
         #[serde(default)]
         warned: bool,
+        /// What was decided if it has to make way; it still runs while its grace time lasts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        preempted: Option<Preempted>,
     },
     /// Has ended or is being ended, and some node still has something of it.
     Completing(Completing),
     /// Over.
     Ended(Ended),
+}
+
+/// A running job that has been told to make way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preempted {
+    /// For which job.
+    pub by: JobId,
+    /// Since when.
+    pub at: Time,
+    /// When its grace time is over and it is ended.
+    pub end_at: Time,
+    /// Whether it waits again then.
+    pub then: Then,
 }
 
 /// A waiting job.
@@ -40,6 +57,9 @@ pub struct Pending {
     pub not_before: Option<Time>,
     /// When nothing but resources kept it waiting any more; `None` before that.
     pub eligible: Option<Time>,
+    /// Nodes that are kept for it while others make way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominated: Option<Arc<Nomination>>,
 }
 
 /// Who holds a job back.

@@ -11,7 +11,7 @@ use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::{Correct, Predict};
 use crate::model::job::{Job, JobSpec};
-use crate::model::phase::Phase;
+use crate::model::phase::{EndState, Phase};
 use crate::text::time::Time;
 
 use super::request::least;
@@ -117,7 +117,9 @@ impl Recent {
         let scheduler = &cluster.policy().scheduler;
         let mut recent = Self { predict: scheduler.predict, correct: scheduler.correct, ..Self::default() };
         let ran = |job: &Job| match &job.phase {
-            Phase::Ended(ended) => ended.started.map(|started| (ended.ended, ended.ended.since(started))),
+            Phase::Ended(ended) if ended.outcome.state != EndState::Preempted => {
+                ended.started.map(|started| (ended.ended, ended.ended.since(started)))
+            }
             _ => None,
         };
         let mut past: Vec<(Time, u64, &Job)> =
@@ -139,7 +141,10 @@ impl Recent {
                 }
             }
             Event::JobSubmitted { job, spec } => self.submitted(*job, spec),
-            Event::JobEnding { job, .. } => self.ended(cluster, *job),
+            // How long a run would have taken that was cut short for another job is not known.
+            Event::JobEnding { job, outcome, .. } if outcome.state != EndState::Preempted => {
+                self.ended(cluster, *job);
+            }
             Event::JobsForgotten { jobs } => jobs.iter().for_each(|job| {
                 self.jobs.remove(job);
             }),

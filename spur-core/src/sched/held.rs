@@ -122,7 +122,9 @@ impl Held {
             let amount = if alloc.exclusive { full.into() } else { amount_of(part, full.len()).into() };
             (part.node, amount)
         });
-        let closed = scene.closes(job, alloc).into_iter().map(|node| (node, full(node).into()));
+        let used = alloc.nodes.iter().map(|part| part.node);
+        let closed =
+            scene.closes(&job.spec, &alloc.partition, used).into_iter().map(|node| (node, full(node).into()));
         taken.chain(closed).collect()
     }
 
@@ -268,7 +270,10 @@ impl Held {
 /// What a job holds, and when it is planned to end.
 fn holds<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
-        Phase::Running { alloc, started, .. } => Some((alloc, forecast.end(job, *started, now))),
+        Phase::Running { alloc, started, preempted, .. } => {
+            let end = forecast.end(job, *started, now);
+            Some((alloc, preempted.map_or(end, |preempted| preempted.end_at.min(end))))
+        }
         Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(ANY_MOMENT))),
         Phase::Pending(_) | Phase::Ended(_) => None,
     }

@@ -228,7 +228,8 @@ impl Domains {
 /// Domains by outline and layer.
 pub(super) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
 
-fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
+/// Slots from their number at each position.
+pub(super) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
     if !matches!(need.slot, Slot::Node { .. }) {
         return Slots::tasks(fabric, slots);
     }

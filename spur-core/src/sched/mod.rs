@@ -39,6 +39,7 @@ mod line;
 mod pass;
 pub mod place;
 pub mod plan;
+pub mod preempt;
 pub mod priority;
 mod prospect;
 mod queue;
@@ -161,7 +162,8 @@ impl Planner {
         plan
     }
 
-    /// Starts what fits now and disturbs none of the reservations that are known. It costs what has changed.
+    /// Starts what fits now and disturbs none of the reservations that are known. It costs what has changed, except where
+    /// jobs may make others leave: there the whole queue is looked at.
     ///
     /// Where only the head of the queue has a reservation, that is made anew; where everybody has one, those of the
     /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
@@ -172,10 +174,10 @@ impl Planner {
         start_now(kept, &mut self.reservations, knows_all, cluster, forecast, now)
     }
 
-    /// What [`Planner::plan`] starts and promises, at the cost of what has changed where that is possible; nothing is
-    /// said of jobs that wait.
+    /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
+    /// possible; nothing is said of jobs that wait.
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-        if cluster.policy().scheduler.backfill == Backfill::Conservative {
+        if cluster.policy().scheduler.backfill == Backfill::Conservative || !Quick::serves(cluster) {
             let plan = self.plan(cluster, now, forecast);
             return Plan { waiting: Vec::new(), ..plan };
         }
@@ -193,7 +195,10 @@ impl Planner {
     /// [`next_event_time`] says, without looking at every job.
     pub fn next_event_time(&mut self, cluster: &Cluster, now: Time) -> Option<Time> {
         match self.kept.as_mut().filter(|_| self.seen == cluster.seq()) {
-            Some(kept) => kept.line.next_event_time(cluster, now),
+            Some(kept) => {
+                let exempt = preempt::rule::next_exempt_end(cluster, now);
+                kept.line.next_event_time(cluster, now).into_iter().chain(exempt).min()
+            }
             None => next_event_time(cluster, now),
         }
     }
@@ -248,19 +253,28 @@ fn start_now(
     let (plan, made) = if scene.policy.scheduler.backfill == Backfill::Conservative {
         Pass::quick(cluster, scene, line, forecast, now, reservations).finish()
     } else {
-        let quick = quick.get_or_insert_with(|| Quick::new(cluster, &scene, forecast, now));
+        // What it knows is not kept up to date while it does not serve.
+        let quick = if Quick::serves(cluster) {
+            Some(quick.get_or_insert_with(|| Quick::new(cluster, &scene, forecast, now)))
+        } else {
+            *quick = None;
+            None
+        };
         let whole = || Pass::quick(cluster, scene, line, forecast, now, &Reservations::default()).finish();
-        quick.pass(cluster, line, &changes, forecast, now).unwrap_or_else(whole)
+        let found = quick.and_then(|quick| quick.pass(cluster, line, &changes, forecast, now));
+        found.unwrap_or_else(whole)
     };
     *reservations = made;
     plan
 }
 
 /// The next moment after `now` at which a plan would turn out differently although nothing happens: a begin time, a
-/// constraint that was given only for so long, a job that has waited long enough to go first.
+/// constraint that was given only for so long, a job that has waited long enough to go first, a running one that may
+/// be preempted from then on.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let max_wait = cluster.policy().scheduler.max_wait.0;
     let times = |job: &Job| line::moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min();
-    cluster.jobs().pending().filter_map(times).min()
+    let exempt = preempt::rule::next_exempt_end(cluster, now);
+    cluster.jobs().pending().filter_map(times).chain(exempt).min()
 }

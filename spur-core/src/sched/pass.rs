@@ -3,6 +3,8 @@
 //! A pass owns everything it looks at. It was true when the pass was begun; whether it still is, the controller checks
 //! for every start again.
 
+mod way;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -107,6 +109,8 @@ pub struct Pass {
     made: Vec<Reservation>,
     /// Planned ends of reservations, and whose.
     ends: BTreeMap<Time, Vec<usize>>,
+    /// Who may be asked to make way, and for whom somebody has been.
+    ways: way::Ways,
     /// By component of partitions: the first job that had to wait.
     heads: Vec<Option<JobId>>,
     explained: u32,
@@ -167,7 +171,8 @@ impl Pass {
         queue: Queue,
     ) -> Self {
         let times = queue.candidates.iter().map(|candidate| candidate.run_time);
-        let state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
+        let mut state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
+        let ways = way::Ways::new(cluster, &scene, forecast, now, &mut state);
         let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
         plan.report.truncated = queue.truncated;
         let mut pass = Self {
@@ -185,6 +190,7 @@ impl Pass {
             known: BTreeMap::new(),
             made: Vec::new(),
             ends: BTreeMap::new(),
+            ways,
             explained: 0,
             plan,
             handed: 0,
@@ -283,6 +289,9 @@ impl Pass {
         if let Some(known) = &known {
             self.state.unbook(&known.parts, wanted(&known.spec), known.start, candidate.run_time);
         }
+        if self.starts_as_nominated(&candidate) {
+            return;
+        }
         match self.search(&candidate, &prospects, known.is_some()) {
             Some((index, hit)) if hit.starts => {
                 let need = &prospects[index].request.need;
@@ -291,6 +300,7 @@ impl Pass {
                     None => self.hold_back(&candidate, &prospects, known, None),
                 }
             }
+            _ if self.clears_the_way(&candidate, &prospects) => {}
             found => self.hold_back(&candidate, &prospects, known, found),
         }
     }

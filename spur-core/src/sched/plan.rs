@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::id::{Attempt, JobId, NodeId};
+pub use crate::model::alloc::StartPart;
 use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
@@ -13,6 +14,8 @@ use crate::text::time::Time;
 pub struct Plan {
     /// Jobs to start now, in this order.
     pub starts: Vec<Start>,
+    /// Jobs to make way, and for whom, in this order.
+    pub preemptions: Vec<Preemption>,
     /// Jobs that were looked at and do not start now, in queue order.
     pub waiting: Vec<Waiting>,
     /// The job that a start was promised to for the first time in this pass, and when.
@@ -38,19 +41,19 @@ pub struct Start {
     pub why: Why,
 }
 
-/// What is proposed on one node: counts. Which CPUs and devices is decided when it starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartPart {
-    /// The node.
-    pub node: NodeId,
-    /// Tasks of the default step.
-    pub tasks: u32,
-    /// CPUs, whole cores.
-    pub cpus: u32,
-    /// Memory, MiB; 0 when it is not counted for the job.
-    pub memory_mb: u64,
-    /// Devices: index into the node's `gres`, and how many.
-    pub gres: Vec<(u16, u32)>,
+/// Room to be made for a job, which is proposed; `controller/handle/preempt` checks it again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preemption {
+    /// The start it is for, once the victims have ended.
+    pub start: Start,
+    /// Why the job cannot start yet, for people.
+    pub detail: String,
+    /// The domain that will hold all of it, if one does.
+    pub place: Option<Box<str>>,
+    /// Running jobs that have to leave.
+    pub victims: Vec<Attempt>,
+    /// Jobs behind it in the queue whose nominations it takes over.
+    pub displaces: Vec<JobId>,
 }
 
 /// A job that does not start now.

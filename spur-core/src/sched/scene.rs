@@ -8,10 +8,9 @@ use fixedbitset::FixedBitSet;
 
 use crate::cluster::{Cluster, Partition};
 use crate::id::NodeId;
-use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
-use crate::model::job::{Job, JobSpec, Sharing};
+use crate::model::job::{JobSpec, Sharing};
 use crate::model::node::NodeShape;
 use crate::model::topology::TopologyConfig;
 use crate::text::time::Time;
@@ -95,26 +94,30 @@ impl Scene {
         self.partitions.iter().position(|scene| &**scene.partition.name() == name)
     }
 
-    /// The nodes that a running job closes to others without using them: the rest of its leaves, where it has whole
-    /// leaves to itself.
-    pub(super) fn closes(&self, job: &Job, alloc: &Alloc) -> Vec<NodeId> {
-        let asks = job.spec.shape.sharing == Sharing::Topo;
+    /// The nodes that a job on some nodes closes to others without using them: the rest of its leaves, where it has
+    /// whole leaves to itself.
+    pub(super) fn closes(
+        &self,
+        spec: &JobSpec,
+        partition: &str,
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> Vec<NodeId> {
+        let asks = spec.shape.sharing == Sharing::Topo;
         let has_rule = |config: &TopologyConfig| config.rule.iter().any(|rule| rule.whole);
         if !asks && !self.policy.topologies.iter().any(has_rule) {
             return Vec::new();
         }
-        let Some(partition) = self.partition(&alloc.partition) else { return Vec::new() };
-        let Ok(fabric) = fabric_for(self, partition, &job.spec) else { return Vec::new() };
-        let Ok(request) = Request::new(&job.spec, &self.partitions[partition].partition.config) else {
+        let Some(partition) = self.partition(partition) else { return Vec::new() };
+        let Ok(fabric) = fabric_for(self, partition, spec) else { return Vec::new() };
+        let Ok(request) = Request::new(spec, &self.partitions[partition].partition.config) else {
             return Vec::new();
         };
-        let spec = &job.spec;
         let wisher = Wisher { scene: self, partition, fabric, spec, request: &request, gather_with: &[] };
         let stages = wisher.stages(Time::ZERO, Time::ZERO);
         if !stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves)) {
             return Vec::new();
         }
-        others_of_leaves(fabric, &alloc.nodes.iter().map(|part| part.node).collect::<Vec<_>>())
+        others_of_leaves(fabric, &nodes.collect::<Vec<_>>())
     }
 
     /// How a fabric was configured; a flat one has no configuration.

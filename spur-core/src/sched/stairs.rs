@@ -62,7 +62,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    fn within(&self, other: &Self) -> bool {
+    pub(super) fn within(&self, other: &Self) -> bool {
         self.nodes <= other.nodes && self.slots <= other.slots && self.run_time <= other.run_time
     }
 }

@@ -131,7 +131,8 @@ impl State {
                 };
                 held[part.node.index()].push((end, amount));
             }
-            for node in scene.closes(job, alloc) {
+            let used = alloc.nodes.iter().map(|part| part.node);
+            for node in scene.closes(&job.spec, &alloc.partition, used) {
                 held[node.index()]
                     .push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
             }
@@ -387,6 +388,12 @@ impl State {
             })
     }
 
+    /// Whether a part is free at this moment.
+    pub(super) fn is_free(&self, part: &Part) -> bool {
+        let free = self.rooms.amount(self.idle[part.node.index()]);
+        free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
+    }
+
     /// What a placement takes of each node.
     ///
     /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
@@ -585,7 +592,11 @@ pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
 /// What a job holds and until when it is planned to; a job that is past its time may end any moment.
 fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
-        Phase::Running { alloc, started, .. } => Some((alloc, forecast.end(job, *started, now).max(now))),
+        Phase::Running { alloc, started, preempted, .. } => {
+            let end = forecast.end(job, *started, now);
+            let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
+            Some((alloc, end.max(now)))
+        }
         Phase::Completing(completing) => {
             Some((&completing.alloc, completing.kill_at.unwrap_or(now).max(now)))
         }

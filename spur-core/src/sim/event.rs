@@ -68,6 +68,15 @@ pub enum What {
         /// What it complained of.
         stderr: String,
     },
+    /// A job has to make way; its end follows, after its grace time.
+    Preempt {
+        /// Which.
+        job: Arc<str>,
+        /// For which job.
+        by: Arc<str>,
+        /// `requeue` if it waits again then, otherwise `cancel`.
+        mode: &'static str,
+    },
     /// An attempt is over, or a job that never ran is.
     End {
         /// Which.
@@ -113,9 +122,10 @@ impl What {
         match self {
             What::Submit { .. } | What::Reject { .. } | What::Test { .. } => 0,
             What::Command { .. } => 1,
-            What::End { .. } => 2,
-            What::Start { .. } => 3,
-            What::Pending { .. } => 4,
+            What::Preempt { .. } => 2,
+            What::End { .. } => 3,
+            What::Start { .. } => 4,
+            What::Pending { .. } => 5,
         }
     }
 }

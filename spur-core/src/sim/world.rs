@@ -497,42 +497,64 @@ impl<W: Watch> World<W> {
         self.stirred = false;
         self.replan = None;
         self.waiting.clear();
-        if self.cluster.jobs().pending_count() > 0 {
+        while self.cluster.jobs().pending_count() > 0 {
             self.watch.pass_begins();
-            let plan = if self.watch.wants_events() || self.watch.wants_reasons() {
+            let mut plan = if self.watch.wants_events() || self.watch.wants_reasons() {
                 self.planner.plan(&self.cluster, self.now, &self.truth)
             } else {
                 self.planner.starts(&self.cluster, self.now, &self.truth)
             };
             self.watch.pass_ends();
-            self.waiting = self.follow(plan);
+            let made_room = self.follow(&mut plan);
+            if !made_room {
+                self.tell_waiting(&plan);
+            }
+            self.waiting = plan.waiting;
+            if !made_room {
+                break;
+            }
         }
         self.flush();
     }
 
-    /// Does what a plan says; what it says of jobs that wait is given back.
-    fn follow(&mut self, mut plan: Plan) -> Vec<Waiting> {
+    /// Carries out a plan. Says whether anybody was told to make way: those who have gone at once leave room at the same
+    /// time, and others may have to be told as well.
+    fn follow(&mut self, plan: &mut Plan) -> bool {
         for start in std::mem::take(&mut plan.starts) {
             let job = start.attempt.job;
             let answer = self.input(Input::Start(Box::new(start)));
             debug_assert!(answer.is_ok(), "nothing has changed since job {job} was planned: {answer:?}");
         }
+        let mut made_room = false;
+        for preemption in std::mem::take(&mut plan.preemptions) {
+            let job = preemption.start.attempt.job;
+            let answer = self.input(Input::Preempt(Box::new(preemption)));
+            debug_assert!(
+                answer.is_ok(),
+                "nothing has changed since room was found for job {job}: {answer:?}"
+            );
+            made_room |= answer.is_ok();
+        }
         if let Some((job, start)) = plan.promise {
             // A promise that was made before stands.
             let _ = self.input(Input::Promise { job, start });
         }
+        if self.cluster.jobs().pending_count() > 0 {
+            self.replan = self.planner.next_event_time(&self.cluster, self.now);
+        }
+        made_room
+    }
+
+    /// Tells what a pass said of jobs that wait.
+    fn tell_waiting(&mut self, plan: &Plan) {
         if self.watch.wants_events() {
             let names = &self.names;
             let name = |job: JobId| {
                 let known = names.get(job.0 as usize).filter(|name| !name.is_empty());
                 known.map_or_else(|| job.to_string().into(), Arc::clone)
             };
-            self.record.waiting(&self.cluster, &plan, name);
+            self.record.waiting(&self.cluster, plan, name);
         }
-        if self.cluster.jobs().pending_count() > 0 {
-            self.replan = self.planner.next_event_time(&self.cluster, self.now);
-        }
-        plan.waiting
     }
 
     /// Tells what has been kept.
@@ -652,6 +674,14 @@ impl<W: Watch> World<W> {
                 if matches!(then, Then::Requeue { .. }) {
                     self.record.forget(*job);
                 }
+            }
+            E::JobPreempted { job, by, then, .. } => {
+                let mode = match then {
+                    Then::End => "cancel",
+                    Then::Requeue { .. } => "requeue",
+                };
+                let (name, by) = (self.name(*job), self.name(*by));
+                self.tell(*job, || What::Preempt { job: name, by, mode });
             }
             E::JobEnded { job, outcome } => {
                 self.ended += 1;

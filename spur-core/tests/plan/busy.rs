@@ -131,7 +131,7 @@ impl Busy {
     }
 
     /// A waiting job of 2 to 16 nodes; every second one has to be in one leaf.
-    fn pending(&self, chance: &mut Chance) -> JobSpec {
+    pub(crate) fn pending(&self, chance: &mut Chance) -> JobSpec {
         let nodes = 2 + chance.below(15);
         let seconds = 600 * (1 + u64::from(chance.below(100)));
         let wish = FabricAsk { gather: Some("must:leaf".parse().unwrap()), ..FabricAsk::default() };
@@ -168,7 +168,7 @@ fn row(layer: u32) -> String {
 }
 
 /// A fixed sequence of numbers that look random.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
     fn below(&mut self, limit: u32) -> u32 {

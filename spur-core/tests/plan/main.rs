@@ -6,6 +6,7 @@ mod busy;
 mod checker;
 mod large;
 mod oracle;
+mod preempt;
 mod random;
 mod script;
 mod stream;

@@ -5,7 +5,8 @@
 //! partition main n[0-3] exclusive tier=2
 //! topology plugin = "tree" …            (TOML; further lines begin with |)
 //! scheduler backfill = "easy"           (TOML, likewise)
-//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes)
+//! preempt by = "partition"              (TOML, likewise)
+//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low no-preempt)
 //! job 2 -N 2 -t 600 -n 4 …
 //! at 60 end 1
 //! plan
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use spur_core::cluster::event::Event;
 use spur_core::id::JobId;
-use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, Policy};
+use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, Policy, PreemptMode};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Hold;
@@ -29,7 +30,7 @@ use spur_core::sched::{self, Planner};
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::nodes::NodeCount;
-use spur_core::text::time::Time;
+use spur_core::text::time::{Seconds, Time};
 
 use crate::world::{self, World};
 
@@ -87,6 +88,7 @@ impl Script {
             }
             "topology" => self.policy.topologies.push(world::topology(rest)),
             "scheduler" => self.policy.scheduler = toml::from_str(rest).expect("a scheduler"),
+            "preempt" => self.policy.preempt = toml::from_str(rest).expect("a preemption policy"),
             "run" => self.put(&words),
             "job" => {
                 let spec = spec(&words[1..]);
@@ -163,6 +165,10 @@ impl Script {
         for word in &words[2..] {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("exclusive", _) => partition.oversubscribe = Oversubscribe::Exclusive,
+                ("spared", _) => partition.preempt_mode = Some(PreemptMode::Off),
+                ("grace", seconds) => {
+                    partition.grace_time = Some(Seconds(seconds.parse().expect("a number")));
+                }
                 ("tier", tier) => partition.priority_tier = tier.parse().expect("a number"),
                 ("def_mem_per_cpu", memory) => partition.def_mem_per_cpu = memory.parse().ok(),
                 (other, _) => panic!("{other}: no such key"),
@@ -172,16 +178,22 @@ impl Script {
     }
 
     fn put(&mut self, words: &[&str]) {
-        let (mut limit, mut cpus) = (3600, 0);
+        let (mut limit, mut cpus, mut partition) = (3600, 0, None);
         for (key, value) in words[2..].iter().filter_map(|word| word.split_once('=')) {
             match key {
+                "partition" => partition = Some(Arc::from(value)),
                 "limit" => limit = value.parse().expect("seconds"),
                 "cpus" => cpus = value.parse().expect("a number"),
                 other => panic!("{other}: no such key"),
             }
         }
         let nodes = self.world().ids(words[1]);
-        self.world().submit(id(words[0]), world::spec(Shape::default(), limit));
+        let mut spec = world::spec(Shape::default(), limit);
+        spec.partitions = partition.map_or(spec.partitions, |partition| Box::from([partition]));
+        if words.contains(&"no-preempt") {
+            spec.extra.get_or_insert_default().no_preempt = true;
+        }
+        self.world().submit(id(words[0]), spec);
         self.world().put(id(words[0]), &nodes, cpus);
     }
 
@@ -226,6 +238,9 @@ impl Script {
         for start in &plan.starts {
             self.world().start(start);
         }
+        for preemption in &plan.preemptions {
+            self.world().preempt(preemption, 0);
+        }
     }
 }
 
@@ -254,6 +269,17 @@ fn show(world: &World, plan: &Plan) -> String {
             out.push_str(" backfilled");
         }
         start.why.relaxed.iter().for_each(|relaxed| write!(out, " relaxed {relaxed}").unwrap());
+        writeln!(out, " | {}", start.why.sentence).unwrap();
+    }
+    for preemption in &plan.preemptions {
+        let list = |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let victims: Vec<JobId> = preemption.victims.iter().map(|victim| victim.job).collect();
+        let start = &preemption.start;
+        let nodes = names(&mut start.parts.iter().map(|part| part.node));
+        write!(out, "preempt {} for {} {nodes}", list(&victims), start.attempt.job).unwrap();
+        if !preemption.displaces.is_empty() {
+            write!(out, " displaces {}", list(&preemption.displaces)).unwrap();
+        }
         writeln!(out, " | {}", start.why.sentence).unwrap();
     }
     for waiting in &plan.waiting {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::config::{Backfill, Correct, Order, PartitionState, Policy, Predict, SchedulerPolicy};
+use spur_core::model::config::{
+    Backfill, Correct, Order, PartitionState, Policy, Predict, PreemptBy, PreemptPolicy, SchedulerPolicy,
+};
 use spur_core::model::job::JobSpec;
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::{EndState, Hold, Outcome, Phase, Then};
@@ -39,6 +41,8 @@ enum Deed {
     Limit(usize, u64),
     Node(u32, u8),
     Partition(usize, PartitionState),
+    /// Whether jobs preempt others is changed.
+    Preempt(PreemptBy),
     Time(u64),
     /// The next starts are refused.
     Refuse,
@@ -47,6 +51,7 @@ enum Deed {
 #[derive(Clone, Debug)]
 struct Case {
     scheduler: SchedulerPolicy,
+    preempt: PreemptPolicy,
     /// The first and last node of each partition, and its tier.
     partitions: Vec<(u32, u32, u32)>,
     flat: bool,
@@ -104,6 +109,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (at(), 1_u64..90).prop_map(|(job, seconds)| Deed::Limit(job, seconds)),
         1 => (0..NODES, 0_u8..3).prop_map(|(node, state)| Deed::Node(node, state)),
         1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
+        1 => prop_oneof![Just(PreemptBy::None), Just(PreemptBy::Partition)].prop_map(Deed::Preempt),
         8 => (1_u64..25).prop_map(Deed::Time),
         1 => Just(Deed::Refuse),
     ]
@@ -140,17 +146,32 @@ fn scheduler() -> impl Strategy<Value = SchedulerPolicy> {
     )
 }
 
+fn preempt() -> impl Strategy<Value = PreemptPolicy> {
+    let by = prop_oneof![1 => Just(PreemptBy::None), 2 => Just(PreemptBy::Partition)];
+    let times = (prop_oneof![Just(0), 1_u64..20], prop_oneof![Just(0), 1_u64..20]);
+    (by, times).prop_map(|(by, (grace_time, exempt_time))| PreemptPolicy {
+        by,
+        grace_time: Seconds(grace_time),
+        exempt_time: Seconds(exempt_time),
+        ..PreemptPolicy::default()
+    })
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let partition = (0..NODES, 0..NODES, 0_u32..2);
     let partition = partition.prop_map(|(one, other, tier)| (one.min(other), one.max(other), tier));
     let partitions = prop_oneof![
         2 => Just(vec![(0, 7, 1), (0, 7, 1), (0, 7, 1)]),
         2 => Just(vec![(0, 4, 1), (5, 7, 1), (2, 4, 1)]),
+        3 => Just(vec![(0, 4, 1), (0, 4, 2), (2, 7, 3)]),
         3 => prop::collection::vec(partition, 3),
     ];
     let deeds = prop::collection::vec(deed(), 1..70);
-    (scheduler(), partitions, prop::bool::ANY, deeds).prop_map(|(scheduler, partitions, flat, deeds)| Case {
+    let policy = (scheduler(), preempt());
+    let all = (policy, partitions, prop::bool::ANY, deeds);
+    all.prop_map(|((scheduler, preempt), partitions, flat, deeds)| Case {
         scheduler,
+        preempt,
         partitions,
         flat,
         deeds,
@@ -179,6 +200,7 @@ impl Case {
             topologies: if self.flat { Vec::new() } else { vec![world::topology(tree)] },
             licenses: vec![("lic".into(), 2)],
             scheduler: self.scheduler.clone(),
+            preempt: self.preempt.clone(),
             ..Policy::default()
         })
     }
@@ -254,6 +276,11 @@ fn carry_out(world: &mut World, deed: &Deed) {
             let partition = Arc::from(format!("p{partition}"));
             world.apply(Event::PartitionSet { partition, state: *state });
         }
+        Deed::Preempt(by) => {
+            let mut policy = Policy::clone(world.cluster.policy());
+            policy.preempt.by = *by;
+            world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+        }
         Deed::Time(seconds) => world.now = world.now + *seconds,
         Deed::Refuse => {}
     }
@@ -280,6 +307,12 @@ fn clear(world: &mut World, job: JobId) -> bool {
     true
 }
 
+/// Whether jobs of one partition make those of another leave.
+fn preempts(world: &World) -> bool {
+    let tiers = || world.cluster.partitions().iter().map(|partition| partition.config.priority_tier);
+    world.cluster.policy().preempt.by == PreemptBy::Partition && tiers().min() != tiers().max()
+}
+
 /// Jobs with a reservation: when and where.
 fn planned(plan: &Plan) -> Vec<(JobId, Option<Time>, Vec<NodeId>)> {
     let reserved = plan.waiting.iter().filter(|waiting| !waiting.nodes.is_empty());
@@ -304,6 +337,7 @@ proptest! {
         let mut world = case.world();
         let mut planner = Planner::new(&world.cluster);
         let mut recent = Recent::new(&world.cluster);
+        let grace = case.preempt.grace_time.0;
         let is_easy = case.scheduler.backfill != Backfill::Conservative;
         world.take_log();
         for (step, deed) in case.deeds.iter().enumerate() {
@@ -317,8 +351,9 @@ proptest! {
             let whole = Planner::new(cluster).plan(cluster, now, &recent);
             let mut quick = planner.starts(cluster, now, &recent);
             prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
             prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
-            if is_easy {
+            if is_easy && !preempts(&world) {
                 prop_assert_eq!(sorted(reserved(&planner)), sorted(planned(&whole)), "at step {}: {:?}", step, deed);
             }
             if step % 3 == 0 {
@@ -329,6 +364,7 @@ proptest! {
                 quick.starts.truncate(quick.starts.len() / 2);
             }
             quick.starts.iter().for_each(|start| world.start(start));
+            quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
             if let Some((job, start)) = quick.promise {
                 world.apply(Event::StartPromised { job, start });
             }

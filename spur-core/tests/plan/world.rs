@@ -10,10 +10,11 @@ use spur_core::model::caller::Owner;
 use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
 use spur_core::model::job::{JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
+use spur_core::model::nomination::Nomination;
 use spur_core::model::phase::{EndState, Outcome, Then};
 use spur_core::model::reason::Reason;
 use spur_core::model::topology::TopologyConfig;
-use spur_core::sched::plan::Start;
+use spur_core::sched::plan::{Preemption, Start};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Time, TimeLimit};
@@ -94,6 +95,32 @@ impl World {
         let nodes = nodes.iter().map(part).collect();
         let alloc = Alloc { partition, nodes, exclusive: cpus == 0, why: Why::default() };
         self.apply(Event::JobStarted { job, alloc: Arc::new(alloc) });
+    }
+
+    /// Keeps nodes for a job and tells its victims, as the controller would; they go on until they are ended, which is
+    /// planned so many seconds later.
+    pub(crate) fn preempt(&mut self, preemption: &Preemption, grace: u64) {
+        let Preemption { start, detail, place, victims, displaces } = preemption;
+        let by = start.attempt.job;
+        for job in displaces {
+            self.apply(Event::NominationDropped { job: *job });
+        }
+        for victim in victims {
+            let (then, end_at) = (Then::End, self.now + grace);
+            self.apply(Event::JobPreempted { job: victim.job, by, then, end_at });
+        }
+        let nomination = Nomination {
+            partition: Arc::clone(&start.partition),
+            parts: start.parts.clone().into(),
+            exclusive: start.exclusive,
+            why: start.why.clone(),
+            detail: detail.as_str().into(),
+            place: place.clone(),
+            victims: victims.clone().into(),
+        };
+        self.apply(Event::JobNominated { job: by, nomination: Arc::new(nomination) });
+        let wrong = spur_core::cluster::invariant::violations(&self.cluster);
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 
     /// Ends a job on all its nodes at once.

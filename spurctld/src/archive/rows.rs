@@ -159,7 +159,7 @@ impl Rows {
             restarts: job.restarts,
             step_id: BATCH_STEP,
             name: "batch".to_owned(),
-            state: end.map_or("RUNNING", |(outcome, _)| outcome.state.name()).to_owned(),
+            state: end.map_or("RUNNING", |(outcome, _)| batch_state(outcome.state)).to_owned(),
             exit_code: end.map_or(0, |(outcome, _)| outcome.exit.code.into()),
             exit_signal: end.map_or(0, |(outcome, _)| outcome.exit.signal.into()),
             started: Some(started.0),
@@ -171,6 +171,14 @@ impl Rows {
             ..StepRow::default()
         };
         self.steps.insert((job.attempt(), BATCH_STEP), row);
+    }
+}
+
+/// How the batch step of a job ended: a job is preempted, its steps are cancelled.
+fn batch_state(state: EndState) -> &'static str {
+    match state {
+        EndState::Preempted => EndState::Cancelled.name(),
+        other => other.name(),
     }
 }
 

@@ -79,6 +79,12 @@ fn times(r: &mut Record, job: &Job, show: &Show) {
         ("EndTime", unknown(job.end_time)),
         ("Deadline", time(job.deadline, "N/A", show)),
     ]);
+    if job.preempt_eligible_time.is_some() || job.preempt_time.is_some() {
+        r.line([
+            ("PreemptEligibleTime", unknown(job.preempt_eligible_time)),
+            ("PreemptTime", time(job.preempt_time, "None", show)),
+        ]);
+    }
     r.line([
         ("SuspendTime", "None".into()),
         ("SecsPreSuspend", "0".into()),

@@ -4,6 +4,7 @@ mod cancel;
 mod create_step;
 mod end_step;
 mod hold;
+mod preempt;
 mod promise;
 mod reconfigure;
 mod register;
@@ -34,6 +35,10 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
         Input::Start(start) => {
             let decision = start::check(ctx.cluster(), ctx.now(), &start)?;
             Ok(start::enact(ctx, decision))
+        }
+        Input::Preempt(preemption) => {
+            let decision = preempt::check(ctx.cluster(), ctx.now(), &preemption)?;
+            Ok(preempt::enact(ctx, decision))
         }
         Input::Promise { job, start } => {
             let decision = promise::check(ctx.cluster(), job, start)?;

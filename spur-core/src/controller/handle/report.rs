@@ -41,7 +41,18 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     match report {
         Report::BatchEnded { lost: true, done, .. } if running => lost(job.spec.requeue, done),
         Report::BatchEnded { exit, out_of_memory, done, .. } if running => {
-            Decision::End { outcome: ended(exit, out_of_memory), then: Then::End, done }
+            let preempted = match &job.phase {
+                Phase::Running { preempted, .. } => *preempted,
+                Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => None,
+            };
+            match preempted {
+                // Whoever is asked to leave and does has not failed; whoever finishes meanwhile has finished.
+                Some(preempted) if !exit.is_success() && !out_of_memory => {
+                    let outcome = Outcome { exit, ..ending::outcome(EndState::Preempted, Reason::None) };
+                    Decision::End { outcome, then: preempted.then, done }
+                }
+                _ => Decision::End { outcome: ended(exit, out_of_memory), then: Then::End, done },
+            }
         }
         // The end was decided before; that nothing is left is news all the same.
         Report::BatchEnded { done: true, .. } => Decision::Done { epilog_error: None },

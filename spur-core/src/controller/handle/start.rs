@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use crate::cluster::{Cluster, Event, Node};
+use crate::cluster::{Cluster, Event, Kept, Node, Partition};
 use crate::id::JobId;
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
+use crate::model::job::Job;
 use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
 
@@ -18,6 +19,35 @@ pub(super) struct Decision {
 /// Plans are made on a cluster that may be older than this one: a job may have been cancelled or changed, a node may
 /// have gone. Then the proposal is dropped and the next pass plans again.
 pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decision, Reject> {
+    let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
+    let (job, partition) = proposed(cluster, now, start)?;
+    if job.nomination().is_some_and(|nomination| *nomination.parts != *start.parts) {
+        return stale("other nodes are kept for it");
+    }
+    let mut nodes = Vec::with_capacity(start.parts.len());
+    for part in &start.parts {
+        let kept = cluster.kept(part.node, &[job.id]);
+        let node = cluster.node(part.node).filter(|node| node.available());
+        let Some(held) = node.and_then(|node| take(node, &kept, part, start.exclusive)) else {
+            return stale("a node is not free");
+        };
+        nodes.push(held);
+    }
+    let alloc = Alloc {
+        partition: Arc::clone(partition.name()),
+        nodes: nodes.into_boxed_slice(),
+        exclusive: start.exclusive,
+        why: start.why.clone(),
+    };
+    Ok(Decision { job: job.id, alloc: Arc::new(alloc) })
+}
+
+/// The job and the partition of a proposal that still makes sense, on nodes that can be used.
+pub(super) fn proposed<'a>(
+    cluster: &'a Cluster,
+    now: Time,
+    start: &Start,
+) -> Result<(&'a Job, &'a Partition), Reject> {
     let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
     let Some(job) = cluster.job(start.attempt.job).filter(|job| job.attempt() == start.attempt) else {
         return stale("there is no such attempt");
@@ -34,22 +64,13 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     if start.parts.is_empty() {
         return stale("no nodes were proposed");
     }
-    let mut nodes = Vec::with_capacity(start.parts.len());
     for part in &start.parts {
         let node = cluster.node(part.node).filter(|node| node.available());
-        let Some(node) = node.filter(|node| partition.members.contains(node.id.index())) else {
+        if !node.is_some_and(|node| partition.members.contains(node.id.index())) {
             return stale("a node is not available");
-        };
-        let Some(held) = take(node, part, start.exclusive) else { return stale("a node is not free") };
-        nodes.push(held);
+        }
     }
-    let alloc = Alloc {
-        partition: Arc::clone(partition.name()),
-        nodes: nodes.into_boxed_slice(),
-        exclusive: start.exclusive,
-        why: start.why.clone(),
-    };
-    Ok(Decision { job: job.id, alloc: Arc::new(alloc) })
+    Ok((job, partition))
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
@@ -57,9 +78,13 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Done
 }
 
-/// The lowest free CPUs and devices, so that what stays free stays in one piece; `None` if there is not enough.
-fn take(node: &Node, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
-    if exclusive && !node.idle() {
+/// The lowest free CPUs and devices, so that what stays free stays in one piece; `None` if there is not enough beside
+/// what is kept for others.
+fn take(node: &Node, kept: &Kept, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
+    if kept.exclusive || (exclusive && (kept.any || !node.idle())) {
+        return None;
+    }
+    if kept.any && !leaves(node, kept, part) {
         return None;
     }
     let threads = node.shape.threads_per_core;
@@ -81,6 +106,16 @@ fn take(node: &Node, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
         return None;
     }
     Some(NodeAlloc { node: node.id, tasks: part.tasks, cpus, memory_mb, gres: gres.into_boxed_slice() })
+}
+
+/// Whether a part leaves what is kept for others.
+fn leaves(node: &Node, kept: &Kept, part: &StartPart) -> bool {
+    let memory = part.memory_mb == 0 || part.memory_mb + kept.memory_mb <= node.free_memory_mb();
+    let gres = |(entry, count): &(u16, u32)| {
+        let kept = kept.gres.get(entry).copied().unwrap_or(0);
+        kept + count <= node.free_gres(usize::from(*entry)).len()
+    };
+    part.cpus + kept.cpus <= node.free_cpus().len() && memory && part.gres.iter().all(gres)
 }
 
 /// So many CPUs of cores that are free as a whole: a core's threads are never split between jobs.

@@ -86,6 +86,13 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
         admit(partition, &spec.owner, spec)?;
     }
     dependency(cluster, spec)?;
+    let forbids = spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
+    if forbids && !cluster.policy().preempt.jobs_may_forbid {
+        return Err(Reject::Invalid(
+            "--no-preempt: jobs may not forbid it on this cluster ([preempt] jobs_may_forbid); leave it out"
+                .to_owned(),
+        ));
+    }
     unsupported::of_job(spec)?;
     if let Some(deadline) = spec.deadline {
         let shortest = spec.time_min.unwrap_or(spec.time_limit);

@@ -2,7 +2,7 @@
 //! than none; a policy that mentions it is taken, and says so.
 
 use super::super::Reject;
-use crate::model::config::{Policy, PreemptBy};
+use crate::model::config::Policy;
 use crate::model::job::JobSpec;
 
 /// The refusal of a request that asks for something this release cannot do.
@@ -31,12 +31,7 @@ pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
 
 /// What a policy asks for in vain, one sentence each.
 pub(super) fn of_policy(policy: &Policy) -> Vec<String> {
-    let partition =
-        |set: &dyn Fn(&crate::model::config::PartitionConfig) -> bool| policy.partitions.iter().any(set);
     let asked = [
-        ("[preempt] by", policy.preempt.by != PreemptBy::None),
-        ("[[partitions]] preempt_mode", partition(&|partition| partition.preempt_mode.is_some())),
-        ("[[partitions]] grace_time", partition(&|partition| partition.grace_time.is_some())),
         ("[scheduler] priority_weight_fairshare", policy.scheduler.priority_weight_fairshare > 0),
         ("[scheduler] priority_weight_qos", policy.scheduler.priority_weight_qos > 0),
     ];

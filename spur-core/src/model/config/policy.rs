@@ -175,6 +175,8 @@ pub struct PreemptPolicy {
     pub exempt_time: Seconds,
     /// `cost`.
     pub cost: PreemptCost,
+    /// `jobs_may_forbid`: whether `--no-preempt` is taken.
+    pub jobs_may_forbid: bool,
 }
 
 /// `[preempt] by`.
@@ -186,7 +188,7 @@ pub enum PreemptBy {
     None,
     /// Partitions of higher tier preempt those of lower.
     Partition,
-    /// By QOS.
+    /// By QOS. Refused by the configuration as long as there are none.
     Qos,
 }
 
@@ -201,7 +203,7 @@ pub enum PreemptMode {
     /// Victims wait again.
     #[default]
     Requeue,
-    /// Victims pause.
+    /// Victims pause. Refused by the configuration; kept for policies that earlier releases journalled.
     Suspend,
 }
 
@@ -209,12 +211,12 @@ pub enum PreemptMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptCost {
-    /// Lowest tier first, then least node-seconds lost, then fewest jobs.
+    /// The lowest of the highest tier among them, then least node-seconds lost, then fewest jobs.
     #[default]
     Priority,
     /// Fewest jobs, then priority, then work.
     Jobs,
-    /// Least node-seconds lost.
+    /// Least node-seconds lost, then as `Priority`.
     Work,
 }
 
@@ -357,6 +359,7 @@ impl Default for PreemptPolicy {
             grace_time: Seconds(0),
             exempt_time: Seconds(0),
             cost: PreemptCost::default(),
+            jobs_may_forbid: true,
         }
     }
 }

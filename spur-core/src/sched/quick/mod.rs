@@ -7,7 +7,8 @@
 //! again: the reservations are made anew, and the queue is walked in order, over all jobs that take more than there is.
 //!
 //! Promises: starts, reservations and promises are those of a pass over the whole queue
-//! ([`Pass`](super::Pass)) on the same cluster at the same time.
+//! ([`Pass`](super::Pass)) on the same cluster at the same time. It knows nothing of preemption: where a job may make
+//! another leave, or nodes are kept for one, it does not serve, see [`Quick::serves`].
 
 mod find;
 
@@ -26,6 +27,7 @@ use super::licenses::{Licenses, wanted};
 use super::line::{Changes, Line};
 use super::pass::{Reservation, Reservations};
 use super::plan::{Plan, Waiting};
+use super::preempt::rule;
 use super::prospect::{self, Prospect};
 use super::queue::Candidate;
 use super::rows::{Counts, Key, Least, Place, Rows};
@@ -71,6 +73,12 @@ impl Quick {
             settled: false,
             was_cut: false,
         }
+    }
+
+    /// Whether a pass over what has changed can find everything: not where a job may make others leave, nor where nodes
+    /// are kept for one that waits.
+    pub(super) fn serves(cluster: &Cluster) -> bool {
+        !rule::may_preempt(cluster) && cluster.jobs().nominated().next().is_none()
     }
 
     /// Learns that something happened to a job.
@@ -127,11 +135,14 @@ impl Quick {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
         // What could not be planned may be possible at another moment.
         let past = |head: &Head| head.planned.as_ref().is_none_or(|(made, _)| made.start <= now);
+        // Those who arrived may have pushed a head out of what a depth lets in, also where they run elsewhere.
+        let beyond = |head: &Head| line.key(head.job).is_some_and(|key| line.is_beyond(&key));
         // Who is left out by a depth may be somebody else now.
         let arrived = line.has_shares() && !changes.arrived.is_empty();
         let others = changes.resorted || arrived || !changes.left.is_empty();
         !((line.is_cut() || self.was_cut) && others)
             && !changes.left.iter().any(is_head)
+            && !self.heads.iter().flatten().any(beyond)
             && !self.heads.iter().flatten().any(past)
             && (!changes.resorted || self.are_first(line))
             && !changes.arrived.iter().any(|job| self.comes_first(line, *job))

@@ -1,0 +1,177 @@
+//! Make room for a job as the planner proposes, if what it planned with still holds: keep the nodes for it, and tell
+//! the victims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::{Ctx, Reject, Reply, ending};
+use super::start;
+use crate::cluster::{Cluster, Event};
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::alloc::StartPart;
+use crate::model::job::Job;
+use crate::model::nomination::Nomination;
+use crate::model::phase::{Phase, Then};
+use crate::sched::plan::Preemption;
+use crate::sched::preempt::rule;
+use crate::text::time::Time;
+
+pub(super) struct Decision {
+    job: JobId,
+    nomination: Arc<Nomination>,
+    victims: Vec<Told>,
+    /// Jobs that lose their nominations to this one.
+    displaced: Vec<JobId>,
+}
+
+/// A job that has to make way.
+struct Told {
+    job: JobId,
+    then: Then,
+    end_at: Time,
+}
+
+/// Every victim must still be one that this job may preempt, and once all have left, with those who are leaving
+/// already, the whole job must fit beside everybody who stays and everything that is kept for others.
+pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<Decision, Reject> {
+    let Preemption { start, detail, place, victims, displaces } = proposed;
+    let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
+    let (job, partition) = start::proposed(cluster, now, start)?;
+    if job.nomination().is_some() {
+        return stale("nodes are kept for it already");
+    }
+    let tier = partition.config.priority_tier;
+    let lower = |name: &str| cluster.partition(name).is_some_and(|other| other.config.priority_tier <= tier);
+    let kept = displaces.iter().filter_map(|id| cluster.job(*id)?.nomination());
+    if !kept.into_iter().all(|nomination| lower(&nomination.partition)) {
+        return stale("what is kept for a job of a higher tier is not taken over");
+    }
+    let mut told = Vec::with_capacity(victims.len());
+    for victim in victims {
+        let running = cluster.job(victim.job).filter(|job| job.attempt() == *victim);
+        let manner = running.and_then(|job| rule::manner(cluster, job, now));
+        let Some(manner) = manner.filter(|manner| manner.tier < tier) else {
+            return stale("a job that was to make way cannot be asked to");
+        };
+        told.push(Told { job: victim.job, then: manner.then, end_at: now + manner.grace.0 });
+    }
+    let leaves = |id: &JobId| {
+        let phase = cluster.job(*id).map(|job| &job.phase);
+        let stays = matches!(phase, Some(Phase::Running { preempted: None, .. }));
+        !stays || victims.iter().any(|victim| victim.job == *id)
+    };
+    let fits = |part: &StartPart| {
+        let stays = Stays::on(cluster, part.node, &leaves, displaces);
+        stays.is_some_and(|stays| stays.leaves_room_for(part, start.exclusive))
+    };
+    if !start.parts.iter().all(fits) {
+        return stale("it would not fit if they made way");
+    }
+    let displaced = displaces.iter().copied();
+    let displaced = displaced.filter(|id| cluster.job(*id).is_some_and(|job| job.nomination().is_some()));
+    let mut waits_for: Vec<Attempt> = victims.clone();
+    for id in start.parts.iter().filter_map(|part| cluster.node(part.node)).flat_map(|node| &node.jobs) {
+        waits_for.extend(cluster.job(*id).filter(|job| leaves(&job.id)).map(Job::attempt));
+    }
+    waits_for.sort_unstable();
+    waits_for.dedup();
+    let nomination = Nomination {
+        partition: Arc::clone(partition.name()),
+        parts: start.parts.clone().into_boxed_slice(),
+        exclusive: start.exclusive,
+        why: start.why.clone(),
+        detail: detail.as_str().into(),
+        place: place.clone(),
+        victims: waits_for.into_boxed_slice(),
+    };
+    Ok(Decision {
+        job: job.id,
+        nomination: Arc::new(nomination),
+        victims: told,
+        displaced: displaced.collect(),
+    })
+}
+
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    let Decision { job: by, nomination, victims, displaced } = decision;
+    for job in displaced {
+        ctx.emit(Event::NominationDropped { job });
+    }
+    // Whoever makes way is told first, so that what is kept fits beside what stays at every moment.
+    for Told { job, then, end_at } in &victims {
+        ctx.emit(Event::JobPreempted { job: *job, by, then: *then, end_at: *end_at });
+    }
+    ctx.emit(Event::JobNominated { job: by, nomination });
+    for victim in victims {
+        if victim.end_at <= ctx.now() {
+            ending::preempt(ctx, victim.job);
+        }
+    }
+    Reply::Done
+}
+
+/// What of a node is not free and will not be.
+struct Stays {
+    nobody: bool,
+    cpus: u32,
+    memory_mb: u64,
+    gres: BTreeMap<u16, u32>,
+    have: Have,
+}
+
+/// What a node has in all.
+struct Have {
+    cpus: u32,
+    memory_mb: u64,
+    gres: Vec<u32>,
+}
+
+impl Stays {
+    /// What stays on a node that can be used when some jobs leave and some nominations are dropped.
+    fn on(
+        cluster: &Cluster,
+        node: NodeId,
+        leaves: &dyn Fn(&JobId) -> bool,
+        displaced: &[JobId],
+    ) -> Option<Self> {
+        let known = cluster.node(node).filter(|node| node.available())?;
+        let kept = cluster.kept(node, displaced);
+        let shape = &known.shape;
+        let have = Have {
+            cpus: shape.cpus,
+            memory_mb: shape.memory_mb,
+            gres: shape.gres.iter().map(|gres| gres.count).collect(),
+        };
+        let mut stays = Self {
+            nobody: !kept.any,
+            cpus: if kept.exclusive { shape.cpus } else { kept.cpus },
+            memory_mb: kept.memory_mb,
+            gres: kept.gres,
+            have,
+        };
+        for job in known.jobs.iter().filter(|job| !leaves(job)).filter_map(|id| cluster.job(*id)) {
+            let Some(alloc) = job.phase.alloc() else { continue };
+            let Some(part) = alloc.on(node) else { continue };
+            stays.nobody = false;
+            stays.cpus += if alloc.exclusive { shape.cpus } else { part.cpus.len() };
+            stays.memory_mb += part.memory_mb;
+            for held in &part.gres {
+                *stays.gres.entry(held.entry).or_default() += held.ids.len();
+            }
+        }
+        Some(stays)
+    }
+
+    fn leaves_room_for(&self, part: &StartPart, exclusive: bool) -> bool {
+        if exclusive {
+            return self.nobody && part.cpus <= self.have.cpus && part.memory_mb <= self.have.memory_mb;
+        }
+        let gres = |(entry, count): &(u16, u32)| {
+            let have = self.have.gres.get(usize::from(*entry)).copied().unwrap_or(0);
+            self.gres.get(entry).copied().unwrap_or(0) + count <= have
+        };
+        self.cpus + part.cpus <= self.have.cpus
+            && (part.memory_mb == 0 || self.memory_mb + part.memory_mb <= self.have.memory_mb)
+            && part.gres.iter().all(gres)
+    }
+}

@@ -1,0 +1,236 @@
+//! Preemption as part of a pass: jobs that nodes are kept for, and jobs that do not fit and may make others leave.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Pass;
+use crate::cluster::Cluster;
+use crate::id::{Attempt, JobId};
+use crate::model::config::Backfill;
+use crate::model::nomination::Nomination;
+use crate::model::phase::Phase;
+use crate::model::reason::Reason;
+use crate::sched::explain;
+use crate::sched::forecast::Forecast;
+use crate::sched::licenses::wanted;
+use crate::sched::plan::{Preemption, Start, Waiting};
+use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims};
+use crate::sched::prospect::Prospect;
+use crate::sched::queue::Queued;
+use crate::sched::scene::Scene;
+use crate::sched::stairs::{Family, Size};
+use crate::sched::state::{Hit, Part, State};
+use crate::text::time::Time;
+
+/// Searches for victims in one deep pass: a count, so that many waiting jobs of a high tier do not hold it up. What was
+/// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
+/// need no search in the next pass.
+const SEARCHES: u32 = 16;
+/// The same in a quick pass, which others wait for.
+const QUICK_SEARCHES: u32 = 4;
+
+/// What a pass knows of preemption.
+#[derive(Debug)]
+pub(super) struct Ways {
+    field: Field,
+    /// Jobs that nodes are kept for.
+    nominated: BTreeMap<JobId, Turn>,
+    searches: u32,
+    /// Tier, kind and size of jobs for which nobody can make room.
+    hopeless: Vec<(u32, Family, Size)>,
+    /// How many of the plan's preemptions have been handed out.
+    handed: usize,
+}
+
+/// A job that nodes are kept for.
+#[derive(Debug)]
+struct Turn {
+    nomination: Arc<Nomination>,
+    /// Whether all that is kept for it is free.
+    ready: bool,
+    /// When the last of its victims has ended, and which that is.
+    waits_for: Option<(Time, JobId)>,
+}
+
+impl Ways {
+    /// Looks at who may leave, and books what is kept for jobs that wait.
+    pub(super) fn new(
+        cluster: &Cluster,
+        scene: &Scene,
+        forecast: &dyn Forecast,
+        now: Time,
+        state: &mut State,
+    ) -> Self {
+        let mut nominated = BTreeMap::new();
+        for (job, nomination) in cluster.jobs().nominated() {
+            let held = claims(scene, &job.spec, nomination);
+            let part = |(node, amount): (_, Vec<i64>)| {
+                let taken = amount.into_iter().map(|amount| u64::try_from(amount).unwrap_or(0)).collect();
+                Part { node, slots: 1, taken }
+            };
+            let parts: Vec<Part> = held.into_iter().map(part).collect();
+            let ready = parts.iter().all(|part| state.is_free(part));
+            let licenses = wanted(&job.spec);
+            state.book(&parts, licenses, now, forecast.run_time(job).max(1), true);
+            let ends = nomination.victims.iter().filter_map(|victim| gone(cluster, *victim));
+            let turn = Turn { nomination: Arc::clone(nomination), ready, waits_for: ends.max() };
+            nominated.insert(job.id, turn);
+        }
+        let field = Field::new(cluster, scene, now);
+        Self { field, nominated, searches: 0, hopeless: Vec::new(), handed: 0 }
+    }
+}
+
+/// When an attempt that was told to make way has ended at the latest, as far as that is known, and whose it is.
+fn gone(cluster: &Cluster, victim: Attempt) -> Option<(Time, JobId)> {
+    let job = cluster.job(victim.job).filter(|job| job.attempt() == victim)?;
+    let end = match &job.phase {
+        Phase::Running { preempted, .. } => (*preempted)?.end_at,
+        Phase::Completing(completing) => completing.ended,
+        Phase::Pending(_) | Phase::Ended(_) => return None,
+    };
+    Some((end, job.id))
+}
+
+impl Pass {
+    /// The preemptions found since this was last asked: they need not wait for the rest of the pass.
+    pub fn take_preemptions(&mut self) -> Vec<Preemption> {
+        let fresh = self.plan.preemptions[self.ways.handed..].to_vec();
+        self.ways.handed = self.plan.preemptions.len();
+        fresh
+    }
+
+    /// Starts a job on the nodes that are kept for it, or says why it waits for them; false if none are.
+    pub(super) fn starts_as_nominated(&mut self, candidate: &Queued) -> bool {
+        let job = candidate.attempt.job;
+        let Some(turn) = self.ways.nominated.remove(&job) else { return false };
+        if let Err(by) = self.ways.field.confirm(job) {
+            // What else there is for it is found out when the controller has agreed.
+            let detail = format!("job {by} takes over the nodes that were kept for it");
+            self.wait(candidate, Reason::Priority, detail, None);
+            return true;
+        }
+        let Turn { nomination, ready, waits_for } = turn;
+        if ready {
+            self.plan.starts.push(Start {
+                attempt: candidate.attempt,
+                spec: Arc::clone(&candidate.spec),
+                partition: Arc::clone(&nomination.partition),
+                parts: nomination.parts.to_vec(),
+                exclusive: nomination.exclusive,
+                why: nomination.why.clone(),
+            });
+            return true;
+        }
+        self.plan.waiting.push(Waiting {
+            priority: candidate.priority,
+            reason: Reason::Preempting,
+            detail: nomination.detail.to_string(),
+            start: waits_for.map(|(end, _)| end),
+            nodes: nomination.nodes().collect(),
+            place: nomination.place.clone(),
+            after: waits_for.map(|(_, job)| job),
+            ..Waiting::of(job)
+        });
+        self.close_queue_behind(candidate);
+        true
+    }
+
+    /// Finds out who would have to leave for a job that does not fit, and proposes it; false if nobody can.
+    pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospect]) -> bool {
+        let scene = Arc::clone(&self.scene);
+        let tier = |prospect: &Prospect| scene.partitions[prospect.partition].partition.config.priority_tier;
+        let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(tier(prospect)));
+        let strict = self.backfill == Backfill::None
+            && prospects.iter().any(|prospect| self.head_of(prospect.partition).is_some());
+        if !may || strict || self.state.lacks_license(wanted(&candidate.spec)).is_some() {
+            return false;
+        }
+        self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);
+        let mut best: Option<(&Prospect, usize, Way)> = None;
+        for prospect in prospects {
+            for lens in 0..prospect.lenses.len() {
+                match self.search_victims(prospect, lens, tier(prospect)) {
+                    Ok(way) if best.as_ref().is_none_or(|(_, _, best)| way.price < best.price) => {
+                        best = Some((prospect, lens, way));
+                    }
+                    Ok(_) | Err(NoWay::Hopeless) => {}
+                    Err(NoWay::Needless) => return false,
+                }
+            }
+        }
+        let Some((prospect, lens, way)) = best else { return false };
+        self.propose_way(candidate, prospects, prospect, lens, way);
+        true
+    }
+
+    fn search_victims(&mut self, prospect: &Prospect, lens: usize, tier: u32) -> Result<Way, NoWay> {
+        let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
+        let request = &prospect.request;
+        let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
+        let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
+        let hopeless = family.as_ref().is_some_and(|family| {
+            let mut known = self.ways.hopeless.iter();
+            known.any(|(of, kind, least)| *of >= tier && kind == family && least.within(&size))
+        });
+        let most = if self.deep { SEARCHES } else { QUICK_SEARCHES };
+        if hopeless || self.ways.searches >= most {
+            return Err(NoWay::Hopeless);
+        }
+        self.ways.searches += 1;
+        let claimant = Claimant { tier, request, lens, asks: &stage.asks };
+        let found = self.ways.field.way(&self.scene, &claimant);
+        if matches!(found, Err(NoWay::Hopeless)) {
+            self.ways.hopeless.extend(family.map(|family| (tier, family, size)));
+        }
+        found
+    }
+
+    fn propose_way(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        prospect: &Prospect,
+        lens: usize,
+        way: Way,
+    ) {
+        let detail = self.detail(candidate, prospects, None);
+        self.ways.field.follow(candidate.attempt.job, &way);
+        let stage = &prospect.stages[0];
+        let hit = Hit {
+            start: self.now,
+            starts: true,
+            placement: way.placement,
+            lost: Vec::new(),
+            relaxed: stage.relaxed.clone(),
+            whole_leaves: stage.ask().whole_leaves,
+            lens: Arc::clone(&prospect.lenses[lens]),
+        };
+        let mut why = explain::why(&hit, false, candidate.priority);
+        why.exact &= way.exact;
+        let start = prospect.start(&self.scene, candidate, &way.parts, why);
+        self.state.book(&way.parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
+        let place = explain::place(&hit);
+        self.plan.waiting.push(Waiting {
+            priority: candidate.priority,
+            reason: Reason::Preempting,
+            detail: detail.clone(),
+            start: Some(way.gone.max(self.now)),
+            nodes: start.parts.iter().map(|part| part.node).collect(),
+            place: place.clone(),
+            after: way.last,
+            ..Waiting::of(candidate.attempt.job)
+        });
+        let (victims, displaces) = (way.victims, way.displaces);
+        self.plan.preemptions.push(Preemption { start, detail, place, victims, displaces });
+        self.close_queue_behind(candidate);
+    }
+
+    /// Without backfill nobody starts before a job that waits.
+    fn close_queue_behind(&mut self, candidate: &Queued) {
+        for (partition, _) in candidate.choices.iter().filter(|_| self.backfill == Backfill::None) {
+            let component = self.scene.partitions[*partition].component;
+            self.heads[component].get_or_insert(candidate.attempt.job);
+        }
+    }
+}

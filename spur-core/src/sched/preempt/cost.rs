@@ -1,0 +1,177 @@
+//! What a set of victims costs, and what the cheapest set must cost at least.
+
+use crate::model::config::PreemptCost;
+
+/// What is lost with a set of victims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::sched) struct Loss {
+    /// The highest tier among them.
+    pub(in crate::sched) tier: u32,
+    /// Node-seconds they have run.
+    pub(in crate::sched) work: u64,
+    /// How many they are.
+    pub(in crate::sched) jobs: u64,
+}
+
+/// A loss as it is compared under one `[preempt] cost`: left to right, less is better.
+pub(in crate::sched) type Price = [u64; 3];
+
+impl Loss {
+    /// Both together.
+    pub(in crate::sched) fn and(self, other: Loss) -> Loss {
+        Loss {
+            tier: self.tier.max(other.tier),
+            work: self.work.saturating_add(other.work),
+            jobs: self.jobs + other.jobs,
+        }
+    }
+
+    /// What it counts as. Every order ends with all three numbers, so that a larger set is never as cheap as one that
+    /// it contains.
+    pub(in crate::sched) fn price(self, by: PreemptCost) -> Price {
+        let tier = u64::from(self.tier);
+        match by {
+            PreemptCost::Priority => [tier, self.work, self.jobs],
+            PreemptCost::Jobs => [self.jobs, tier, self.work],
+            PreemptCost::Work => [self.work, tier, self.jobs],
+        }
+    }
+}
+
+/// A victim as far as bounds care.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sched) struct Share {
+    pub(in crate::sched) loss: Loss,
+    /// The most it can add to what there is room for, in [`UNIT`]s of a slot. Where several jobs must leave a node
+    /// before it is of use, each has its equal part of it.
+    pub(in crate::sched) gain: u64,
+    /// The same, but shared in proportion to the work that each loses.
+    pub(in crate::sched) worth: u64,
+}
+
+/// Parts of a slot that gains are counted in.
+pub(in crate::sched) const UNIT: u64 = 1 << 20;
+
+/// The orders in which bounds look at victims: each a permutation of them.
+#[derive(Clone, Debug)]
+pub(in crate::sched) struct Orders {
+    /// The least work for a gain first.
+    pub(in crate::sched) by_work: Vec<usize>,
+    /// The largest gain first.
+    by_gain: Vec<usize>,
+    /// The lowest tier first.
+    by_tier: Vec<usize>,
+}
+
+impl Orders {
+    pub(in crate::sched) fn of(shares: &[Share]) -> Self {
+        let all: Vec<usize> = (0..shares.len()).collect();
+        let mut orders = Self { by_work: all.clone(), by_gain: all.clone(), by_tier: all };
+        orders.by_work.sort_by(|one, other| {
+            let (one, other) = (&shares[*one], &shares[*other]);
+            let (mine, theirs) = (product(one.loss.work, other.worth), product(other.loss.work, one.worth));
+            mine.cmp(&theirs).then(other.worth.cmp(&one.worth))
+        });
+        orders.by_gain.sort_by_key(|index| std::cmp::Reverse(shares[*index].gain));
+        orders.by_tier.sort_by_key(|index| shares[*index].loss.tier);
+        orders
+    }
+}
+
+fn product(one: u64, other: u64) -> u128 {
+    u128::from(one) * u128::from(other)
+}
+
+/// How much is missing, in the measure of gains and in that of worths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sched) struct Missing {
+    pub(in crate::sched) gain: u64,
+    pub(in crate::sched) worth: u64,
+}
+
+/// What must be lost at least, beside what is lost already, until what is `missing` is there: of the victims that are
+/// still `open`. `None` where all of them together are not enough.
+///
+/// The three numbers are bounds by themselves, so together they bound every order of them. Work is bounded as if
+/// victims could be taken in part; where the tier comes first, only by victims of the tiers that are needed anyway.
+pub(in crate::sched) fn least(
+    shares: &[Share],
+    orders: &Orders,
+    by: PreemptCost,
+    missing: Missing,
+    open: impl Fn(usize) -> bool,
+) -> Option<Loss> {
+    let mut bound = Loss::default();
+    let mut left = missing.gain;
+    for index in orders.by_tier.iter().filter(|index| open(**index)) {
+        bound.tier = shares[*index].loss.tier;
+        left = left.saturating_sub(shares[*index].gain);
+        if left == 0 {
+            break;
+        }
+    }
+    if left > 0 {
+        return None;
+    }
+    let mut left = missing.gain;
+    for index in orders.by_gain.iter().filter(|index| open(**index)) {
+        bound.jobs += 1;
+        left = left.saturating_sub(shares[*index].gain);
+        if left == 0 {
+            break;
+        }
+    }
+    let counts = |share: &Share| by != PreemptCost::Priority || share.loss.tier <= bound.tier;
+    let mut left = missing.worth;
+    for index in orders.by_work.iter().filter(|index| open(**index)) {
+        let share = &shares[*index];
+        if !counts(share) || share.worth == 0 {
+            continue;
+        }
+        let part = product(share.loss.work, left.min(share.worth)) / u128::from(share.worth);
+        bound.work = bound.work.saturating_add(u64::try_from(part).unwrap_or(u64::MAX));
+        left = left.saturating_sub(share.worth);
+        if left == 0 {
+            break;
+        }
+    }
+    Some(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(tier: u32, work: u64, gain: u64) -> Share {
+        Share { loss: Loss { tier, work, jobs: 1 }, gain: gain * UNIT, worth: gain * UNIT }
+    }
+
+    #[test]
+    fn bounds_take_the_best_of_each() {
+        let shares = [share(1, 90, 1), share(2, 10, 1), share(1, 50, 2)];
+        let orders = Orders::of(&shares);
+        let least = |by, slots: u64| {
+            least(&shares, &orders, by, Missing { gain: slots * UNIT, worth: slots * UNIT }, |_| true)
+        };
+        let loss = |tier, work, jobs| Some(Loss { tier, work, jobs });
+        assert_eq!(least(PreemptCost::Priority, 1), loss(1, 25, 1));
+        assert_eq!(least(PreemptCost::Work, 1), loss(1, 10, 1));
+        assert_eq!(least(PreemptCost::Priority, 3), loss(1, 140, 2));
+        assert_eq!(least(PreemptCost::Priority, 4), loss(2, 150, 3));
+        assert_eq!(least(PreemptCost::Jobs, 5), None);
+    }
+
+    #[test]
+    fn losses_are_compared_as_configured() {
+        let (few, cheap, low) = (
+            Loss { tier: 2, work: 100, jobs: 1 },
+            Loss { tier: 2, work: 10, jobs: 3 },
+            Loss { tier: 1, work: 500, jobs: 2 },
+        );
+        for (by, best) in [(PreemptCost::Priority, low), (PreemptCost::Jobs, few), (PreemptCost::Work, cheap)]
+        {
+            let found = [few, cheap, low].into_iter().min_by_key(|loss| loss.price(by));
+            assert_eq!(found, Some(best), "{by:?}");
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Preemption: for a job that does not fit, the running jobs of lower tiers whose leaving makes room at the least cost.
+//!
+//! Decided domain by domain: of every domain that could hold the job if others left, the cheapest set of victims by
+//! `[preempt] cost`; of these sets the cheapest, and of equally cheap ones that in the domain with the least waste,
+//! which is what the domain would have left if everybody left who may be asked to. Promises: a set is proposed only if
+//! the whole job then fits, by the same placement code; victims are whole jobs of lower tiers; no cheaper set exists
+//! unless the search budget was used up, which the answer says; what is promised to jobs that come first in the queue
+//! is not touched.
+
+mod cost;
+mod ground;
+pub mod rule;
+mod search;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::alloc::{Alloc, StartPart};
+use crate::model::config::{PreemptBy, PreemptCost};
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::nomination::Nomination;
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+
+use super::lens::Lens;
+use super::pass::Reservation;
+use super::place::{Ask, Placement, Strategy};
+use super::plan::Start;
+use super::request::Request;
+use super::room::{CPUS, GRES, MEMORY, capacity};
+use super::scene::{Scene, others_of_leaves};
+use super::state::Part;
+use cost::{Loss, Price};
+use ground::{Clearing, Ground, positive};
+use search::Search;
+
+/// What is free of a node, or held of it, in the order of a room. Less than nothing is free where a job that comes
+/// later is promised what a running one holds.
+pub(super) type Amount = Vec<i64>;
+
+/// A running job that may be asked to leave.
+#[derive(Clone, Debug)]
+pub(super) struct Victim {
+    pub(super) attempt: Attempt,
+    pub(super) loss: Loss,
+    /// When it has ended if it is asked now.
+    pub(super) gone: Time,
+    pub(super) held: Vec<(NodeId, Amount)>,
+}
+
+/// A job for which room is wanted.
+pub(super) struct Claimant<'a> {
+    /// The tier it would run in.
+    pub(super) tier: u32,
+    pub(super) request: &'a Request,
+    pub(super) lens: &'a Arc<Lens>,
+    /// The sizes that will do, the largest first.
+    pub(super) asks: &'a [Ask],
+}
+
+/// Who has to leave for a job, and where it then goes.
+pub(super) struct Way {
+    pub(super) victims: Vec<Attempt>,
+    /// Jobs whose nominations it takes over.
+    pub(super) displaces: Vec<JobId>,
+    pub(super) placement: Placement,
+    pub(super) parts: Vec<Part>,
+    /// When the last victim has ended, and which that is.
+    pub(super) gone: Time,
+    pub(super) last: Option<JobId>,
+    /// Whether it is certain that no cheaper set exists.
+    pub(super) exact: bool,
+    /// What it costs, to be compared with other ways.
+    pub(super) price: Price,
+}
+
+/// Why nobody is asked to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoWay {
+    /// Those who are leaving already make room enough.
+    Needless,
+    /// The job would not fit even then.
+    Hopeless,
+}
+
+/// What stands, what may leave, and what is promised, while a pass goes on.
+#[derive(Debug, Default)]
+pub(super) struct Field {
+    by: PreemptCost,
+    by_domain: bool,
+    /// By node; empty where nobody preempts anybody.
+    free: Vec<Amount>,
+    victims: Vec<Victim>,
+    /// Nominations of jobs that have not been looked at in this pass.
+    nominated: BTreeMap<JobId, Claim>,
+    /// Nominations that were taken over in this pass, and by whom.
+    displaced: BTreeMap<JobId, JobId>,
+    starts: usize,
+    reserved: usize,
+}
+
+/// What is kept for a job.
+#[derive(Debug, Default)]
+struct Claim {
+    /// The tier it will run in: jobs of a lower one do not take it over, even where they come first.
+    tier: u32,
+    held: Vec<(NodeId, Amount)>,
+}
+
+/// The cheapest set of one or all domains, before it is known whose nominations it touches.
+struct Choice {
+    victims: Vec<usize>,
+    loss: Loss,
+    waste: u64,
+    placement: Placement,
+    exact: bool,
+}
+
+impl Field {
+    /// Looks at what runs. Jobs that are leaving already count as gone.
+    pub(super) fn new(cluster: &Cluster, scene: &Scene, now: Time) -> Self {
+        let policy = &cluster.policy().preempt;
+        if policy.by == PreemptBy::None {
+            return Self::default();
+        }
+        let full = scene.nodes.iter().map(|node| signed(&capacity(&node.shape)));
+        let mut field =
+            Self { by: policy.cost, by_domain: policy.topology, free: full.collect(), ..Self::default() };
+        for job in cluster.jobs().active() {
+            let Phase::Running { alloc, started, preempted: None, .. } = &job.phase else { continue };
+            let held = held(scene, &job.spec, alloc);
+            field.take(&held);
+            if let Some(manner) = rule::manner(cluster, job, now) {
+                let work = now.since(*started).saturating_mul(alloc.nodes.len() as u64);
+                let loss = Loss { tier: manner.tier, work, jobs: 1 };
+                let gone = now + manner.grace.0;
+                field.victims.push(Victim { attempt: job.attempt(), loss, gone, held });
+            }
+        }
+        for (job, nomination) in cluster.jobs().nominated() {
+            let held = claims(scene, &job.spec, nomination);
+            field.take(&held);
+            let partition = cluster.partition(&nomination.partition);
+            let tier = partition.map_or(0, |partition| partition.config.priority_tier);
+            field.nominated.insert(job.id, Claim { tier, held });
+        }
+        field
+    }
+
+    /// Whether any job of that tier could make others leave.
+    pub(super) fn has_victims_for(&self, tier: u32) -> bool {
+        self.victims.iter().any(|victim| victim.loss.tier < tier) || self.takeovers(tier).next().is_some()
+    }
+
+    /// The nominations that a job of that tier may take over.
+    fn takeovers(&self, tier: u32) -> impl Iterator<Item = (JobId, &Claim)> {
+        self.nominated.iter().filter(move |(_, claim)| claim.tier <= tier).map(|(job, claim)| (*job, claim))
+    }
+
+    /// A job with a nomination has its turn: nobody behind it can take it over any more.
+    ///
+    /// # Errors
+    /// The job before it that has.
+    pub(super) fn confirm(&mut self, job: JobId) -> Result<(), JobId> {
+        self.nominated.remove(&job);
+        self.displaced.get(&job).map_or(Ok(()), |by| Err(*by))
+    }
+
+    /// Takes note of what the pass has started and reserved since it was last asked. A reservation counts as if it
+    /// began now: nobody is driven from nodes for one job that are promised to another.
+    pub(super) fn catch_up(&mut self, scene: &Scene, starts: &[Start], reserved: &[Reservation]) {
+        for start in &starts[self.starts..] {
+            let held: Vec<_> = start.parts.iter().map(|part| of_part(scene, part, start.exclusive)).collect();
+            self.take(&held);
+        }
+        for made in &reserved[self.reserved..] {
+            let held: Vec<_> = made.parts.iter().map(|part| (part.node, signed(&part.taken))).collect();
+            self.take(&held);
+        }
+        (self.starts, self.reserved) = (starts.len(), reserved.len());
+    }
+
+    /// Who has to leave for a job at the least cost.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub(super) fn way(&self, scene: &Scene, claimant: &Claimant<'_>) -> Result<Way, NoWay> {
+        let mine = self.cheapest(scene, claimant, &self.free);
+        if mine.as_ref().is_some_and(|choice| choice.victims.is_empty()) {
+            return Err(NoWay::Needless);
+        }
+        self.with_takeover(scene, claimant, mine).ok_or(NoWay::Hopeless)
+    }
+
+    /// The same, where the nominations of jobs that come later may be taken over if that costs less.
+    fn with_takeover(&self, scene: &Scene, claimant: &Claimant<'_>, mine: Option<Choice>) -> Option<Way> {
+        if self.takeovers(claimant.tier).next().is_none() {
+            return self.settle(scene, claimant, mine?, &self.free);
+        }
+        let mut freed = self.free.clone();
+        self.takeovers(claimant.tier).for_each(|(_, claim)| add(&mut freed, &claim.held));
+        let theirs = self.cheapest(scene, claimant, &freed);
+        let price = |choice: &Choice| choice.loss.price(self.by);
+        match (mine, theirs) {
+            (Some(mine), Some(theirs)) if price(&mine) <= price(&theirs) => {
+                self.settle(scene, claimant, mine, &self.free)
+            }
+            (_, theirs) => self.settle(scene, claimant, theirs?, &freed),
+        }
+    }
+
+    /// Makes what was found part of what stands.
+    pub(super) fn follow(&mut self, by: JobId, way: &Way) {
+        for job in &way.displaces {
+            let claim = self.nominated.remove(job).unwrap_or_default();
+            add(&mut self.free, &claim.held);
+            self.displaced.insert(*job, by);
+        }
+        let (gone, stay) = std::mem::take(&mut self.victims)
+            .into_iter()
+            .partition(|victim| way.victims.contains(&victim.attempt));
+        self.victims = stay;
+        let gone: Vec<Victim> = gone;
+        gone.iter().for_each(|victim| add(&mut self.free, &victim.held));
+        let held: Vec<_> = way.parts.iter().map(|part| (part.node, signed(&part.taken))).collect();
+        self.take(&held);
+    }
+
+    fn take(&mut self, held: &[(NodeId, Amount)]) {
+        for (node, held) in held {
+            self.free[node.index()].iter_mut().zip(held).for_each(|(free, held)| *free -= held);
+        }
+    }
+
+    /// The cheapest set over all domains, where so much is free without anybody leaving.
+    fn cheapest(&self, scene: &Scene, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
+        let Claimant { tier, request, lens, asks } = *claimant;
+        let ground = Ground { scene, lens, request, asks, free };
+        let fabric = ground.fabric();
+        let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
+        let base: Vec<u32> = positions().map(|node| ground.slots(node, &free[node.index()])).collect();
+        if let Some(placement) = Clearing::new(ground, None, &base).place() {
+            return Some(Choice {
+                victims: Vec::new(),
+                loss: Loss::default(),
+                waste: 0,
+                placement,
+                exact: true,
+            });
+        }
+        let may: Vec<usize> =
+            (0..self.victims.len()).filter(|index| self.victims[*index].loss.tier < tier).collect();
+        let mut on_node: Vec<Vec<(usize, &Amount)>> = vec![Vec::new(); free.len()];
+        for index in &may {
+            for (node, held) in &self.victims[*index].held {
+                on_node[node.index()].push((*index, held));
+            }
+        }
+        let mut cleared = Amount::new();
+        let most = positions().zip(&base).map(|(node, base)| {
+            let here = &on_node[node.index()];
+            if here.is_empty() {
+                return *base;
+            }
+            cleared.clone_from(&free[node.index()]);
+            here.iter().for_each(|(_, held)| plus(&mut cleared, held));
+            ground.slots(node, &cleared)
+        });
+        let most: Vec<u32> = most.collect();
+        let mut searches = Vec::new();
+        for domain in self.domains(&ground) {
+            let range = ground.range(domain);
+            let (nodes, room) = count(&most[range.clone()]);
+            if room < request.min_slots() || nodes < u64::from(request.min_nodes()) {
+                continue;
+            }
+            let here = range.clone().map(|index| fabric.node(pos(index)));
+            let here = here.flat_map(|node| &on_node[node.index()]);
+            let mut local: Vec<usize> = here.map(|(index, _)| *index).collect();
+            local.sort_unstable();
+            local.dedup();
+            let search = Search::new(ground, domain, &base, &self.victims, local, self.by);
+            let waste = room - request.min_slots();
+            searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
+        }
+        searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
+        self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))
+    }
+
+    /// The best of several domains; those are looked at first that promise most.
+    fn best(&self, searches: Vec<(Price, u64, usize, Search<'_>)>, mut budget: u64) -> Option<Choice> {
+        let mut best: Option<Choice> = None;
+        for (bound, waste, _, search) in searches {
+            let limit = best.as_ref().map(|best| {
+                let [first, second, third] = best.loss.price(self.by);
+                // Of equal cost is good enough where less is wasted.
+                [first, second, third + u64::from(waste < best.waste)]
+            });
+            if limit.is_some_and(|limit| bound >= limit) {
+                continue;
+            }
+            if let Some(found) = search.run(limit, &mut budget) {
+                let search::Found { victims, loss, placement } = found;
+                best = Some(Choice { victims, loss, waste, placement, exact: true });
+            }
+        }
+        best.map(|best| Choice { exact: budget > 0, ..best })
+    }
+
+    /// The domains that are compared: all that a `must` allows, or, where victims are not chosen domain by domain,
+    /// the fabric as a whole.
+    fn domains(&self, ground: &Ground<'_>) -> Vec<Option<DomainId>> {
+        let fabric = ground.fabric();
+        let flat = ground.asks.first().is_none_or(|ask| ask.strategy == Strategy::Flat);
+        if flat || fabric.roots().is_empty() {
+            return vec![None];
+        }
+        if !self.by_domain {
+            return fabric.roots().iter().copied().map(Some).collect();
+        }
+        let highest = ground.asks.first().and_then(|ask| ask.must).unwrap_or(fabric.top());
+        let highest = highest.max(Layer::LEAF);
+        fabric.domains().filter(|(_, domain)| domain.layer() <= highest).map(|(id, _)| Some(id)).collect()
+    }
+
+    /// Works out what a choice takes of each node, and whose nominations stand in its way.
+    fn settle(&self, scene: &Scene, claimant: &Claimant<'_>, choice: Choice, free: &[Amount]) -> Option<Way> {
+        let fabric = &claimant.lens.fabric;
+        let leaving = || choice.victims.iter().flat_map(|index| &self.victims[*index].held);
+        let mut parts = Vec::with_capacity(choice.placement.shares.len());
+        for (pos, slots) in &choice.placement.shares {
+            let node = fabric.node(*pos);
+            let mut cleared = free[node.index()].clone();
+            leaving().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut cleared, held));
+            let room = positive(&cleared);
+            let taken = claimant.request.need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
+            parts.push(Part { node, slots: *slots, taken: taken.into() });
+        }
+        if claimant.asks.iter().any(|ask| ask.whole_leaves) {
+            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+            parts.extend(others_of_leaves(fabric, &used).into_iter().map(|node| Part {
+                node,
+                slots: 0,
+                taken: capacity(&scene.nodes[node.index()].shape).into(),
+            }));
+        }
+        let displaces = self.displaced(claimant.tier, &choice, &parts);
+        let victims: Vec<&Victim> = choice.victims.iter().map(|index| &self.victims[*index]).collect();
+        let last = victims.iter().map(|victim| (victim.gone, victim.attempt.job)).max();
+        Some(Way {
+            displaces,
+            gone: last.map(|(gone, _)| gone).unwrap_or_default(),
+            last: last.map(|(_, job)| job),
+            victims: victims.iter().map(|victim| victim.attempt).collect(),
+            placement: choice.placement,
+            parts,
+            exact: choice.exact,
+            price: choice.loss.price(self.by),
+        })
+    }
+
+    /// The nominations for which there is no room beside the parts.
+    fn displaced(&self, tier: u32, choice: &Choice, parts: &[Part]) -> Vec<JobId> {
+        if self.takeovers(tier).next().is_none() {
+            return Vec::new();
+        }
+        let mut left = self.free.clone();
+        choice.victims.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
+        let mut displaced = Vec::new();
+        for part in parts {
+            let node = part.node.index();
+            left[node].iter_mut().zip(&*part.taken).for_each(|(left, taken)| {
+                *left -= i64::try_from(*taken).unwrap_or(i64::MAX);
+            });
+        }
+        for part in parts {
+            for (job, claim) in self.takeovers(tier) {
+                let short = left[part.node.index()].iter().any(|amount| *amount < 0);
+                let holds = claim.held.iter().any(|(node, _)| *node == part.node);
+                if short && holds && !displaced.contains(&job) {
+                    add(&mut left, &claim.held);
+                    displaced.push(job);
+                }
+            }
+        }
+        displaced
+    }
+}
+
+/// Nodes that have slots, and the slots.
+fn count(slots: &[u32]) -> (u64, u64) {
+    let nodes = slots.iter().filter(|slots| **slots > 0).count() as u64;
+    (nodes, slots.iter().map(|slots| u64::from(*slots)).sum())
+}
+
+fn add(free: &mut [Amount], held: &[(NodeId, Amount)]) {
+    for (node, held) in held {
+        plus(&mut free[node.index()], held);
+    }
+}
+
+fn plus(free: &mut Amount, held: &Amount) {
+    free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
+}
+
+fn signed(amount: &[u64]) -> Amount {
+    amount.iter().map(|amount| i64::try_from(*amount).unwrap_or(i64::MAX)).collect()
+}
+
+fn amount(part: &StartPart, length: usize) -> Amount {
+    let mut amount = vec![0; length];
+    amount[CPUS] = i64::from(part.cpus);
+    amount[MEMORY] = i64::try_from(part.memory_mb).unwrap_or(i64::MAX);
+    for (entry, count) in &part.gres {
+        if let Some(amount) = amount.get_mut(GRES + usize::from(*entry)) {
+            *amount += i64::from(*count);
+        }
+    }
+    amount
+}
+
+/// What a start takes of one node.
+fn of_part(scene: &Scene, part: &StartPart, exclusive: bool) -> (NodeId, Amount) {
+    let full = signed(&capacity(&scene.nodes[part.node.index()].shape));
+    (part.node, if exclusive { full } else { amount(part, full.len()) })
+}
+
+/// What a running job keeps others from using.
+fn held(scene: &Scene, spec: &crate::model::job::JobSpec, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
+    let full = |node: NodeId| signed(&capacity(&scene.nodes[node.index()].shape));
+    let mut held = Vec::with_capacity(alloc.nodes.len());
+    for part in &alloc.nodes {
+        let full = full(part.node);
+        let amount = if alloc.exclusive { full } else { signed(&super::state::amount_of(part, full.len())) };
+        held.push((part.node, amount));
+    }
+    let nodes = alloc.nodes.iter().map(|part| part.node);
+    held.extend(scene.closes(spec, &alloc.partition, nodes).into_iter().map(|node| (node, full(node))));
+    held
+}
+
+/// What a nomination keeps others from using.
+pub(super) fn claims(
+    scene: &Scene,
+    spec: &crate::model::job::JobSpec,
+    nomination: &Nomination,
+) -> Vec<(NodeId, Amount)> {
+    let full = |node: NodeId| signed(&capacity(&scene.nodes[node.index()].shape));
+    let parts = nomination.parts.iter();
+    let mut held: Vec<_> = parts.map(|part| of_part(scene, part, nomination.exclusive)).collect();
+    let closed = scene.closes(spec, &nomination.partition, nomination.nodes());
+    held.extend(closed.into_iter().map(|node| (node, full(node))));
+    held
+}
+
+fn pos(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
+}

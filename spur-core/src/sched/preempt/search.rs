@@ -1,0 +1,317 @@
+//! The cheapest victims within one domain: branch and bound over "does this job leave or stay".
+//!
+//! Begins with a set that is good, not best, and then looks for a cheaper one wherever the bound in
+//! [`cost`](super::cost) leaves room for it. Exact unless the budget, a count of steps, is used up.
+
+use crate::id::NodeId;
+use crate::model::config::PreemptCost;
+use crate::model::fabric::DomainId;
+use crate::sched::place::Placement;
+
+use super::Victim;
+use super::cost::{Loss, Missing, Orders, Price, Share, UNIT, least};
+use super::ground::{Clearing, Ground};
+
+/// Steps that placing the job once counts for.
+const PLACING: u64 = 16;
+
+/// A set of jobs whose leaving makes room in a domain.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Which, as numbers of the victims that were given.
+    pub(super) victims: Vec<usize>,
+    pub(super) loss: Loss,
+    /// Where the job then goes.
+    pub(super) placement: Placement,
+}
+
+/// One domain and the jobs that might leave it.
+pub(super) struct Search<'a> {
+    ground: Ground<'a>,
+    domain: Option<DomainId>,
+    victims: &'a [Victim],
+    by: PreemptCost,
+    /// Numbers of the victims that hold something here; everything below counts in positions of this list, which is
+    /// the order in which the search decides about them.
+    local: Vec<usize>,
+    shares: Vec<Share>,
+    orders: Orders,
+    base: &'a [u32],
+    /// Slots that are missing while everybody stays.
+    missing: u64,
+    /// The least that has to be lost.
+    pub(super) bound: Option<Loss>,
+}
+
+/// Whether a job leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lot {
+    Open,
+    Leaves,
+    Stays,
+}
+
+impl<'a> Search<'a> {
+    /// `base` has the slots of every position without anybody leaving, `local` who might leave.
+    pub(super) fn new(
+        ground: Ground<'a>,
+        domain: Option<DomainId>,
+        base: &'a [u32],
+        victims: &'a [Victim],
+        local: Vec<usize>,
+        by: PreemptCost,
+    ) -> Self {
+        let shares = shares(&ground, domain, base, victims, &local);
+        let order = order(&shares, victims, &local, by);
+        let local: Vec<usize> = order.iter().map(|at| local[*at]).collect();
+        let shares: Vec<Share> = order.iter().map(|at| shares[*at]).collect();
+        let orders = Orders::of(&shares);
+        let mut search =
+            Self { ground, domain, victims, by, local, shares, orders, base, missing: 0, bound: None };
+        search.missing = ground.missing(super::count(&base[ground.range(domain)]));
+        search.bound = search.least(search.missing, &[]);
+        search
+    }
+
+    fn as_it_is(&self) -> Clearing<'a> {
+        Clearing::new(self.ground, self.domain, self.base)
+    }
+
+    fn victim(&self, at: usize) -> &'a Victim {
+        &self.victims[self.local[at]]
+    }
+
+    /// The least that is lost beside what is lost by what was decided so far, `lots`, after which `missing` slots are
+    /// missing at least; it is known that the job does not fit yet.
+    ///
+    /// Where a node is shared out among those who have to leave it, they count with their shares also after the others
+    /// have left: what is missing is what was missing at first, less the shares of those who leave.
+    fn least(&self, missing: u64, lots: &[Lot]) -> Option<Loss> {
+        let lot = |index: usize| lots.get(index).copied().unwrap_or(Lot::Open);
+        let missing = if self.ground.request.need.whole {
+            let all = self.missing.saturating_mul(UNIT);
+            let leave = || (0..lots.len()).filter(|index| lots[*index] == Lot::Leaves);
+            Missing {
+                gain: all.saturating_sub(leave().map(|index| self.shares[index].gain).sum()).max(1),
+                worth: all.saturating_sub(leave().map(|index| self.shares[index].worth).sum()).max(1),
+            }
+        } else {
+            let now = missing.saturating_mul(UNIT).max(1);
+            Missing { gain: now, worth: now }
+        };
+        least(&self.shares, &self.orders, self.by, missing, |index| lot(index) == Lot::Open)
+    }
+
+    /// The cheapest set that costs less than `limit`. `budget` is what is left of it; 0 afterwards means that there
+    /// may be a cheaper one.
+    pub(super) fn run(&self, limit: Option<Price>, budget: &mut u64) -> Option<Found> {
+        let first = self.good(budget)?;
+        let bound = self.bound.map(|bound| bound.price(self.by));
+        let is_best = bound.is_some_and(|bound| first.loss.price(self.by) <= bound);
+        let beaten = limit.is_some_and(|limit| bound.is_none_or(|bound| bound >= limit));
+        let best = if is_best || beaten { first } else { self.better(first, limit, budget) };
+        limit.is_none_or(|limit| best.loss.price(self.by) < limit).then_some(best)
+    }
+
+    /// A set that will do: the first so many of the order, without those that turn out not to be needed. `None` where
+    /// even all are not enough.
+    fn good(&self, budget: &mut u64) -> Option<Found> {
+        let mut placed = self.place_without(&(0..self.local.len()).collect::<Vec<_>>())?;
+        let (mut low, mut high) = (0, self.local.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.place_without(&(0..middle).collect::<Vec<_>>()) {
+                Some(found) => (placed, high) = (found, middle),
+                None => low = middle + 1,
+            }
+        }
+        let mut leaving: Vec<usize> = (0..high).collect();
+        self.spare(&mut leaving, &placed);
+        for at in leaving.clone().into_iter().rev() {
+            if *budget == 0 {
+                break;
+            }
+            *budget = budget.saturating_sub(PLACING);
+            let fewer: Vec<usize> = leaving.iter().copied().filter(|other| *other != at).collect();
+            if fewer.len() < leaving.len()
+                && let Some(found) = self.place_without(&fewer)
+            {
+                (placed, leaving) = (found, fewer);
+                self.spare(&mut leaving, &placed);
+            }
+        }
+        Some(self.found(&leaving, placed))
+    }
+
+    /// Leaves out those who hold nothing where the job goes. A job that wants whole leaves also needs the rest of
+    /// them, so that nobody is left out then.
+    fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
+        if self.ground.asks.iter().any(|ask| ask.whole_leaves) {
+            return;
+        }
+        let mut nodes: Vec<NodeId> =
+            placement.shares.iter().map(|(pos, _)| self.ground.fabric().node(*pos)).collect();
+        nodes.sort_unstable();
+        let touches =
+            |at: &usize| self.victim(*at).held.iter().any(|(node, _)| nodes.binary_search(node).is_ok());
+        leaving.retain(touches);
+    }
+
+    fn place_without(&self, leaving: &[usize]) -> Option<Placement> {
+        let mut clearing = self.as_it_is();
+        leaving.iter().for_each(|at| clearing.clear(self.victim(*at)));
+        clearing.place()
+    }
+
+    fn found(&self, leaving: &[usize], placement: Placement) -> Found {
+        let loss = leaving.iter().fold(Loss::default(), |loss, at| loss.and(self.shares[*at].loss));
+        let mut victims: Vec<usize> = leaving.iter().map(|at| self.local[*at]).collect();
+        victims.sort_unstable();
+        Found { victims, loss, placement }
+    }
+
+    /// Looks for a cheaper set than the one that is known.
+    fn better(&self, known: Found, limit: Option<Price>, budget: &mut u64) -> Found {
+        let mut best = known;
+        let mut target = best.loss.price(self.by);
+        target = limit.map_or(target, |limit| limit.min(target));
+        let mut lots = vec![Lot::Open; self.local.len()];
+        let mut now = self.as_it_is();
+        let mut most = self.as_it_is();
+        (0..self.local.len()).for_each(|at| most.clear(self.victim(at)));
+        let mut loss = vec![Loss::default()];
+        let mut at = 0;
+        let mut fresh = true;
+        loop {
+            let step = 1 + (self.local.len() - at) as u64 / 16 + if fresh { PLACING } else { 0 };
+            *budget = budget.saturating_sub(step);
+            if *budget == 0 {
+                return best;
+            }
+            let here = *loss.last().expect("there is one for each decision and one before them");
+            let fits = if fresh { now.place() } else { None };
+            let goes_on = match fits {
+                Some(placement) => {
+                    if here.price(self.by) < target {
+                        let leaving: Vec<usize> = (0..at).filter(|at| lots[*at] == Lot::Leaves).collect();
+                        best = self.found(&leaving, placement);
+                        target = here.price(self.by);
+                    }
+                    false
+                }
+                None => self
+                    .least(now.missing(), &lots)
+                    .is_some_and(|bound| here.and(bound).price(self.by) < target),
+            };
+            if goes_on && at < self.local.len() {
+                lots[at] = Lot::Leaves;
+                now.clear(self.victim(at));
+                loss.push(here.and(self.shares[at].loss));
+                (at, fresh) = (at + 1, true);
+                continue;
+            }
+            // Back to the last job that leaves, which now stays.
+            fresh = false;
+            loop {
+                if at == 0 {
+                    return best;
+                }
+                at -= 1;
+                loss.pop();
+                if lots[at] == Lot::Leaves {
+                    now.put_back(self.victim(at));
+                    most.put_back(self.victim(at));
+                    lots[at] = Lot::Stays;
+                    let before = *loss.last().expect("as above");
+                    loss.push(before);
+                    at += 1;
+                    if most.missing() == 0 {
+                        break;
+                    }
+                } else {
+                    most.clear(self.victim(at));
+                    lots[at] = Lot::Open;
+                }
+            }
+        }
+    }
+}
+
+/// What each victim loses and can give. On a node that is taken whole everybody has to leave, so its slot is shared out
+/// among them; elsewhere any of them may be the one that makes the difference.
+fn shares(
+    ground: &Ground<'_>,
+    domain: Option<DomainId>,
+    base: &[u32],
+    victims: &[Victim],
+    local: &[usize],
+) -> Vec<Share> {
+    let mut shares: Vec<Share> =
+        local.iter().map(|index| Share { loss: victims[*index].loss, gain: 0, worth: 0 }).collect();
+    let range = ground.range(domain);
+    let mut on_node: std::collections::BTreeMap<NodeId, Vec<usize>> = std::collections::BTreeMap::new();
+    for (at, index) in local.iter().enumerate() {
+        for (node, _) in &victims[*index].held {
+            on_node.entry(*node).or_default().push(at);
+        }
+    }
+    let closes_leaves = ground.asks.iter().any(|ask| ask.whole_leaves);
+    for (node, here) in on_node {
+        let pos = ground.fabric().pos(node).filter(|pos| range.contains(&pos.index()));
+        let Some(pos) = pos else { continue };
+        let mut free = ground.free[node.index()].clone();
+        for at in &here {
+            let held = victims[local[*at]].held.iter().filter(|(on, _)| *on == node);
+            for (_, held) in held {
+                free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
+            }
+        }
+        let slots = ground.slots(node, &free).saturating_sub(base[pos.index()]);
+        let gain = u64::from(slots) * UNIT;
+        let work: u64 = here.iter().map(|at| shares[*at].loss.work).sum();
+        let count = here.len() as u64;
+        for at in &here {
+            let share = &mut shares[*at];
+            let (equal, by_work) = match (ground.request.need.whole, work) {
+                (false, _) => (gain, gain),
+                (true, 0) => (gain.div_ceil(count), gain.div_ceil(count)),
+                (true, work) => {
+                    let part = u128::from(gain) * u128::from(share.loss.work);
+                    let part = part.div_ceil(u128::from(work));
+                    (gain.div_ceil(count), u64::try_from(part).unwrap_or(gain))
+                }
+            };
+            share.gain += equal;
+            share.worth += by_work;
+            if closes_leaves {
+                (share.gain, share.worth) = (share.gain.max(1), share.worth.max(1));
+            }
+        }
+    }
+    shares
+}
+
+/// The order in which victims are decided about: those first that a cheap set is most likely to have; of equals, jobs
+/// of one node together, the youngest first.
+fn order(shares: &[Share], victims: &[Victim], local: &[usize], by: PreemptCost) -> Vec<usize> {
+    let mut order = Orders::of(shares).by_work;
+    let place = |at: &usize| {
+        let victim = &victims[local[*at]];
+        (victim.held.first().map(|(node, _)| *node), std::cmp::Reverse(victim.attempt.job))
+    };
+    let ratio = |at: &usize| {
+        let share = &shares[*at];
+        match share.worth {
+            0 => u128::MAX,
+            worth => u128::from(share.loss.work) * u128::from(UNIT) / u128::from(worth),
+        }
+    };
+    match by {
+        PreemptCost::Priority => order.sort_by_key(|at| (shares[*at].loss.tier, ratio(at), place(at))),
+        PreemptCost::Jobs => order.sort_by_key(|at| {
+            (std::cmp::Reverse(shares[*at].gain), shares[*at].loss.tier, ratio(at), place(at))
+        }),
+        PreemptCost::Work => order.sort_by_key(|at| (ratio(at), shares[*at].loss.tier, place(at))),
+    }
+    order
+}

@@ -1,0 +1,287 @@
+//! Preemption against brute force: every set of victims is really ended, and the planner asked whether the job starts.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use spur_core::cluster::event::Event;
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::config::{PartitionConfig, Policy, PreemptBy, PreemptCost, PreemptPolicy};
+use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::node::{Drain, NodeGres, NodeShape};
+use spur_core::model::phase::Phase;
+use spur_core::sched;
+use spur_core::sched::forecast::Limits;
+use spur_core::text::gres::GresSpec;
+use spur_core::text::nodes::NodeCount;
+
+use crate::world::{self, World};
+
+/// A running job: tier, first node, how many nodes from there on, how far apart, CPUs (0: whole nodes), since when.
+type Running = (u32, u32, u32, u32, u32, u64);
+
+/// A waiting job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, and what it asks of the fabric.
+type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, u8);
+
+#[derive(Clone, Debug)]
+struct Case {
+    /// Sizes of the leaves of each spine.
+    spines: Vec<Vec<u32>>,
+    cost: PreemptCost,
+    running: Vec<Running>,
+    wish: Wish,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let spines = prop::collection::vec(prop::collection::vec(1_u32..4, 1..3), 1..4);
+    let cost = prop_oneof![Just(PreemptCost::Priority), Just(PreemptCost::Jobs), Just(PreemptCost::Work)];
+    let running = prop::collection::vec((1_u32..4, 0_u32..16, 1_u32..4, 1_u32..4, 0_u32..5, 0_u64..30), 1..9);
+    let nodes = prop::option::weighted(0.7, 1_u32..6);
+    let tasks = prop::option::weighted(0.4, 1_u32..9);
+    let memory = prop::option::weighted(0.2, 1_u64..9);
+    let wish = (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6);
+    (spines, cost, running, wish).prop_map(|(spines, cost, running, wish)| Case {
+        spines,
+        cost,
+        running,
+        wish,
+    })
+}
+
+fn spec(wish: &Wish) -> JobSpec {
+    let (nodes, tasks, cpus, memory, gpus, whole, ask) = *wish;
+    let nodes = nodes.map(|nodes| tasks.map_or(nodes, |tasks| nodes.min(tasks)));
+    let shape = Shape {
+        nodes: nodes.map(NodeCount::exactly).or(tasks.is_none().then(|| NodeCount::exactly(1))),
+        tasks,
+        cpus_per_task: Some(cpus),
+        memory: memory.map(MemoryNeed::PerNode),
+        gpus_per_task: if gpus > 0 { vec![GresSpec::new("gpu", None, gpus)] } else { Vec::new() },
+        sharing: match (whole, ask) {
+            (true, 4) => Sharing::Topo,
+            (true, _) => Sharing::Exclusive,
+            (false, _) => Sharing::Shared,
+        },
+        ..Shape::default()
+    };
+    let gather = match ask {
+        0 => Some("must:leaf"),
+        1 => Some("must:spine"),
+        2 => Some("leaf*2"),
+        _ => None,
+    };
+    let fabric = FabricAsk {
+        gather: gather.map(|gather| gather.parse().unwrap()),
+        contiguous: ask == 3,
+        ..FabricAsk::default()
+    };
+    JobSpec { fabric: Some(Box::new(fabric)), partitions: ["high".into()].into(), ..world::spec(shape, 60) }
+}
+
+impl Case {
+    fn world(&self) -> World {
+        let count: u32 = self.spines.iter().flatten().sum();
+        let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 2 }];
+        let shape = NodeShape { cpus: 4, memory_mb: 8, threads_per_core: 1, gres, ..NodeShape::default() };
+        let nodes: Vec<_> =
+            (0..count).map(|index| world::node(&format!("n{index}"), shape.clone(), 1)).collect();
+        let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        let tier = |name: &str, tier| PartitionConfig {
+            priority_tier: tier,
+            ..world::partition(name, names.clone())
+        };
+        let partitions = vec![tier("low", 1), tier("middle", 2), tier("equal", 3), tier("high", 3)];
+        let preempt = PreemptPolicy { by: PreemptBy::Partition, cost: self.cost, ..PreemptPolicy::default() };
+        let topologies = vec![world::topology(&self.topology())];
+        let mut world = World::new(Policy { nodes, partitions, topologies, preempt, ..Policy::default() });
+        let mut running = self.running.clone();
+        running.sort_by_key(|(.., since)| *since);
+        for (tier, first, nodes, apart, cpus, since) in running {
+            world.now.0 = i64::try_from(since).unwrap();
+            put(&mut world, tier, (0..nodes).map(|index| NodeId((first + index * apart) % count)), cpus);
+        }
+        world.now.0 = 30;
+        let job = world.cluster.next_job();
+        world.submit(job, spec(&self.wish));
+        world
+    }
+
+    fn topology(&self) -> String {
+        let mut toml = String::from("plugin = \"tree\"\nlayers = [\"leaf\", \"spine\"]\n");
+        let (mut node, mut leaf) = (0, 0);
+        for (spine, leaves) in self.spines.iter().enumerate() {
+            let first = leaf;
+            for size in leaves {
+                let last = node + size - 1;
+                toml += &format!("[[switches]]\nname = \"l{leaf}\"\nnodes = \"n[{node}-{last}]\"\n");
+                (node, leaf) = (node + size, leaf + 1);
+            }
+            let last = leaf - 1;
+            toml += &format!("[[switches]]\nname = \"s{spine}\"\nswitches = \"l[{first}-{last}]\"\n");
+        }
+        toml
+    }
+}
+
+/// Starts a job on those of the nodes that have room for it.
+fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: u32) {
+    let fits = |node: &NodeId| {
+        let free = world.cluster.node(*node).unwrap().free_cpus().len();
+        if cpus == 0 { free == 4 } else { free >= cpus }
+    };
+    let mut nodes: Vec<NodeId> = nodes.filter(fits).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    if nodes.is_empty() {
+        return;
+    }
+    let job = world.cluster.next_job();
+    let partition = ["low", "middle", "equal"][tier as usize - 1];
+    let spec = JobSpec { partitions: [partition.into()].into(), ..world::spec(Shape::default(), 600) };
+    world.submit(job, spec);
+    world.put(job, &nodes, cpus);
+}
+
+/// What a set of victims costs, by the words of the documentation.
+fn price(world: &World, victims: &[JobId], by: PreemptCost) -> [u64; 3] {
+    let (mut tier, mut work) = (0, 0);
+    for job in victims.iter().map(|id| world.cluster.job(*id).unwrap()) {
+        let Phase::Running { alloc, started, .. } = &job.phase else { panic!("a victim runs") };
+        let partition = world.cluster.partition(&alloc.partition).unwrap();
+        tier = tier.max(u64::from(partition.config.priority_tier));
+        work += alloc.nodes.len() as u64 * world.now.since(*started);
+    }
+    let jobs = victims.len() as u64;
+    match by {
+        PreemptCost::Priority => [tier, work, jobs],
+        PreemptCost::Jobs => [jobs, tier, work],
+        PreemptCost::Work => [work, tier, jobs],
+    }
+}
+
+/// Whether the job would start if these had ended.
+fn would_start(world: &World, victims: &[JobId]) -> bool {
+    let mut world = world.clone();
+    victims.iter().for_each(|job| world.end(*job));
+    !sched::plan(&world.cluster, world.now, &Limits).starts.is_empty()
+}
+
+/// The nodes of every leaf and every spine.
+fn domains(spines: &[Vec<u32>]) -> Vec<std::ops::Range<u32>> {
+    let mut domains = Vec::new();
+    let mut node = 0;
+    for leaves in spines {
+        let first = node;
+        for size in leaves {
+            domains.push(node..node + size);
+            node += size;
+        }
+        domains.push(first..node);
+    }
+    domains
+}
+
+/// The same cluster with nothing but the nodes of one domain in service.
+fn confined(world: &World, domain: &std::ops::Range<u32>) -> World {
+    let mut world = world.clone();
+    let others: Vec<NodeId> =
+        world.cluster.nodes().iter().map(|node| node.id).filter(|id| !domain.contains(&id.0)).collect();
+    for node in others {
+        let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
+        world.apply(Event::NodeDrained { node, drain });
+    }
+    world
+}
+
+/// Nodes of a domain that would be empty if everybody left who may be asked to.
+fn most_empty(world: &World, domain: &std::ops::Range<u32>, may_leave: &[JobId]) -> usize {
+    let stays = |id: &JobId| !may_leave.contains(id);
+    let empty = |node: &u32| !world.cluster.node(NodeId(*node)).unwrap().jobs.iter().any(stays);
+    domain.clone().filter(empty).count()
+}
+
+/// Every set of jobs of lower tiers.
+fn sets(world: &World) -> Vec<Vec<JobId>> {
+    let low = |id: &JobId| {
+        let alloc = world.cluster.job(*id).unwrap().phase.alloc().cloned();
+        alloc.is_some_and(|alloc| *alloc.partition != *"equal")
+    };
+    let jobs: Vec<JobId> = world.cluster.jobs().active().map(|job| job.id).filter(low).collect();
+    (0..1_u32 << jobs.len())
+        .map(|bits| (0..jobs.len()).filter(|at| bits >> at & 1 == 1).map(|at| jobs[at]).collect())
+        .collect()
+}
+
+proptest! {
+    /// Nobody is preempted for a job that starts without, or that would not start then; the victims are of lower
+    /// tiers; and no other set costs less.
+    #[test]
+    fn no_cheaper_set_of_victims_exists(case in case()) {
+        let world = case.world();
+        let plan = sched::plan(&world.cluster, world.now, &Limits);
+        let sets = sets(&world);
+        let cheapest = sets.iter().filter(|set| would_start(&world, set)).map(|set| price(&world, set, case.cost)).min();
+        if would_start(&world, &[]) || cheapest.is_none() {
+            prop_assert_eq!(plan.preemptions.len(), 0);
+            return Ok(());
+        }
+        prop_assert_eq!(plan.preemptions.len(), 1, "a set of {:?} would do", cheapest);
+        let preemption = &plan.preemptions[0];
+        let victims: Vec<JobId> = preemption.victims.iter().map(|victim| victim.job).collect();
+        prop_assert!(sets.contains(&victims), "{:?} are of lower tiers", victims);
+        prop_assert!(would_start(&world, &victims));
+        prop_assert_eq!(Some(price(&world, &victims, case.cost)), cheapest, "{:?}", victims);
+        prop_assert!(preemption.start.why.exact);
+    }
+
+    /// Of domains in which the cheapest set costs the same, that with the least waste gets a job of whole nodes.
+    #[test]
+    fn of_equal_cost_the_fullest_domain_is_taken(case in case(), nodes in 1_u32..5, must in prop::bool::ANY) {
+        let wish = (Some(nodes), None, 1, None, 0, true, if must { 1 } else { 5 });
+        let case = Case { wish, ..case };
+        let world = case.world();
+        let plan = sched::plan(&world.cluster, world.now, &Limits);
+        let Some(preemption) = plan.preemptions.first() else { return Ok(()) };
+        let sets = sets(&world);
+        let may_leave = sets.last().unwrap();
+        let ranked = domains(&case.spines).into_iter().filter_map(|domain| {
+            let world = confined(&world, &domain);
+            let starts = sets.iter().filter(|set| would_start(&world, set));
+            let least = starts.map(|set| price(&world, set, case.cost)).min()?;
+            Some((least, most_empty(&world, &domain, may_leave), domain))
+        });
+        let ranked: Vec<_> = ranked.collect();
+        let best = ranked.iter().map(|(price, empty, _)| (*price, *empty)).min().unwrap();
+        let is_best = |domain: &std::ops::Range<u32>| {
+            let inside = preemption.start.parts.iter().all(|part| domain.contains(&part.node.0));
+            inside && ranked.iter().any(|(price, empty, of)| of == domain && (*price, *empty) == best)
+        };
+        prop_assert!(ranked.iter().any(|(_, _, domain)| is_best(domain)), "{:?} of {:?}", preemption, ranked);
+    }
+
+    /// While the victims go, nothing else is started on what is kept; when they are gone, the job starts on just that.
+    #[test]
+    fn the_job_starts_where_room_was_made(case in case(), others in prop::collection::vec(1_u32..4, 0..4)) {
+        let mut world = case.world();
+        let plan = sched::plan(&world.cluster, world.now, &Limits);
+        let Some(preemption) = plan.preemptions.first().cloned() else { return Ok(()) };
+        world.preempt(&preemption, 0);
+        for nodes in others {
+            let job = world.cluster.next_job();
+            let shape = Shape { nodes: Some(NodeCount::exactly(nodes)), ..Shape::default() };
+            let spec = JobSpec { partitions: ["low".into()].into(), ..world::spec(shape, 60) };
+            world.submit(job, spec);
+        }
+        let job = preemption.start.attempt.job;
+        for victim in &preemption.victims {
+            let plan = sched::plan(&world.cluster, world.now, &Limits);
+            prop_assert!(plan.preemptions.is_empty(), "nobody else has to go");
+            prop_assert!(plan.starts.iter().all(|start| start.attempt.job != job), "it waits for {}", victim);
+            plan.starts.iter().for_each(|start| world.start(start));
+            prop_assert_eq!(spur_core::cluster::invariant::violations(&world.cluster), Vec::<String>::new());
+            world.end(victim.job);
+        }
+        let plan = sched::plan(&world.cluster, world.now, &Limits);
+        let start = plan.starts.iter().find(|start| start.attempt.job == job);
+        prop_assert_eq!(start.map(|start| &start.parts), Some(&preemption.start.parts));
+    }
+}

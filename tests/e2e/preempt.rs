@@ -1,0 +1,97 @@
+//! Jobs that make way for jobs of a higher tier.
+
+use crate::cluster::{Cluster, Setup};
+
+/// Jobs of `urgent` preempt the others: those of `main` wait again, those of `scavenge` are asked first and then over.
+const TIERS: &str = r#"
+[preempt]
+by = "partition"
+mode = "requeue"
+[[partitions]]
+name = "urgent"
+nodes = "ALL"
+priority_tier = 10
+[[partitions]]
+name = "scavenge"
+nodes = "ALL"
+preempt_mode = "cancel"
+grace_time = "10m"
+"#;
+
+#[test]
+fn a_job_of_a_lower_tier_waits_again() {
+    let cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
+    let mut client = cluster.client();
+    let (mut low_gate, mut urgent_gate) = (cluster.gate("low"), cluster.gate("urgent"));
+    let script = "echo $SLURM_RESTART_COUNT >>restarts; read x <low";
+    let low = cluster.sbatch(&["-N2", "--exclusive", "-o", "low.txt", "--wrap", script]);
+    client.wait_for(low, "RUNNING");
+    let shown = cluster.ok(&["scontrol", "show", "job", &low.to_string()]);
+    assert!(shown.contains("PreemptEligibleTime=") && shown.contains("PreemptTime=None"), "{shown}");
+
+    let urgent = cluster.sbatch(&["-p", "urgent", "-N1", "--exclusive", "--wrap", "read x <urgent"]);
+    let running = client.wait_for(urgent, "RUNNING");
+    let waiting = client.wait(low, |job| job.state == "PENDING" && job.restarts == 1);
+    assert_eq!(waiting.nodes, "", "it has nothing any more");
+    let said = cluster.ok(&["squeue", "-h", "-S", "i", "-o", "%i %P %t %D %R"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with(&format!("{low} main PD 2 (")), "{said}");
+    assert_eq!(lines[1], format!("{urgent} urgent R 1 {}", running.nodes));
+
+    urgent_gate.open();
+    client.wait_for(urgent, "COMPLETED");
+    client.wait_for(low, "RUNNING");
+    low_gate.open();
+    client.wait_for(low, "COMPLETED");
+    assert_eq!(cluster.read("restarts"), "0\n1\n");
+    let rows = ["sacct", "-n", "-P", "-X", "-D", "-o", "jobid,partition,state,exitcode", "-j"];
+    let rows = cluster.ok(&[&rows[..], &[&low.to_string()]].concat());
+    let mut rows: Vec<&str> = rows.lines().collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [format!("{low}|main|COMPLETED|0:0"), format!("{low}|main|PREEMPTED|0:0")]);
+}
+
+/// A job that is asked to leave and takes its time; meanwhile the controller dies.
+#[test]
+fn what_is_kept_for_a_job_outlives_the_controller() {
+    let mut cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
+    let mut client = cluster.client();
+    let (mut ready, mut told) = (cluster.gate("ready"), cluster.gate("told"));
+    let (mut leave, mut urgent_gate) = (cluster.gate("leave"), cluster.gate("urgent"));
+    cluster.script(
+        "low.sh",
+        "#!/bin/sh\ntrap 'echo TERM >told; until read x <leave; do :; done; exit 7' TERM\necho up >ready\n\
+         while :; do sleep 1000 & wait $!; done\n",
+    );
+    let low = cluster.sbatch(&["-p", "scavenge", "-w", "n1", "-N1", "--exclusive", "low.sh"]);
+    ready.wait();
+    let urgent = cluster.sbatch(&["-p", "urgent", "-N2", "--exclusive", "--wrap", "read x <urgent"]);
+    told.wait();
+    let other = cluster.sbatch(&["-N1", "--wrap", "true"]);
+    let kept = |cluster: &Cluster, client: &mut crate::client::Client| {
+        client.wait(urgent, |job| job.reason == "Preempting");
+        client.wait(other, |job| !job.reason.is_empty() && job.reason != "None");
+        let shown = cluster.ok(&["scontrol", "show", "job", &urgent.to_string()]);
+        for part in ["JobState=PENDING Reason=Preempting", "SchedNodeList=n[1-2]"] {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        let states = cluster.ok(&["sinfo", "-h", "-N", "-p", "main", "-o", "%N %T"]);
+        assert_eq!(states, "n2 planned\nn1 allocated\n");
+        assert_eq!(client.job(low).state, "RUNNING", "its grace time is not over");
+        assert_eq!(client.job(other).state, "PENDING", "n2 is not for it");
+    };
+    kept(&cluster, &mut client);
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    kept(&cluster, &mut client);
+
+    leave.open();
+    assert_eq!(client.wait_for(urgent, "RUNNING").nodes, "n[1-2]");
+    client.wait_for(low, "PREEMPTED");
+    assert_eq!(cluster.ok(&["squeue", "-h", "-t", "all", "-j", &low.to_string(), "-o", "%t"]), "PR\n");
+    let row = ["sacct", "-n", "-P", "-o", "jobid,state,exitcode", "-j", &low.to_string()];
+    assert_eq!(cluster.ok(&row), format!("{low}|PREEMPTED|7:0\n{low}.batch|CANCELLED|7:0\n"));
+    urgent_gate.open();
+    client.wait_for(urgent, "COMPLETED");
+    client.wait_for(other, "COMPLETED");
+}

@@ -15,7 +15,7 @@ use spur_proto::convert::spec::Payload;
 use crate::store::{Journal, StoreError};
 
 /// How much of what was submitted last is kept in memory, in bytes.
-const KEPT_BYTES: usize = 16 << 20;
+const KEPT_BYTES: usize = 8 << 20;
 /// What a blob costs beside its content, about.
 const OVERHEAD_BYTES: usize = 128;
 

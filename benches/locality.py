@@ -81,7 +81,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--spur", default="target/release/spur")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--relax", default="10m", help="how long the last way insists on one leaf")
+    parser.add_argument("--relax", default="10", help="how long the third way insists on one leaf: minutes, or D-HH:MM:SS")
     parser.add_argument("--scale-arrivals", default="0.7")
     parser.add_argument("--events", action="store_true", help="count from events, split jobs too")
     args = parser.parse_args()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spur_core::cluster::{Entry, Event};
+use spur_core::cluster::Entry;
 use spur_core::id::JobId;
 use tokio::sync::Notify;
 
@@ -38,7 +38,7 @@ impl Watchers {
         if table.is_empty() {
             return;
         }
-        for job in entries.iter().flat_map(|entry| jobs_of(&entry.event)) {
+        for job in entries.iter().flat_map(|entry| entry.event.jobs()) {
             for watcher in table.get(job).into_iter().flatten() {
                 watcher.notify_one();
             }
@@ -67,37 +67,5 @@ impl Drop for Watch {
                 table.remove(job);
             }
         }
-    }
-}
-
-/// The jobs that an event is about.
-fn jobs_of(event: &Event) -> &[JobId] {
-    match event {
-        Event::JobSubmitted { job, .. }
-        | Event::JobUpdated { job, .. }
-        | Event::JobHeld { job, .. }
-        | Event::JobReleased { job }
-        | Event::StartPromised { job, .. }
-        | Event::JobNominated { job, .. }
-        | Event::NominationDropped { job }
-        | Event::JobPreempted { job, .. }
-        | Event::JobStarted { job, .. }
-        | Event::JobWarned { job }
-        | Event::JobEnding { job, .. }
-        | Event::JobKilled { job }
-        | Event::NodeReleased { job, .. }
-        | Event::JobEnded { job, .. }
-        | Event::JobRequeued { job, .. }
-        | Event::StepStarted { job, .. }
-        | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
-        Event::JobsForgotten { jobs } => jobs,
-        Event::PolicyChanged { .. }
-        | Event::NodeRegistered { .. }
-        | Event::NodeCleaned { .. }
-        | Event::NodeDowned { .. }
-        | Event::NodeDrained { .. }
-        | Event::NodeResumed { .. }
-        | Event::NodeUpdated { .. }
-        | Event::PartitionSet { .. } => &[],
     }
 }

@@ -265,9 +265,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// The one job that it happened to, if it is about one.
+    /// The jobs that it is about.
     #[must_use]
-    pub fn job(&self) -> Option<JobId> {
+    pub fn jobs(&self) -> &[JobId] {
         match self {
             Event::JobSubmitted { job, .. }
             | Event::JobUpdated { job, .. }
@@ -285,16 +285,16 @@ impl Event {
             | Event::JobEnded { job, .. }
             | Event::JobRequeued { job, .. }
             | Event::StepStarted { job, .. }
-            | Event::StepNodeEnded { job, .. } => Some(*job),
+            | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
+            Event::JobsForgotten { jobs } => jobs,
             Event::PolicyChanged { .. }
-            | Event::JobsForgotten { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeCleaned { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. }
-            | Event::PartitionSet { .. } => None,
+            | Event::PartitionSet { .. } => &[],
         }
     }
 }

@@ -96,25 +96,23 @@ impl Line {
         Arc::ptr_eq(&self.scene, scene)
     }
 
-    /// Learns that something happened to a job.
+    /// Learns that something happened to jobs.
     pub(super) fn note(&mut self, event: &Event) {
-        let job = match event {
-            Event::StartPromised { job, .. } => {
-                if let Some(standing) = self.standing.get_mut(job) {
-                    standing.ranked.promised = true;
-                }
-                return;
+        if let Event::StartPromised { job, .. } = event {
+            if let Some(standing) = self.standing.get_mut(job) {
+                standing.ranked.promised = true;
             }
-            event => event.job(),
-        };
-        let Some(job) = job else { return };
-        self.changed.insert(job);
-        let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
-        let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
-        for (job, watcher) in watchers {
-            // It is put down again if it still has a reason to watch.
-            self.watched.remove(&(job, watcher));
-            self.changed.insert(watcher);
+            return;
+        }
+        for &job in event.jobs() {
+            self.changed.insert(job);
+            let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
+            let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
+            for (job, watcher) in watchers {
+                // It is put down again if it still has a reason to watch.
+                self.watched.remove(&(job, watcher));
+                self.changed.insert(watcher);
+            }
         }
     }
 

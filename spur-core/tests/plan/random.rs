@@ -108,6 +108,14 @@ impl Case {
         world
     }
 
+    /// Submits another job, if there is one.
+    fn submit(&self, world: &mut World, wish: Option<&Wish>) {
+        if let Some(wish) = wish {
+            let next = world.cluster.next_job();
+            world.submit(next, spec(wish, !self.leaves.is_empty()));
+        }
+    }
+
     fn fill(&self, world: &mut World, count: u32) {
         let mut next = 1;
         for (node, cpus, seconds) in &self.running {
@@ -198,10 +206,7 @@ proptest! {
         let mut arrivals = arrivals.iter();
         for end in ends {
             go_on(&mut world, end);
-            if let Some(wish) = arrivals.next() {
-                let next = world.cluster.next_job();
-                world.submit(next, spec(wish, !case.leaves.is_empty()));
-            }
+            case.submit(&mut world, arrivals.next());
             let quick = planner.start_now(&world.cluster, world.now);
             carry_out(&mut world, &quick)?;
             let pass = planner.begin(&world.cluster, world.now);
@@ -231,10 +236,7 @@ proptest! {
         let mut arrivals = arrivals.iter();
         for end in ends {
             go_on(&mut world, end);
-            if let Some(wish) = arrivals.next() {
-                let next = world.cluster.next_job();
-                world.submit(next, spec(wish, !case.leaves.is_empty()));
-            }
+            case.submit(&mut world, arrivals.next());
             // A planner that knows no more than what a restarted daemon knows.
             let mut planner = Planner::new(&world.cluster);
             let pass = planner.begin(&world.cluster, world.now);

@@ -84,7 +84,7 @@ impl Quick {
     /// Learns that something happened to a job.
     pub(super) fn note(&mut self, event: &Event) {
         if !matches!(event, Event::StartPromised { .. }) {
-            self.changed.extend(event.job());
+            self.changed.extend(event.jobs());
         }
     }
 

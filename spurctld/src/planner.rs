@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
+use spur_core::model::reason::Reason;
 use spur_core::sched::plan::{Preemption, Start, Waiting};
 use spur_core::sched::{Pass, Planner, Progress};
 use spur_core::text::time::Time;
@@ -20,6 +21,7 @@ use spur_core::text::time::Time;
 use crate::clock;
 use crate::feed::Entries;
 use crate::inbox::{Inbox, NoAnswer};
+use crate::watchers::Watchers;
 
 /// Jobs looked at in a deep pass before new work and freed resources get their turn.
 const SLICE: u32 = 64;
@@ -33,9 +35,10 @@ const DEEP_REST: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What the last pass said of jobs that wait. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Overlay {
     last: Arc<RwLock<Arc<Outlooks>>>,
+    watchers: Watchers,
 }
 
 /// What one pass said.
@@ -50,13 +53,23 @@ pub struct Outlooks {
 }
 
 impl Overlay {
+    /// Nothing has been said yet; those who watch a job are woken when its reason is another.
+    pub(crate) fn new(watchers: Watchers) -> Self {
+        Self { last: Arc::default(), watchers }
+    }
+
     /// What the last pass said.
     pub fn read(&self) -> Arc<Outlooks> {
         Arc::clone(&self.last.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn publish(&self, outlooks: Outlooks) {
-        *self.last.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(outlooks);
+        let new = Arc::new(outlooks);
+        let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *last, Arc::clone(&new));
+        // Whoever is woken may look at once.
+        drop(last);
+        self.watchers.tell_where(|job| old.reason(job) != new.reason(job));
     }
 }
 
@@ -70,9 +83,17 @@ impl Outlooks {
 
     /// What it said of a job, if it looked at it.
     pub fn of(&self, job: JobId) -> spur_proto::convert::job::Outlook<'_> {
-        let at = self.waiting.binary_search_by_key(&job, |waiting| waiting.job).ok();
-        let waiting = at.map(|at| &self.waiting[at]);
+        let waiting = self.find(job);
         spur_proto::convert::job::Outlook { waiting, evaluated: waiting.map(|_| self.evaluated) }
+    }
+
+    fn find(&self, job: JobId) -> Option<&Waiting> {
+        let at = self.waiting.binary_search_by_key(&job, |waiting| waiting.job).ok()?;
+        Some(&self.waiting[at])
+    }
+
+    fn reason(&self, job: JobId) -> Option<Reason> {
+        self.find(job).map(|waiting| waiting.reason)
     }
 
     /// Whether it keeps a node free for a job.

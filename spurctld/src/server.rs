@@ -263,7 +263,7 @@ impl Machine {
         let (copies, copied) = mpsc::channel(1);
         let (accounts, wanted) = Accounts::new();
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
-        let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::default());
+        let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
         let epoch = journal.epoch();
         let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local));
 

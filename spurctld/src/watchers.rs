@@ -45,6 +45,15 @@ impl Watchers {
         }
     }
 
+    /// Wakes those who watch a job of which this is true.
+    pub(crate) fn tell_where(&self, mut changed: impl FnMut(JobId) -> bool) {
+        for (job, watching) in self.table().iter() {
+            if changed(*job) {
+                watching.iter().for_each(|watcher| watcher.notify_one());
+            }
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<Arc<Notify>>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }

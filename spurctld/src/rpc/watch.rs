@@ -19,11 +19,11 @@ use crate::watchers::Watch;
 /// Messages ahead of a slow reader, who sees only the last of several states then.
 const AHEAD: usize = 16;
 
-/// What a watcher was last told of a job: state and attempt.
-type Told = BTreeMap<JobId, (&'static str, u32)>;
+/// What a watcher was last told of a job: state, reason and attempt.
+type Told = BTreeMap<JobId, (String, String, u32)>;
 
 impl Desk {
-    /// The state of every named job now, and again whenever it changes, until all have ended.
+    /// Every named job now, and again whenever its state or the reason why it waits changes, until all have ended.
     pub(super) fn watch(&self, ids: &[u32]) -> Result<Listing<v1::WatchJobsResponse>, Status> {
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
         // Before the first look, so that nothing is missed between it and the second.
@@ -74,9 +74,11 @@ impl Desk {
         let mut news = Vec::new();
         ids.retain(|id| {
             let Some(found) = cluster.job(*id) else { return false };
-            let state = (found.phase.names().0, found.restarts);
-            if told.insert(*id, state) != Some(state) {
-                news.push(job::render(&cluster, found, outlooks.of(*id), clock::now()));
+            let message = job::render(&cluster, found, outlooks.of(*id), clock::now());
+            let state = (message.state.clone(), message.reason.clone(), found.restarts);
+            if told.get(id) != Some(&state) {
+                told.insert(*id, state);
+                news.push(message);
             }
             !over(found)
         });

@@ -14,56 +14,143 @@ pub const MAX_TASKS: usize = 4_000_000;
 /// From which span on tasks in equal steps are shown with a step.
 const STEP_SPAN: u32 = 10;
 
-/// A set of task indices, kept in ascending order without duplicates. Prints as Slurm does: `1-2,6-8,11`,
-/// or `2-18:2` where all steps are equal and the span is long enough.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct TaskSet(Vec<u32>);
+/// A set of task indices. Prints as Slurm does: `1-2,6-8,11`, or `2-18:2` where all steps are equal and the span is long
+/// enough. What is even, as nearly all arrays are, takes no more room for a million tasks than for two.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct TaskSet(Form);
+
+/// Every set has one form only, so that equal sets compare equal.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Form {
+    /// So many tasks in equal steps, which are 1 for fewer than two; none begin at 0.
+    Even { first: u32, count: u32, step: u32 },
+    /// First and last of neighbours, ascending and apart from each other; never what would be even.
+    Runs(Vec<Run>),
+}
+
+/// The first and the last of some neighbours.
+type Run = (u32, u32);
 
 impl TaskSet {
     /// The indices, ascending.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + DoubleEndedIterator + '_ {
-        self.0.iter().copied()
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
+        let (even, runs): (_, &[Run]) = match &self.0 {
+            Form::Even { first, count, step } => ((*first, *count, *step), &[]),
+            Form::Runs(runs) => ((0, 0, 1), runs),
+        };
+        let (first, count, step) = even;
+        let even = (0..count).map(move |at| first + at * step);
+        even.chain(runs.iter().flat_map(|(first, last)| *first..=*last))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        match &self.0 {
+            Form::Even { count, .. } => *count as usize,
+            Form::Runs(runs) => runs.iter().map(|(first, last)| (last - first) as usize + 1).sum(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        matches!(self.0, Form::Even { count: 0, .. })
     }
 
     /// Whether `task` is among them.
     pub fn contains(&self, task: u32) -> bool {
-        self.0.binary_search(&task).is_ok()
+        match &self.0 {
+            Form::Even { first, count, step } => {
+                task >= *first && (task - first).is_multiple_of(*step) && (task - first) / step < *count
+            }
+            Form::Runs(runs) => {
+                let at = runs.partition_point(|(_, last)| *last < task);
+                runs.get(at).is_some_and(|(first, _)| *first <= task)
+            }
+        }
     }
 
     /// The smallest index.
     pub fn first(&self) -> Option<u32> {
-        self.0.first().copied()
+        self.iter().next()
     }
 
     /// The largest index.
     pub fn last(&self) -> Option<u32> {
-        self.0.last().copied()
+        self.iter().next_back()
+    }
+
+    /// The only index, if there is but one.
+    pub fn only(&self) -> Option<u32> {
+        match self.0 {
+            Form::Even { first, count: 1, .. } => Some(first),
+            Form::Even { .. } | Form::Runs(_) => None,
+        }
     }
 
     /// The difference between neighbours if it is the same everywhere; 1 for fewer than two tasks.
     pub fn step(&self) -> Option<u32> {
-        let mut steps = self.0.windows(2).map(|pair| pair[1] - pair[0]);
-        let first = steps.next().unwrap_or(1);
-        steps.all(|step| step == first).then_some(first)
+        match &self.0 {
+            Form::Even { step, .. } => Some(*step),
+            Form::Runs(_) => None,
+        }
     }
 
     /// Takes a task out; says whether it was there.
     pub fn remove(&mut self, task: u32) -> bool {
-        let found = self.0.binary_search(&task);
-        if let Ok(at) = found {
-            self.0.remove(at);
+        let found = self.contains(task);
+        match &mut self.0 {
+            Form::Even { first, count, step } if found && task == *first => {
+                let left = *count - 1;
+                *self = even(if left == 0 { 0 } else { *first + *step }, left, *step);
+            }
+            _ if found => *self = self.without(&TaskSet::from(task)),
+            _ => {}
         }
-        found.is_ok()
+        found
+    }
+
+    /// The tasks that are in either.
+    #[must_use]
+    pub fn with(&self, other: &TaskSet) -> TaskSet {
+        let mut runs = self.runs();
+        runs.extend(other.runs());
+        joined(runs)
+    }
+
+    /// The tasks that are in both.
+    #[must_use]
+    pub fn common(&self, other: &TaskSet) -> TaskSet {
+        let (mine, theirs) = (self.runs(), other.runs());
+        let (mut a, mut b) = (mine.iter().peekable(), theirs.iter().peekable());
+        let mut both = Vec::new();
+        while let (Some(one), Some(two)) = (a.peek(), b.peek()) {
+            let (first, last) = (one.0.max(two.0), one.1.min(two.1));
+            if first <= last {
+                both.push((first, last));
+            }
+            if one.1 < two.1 { a.next() } else { b.next() };
+        }
+        joined(both)
+    }
+
+    /// The tasks that are not in `other`.
+    #[must_use]
+    pub fn without(&self, other: &TaskSet) -> TaskSet {
+        let theirs = other.runs();
+        let mut left = Vec::new();
+        for (first, last) in self.runs() {
+            let mut from = Some(first);
+            let begin = theirs.partition_point(|(_, end)| *end < first);
+            for (begin, end) in theirs[begin..].iter().take_while(|(begin, _)| *begin <= last) {
+                let Some(first) = from else { break };
+                if first < *begin {
+                    left.push((first, begin - 1));
+                }
+                from = end.checked_add(1).filter(|next| *next <= last);
+            }
+            left.extend(from.map(|first| (first, last)));
+        }
+        joined(left)
     }
 
     /// The text cut for a column as Slurm does with `SLURM_BITSTR_LEN`: `length` counts a closing zero byte,
@@ -78,18 +165,67 @@ impl TaskSet {
         full.chars().take(kept).chain(std::iter::repeat_n('.', dots)).collect()
     }
 
-    fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let adjacent = |a: &u32, b: &u32| a.checked_add(1) == Some(*b);
-        self.0.chunk_by(adjacent).map(|run| (run[0], run[run.len() - 1]))
+    fn runs(&self) -> Vec<Run> {
+        match &self.0 {
+            Form::Even { first, count, step: 1 } => {
+                count.checked_sub(1).map(|more| (*first, first + more)).into_iter().collect()
+            }
+            Form::Even { .. } => self.iter().map(|task| (task, task)).collect(),
+            Form::Runs(runs) => runs.clone(),
+        }
+    }
+}
+
+fn even(first: u32, count: u32, step: u32) -> TaskSet {
+    TaskSet(Form::Even { first, count, step: if count < 2 { 1 } else { step } })
+}
+
+/// The set of some runs in any order, which may touch and overlap.
+fn joined(mut runs: Vec<Run>) -> TaskSet {
+    runs.sort_unstable();
+    runs.dedup_by(|next, run| {
+        let touches = run.1.checked_add(1).is_none_or(|end| next.0 <= end);
+        if touches {
+            run.1 = run.1.max(next.1);
+        }
+        touches
+    });
+    match runs[..] {
+        [] => even(0, 0, 1),
+        [(first, last)] => even(first, last - first + 1, 1),
+        [one, two, ..] => {
+            let step = two.0 - one.0;
+            let lone = runs.iter().all(|(first, last)| first == last);
+            let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+            match lone && runs.windows(2).all(|pair| pair[1].0 - pair[0].0 == step) {
+                true => even(one.0, count, step),
+                false => TaskSet(Form::Runs(runs)),
+            }
+        }
+    }
+}
+
+impl Default for TaskSet {
+    fn default() -> TaskSet {
+        even(0, 0, 1)
+    }
+}
+
+impl From<u32> for TaskSet {
+    fn from(task: u32) -> TaskSet {
+        even(task, 1, 1)
     }
 }
 
 impl FromIterator<u32> for TaskSet {
     fn from_iter<T: IntoIterator<Item = u32>>(tasks: T) -> TaskSet {
-        let mut tasks: Vec<u32> = tasks.into_iter().collect();
-        tasks.sort_unstable();
-        tasks.dedup();
-        TaskSet(tasks)
+        joined(tasks.into_iter().map(|task| (task, task)).collect())
+    }
+}
+
+impl fmt::Debug for TaskSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{self}]")
     }
 }
 
@@ -100,7 +236,7 @@ impl fmt::Display for TaskSet {
         {
             return write!(f, "{first}-{last}:{step}");
         }
-        for (i, (first, last)) in self.ranges().enumerate() {
+        for (i, (first, last)) in self.runs().into_iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             if first == last {
                 write!(f, "{comma}{first}")?;
@@ -117,19 +253,26 @@ impl FromStr for TaskSet {
 
     fn from_str(text: &str) -> Result<TaskSet, ParseError> {
         let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
-        let mut tasks = Vec::new();
         if text.is_empty() {
             return Ok(TaskSet::default());
         }
+        let (mut runs, mut total) = (Vec::new(), 0);
         for item in text.split(',') {
             let (first, last, step) = range(item).map_err(refuse)?;
-            let count = (last - first) as usize / step as usize + 1;
-            if tasks.len() + count > MAX_TASKS {
+            let count = (last - first) / step;
+            total += count as usize + 1;
+            if total > MAX_TASKS {
                 return Err(refuse(format!("an array has at most {MAX_TASKS} tasks")));
             }
-            tasks.extend((first..=last).step_by(step as usize));
+            if item.len() == text.len() {
+                return Ok(even(first, count + 1, step));
+            }
+            match step {
+                1 => runs.push((first, last)),
+                _ => runs.extend((first..=last).step_by(step as usize).map(|task| (task, task))),
+            }
         }
-        Ok(tasks.into_iter().collect())
+        Ok(joined(runs))
     }
 }
 
@@ -195,6 +338,8 @@ serde_as_text!(TaskSet, ArraySpec);
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -253,6 +398,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn sets_behave_as_sets(
+            one in prop::collection::btree_set(0_u32..40, 0..30), step in 1_u32..4,
+            two in prop::collection::btree_set(0_u32..40, 0..30), task in 0_u32..40)
+        {
+            let one: BTreeSet<u32> = one.into_iter().map(|task| task * step).collect();
+            let (a, b): (TaskSet, TaskSet) = (one.iter().copied().collect(), two.iter().copied().collect());
+            prop_assert_eq!(a.iter().collect::<Vec<_>>(), one.iter().copied().collect::<Vec<_>>());
+            prop_assert!(a.iter().rev().eq(one.iter().rev().copied()));
+            prop_assert_eq!(a.len(), one.len());
+            prop_assert_eq!(a.is_empty(), one.is_empty());
+            prop_assert_eq!(a.contains(task), one.contains(&task));
+            prop_assert_eq!(a.only(), if one.len() == 1 { one.first().copied() } else { None });
+            prop_assert_eq!(a.with(&b), one.union(&two).copied().collect());
+            prop_assert_eq!(a.common(&b), one.intersection(&two).copied().collect());
+            prop_assert_eq!(a.without(&b), one.difference(&two).copied().collect());
+            prop_assert_eq!(a.to_string().parse(), Ok(a.clone()));
+            let mut less = a.clone();
+            prop_assert_eq!(less.remove(task), one.contains(&task));
+            prop_assert_eq!(less, one.iter().copied().filter(|other| *other != task).collect());
+        }
+
         #[test]
         fn round_trip(
             tasks in prop::collection::btree_set(0_u32..60, 1..40), limit in prop::option::of(1_u32..))

@@ -130,8 +130,12 @@ impl<I: FromStr> FromStr for JobRef<I> {
     }
 }
 
-/// Splits `JOB_TASK`, `JOB_[TASKS]` and `JOB+COMPONENT`; a text that has another form is a job's name.
+/// Splits `JOB_TASK`, `JOB_[TASKS]` and `JOB+COMPONENT`; a text that has another form is a job's name. All tasks of an
+/// array (`JOB_*`) are the same as the array.
 fn part(text: &str) -> Result<(&str, JobPart), String> {
+    if let Some(job) = text.strip_suffix("_*") {
+        return Ok((job, JobPart::Whole));
+    }
     if let Some((job, tasks)) = text.strip_suffix(']').and_then(|text| text.split_once("_[")) {
         let tasks: TaskSet = tasks.parse().map_err(|e: ParseError| e.problem)?;
         if tasks.is_empty() {
@@ -177,6 +181,7 @@ mod tests {
         assert_eq!((named.job.as_str(), named.to_string().as_str()), ("my_job.v2", "my_job.v2_7"));
         let list = JobRef::<u32>::parse_list("1,2_[3,5],4.0").unwrap();
         assert_eq!(list.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1", "2_[3,5]", "4.0"]);
+        assert_eq!("36_*".parse(), Ok(JobRef::whole(36)));
         assert_eq!(JobRef::whole(7).map_job(|job: u32| Ok::<_, ()>(job + 1)), Ok(JobRef::whole(8)));
     }
 

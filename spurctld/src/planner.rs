@@ -316,6 +316,7 @@ fn news(event: &Event) -> News {
         | Event::NodeUpdated { .. }
         | Event::PartitionSet { .. } => News::Ground,
         Event::JobSubmitted { .. }
+        | Event::TasksSplit { .. }
         | Event::JobUpdated { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }

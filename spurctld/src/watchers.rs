@@ -39,7 +39,7 @@ impl Watchers {
             return;
         }
         for job in entries.iter().flat_map(|entry| entry.event.jobs()) {
-            for watcher in table.get(job).into_iter().flatten() {
+            for watcher in table.get(&job).into_iter().flatten() {
                 watcher.notify_one();
             }
         }

@@ -73,7 +73,11 @@ pub(crate) fn event(event: &Event) -> String {
             let then = if *then == Then::End { "end" } else { "requeue" };
             format!("JobPreempted {job} by {by}, {then} at {}", end_at.0)
         }
-        Event::JobStarted { job, alloc: held } => format!("JobStarted {job} on {}", alloc(held)),
+        Event::TasksSplit { job, from, tasks } => format!("TasksSplit {job} from {from} tasks {tasks}"),
+        Event::JobStarted { job, alloc: held, split } => {
+            let from = split.map(|split| format!(" as task {} of {}", split.task, split.from));
+            format!("JobStarted {job}{} on {}", from.unwrap_or_default(), alloc(held))
+        }
         Event::JobWarned { job } => format!("JobWarned {job}"),
         Event::JobEnding { job, outcome: how, then, kill_at } => {
             let then = match then {
@@ -90,7 +94,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::JobRequeued { job, not_before, hold } => {
             format!("JobRequeued {job} not before {:?} hold={hold:?}", not_before.map(|at| at.0))
         }
-        Event::JobsForgotten { jobs } => format!("JobsForgotten {jobs:?}"),
+        Event::JobsForgotten { jobs, .. } => format!("JobsForgotten {jobs:?}"),
         Event::StepStarted { job, step } => format!("StepStarted {job}.{}", step.id),
         Event::StepNodeEnded { job, step, node, exit } => {
             format!("StepNodeEnded {job}.{step} on {node} {exit}")

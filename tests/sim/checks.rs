@@ -136,7 +136,7 @@ fn preemption_keeps_its_word(world: &World) {
                     assert!(nomination.victims.contains(&victim), "nobody waits for attempt {victim}");
                 }
             }
-            Event::JobStarted { job, alloc } => {
+            Event::JobStarted { job, alloc, .. } => {
                 let kept = cluster.job(*job).and_then(|job| job.nomination());
                 let nodes = alloc.nodes.iter().map(|part| part.node);
                 assert!(kept.is_none_or(|kept| kept.nodes().eq(nodes)), "job {job} starts elsewhere");

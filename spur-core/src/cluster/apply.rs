@@ -6,14 +6,17 @@
 use std::sync::Arc;
 
 use super::dependency;
-use super::event::{Entry, Event, Record};
+use super::event::{Entry, Event, Record, Split};
 use super::{Cluster, Derived, Node, Partition, Topology};
 use crate::id::{JobId, NodeId};
+use crate::model::alloc::Alloc;
+use crate::model::array::ArrayPart;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::fabric::Fabric;
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::Health;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pending, Phase, Preempted, Then};
+use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
@@ -39,7 +42,8 @@ impl Cluster {
                 let preempted = Preempted { by: *by, at, end_at: *end_at, then: *then };
                 self.jobs.change(*job, |job| make_way(job, preempted));
             }
-            Event::JobStarted { job, alloc } => self.start(*job, alloc, at),
+            Event::TasksSplit { job, from, tasks } => self.split(*job, *from, tasks, at),
+            Event::JobStarted { job, alloc, split } => self.start(*job, alloc, *split, at),
             Event::JobWarned { job } => self.jobs.change(*job, |job| {
                 if let Phase::Running { warned, .. } = &mut job.phase {
                     *warned = true;
@@ -56,11 +60,7 @@ impl Cluster {
             Event::NodeReleased { job, node, lost: _ } => self.release(*job, *node, at),
             Event::JobEnded { job, outcome } => self.end(*job, outcome, at),
             Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
-            Event::JobsForgotten { jobs } => {
-                for job in jobs {
-                    self.jobs.remove(*job);
-                }
-            }
+            Event::JobsForgotten { jobs, arrays: _ } => jobs.iter().for_each(|job| self.jobs.forget(*job)),
             Event::StepStarted { job, step } => self.jobs.change(*job, |job| {
                 job.next_step.0 = step.id.0 + 1;
                 job.steps.push(Arc::clone(step));
@@ -201,12 +201,13 @@ impl Cluster {
     }
 
     fn new_job(&self, id: JobId, spec: &Arc<JobSpec>, at: Time) -> Job {
-        let waits_for = dependency::of(id, spec, &self.jobs);
+        let waits_for = dependency::of(id, spec, spec.array.is_some(), &self.jobs);
         let pending =
             Pending { hold: spec.hold.then_some(Hold::User), not_before: spec.begin, ..Pending::default() };
         let mut job = Job {
             id,
             spec: Arc::clone(spec),
+            array: spec.array.as_ref().map(|array| Box::new(ArrayPart { id, tasks: array.tasks.clone() })),
             submitted: at,
             restarts: 0,
             waits_for,
@@ -226,7 +227,7 @@ impl Cluster {
         self.nominate(id, None);
         let Some(mut job) = self.jobs.remove(id) else { return };
         if job.spec.dependency != spec.dependency {
-            job.waits_for = dependency::of(id, spec, &self.jobs);
+            job.waits_for = dependency::of(id, spec, job.array.is_some(), &self.jobs);
             job.never = false;
             dependency::settle(&mut job, &self.jobs);
         }
@@ -254,7 +255,37 @@ impl Cluster {
         });
     }
 
-    fn start(&mut self, id: JobId, alloc: &Arc<crate::model::alloc::Alloc>, at: Time) {
+    /// Gives some of the tasks that wait in a record one of their own.
+    fn split(&mut self, id: JobId, from: JobId, tasks: &TaskSet, at: Time) {
+        let Some(part) = self.jobs.get(from).and_then(|job| job.array.as_deref()) else { return };
+        let (taken, left) = (part.tasks.common(tasks), part.tasks.without(tasks));
+        if taken.is_empty() || left.is_empty() {
+            return;
+        }
+        self.mark.last_job = self.mark.last_job.max(id);
+        self.nominate(from, None);
+        let Some(mut job) = self.jobs.get(from).cloned() else { return };
+        job.id = id;
+        job.array = job.array.map(|part| Box::new(ArrayPart { tasks: taken, ..*part }));
+        job.promised = None;
+        self.jobs.change(from, |job| {
+            if let Some(part) = &mut job.array {
+                part.tasks = left;
+            }
+        });
+        dependency::settle(&mut job, &self.jobs);
+        note_eligible(&mut job, at);
+        self.jobs.insert(Arc::new(job));
+    }
+
+    fn start(&mut self, id: JobId, alloc: &Arc<Alloc>, split: Option<Split>, at: Time) {
+        if let Some(Split { from, task }) = split {
+            let promised = self.jobs.get(from).and_then(|job| job.promised);
+            self.split(id, from, &TaskSet::from(task.0), at);
+            // What was promised was the start of this task; the next one is promised its own.
+            self.jobs.change(id, |job| job.promised = promised);
+            self.jobs.change(from, |job| job.promised = None);
+        }
         self.nominate(id, None);
         for part in &alloc.nodes {
             if let Some(node) = self.nodes.get_mut(part.node.index()) {
@@ -310,7 +341,7 @@ impl Cluster {
         });
     }
 
-    /// Looks again at the jobs that wait for `id`.
+    /// Looks again at the jobs that wait for `id`, or for the array it belongs to.
     fn settle_waiting_for(&mut self, id: JobId, at: Time) {
         for waiting in self.jobs.waiting_for(id) {
             let Some(mut job) = self.jobs.remove(waiting) else { continue };

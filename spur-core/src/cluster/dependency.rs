@@ -1,10 +1,12 @@
 //! Takes out of a job's dependency what has come true, and notices what no longer can.
 
-use super::Jobs;
+use super::{Array, Jobs};
 use crate::id::JobId;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{EndState, Phase};
-use crate::model::waits::{Wait, WaitKind, Waits};
+use crate::model::waits::{Scope, Wait, WaitKind, Waits};
+use crate::text::array::TaskSet;
+use crate::text::dependency::DependencyKind;
 use crate::text::time::Time;
 
 /// What one condition has come to.
@@ -17,8 +19,9 @@ enum Verdict {
     Never,
 }
 
-/// The dependency of a new or changed request, as far as it is still open.
-pub(super) fn of(id: JobId, spec: &JobSpec, jobs: &Jobs) -> Option<Box<Waits>> {
+/// The dependency of a new or changed request, as far as it is still open. `of_array` says whether the request is of
+/// tasks of an array, each of which may wait for its counterpart.
+pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Option<Box<Waits>> {
     let dependency = spec.dependency.as_deref()?;
     let before = |job: &&Job| {
         job.id < id
@@ -26,16 +29,22 @@ pub(super) fn of(id: JobId, spec: &JobSpec, jobs: &Jobs) -> Option<Box<Waits>> {
             && job.spec.owner.uid == spec.owner.uid
             && !matches!(job.phase, Phase::Ended(_))
     };
-    let earlier: Vec<JobId> = jobs.iter().filter(before).map(|job| job.id).collect();
-    Waits::of(dependency, &earlier).map(Box::new)
+    let singleton = dependency.terms.iter().any(|term| term.kind == DependencyKind::Singleton);
+    let mut earlier: Vec<JobId> =
+        jobs.iter().filter(|_| singleton).filter(before).map(Job::array_id).collect();
+    earlier.sort_unstable();
+    earlier.dedup();
+    let corresponds = |other| of_array && jobs.array(other).is_some();
+    Waits::of(dependency, &earlier, corresponds).map(Box::new)
 }
 
 /// Looks at the jobs that `job` waits for, and updates what it still waits for.
 pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
+    let tasks = job.array.as_deref().map(|part| &part.tasks);
     let Some(waits) = job.waits_for.as_deref_mut() else { return };
     let any = waits.any;
     let (mut held, mut never, mut from) = (false, 0, None);
-    waits.terms.retain(|wait| match verdict(*wait, jobs) {
+    waits.terms.retain(|wait| match verdict(*wait, tasks, jobs) {
         Verdict::Met(at) => {
             held = true;
             from = from.max(Some(at));
@@ -60,16 +69,22 @@ pub(super) fn settle(job: &mut Job, jobs: &Jobs) {
     }
 }
 
-fn verdict(wait: Wait, jobs: &Jobs) -> Verdict {
+/// How something that is waited for stands.
+#[derive(Clone, Copy)]
+struct Standing {
+    /// When it started, or ended without; of an array, when the last task did.
+    started: Option<Time>,
+    /// Whether it completed, once it has ended.
+    completed: Option<bool>,
+    /// Whether it can no longer complete.
+    failed: bool,
+}
+
+fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Verdict {
     // A job that has left memory ended long ago; how is no longer known, and Slurm then takes it as done.
-    let Some(other) = jobs.get(wait.job) else { return Verdict::Met(Time::ZERO) };
-    let ended = match &other.phase {
-        Phase::Ended(ended) => Some(ended),
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) => None,
-    };
-    let completed = ended.map(|ended| ended.outcome.state == EndState::Completed);
-    match (wait.kind, completed) {
-        (WaitKind::Started, _) => match other.phase.started().or(ended.map(|ended| ended.ended)) {
+    let Some(standing) = standing(wait, tasks, jobs) else { return Verdict::Met(Time::ZERO) };
+    match (wait.kind, standing.completed) {
+        (WaitKind::Started, _) => match standing.started {
             Some(started) if wait.delay == 0 => Verdict::Met(started.min(Time::ZERO)),
             Some(started) => Verdict::Met(started + wait.delay),
             None => Verdict::Open,
@@ -77,7 +92,52 @@ fn verdict(wait: Wait, jobs: &Jobs) -> Verdict {
         (WaitKind::Ended | WaitKind::Singleton, Some(_))
         | (WaitKind::Completed, Some(true))
         | (WaitKind::Failed, Some(false)) => Verdict::Met(Time::ZERO),
-        (WaitKind::Completed, Some(false)) | (WaitKind::Failed, Some(true)) => Verdict::Never,
-        (_, None) => Verdict::Open,
+        (WaitKind::Completed, _) if standing.failed => Verdict::Never,
+        (WaitKind::Failed, Some(true)) => Verdict::Never,
+        (_, _) => Verdict::Open,
     }
+}
+
+/// How the thing stands that `tasks` wait for; `None` where nothing is known of it any more.
+///
+/// Tasks that wait for their counterparts are apart as soon as those have not all come equally far, so the first of
+/// them speaks for all.
+fn standing(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Option<Standing> {
+    match (wait.scope, jobs.array(wait.job)) {
+        (Scope::Whole, None) => jobs.get(wait.job).map(of_record),
+        (Scope::Whole, Some(array)) => Some(of_array(array, jobs)),
+        (Scope::Task(task), Some(array)) => of_task(wait.job, array, task.0, jobs),
+        (Scope::Same, Some(array)) => of_task(wait.job, array, tasks?.first()?, jobs),
+        (Scope::Task(_) | Scope::Same, None) => None,
+    }
+}
+
+fn of_record(job: &Job) -> Standing {
+    let ended = match &job.phase {
+        Phase::Ended(ended) => Some(ended),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) => None,
+    };
+    let completed = ended.map(|ended| ended.outcome.state == EndState::Completed);
+    let started = job.phase.started().or(ended.map(|ended| ended.ended));
+    Standing { started, completed, failed: completed == Some(false) }
+}
+
+fn of_task(id: JobId, array: &Array, task: u32, jobs: &Jobs) -> Option<Standing> {
+    if let Some(record) = jobs.task(id, task) {
+        return Some(of_record(record));
+    }
+    let gone =
+        |completed| Standing { started: Some(Time::ZERO), completed: Some(completed), failed: !completed };
+    match (array.gone().completed.contains(task), array.gone().failed.contains(task)) {
+        (true, _) => Some(gone(true)),
+        (false, true) => Some(gone(false)),
+        (false, false) => None,
+    }
+}
+
+fn of_array(array: &Array, jobs: &Jobs) -> Standing {
+    let records = || array.records().filter_map(|id| jobs.get(id)).map(of_record);
+    let started = (array.pending() == 0).then(|| records().filter_map(|record| record.started).max());
+    let failed = array.has_failed();
+    Standing { started: started.flatten(), completed: array.is_over().then_some(!failed), failed }
 }

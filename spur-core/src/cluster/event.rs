@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Attempt, JobId, NodeId, RequestId, StepId};
+use crate::id::{ArrayTaskId, Attempt, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
 use crate::model::job::{Job, JobSpec};
@@ -16,6 +16,7 @@ use crate::model::node::{Drain, Registration};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
 use crate::model::step::Step;
+use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
 use crate::text::time::Time;
 
@@ -57,6 +58,15 @@ impl PartialEq for Record {
     fn eq(&self, _: &Self) -> bool {
         true
     }
+}
+
+/// Where a task of an array comes from that got a record of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Split {
+    /// The record it waited in.
+    pub from: JobId,
+    /// Which of its tasks it is.
+    pub task: ArrayTaskId,
 }
 
 /// What happened.
@@ -124,12 +134,24 @@ pub enum Event {
         /// When it is ended: now, or after its grace time.
         end_at: Time,
     },
+    /// Some of the tasks of an array that wait as one record got a record of their own.
+    TasksSplit {
+        /// Its number.
+        job: JobId,
+        /// The record they were in.
+        from: JobId,
+        /// Which tasks; never all that were in it.
+        tasks: TaskSet,
+    },
     /// A pending job got its resources.
     JobStarted {
-        /// Which.
+        /// Which; of a task that is split off, the number that it gets.
         job: JobId,
         /// What it holds.
         alloc: Arc<Alloc>,
+        /// Where it comes from, for a task of an array that others wait beside; the last one has the record to itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        split: Option<Split>,
     },
     /// A running job was sent the signal it asked for ahead of its time limit.
     JobWarned {
@@ -185,6 +207,9 @@ pub enum Event {
     JobsForgotten {
         /// Which.
         jobs: Vec<JobId>,
+        /// Arrays of which no record is left with that.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        arrays: Vec<JobId>,
     },
 
     /// A step was laid out inside a running job.
@@ -266,8 +291,21 @@ pub enum Event {
 
 impl Event {
     /// The jobs that it is about.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.split().map(|(from, _)| from).into_iter().chain(self.named().iter().copied())
+    }
+
+    /// The record that tasks of an array were in, and the one of their own that they have got.
     #[must_use]
-    pub fn jobs(&self) -> &[JobId] {
+    pub fn split(&self) -> Option<(JobId, JobId)> {
+        match self {
+            Event::TasksSplit { job, from, .. }
+            | Event::JobStarted { job, split: Some(Split { from, .. }), .. } => Some((*from, *job)),
+            _ => None,
+        }
+    }
+
+    fn named(&self) -> &[JobId] {
         match self {
             Event::JobSubmitted { job, .. }
             | Event::JobUpdated { job, .. }
@@ -277,6 +315,7 @@ impl Event {
             | Event::JobNominated { job, .. }
             | Event::NominationDropped { job }
             | Event::JobPreempted { job, .. }
+            | Event::TasksSplit { job, .. }
             | Event::JobStarted { job, .. }
             | Event::JobWarned { job }
             | Event::JobEnding { job, .. }
@@ -286,7 +325,7 @@ impl Event {
             | Event::JobRequeued { job, .. }
             | Event::StepStarted { job, .. }
             | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
-            Event::JobsForgotten { jobs } => jobs,
+            Event::JobsForgotten { jobs, .. } => jobs,
             Event::PolicyChanged { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeCleaned { .. }

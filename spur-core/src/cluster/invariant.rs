@@ -1,8 +1,11 @@
 //! What must hold of a cluster after every entry. Tests and the simulation check it; a daemon never has to.
 
-use super::{Cluster, Node};
-use crate::id::NodeId;
+use std::collections::BTreeSet;
+
+use super::{Array, Cluster, Node};
+use crate::id::{JobId, NodeId};
 use crate::model::idset::IdSet;
+use crate::model::job::Job;
 use crate::model::phase::Phase;
 
 /// Everything that is wrong, one sentence each; empty when the cluster is sound.
@@ -16,7 +19,42 @@ pub fn violations(cluster: &Cluster) -> Vec<String> {
     for job in cluster.jobs().iter() {
         phase(cluster, job, &mut found);
     }
+    for (id, array) in cluster.jobs().arrays() {
+        tasks(cluster, id, array, &mut found);
+    }
     found
+}
+
+/// Every task of an array is in just one place: in one record, or among those whose records have left memory.
+fn tasks(cluster: &Cluster, id: JobId, array: &Array, found: &mut Vec<String>) {
+    let records: Vec<&Job> = cluster.jobs().iter().filter(|job| job.array_id() == id).collect();
+    let known: BTreeSet<JobId> = array.records().collect();
+    if known != records.iter().map(|job| job.id).collect() {
+        found.push(format!("array {id} knows of other records than there are"));
+    }
+    let gone = array.gone();
+    let (mut all, mut count) = (gone.completed.with(&gone.failed), gone.completed.len() + gone.failed.len());
+    let (mut pending, mut active) = (0, 0);
+    for job in &records {
+        let Some(part) = &job.array else { continue };
+        all = all.with(&part.tasks);
+        count += part.tasks.len();
+        match &job.phase {
+            Phase::Pending(_) => pending += part.tasks.len(),
+            Phase::Running { .. } | Phase::Completing(_) => active += part.tasks.len(),
+            Phase::Ended(_) => {}
+        }
+        if part.tasks.only().is_none() && job.phase.started().is_some() {
+            found.push(format!("job {} started as tasks {} of array {id} at once", job.id, part.tasks));
+        }
+    }
+    let asked = records.first().and_then(|job| job.spec.array.as_ref());
+    if asked.is_none_or(|asked| asked.tasks != all || asked.tasks.len() != count) {
+        found.push(format!("array {id} has the tasks {all}, {count} in all, and was to have {asked:?}"));
+    }
+    if (pending, active) != (array.pending(), array.active()) {
+        found.push(format!("array {id} has miscounted its tasks"));
+    }
 }
 
 /// What a node says is taken is just what its jobs hold, and nothing is held twice.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::arrays::{Array, Gone};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
@@ -24,6 +25,10 @@ pub struct Jobs {
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
     dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Job arrays, as long as a record of theirs is here.
+    arrays: BTreeMap<JobId, Array>,
+    /// Tasks of arrays that have no record to themselves.
+    unrecorded: usize,
 }
 
 /// Which index a job belongs to.
@@ -62,10 +67,36 @@ impl Jobs {
         self.all.range(first..).map(|(_, job)| &**job)
     }
 
-    /// How many there are.
+    /// How many records there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// How many jobs there are, every task of an array being one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all.len() + self.unrecorded
+    }
+
+    /// A job array of which some record is here.
+    #[must_use]
+    pub fn array(&self, id: JobId) -> Option<&Array> {
+        self.arrays.get(&id)
+    }
+
+    /// All such arrays, by number.
+    pub fn arrays(&self) -> impl Iterator<Item = (JobId, &Array)> {
+        self.arrays.iter().map(|(id, array)| (*id, array))
+    }
+
+    /// The record that stands for a task of an array, alone or with others.
+    #[must_use]
+    pub fn task(&self, array: JobId, task: u32) -> Option<&Job> {
+        let known = self.arrays.get(&array)?;
+        let holds = |job: &&Job| job.array.as_ref().is_some_and(|part| part.tasks.contains(task));
+        let single = known.single(task).and_then(|id| self.get(id));
+        single.or_else(|| known.groups().filter_map(|id| self.get(id)).find(holds))
     }
 
     /// Whether there are none.
@@ -109,9 +140,16 @@ impl Jobs {
         self.due.iter().copied()
     }
 
-    /// Jobs that wait for `id`.
+    /// Jobs that wait for `id`, or for the array that it belongs to.
     pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
-        self.dependents.get(&id).map_or_else(Vec::new, |waiting| waiting.iter().copied().collect())
+        let array = self.get(id).map(Job::array_id).filter(|array| *array != id);
+        let waiting = [Some(id), array].into_iter().flatten().filter_map(|id| self.dependents.get(&id));
+        let mut waiting: Vec<JobId> = waiting.flatten().copied().collect();
+        if array.is_some() {
+            waiting.sort_unstable();
+            waiting.dedup();
+        }
+        waiting
     }
 
     /// Puts a job in or replaces it.
@@ -128,12 +166,32 @@ impl Jobs {
         Some(Arc::unwrap_or_clone(job))
     }
 
+    /// Takes a finished job out for good. How tasks of an array ended is remembered as long as others are here.
+    pub(super) fn forget(&mut self, id: JobId) {
+        let Some(job) = self.remove(id) else { return };
+        let Some(part) = &job.array else { return };
+        let Some(array) = self.arrays.get_mut(&part.id) else { return };
+        array.remember(part, &job.phase);
+        if array.is_empty() {
+            self.arrays.remove(&part.id);
+        }
+    }
+
+    /// Puts in how tasks ended whose records are not here any more.
+    pub(super) fn restore_gone(&mut self, array: JobId, gone: Gone) {
+        if let Some(array) = self.arrays.get_mut(&array) {
+            array.restore(gone);
+        }
+    }
+
     /// Changes a job in place and keeps the indices right; nothing happens if there is no such job.
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
         let job = Arc::make_mut(job);
         let (before, waited_for, was_due) = (shelf(job), awaited(job), due(job));
+        count(&mut self.arrays, &mut self.unrecorded, job, false);
         change(job);
+        count(&mut self.arrays, &mut self.unrecorded, job, true);
         let (after, waits_for, is_due) = (shelf(job), awaited(job), due(job));
         if was_due != is_due {
             self.schedule(id, was_due, false);
@@ -150,6 +208,8 @@ impl Jobs {
     }
 
     fn index(&mut self, job: &Job, present: bool) {
+        count(&mut self.arrays, &mut self.unrecorded, job, present);
+
         self.shelve(job.id, shelf(job), present);
         self.schedule(job.id, due(job), present);
         self.link(job.id, &awaited(job), present);
@@ -204,6 +264,18 @@ impl Jobs {
                 self.dependents.remove(other);
             }
         }
+    }
+}
+
+/// Counts a record in or out of the array it belongs to.
+fn count(arrays: &mut BTreeMap<JobId, Array>, unrecorded: &mut usize, job: &Job, present: bool) {
+    let Some(part) = &job.array else { return };
+    arrays.entry(part.id).or_default().count(job.id, part, &job.phase, present);
+    let others = part.tasks.len() - 1;
+    if present {
+        *unrecorded += others;
+    } else {
+        *unrecorded -= others;
     }
 }
 

@@ -5,6 +5,7 @@
 //! whenever they have applied the same entries; and a journal read again gives the same cluster.
 
 mod apply;
+mod arrays;
 mod dependency;
 pub mod event;
 pub mod invariant;
@@ -21,7 +22,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-pub use event::{Entry, Event, Record};
+pub use arrays::{Array, Gone};
+pub use event::{Entry, Event, Record, Split};
 pub use jobs::Jobs;
 pub use names::Names;
 pub use node::{Node, Used};

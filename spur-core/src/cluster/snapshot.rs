@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cluster, Mark, Names, Node};
+use super::{Cluster, Gone, Mark, Names, Node};
+use crate::id::JobId;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
@@ -31,6 +32,13 @@ pub enum Record {
     },
     /// A job.
     Job(Box<Job>),
+    /// Tasks of an array whose records have left memory before those of other tasks. Comes after the jobs.
+    Array {
+        /// The array's number.
+        id: JobId,
+        /// How they ended.
+        gone: Gone,
+    },
 }
 
 /// All records of a cluster, made one at a time.
@@ -42,7 +50,9 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
         state: partition.config.state,
     });
     let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
-    head.into_iter().chain(nodes).chain(partitions).chain(jobs)
+    let arrays = cluster.jobs.arrays().filter(|(_, array)| !array.gone().is_empty());
+    let arrays = arrays.map(|(id, array)| Record::Array { id, gone: array.gone().clone() });
+    head.into_iter().chain(nodes).chain(partitions).chain(jobs).chain(arrays)
 }
 
 /// Builds a cluster from the records of a snapshot.
@@ -74,6 +84,7 @@ impl Restore {
                 self.names.share(&mut job.spec);
                 self.cluster.restore_job(*job);
             }
+            Record::Array { id, gone } => self.cluster.jobs.restore_gone(id, gone),
         }
     }
 

@@ -33,6 +33,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         }
         Event::PolicyChanged { .. }
         | Event::JobSubmitted { .. }
+        | Event::TasksSplit { .. }
         | Event::JobUpdated { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }

@@ -1,5 +1,7 @@
 //! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, and forgetting.
 
+use std::collections::BTreeMap;
+
 use super::{Ctx, Reply, ending};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
@@ -74,6 +76,16 @@ fn forget(ctx: &mut Ctx<'_>) {
         .take(FORGET_AT_ONCE)
         .collect();
     if !old.is_empty() {
-        ctx.emit(Event::JobsForgotten { jobs: old });
+        let arrays = emptied(ctx.cluster(), &old);
+        ctx.emit(Event::JobsForgotten { jobs: old, arrays });
     }
+}
+
+/// The arrays of which nothing is left when these records have gone.
+fn emptied(cluster: &Cluster, jobs: &[JobId]) -> Vec<JobId> {
+    let mut going: BTreeMap<JobId, usize> = BTreeMap::new();
+    let parts = jobs.iter().filter_map(|job| cluster.job(*job)?.array.as_deref());
+    parts.for_each(|part| *going.entry(part.id).or_default() += 1);
+    let left = |id: &JobId| cluster.jobs().array(*id).map_or(0, |array| array.records().count());
+    going.into_iter().filter(|(id, count)| left(id) == *count).map(|(id, _)| id).collect()
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::array::ArrayPart;
 use super::caller::Owner;
 use super::nomination::Nomination;
 use super::phase::Phase;
 use super::step::Step;
 use super::waits::Waits;
-use crate::id::{Attempt, BlobId, JobId, StepId};
+use crate::id::{ArrayTaskId, Attempt, BlobId, JobId, StepId};
 use crate::text::array::ArraySpec;
 use crate::text::dependency::Dependency;
 use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, HetGather, NetworkNeed, Placement, Switches};
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostExpr;
+use crate::text::jobid::{JobPart, JobRef};
 use crate::text::nodes::NodeCount;
 use crate::text::signal::WarnSignal;
 use crate::text::time::{Time, TimeLimit};
@@ -240,6 +242,9 @@ pub struct Job {
     pub id: JobId,
     /// What was asked for.
     pub spec: Arc<JobSpec>,
+    /// The array it belongs to, and what it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Box<ArrayPart>>,
     /// When it was submitted.
     pub submitted: Time,
     /// How often it has been requeued.
@@ -272,6 +277,31 @@ impl Job {
     #[must_use]
     pub fn attempt(&self) -> Attempt {
         Attempt { job: self.id, restart: self.restarts }
+    }
+
+    /// The number of the array it belongs to; of a job that belongs to none, its own.
+    #[must_use]
+    pub fn array_id(&self) -> JobId {
+        self.array.as_ref().map_or(self.id, |part| part.id)
+    }
+
+    /// The one task of an array that it stands for.
+    #[must_use]
+    pub fn task(&self) -> Option<ArrayTaskId> {
+        self.array.as_ref().and_then(|part| part.tasks.only()).map(ArrayTaskId)
+    }
+
+    /// How many tasks of an array it stands for; 1 for a job that belongs to none.
+    #[must_use]
+    pub fn task_count(&self) -> usize {
+        self.array.as_ref().map_or(1, |part| part.tasks.len())
+    }
+
+    /// How people name it: `36`, `36_3`, `36_[4-7]`.
+    #[must_use]
+    pub fn reference(&self) -> JobRef<JobId> {
+        let tasks = self.array.as_ref().map(|part| JobPart::Tasks(part.tasks.clone()));
+        JobRef { job: self.array_id(), part: tasks.unwrap_or_default(), step: None }
     }
 
     /// What is kept for it while others make way.

@@ -3,6 +3,7 @@
 //! Nothing here knows what is true right now (that is `cluster`) or decides anything (`controller`, `sched`).
 
 pub mod alloc;
+pub mod array;
 pub mod caller;
 pub mod change;
 pub mod config;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::JobId;
-use crate::text::dependency::{Dependency, DependencyKind, Join};
+use crate::id::{ArrayTaskId, JobId};
+use crate::text::dependency::{Dependency, DependencyJob, DependencyKind, Join, TaskRef};
 
 /// What is left of a dependency. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,11 +21,32 @@ pub struct Waits {
 pub struct Wait {
     /// What must happen.
     pub kind: WaitKind,
-    /// To which job.
+    /// To which job or array.
     pub job: JobId,
+    /// To how much of it.
+    #[serde(default, skip_serializing_if = "Scope::is_whole")]
+    pub scope: Scope,
     /// How many seconds after it.
     #[serde(default)]
     pub delay: u64,
+}
+
+/// How much of a job or array something is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scope {
+    /// The job, or the array with all its tasks.
+    #[default]
+    Whole,
+    /// One task of the array.
+    Task(ArrayTaskId),
+    /// The task of the array that has the same index as the one that waits.
+    Same,
+}
+
+impl Scope {
+    fn is_whole(&self) -> bool {
+        *self == Scope::Whole
+    }
 }
 
 /// What a job may wait for another to do.
@@ -45,9 +66,19 @@ pub enum WaitKind {
 
 impl Waits {
     /// What a dependency amounts to. `earlier` are the jobs a `singleton` term waits for: those of the same name and
-    /// user that were submitted before and have not ended. `None` when nothing is left to wait for.
+    /// user that were submitted before and have not ended. `corresponds` says of which jobs every task of the one that
+    /// waits has a counterpart. `None` when nothing is left to wait for.
     #[must_use]
-    pub fn of(dependency: &Dependency<JobId>, earlier: &[JobId]) -> Option<Self> {
+    pub fn of(
+        dependency: &Dependency<JobId>,
+        earlier: &[JobId],
+        corresponds: impl Fn(JobId) -> bool,
+    ) -> Option<Self> {
+        let scope = |kind, on: &DependencyJob<JobId>| match (kind, on.task) {
+            (_, Some(TaskRef::One(task))) => Scope::Task(ArrayTaskId(task)),
+            (DependencyKind::AfterCorr, None) if corresponds(on.job) => Scope::Same,
+            (_, Some(TaskRef::All) | None) => Scope::Whole,
+        };
         let mut terms = Vec::new();
         for term in &dependency.terms {
             let kind = match term.kind {
@@ -56,7 +87,12 @@ impl Waits {
                 DependencyKind::AfterOk | DependencyKind::AfterCorr => WaitKind::Completed,
                 DependencyKind::AfterNotOk => WaitKind::Failed,
                 DependencyKind::Singleton => {
-                    let wait = |job: &JobId| Wait { kind: WaitKind::Singleton, job: *job, delay: 0 };
+                    let wait = |job: &JobId| Wait {
+                        kind: WaitKind::Singleton,
+                        job: *job,
+                        scope: Scope::Whole,
+                        delay: 0,
+                    };
                     terms.extend(earlier.iter().map(wait));
                     continue;
                 }
@@ -64,6 +100,7 @@ impl Waits {
             terms.extend(term.jobs.iter().map(|on| Wait {
                 kind,
                 job: on.job,
+                scope: scope(term.kind, on),
                 delay: u64::from(on.delay_minutes) * 60,
             }));
         }
@@ -85,6 +122,7 @@ impl fmt::Display for Waits {
             let kind = match wait.kind {
                 WaitKind::Started => "after",
                 WaitKind::Ended => "afterany",
+                WaitKind::Completed if wait.scope == Scope::Same => "aftercorr",
                 WaitKind::Completed => "afterok",
                 WaitKind::Failed => "afternotok",
                 WaitKind::Singleton if singleton => continue,
@@ -96,6 +134,11 @@ impl fmt::Display for Waits {
                 }
             };
             write!(f, "{between}{kind}:{}", wait.job)?;
+            match wait.scope {
+                Scope::Whole => {}
+                Scope::Task(task) => write!(f, "_{task}")?,
+                Scope::Same => f.write_str("_*")?,
+            }
             if wait.delay > 0 {
                 write!(f, "+{}", wait.delay / 60)?;
             }

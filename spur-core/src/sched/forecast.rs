@@ -145,7 +145,12 @@ impl Recent {
             Event::JobEnding { job, outcome, .. } if outcome.state != EndState::Preempted => {
                 self.ended(cluster, *job);
             }
-            Event::JobsForgotten { jobs } => jobs.iter().for_each(|job| {
+            // What was guessed of an array holds for each of its tasks.
+            Event::TasksSplit { .. } | Event::JobStarted { .. } => {
+                let split = event.split().and_then(|(from, job)| Some((job, *self.jobs.get(&from)?)));
+                self.jobs.extend(split);
+            }
+            Event::JobsForgotten { jobs, .. } => jobs.iter().for_each(|job| {
                 self.jobs.remove(job);
             }),
             _ => {}

@@ -104,7 +104,7 @@ impl Line {
             }
             return;
         }
-        for &job in event.jobs() {
+        for job in event.jobs() {
             self.changed.insert(job);
             let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
             let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();

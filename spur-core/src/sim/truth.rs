@@ -37,6 +37,9 @@ impl Truth {
         if let Event::PolicyChanged { policy } = event {
             self.predict = policy.scheduler.predict;
         }
+        if let Some((from, job)) = event.split() {
+            self.learn(job, self.run_time(from));
+        }
         self.recent.note(cluster, event);
     }
 

@@ -668,7 +668,7 @@ impl<W: Watch> World<W> {
         }
         self.planner.note(&self.cluster, event);
         match event {
-            E::JobStarted { job, alloc } => self.started(*job, alloc),
+            E::JobStarted { job, alloc, split: _ } => self.started(*job, alloc),
             E::JobEnding { job, outcome, then, .. } => {
                 self.run_ended(*job, outcome.state.name());
                 if matches!(then, Then::Requeue { .. }) {

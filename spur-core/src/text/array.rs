@@ -128,7 +128,11 @@ impl TaskSet {
             if first <= last {
                 both.push((first, last));
             }
-            if one.1 < two.1 { a.next() } else { b.next() };
+            if one.1 < two.1 {
+                a.next()
+            } else {
+                b.next()
+            };
         }
         joined(both)
     }

@@ -63,7 +63,11 @@ impl Busy {
             let end = 600 + u64::from(node * STRIDE % self.nodes) * APART;
             world.submit(job, world::spec(Shape::default(), end));
             let alloc = self.held(&mut chance, NodeId(node));
-            world.apply(spur_core::cluster::event::Event::JobStarted { job, alloc: Arc::new(alloc) });
+            world.apply(spur_core::cluster::event::Event::JobStarted {
+                job,
+                alloc: Arc::new(alloc),
+                split: None,
+            });
         }
         for job in 0..self.jobs {
             world.submit(JobId(self.nodes + job + 1), self.pending(&mut chance));

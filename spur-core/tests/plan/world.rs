@@ -81,7 +81,7 @@ impl World {
             exclusive: start.exclusive,
             why: start.why.clone(),
         };
-        self.apply(Event::JobStarted { job: start.attempt.job, alloc: Arc::new(alloc) });
+        self.apply(Event::JobStarted { job: start.attempt.job, alloc: Arc::new(alloc), split: None });
     }
 
     /// Puts a job on nodes without asking anybody.
@@ -94,7 +94,7 @@ impl World {
         let partition = Arc::clone(&self.cluster.job(job).unwrap().spec.partitions[0]);
         let nodes = nodes.iter().map(part).collect();
         let alloc = Alloc { partition, nodes, exclusive: cpus == 0, why: Why::default() };
-        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc) });
+        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None });
     }
 
     /// Keeps nodes for a job and tells its victims, as the controller would; they go on until they are ended, which is

@@ -53,7 +53,7 @@ impl Rows {
                     self.batch_step(cluster, job);
                 }
             }
-            Event::JobsForgotten { jobs } => {
+            Event::JobsForgotten { jobs, .. } => {
                 for job in jobs.iter().filter(|job| self.changed.remove(job)).collect::<Vec<_>>() {
                     if let Some(job) = cluster.job(*job) {
                         self.jobs.insert(job.attempt(), job_row(cluster, job));
@@ -85,8 +85,9 @@ impl Rows {
             | Event::JobRequeued { job, .. } => {
                 self.changed.insert(*job);
             }
+            Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
             Event::JobStarted { job, .. } | Event::JobEnding { job, .. } | Event::JobEnded { job, .. } => {
-                self.changed.insert(*job);
+                self.changed.extend(entry.event.jobs());
                 if let Some(job) = cluster.job(*job) {
                     self.batch_step(cluster, job);
                 }

@@ -206,8 +206,11 @@ impl Work {
     }
 
     fn journal(&mut self, entry: Arc<Entry>) {
-        if let Event::JobsForgotten { jobs } = &entry.event {
-            let blobs = jobs.iter().flat_map(|job| [blobs::script_of(*job), blobs::environment_of(*job)]);
+        if let Event::JobsForgotten { jobs, arrays } = &entry.event {
+            // All tasks of an array have the script of the record that was submitted.
+            let jobs = jobs.iter().filter(|job| self.owner.cluster.jobs().array(**job).is_none());
+            let over = jobs.filter(|job| !arrays.contains(job)).chain(arrays);
+            let blobs = over.flat_map(|job| [blobs::script_of(*job), blobs::environment_of(*job)]);
             self.bundle.batch.released.extend(blobs.map(|id| id.0));
         }
         self.bundle.batch.entries.push(crate::recover::to_store(&entry));

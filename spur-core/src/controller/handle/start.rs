@@ -74,7 +74,7 @@ pub(super) fn proposed<'a>(
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    ctx.emit(Event::JobStarted { job: decision.job, alloc: decision.alloc });
+    ctx.emit(Event::JobStarted { job: decision.job, alloc: decision.alloc, split: None });
     Reply::Done
 }
 

@@ -49,7 +49,15 @@ fn summary(cluster: &Cluster) -> String {
         if let Phase::Running { preempted: Some(preempted), .. } = &job.phase {
             let _ = write!(text, " makes way for {} until {}", preempted.by, preempted.end_at.0);
         }
+        if let Some(part) = &job.array {
+            let waits = job.waits_for.as_ref().map(|waits| format!(" waiting for {waits}"));
+            let _ = write!(text, " tasks {} of {}{}", part.tasks, part.id, waits.unwrap_or_default());
+        }
         text.push('\n');
+    }
+    for (id, array) in cluster.jobs().arrays() {
+        let ended = array.ended();
+        let _ = writeln!(text, "array {id} completed={} failed={}", ended.completed, ended.failed);
     }
     for node in cluster.nodes() {
         let _ = writeln!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);

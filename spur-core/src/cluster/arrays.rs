@@ -19,23 +19,16 @@ pub struct Array {
     singles: BTreeMap<u32, JobId>,
     /// Records that stand for several.
     groups: BTreeSet<JobId>,
-    /// Tasks of these records, by where they stand.
-    counts: Counts,
-    gone: Gone,
-}
-
-/// How many tasks stand where.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Counts {
+    /// How many tasks wait.
     pending: usize,
+    /// How many hold something.
     active: usize,
-    completed: usize,
-    failed: usize,
+    ended: EndedTasks,
 }
 
-/// Tasks whose records have left memory, by how they ended.
+/// Tasks that have ended, by how; their records may have left memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct EndedTasks {
     /// With exit code 0.
     #[serde(default)]
     pub completed: TaskSet,
@@ -44,11 +37,16 @@ pub struct Gone {
     pub failed: TaskSet,
 }
 
-impl Gone {
+impl EndedTasks {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.completed.is_empty() && self.failed.is_empty()
+    }
+
+    fn add(&mut self, tasks: &TaskSet, state: EndState) {
+        let known = if state == EndState::Completed { &mut self.completed } else { &mut self.failed };
+        *known = known.with(tasks);
     }
 }
 
@@ -72,31 +70,31 @@ impl Array {
     /// Tasks that wait.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.counts.pending
+        self.pending
     }
 
     /// Tasks that hold something: they run, or are ending.
     #[must_use]
     pub fn active(&self) -> usize {
-        self.counts.active
+        self.active
     }
 
     /// Whether every task has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.counts.pending + self.counts.active == 0
+        self.pending + self.active == 0
     }
 
     /// Whether any task has ended in another way than with exit code 0.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.counts.failed > 0 || !self.gone.failed.is_empty()
+        !self.ended.failed.is_empty()
     }
 
-    /// Tasks whose records have left memory.
+    /// Tasks that have ended.
     #[must_use]
-    pub fn gone(&self) -> &Gone {
-        &self.gone
+    pub fn ended(&self) -> &EndedTasks {
+        &self.ended
     }
 
     /// Whether nothing in memory belongs to it.
@@ -112,12 +110,11 @@ impl Array {
             (None, true) => drop(self.groups.insert(id)),
             (None, false) => drop(self.groups.remove(&id)),
         }
-        let counts = &mut self.counts;
         let count = match phase {
-            Phase::Pending(_) => &mut counts.pending,
-            Phase::Running { .. } | Phase::Completing(_) => &mut counts.active,
-            Phase::Ended(ended) if ended.outcome.state == EndState::Completed => &mut counts.completed,
-            Phase::Ended(_) => &mut counts.failed,
+            Phase::Pending(_) => &mut self.pending,
+            Phase::Running { .. } | Phase::Completing(_) => &mut self.active,
+            // How a task ended stays known when its record leaves.
+            Phase::Ended(ended) => return self.ended.add(&part.tasks, ended.outcome.state),
         };
         if present {
             *count += part.tasks.len();
@@ -126,16 +123,9 @@ impl Array {
         }
     }
 
-    /// Remembers how the tasks of a record ended that is about to leave memory.
-    pub(super) fn remember(&mut self, part: &ArrayPart, phase: &Phase) {
-        let Phase::Ended(ended) = phase else { return };
-        let completed = ended.outcome.state == EndState::Completed;
-        let tasks = if completed { &mut self.gone.completed } else { &mut self.gone.failed };
-        *tasks = tasks.with(&part.tasks);
-    }
-
-    /// Puts in what a snapshot knew of tasks that have left memory.
-    pub(super) fn restore(&mut self, gone: Gone) {
-        self.gone = gone;
+    /// Puts in what a snapshot knew of tasks that had ended.
+    pub(super) fn restore(&mut self, ended: &EndedTasks) {
+        self.ended.completed = self.ended.completed.with(&ended.completed);
+        self.ended.failed = self.ended.failed.with(&ended.failed);
     }
 }

@@ -99,15 +99,12 @@ fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Verdict {
 }
 
 /// How the thing stands that `tasks` wait for; `None` where nothing is known of it any more.
-///
-/// Tasks that wait for their counterparts are apart as soon as those have not all come equally far, so the first of
-/// them speaks for all.
 fn standing(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Option<Standing> {
     match (wait.scope, jobs.array(wait.job)) {
         (Scope::Whole, None) => jobs.get(wait.job).map(of_record),
         (Scope::Whole, Some(array)) => Some(of_array(array, jobs)),
         (Scope::Task(task), Some(array)) => of_task(wait.job, array, task.0, jobs),
-        (Scope::Same, Some(array)) => of_task(wait.job, array, tasks?.first()?, jobs),
+        (Scope::Same, Some(array)) => Some(of_counterparts(array, tasks?)),
         (Scope::Task(_) | Scope::Same, None) => None,
     }
 }
@@ -128,11 +125,19 @@ fn of_task(id: JobId, array: &Array, task: u32, jobs: &Jobs) -> Option<Standing>
     }
     let gone =
         |completed| Standing { started: Some(Time::ZERO), completed: Some(completed), failed: !completed };
-    match (array.gone().completed.contains(task), array.gone().failed.contains(task)) {
+    match (array.ended().completed.contains(task), array.ended().failed.contains(task)) {
         (true, _) => Some(gone(true)),
         (false, true) => Some(gone(false)),
         (false, false) => None,
     }
+}
+
+/// How the counterparts stand of tasks that wait as one: ended only when they all have, and in the same way. Those that
+/// have not come equally far are taken apart.
+fn of_counterparts(array: &Array, tasks: &TaskSet) -> Standing {
+    let among = |ended: &TaskSet| tasks.without(ended).is_empty();
+    let (completed, failed) = (among(&array.ended().completed), among(&array.ended().failed));
+    Standing { started: None, completed: (completed || failed).then_some(completed), failed }
 }
 
 fn of_array(array: &Array, jobs: &Jobs) -> Standing {

@@ -7,6 +7,7 @@ use crate::id::{JobId, NodeId};
 use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::text::array::TaskSet;
 
 /// Everything that is wrong, one sentence each; empty when the cluster is sound.
 #[must_use]
@@ -32,9 +33,10 @@ fn tasks(cluster: &Cluster, id: JobId, array: &Array, found: &mut Vec<String>) {
     if known != records.iter().map(|job| job.id).collect() {
         found.push(format!("array {id} knows of other records than there are"));
     }
-    let gone = array.gone();
-    let (mut all, mut count) = (gone.completed.with(&gone.failed), gone.completed.len() + gone.failed.len());
+    let ended = array.ended();
+    let (mut all, mut count) = (TaskSet::default(), 0);
     let (mut pending, mut active) = (0, 0);
+    let mut gone = ended.completed.with(&ended.failed);
     for job in &records {
         let Some(part) = &job.array else { continue };
         all = all.with(&part.tasks);
@@ -42,12 +44,13 @@ fn tasks(cluster: &Cluster, id: JobId, array: &Array, found: &mut Vec<String>) {
         match &job.phase {
             Phase::Pending(_) => pending += part.tasks.len(),
             Phase::Running { .. } | Phase::Completing(_) => active += part.tasks.len(),
-            Phase::Ended(_) => {}
+            Phase::Ended(_) => gone = gone.without(&part.tasks),
         }
         if part.tasks.only().is_none() && job.phase.started().is_some() {
             found.push(format!("job {} started as tasks {} of array {id} at once", job.id, part.tasks));
         }
     }
+    (all, count) = (all.with(&gone), count + gone.len());
     let asked = records.first().and_then(|job| job.spec.array.as_ref());
     if asked.is_none_or(|asked| asked.tasks != all || asked.tasks.len() != count) {
         found.push(format!("array {id} has the tasks {all}, {count} in all, and was to have {asked:?}"));

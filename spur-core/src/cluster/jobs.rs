@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::arrays::{Array, Gone};
+use super::arrays::{Array, EndedTasks};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
@@ -170,17 +170,15 @@ impl Jobs {
     pub(super) fn forget(&mut self, id: JobId) {
         let Some(job) = self.remove(id) else { return };
         let Some(part) = &job.array else { return };
-        let Some(array) = self.arrays.get_mut(&part.id) else { return };
-        array.remember(part, &job.phase);
-        if array.is_empty() {
+        if self.arrays.get(&part.id).is_some_and(Array::is_empty) {
             self.arrays.remove(&part.id);
         }
     }
 
-    /// Puts in how tasks ended whose records are not here any more.
-    pub(super) fn restore_gone(&mut self, array: JobId, gone: Gone) {
+    /// Puts in how tasks ended whose records may not be here any more.
+    pub(super) fn restore_ended(&mut self, array: JobId, ended: &EndedTasks) {
         if let Some(array) = self.arrays.get_mut(&array) {
-            array.restore(gone);
+            array.restore(ended);
         }
     }
 

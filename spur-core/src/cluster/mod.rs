@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-pub use arrays::{Array, Gone};
+pub use arrays::{Array, EndedTasks};
 pub use event::{Entry, Event, Record, Split};
 pub use jobs::Jobs;
 pub use names::Names;

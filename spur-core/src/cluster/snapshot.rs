@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cluster, Gone, Mark, Names, Node};
+use super::{Cluster, EndedTasks, Mark, Names, Node};
 use crate::id::JobId;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::Job;
@@ -32,12 +32,12 @@ pub enum Record {
     },
     /// A job.
     Job(Box<Job>),
-    /// Tasks of an array whose records have left memory before those of other tasks. Comes after the jobs.
+    /// Tasks of an array that have ended, also those whose records have left memory. Comes after the jobs.
     Array {
         /// The array's number.
         id: JobId,
         /// How they ended.
-        gone: Gone,
+        ended: EndedTasks,
     },
 }
 
@@ -50,8 +50,8 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
         state: partition.config.state,
     });
     let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
-    let arrays = cluster.jobs.arrays().filter(|(_, array)| !array.gone().is_empty());
-    let arrays = arrays.map(|(id, array)| Record::Array { id, gone: array.gone().clone() });
+    let arrays = cluster.jobs.arrays().filter(|(_, array)| !array.ended().is_empty());
+    let arrays = arrays.map(|(id, array)| Record::Array { id, ended: array.ended().clone() });
     head.into_iter().chain(nodes).chain(partitions).chain(jobs).chain(arrays)
 }
 
@@ -84,7 +84,7 @@ impl Restore {
                 self.names.share(&mut job.spec);
                 self.cluster.restore_job(*job);
             }
-            Record::Array { id, gone } => self.cluster.jobs.restore_gone(id, gone),
+            Record::Array { id, ended } => self.cluster.jobs.restore_ended(id, &ended),
         }
     }
 

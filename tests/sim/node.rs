@@ -97,6 +97,13 @@ impl Node {
         all
     }
 
+    /// The attempts of which something runs, or was said and not acknowledged.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
+        let open = self.records.iter().filter(|(_, record)| record.live || !record.unacknowledged.is_empty());
+        let said = |record: &Record| if record.live { "lives" } else { "waits for an answer" };
+        open.map(|(attempt, record)| format!("{attempt} {}", said(record))).collect()
+    }
+
     pub(crate) fn is_quiet(&self) -> bool {
         self.records.values().all(|record| !record.live && record.unacknowledged.is_empty())
     }

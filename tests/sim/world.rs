@@ -71,6 +71,8 @@ pub(crate) struct World {
     passes: u64,
     /// Whether there is a partition whose jobs preempt the others.
     preempts: bool,
+    /// What the controller's file says, read at each of its starts.
+    policy: Arc<Policy>,
 }
 
 impl World {
@@ -110,10 +112,9 @@ impl World {
             real_planner: preempts || seed.is_multiple_of(8),
             passes: 0,
             preempts,
+            policy: Arc::new(policy),
         };
         world.start_controller();
-        let reconfigure = Command::Reconfigure(Arc::new(policy));
-        world.command(operator(), reconfigure, None);
         for at in 0..world.nodes.len() {
             world.soon(Happening::Connect { node: at });
         }
@@ -176,10 +177,22 @@ impl World {
         quiet && over && clean && controller.in_flight.is_empty() && self.outstanding.is_empty()
     }
 
+    /// What keeps it from being at rest, a line each.
     fn left(&self) -> Vec<String> {
         let Some(controller) = &self.controller else { return vec!["no controller".to_owned()] };
         let open = controller.cluster.jobs().pending().chain(controller.cluster.jobs().active());
-        open.map(|job| format!("job {}: {:?}", job.id, job.phase)).collect()
+        let mut left: Vec<String> = open.map(|job| format!("job {}: {:?}", job.id, job.phase)).collect();
+        for node in &self.nodes {
+            if node.session.is_none() || !node.is_quiet() {
+                left.push(format!("node {}: session {:?}, {:?}", node.id, node.session, node.unfinished()));
+            }
+        }
+        for node in controller.cluster.nodes().iter().filter(|node| !node.stale.is_empty()) {
+            left.push(format!("node {}: stale {:?}", node.id, node.stale));
+        }
+        left.extend(self.outstanding.keys().map(|request| format!("request {request} is not answered")));
+        left.push(format!("{} commits under way", controller.in_flight.len()));
+        left
     }
 
     fn later(&mut self, delay: u64, happening: Happening) {
@@ -255,6 +268,7 @@ impl World {
         checks::sound(&cluster);
         let waiting: Vec<usize> = (0..self.nodes.len()).collect();
         self.controller = Some(Controller::new(cluster));
+        self.command(operator(), Command::Reconfigure(Arc::clone(&self.policy)), None);
         for node in waiting {
             self.later(TIMEOUT, Happening::Silence { node, session: 0 });
         }

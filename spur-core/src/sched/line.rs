@@ -4,6 +4,7 @@
 //! Promises: after [`Line::refresh`] it is what a line built anew from the same cluster would be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -96,8 +97,8 @@ impl Line {
         Arc::ptr_eq(&self.scene, scene)
     }
 
-    /// Learns that something happened to jobs.
-    pub(super) fn note(&mut self, event: &Event) {
+    /// Learns that something happened to jobs; `cluster` has applied it.
+    pub(super) fn note(&mut self, cluster: &Cluster, event: &Event) {
         if let Event::StartPromised { job, .. } = event {
             if let Some(standing) = self.standing.get_mut(job) {
                 standing.ranked.promised = true;
@@ -106,6 +107,7 @@ impl Line {
         }
         for job in event.jobs() {
             self.changed.insert(job);
+            self.await_next(job, cluster.job(job), cluster.at());
             let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
             let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
             for (job, watcher) in watchers {
@@ -268,19 +270,29 @@ impl Line {
 
     /// The next moment after `now` at which a plan would turn out differently although nothing happens.
     pub(super) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
-        let known = self.times.iter().find(|(at, job)| *at > now && !self.changed.contains(job));
-        let due = self.times.iter().take_while(|(at, _)| *at <= now).map(|(_, job)| job);
+        let known = self.times.range((Bound::Excluded((now, JobId(u32::MAX))), Bound::Unbounded)).next();
+        // What comes after a moment that has passed is not known before the line is refreshed.
         let max_wait = self.scene.policy.scheduler.max_wait.0;
-        let unknown = self.changed.iter().chain(due).filter_map(|job| cluster.job(*job));
-        let unknown = unknown.flat_map(|job| moments(job, max_wait)).filter(|at| *at > now && !at.is_never());
+        let due = self.times.iter().take_while(|(at, _)| *at <= now);
+        let unknown = due.filter_map(|(_, job)| next_moment(cluster.job(*job)?, max_wait, now));
         unknown.chain(known.map(|(at, _)| *at)).min()
+    }
+
+    /// Notes when time alone changes something about a job next, after `now`.
+    fn await_next(&mut self, id: JobId, job: Option<&Job>, now: Time) {
+        if let Some(at) = self.next.remove(&id) {
+            self.times.remove(&(at, id));
+        }
+        let max_wait = self.scene.policy.scheduler.max_wait.0;
+        if let Some(at) = job.and_then(|job| next_moment(job, max_wait, now)) {
+            self.times.insert((at, id));
+            self.next.insert(id, at);
+        }
     }
 
     /// Takes a job out; says whether it was in the line.
     fn leave(&mut self, id: JobId) -> bool {
-        if let Some(at) = self.next.remove(&id) {
-            self.times.remove(&(at, id));
-        }
+        self.await_next(id, None, Time::ZERO);
         let Some(standing) = self.standing.remove(&id) else {
             self.aside.remove(&id);
             return false;
@@ -297,12 +309,7 @@ impl Line {
 
     /// Takes a pending job in; its row, if it is not set aside.
     fn enter(&mut self, cluster: &Cluster, job: &Job, forecast: &dyn Forecast, now: Time) -> Option<Row> {
-        let max_wait = self.scene.policy.scheduler.max_wait.0;
-        let next = moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min();
-        if let Some(at) = next {
-            self.times.insert((at, job.id));
-            self.next.insert(job.id, at);
-        }
+        self.await_next(job.id, Some(job), now);
         let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
         self.watched.extend(awaited.chain(near).map(|other| (other, job.id)));
@@ -352,9 +359,14 @@ fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
     Waiting { reason: *reason, detail: detail.clone(), ..Waiting::of(job) }
 }
 
+/// The first moment after `now` at which time alone changes something about a job.
+pub(super) fn next_moment(job: &Job, max_wait: u64, now: Time) -> Option<Time> {
+    moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min()
+}
+
 /// The moments at which time alone changes something about a pending job: its begin, the ends of constraints that were
 /// given only for so long, and when it has waited too long. None for a job that waits for more than time.
-pub(super) fn moments(job: &Job, max_wait: u64) -> impl Iterator<Item = Time> + '_ {
+fn moments(job: &Job, max_wait: u64) -> impl Iterator<Item = Time> + '_ {
     let pending = match &job.phase {
         Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
         Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => None,

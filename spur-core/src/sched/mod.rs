@@ -65,7 +65,6 @@ use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::Backfill;
-use crate::model::job::Job;
 use crate::text::time::Time;
 
 use forecast::{Forecast, Prudent, Recent};
@@ -129,7 +128,7 @@ impl Planner {
         self.seen += 1;
         self.recent.note(cluster, event);
         if let Some(kept) = &mut self.kept {
-            kept.line.note(event);
+            kept.line.note(cluster, event);
             kept.quick.iter_mut().for_each(|quick| quick.note(event));
         }
     }
@@ -274,7 +273,6 @@ fn start_now(
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let max_wait = cluster.policy().scheduler.max_wait.0;
-    let times = |job: &Job| line::moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min();
     let exempt = preempt::rule::next_exempt_end(cluster, now);
-    cluster.jobs().pending().filter_map(times).chain(exempt).min()
+    cluster.jobs().pending().filter_map(|job| line::next_moment(job, max_wait, now)).chain(exempt).min()
 }

@@ -279,6 +279,7 @@ impl Planning {
     fn news(&self, event: &Event) -> News {
         match event {
             Event::JobSubmitted { spec, .. } if spec.hold => News::Nothing,
+            Event::HetJobSubmitted { specs, .. } if specs.iter().all(|spec| spec.hold) => News::Nothing,
             _ => news(event),
         }
     }
@@ -317,6 +318,7 @@ fn news(event: &Event) -> News {
         | Event::PartitionSet { .. } => News::Ground,
         Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }
+        | Event::HetJobSubmitted { .. }
         | Event::JobUpdated { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }

@@ -71,6 +71,9 @@ pub(crate) async fn recover(mut recovered: Recovered) -> anyhow::Result<History>
             if let Event::JobSubmitted { spec, .. } | Event::JobUpdated { spec, .. } = &mut entry.event {
                 names.share(spec);
             }
+            if let Event::HetJobSubmitted { specs, .. } = &mut entry.event {
+                specs.iter_mut().for_each(|spec| names.share(spec));
+            }
             let entry = Arc::new(entry);
             cluster.apply(&entry);
             entries.push(entry);

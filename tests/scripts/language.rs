@@ -85,7 +85,7 @@ impl Session {
                 let config = Config::parse(&text, rest[0]).unwrap_or_else(|errors| panic!("{errors}"));
                 self.ask(Command::Reconfigure(Arc::new(config.policy)))
             }
-            "submit" => self.ask(Command::Submit(Box::new(submission(rest)))),
+            "submit" => self.ask(Command::Submit(Box::new(het_submission(rest)))),
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
             "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
             "release" => self.ask(Command::Release { jobs: jobs(rest) }),
@@ -133,9 +133,12 @@ impl Session {
         self.cluster.node_named(name).unwrap_or_else(|| panic!("no node {name}")).id
     }
 
-    /// `start JOB NODE[:CPUS]…`
+    /// `start JOB NODE[:CPUS]… [: JOB NODE[:CPUS]…]…`
     fn start(&self, rest: &[&str]) -> Input {
-        Input::Start(Box::new(self.proposal(rest)))
+        let mut starts = rest.split(|word| *word == ":").map(|words| self.proposal(words));
+        let mut first = starts.next().expect("a job");
+        first.rest = starts.collect();
+        Input::Start(Box::new(first))
     }
 
     /// `preempt JOB NODE[:CPUS]… victim=JOB… displaces=JOB…`
@@ -169,6 +172,7 @@ impl Session {
             parts: rest[1..].iter().filter(|word| **word != "exclusive").map(part).collect(),
             exclusive: rest.contains(&"exclusive"),
             why: spur_core::model::alloc::Why::default(),
+            rest: Vec::new(),
         }
     }
 
@@ -269,6 +273,17 @@ fn attempt(text: &str) -> Attempt {
     Attempt { job: job(id), restart: restart.parse().expect("a restart count") }
 }
 
+/// Components as below, parted by `:`. Only the first has a script.
+fn het_submission(rest: &[&str]) -> Submission {
+    let mut components = rest.split(|word| *word == ":").map(submission);
+    let first = components.next().expect("there is one at least");
+    let plain = |other: Submission| {
+        let spec = JobSpec { batch: None, ..other.spec };
+        Submission { spec, ..other }
+    };
+    Submission { rest: components.map(plain).collect(), ..first }
+}
+
 /// `nodes=N tasks=N cpus=N time=LIMIT partition=P depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
@@ -324,9 +339,10 @@ fn submission(rest: &[&str]) -> Submission {
         requeue: true,
         batch: Some(Box::new(batch)),
         extra: Some(Box::new(extra)),
+        het: None,
     };
     let time_limit = get("time").map(|text| text.parse().expect("a time limit"));
-    Submission { spec, time_limit, requeue: get("requeue").map(|text| text != "no") }
+    Submission { spec, time_limit, requeue: get("requeue").map(|text| text != "no"), rest: Vec::new() }
 }
 
 fn step(rest: &[&str]) -> StepSpec {

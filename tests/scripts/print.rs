@@ -59,6 +59,13 @@ pub(crate) fn event(event: &Event) -> String {
         Event::JobSubmitted { job, spec } => {
             format!("JobSubmitted {job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
         }
+        Event::HetJobSubmitted { jobs, specs } => {
+            let one =
+                |(job, spec): (&spur_core::id::JobId, &std::sync::Arc<spur_core::model::job::JobSpec>)| {
+                    format!("{job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
+                };
+            format!("HetJobSubmitted {}", jobs.iter().zip(specs).map(one).collect::<Vec<_>>().join(" : "))
+        }
         Event::JobUpdated { job, spec } => format!("JobUpdated {job} limit={}", spec.time_limit),
         Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),
         Event::JobReleased { job } => format!("JobReleased {job}"),

@@ -46,8 +46,10 @@ fn numbers_are_used_once(world: &World) {
     let mut seen = BTreeMap::new();
     for (at, entry) in (1u64..).zip(&world.disk.journal) {
         assert_eq!(entry.seq, at, "the journal has no gaps");
-        if let Event::JobSubmitted { job, .. } = &entry.event {
-            assert_eq!(seen.insert(*job, ()), None, "job number {job} was used twice");
+        if let Event::JobSubmitted { .. } | Event::HetJobSubmitted { .. } = &entry.event {
+            for job in entry.event.jobs() {
+                assert_eq!(seen.insert(job, ()), None, "job number {job} was used twice");
+            }
         }
     }
 }

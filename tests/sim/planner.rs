@@ -46,6 +46,7 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
             parts: fit.iter().map(part).collect(),
             exclusive: false,
             why: Why::default(),
+            rest: Vec::new(),
         });
     }
     starts

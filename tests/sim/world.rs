@@ -589,8 +589,14 @@ impl World {
             requeue: true,
             batch: Some(Box::new(script)),
             extra,
+            het: None,
         };
-        Submission { spec, time_limit: Some(TimeLimit::Seconds(limit)), requeue: Some(true) }
+        Submission {
+            spec,
+            time_limit: Some(TimeLimit::Seconds(limit)),
+            requeue: Some(true),
+            rest: Vec::new(),
+        }
     }
 
     fn cancel(&mut self) {

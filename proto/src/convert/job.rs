@@ -97,6 +97,11 @@ fn requested(job: &Job) -> v1::Job {
         begin_time: spec.begin.map(|begin| begin.0),
         ..v1::Job::default()
     };
+    if let Some(het) = &spec.het {
+        message.het_job_id = Some(het.leader.0);
+        message.het_job_offset = Some(het.offset);
+        message.het_job_id_set = format!("{}-{}", het.leader, het.leader.0 + het.size.saturating_sub(1));
+    }
     describe_shape(shape, &mut message);
     message.req_tres = requested_tres(shape).to_string();
     if let Some(ask) = &spec.fabric {

@@ -28,6 +28,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::NotPending
         | Reject::Pending
         | Reject::NotRequeueable
+        | Reject::NotWholeHetJob(_)
         | Reject::StepBusy
         | Reject::TooManyJobs(_)
         | Reject::PartitionUnavailable(_)

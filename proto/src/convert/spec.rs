@@ -28,7 +28,21 @@ pub struct Payload {
 ///
 /// # Errors
 /// The first field that cannot be read.
-pub fn submission(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
+pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
+    let components = std::mem::take(&mut wire.components);
+    let (mut first, payload) = one(wire)?;
+    for (offset, wire) in (1_u32..).zip(components) {
+        if wire.batch.is_some() || !wire.components.is_empty() {
+            let problem = format!("component {offset} has a script or components of its own");
+            return Err(BadField::new("components", problem));
+        }
+        first.rest.push(one(wire)?.0);
+    }
+    Ok((first, payload))
+}
+
+/// Reads one component.
+fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let shape = shape(&wire)?;
     let fabric = fabric(&wire)?;
     let extra = extra(&wire)?;
@@ -72,8 +86,9 @@ pub fn submission(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), Ba
         requeue: false,
         batch,
         extra,
+        het: None,
     };
-    Ok((Submission { spec, time_limit, requeue: wire.requeue }, payload))
+    Ok((Submission { spec, time_limit, requeue: wire.requeue, rest: Vec::new() }, payload))
 }
 
 fn text(written: &str) -> Option<Arc<str>> {

@@ -11,9 +11,10 @@ use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
 use crate::commands::watch;
 use crate::error::FAILURE;
+use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
+use crate::options::het::{self, Reading};
 use crate::options::submission::{Export, Submission};
-use crate::options::{Layer, Reading};
 use crate::place::{self, Environment, Here};
 use crate::session::Session;
 
@@ -32,17 +33,25 @@ struct Script {
 /// # Errors
 /// Whatever keeps the job from being submitted.
 pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
-    let (args, operands) = match SBATCH_LINE.read(&words)? {
-        Reading::Run { args, operands } => (args, operands),
+    let (components, operands) = match het::read(&SBATCH_LINE, &words)? {
+        Reading::Run { components, operands } => (components, operands),
         Reading::Show(text) => {
             write!(session.out, "{text}")?;
             return Ok(0);
         }
     };
-    let script = Script::take(&args, operands, &|name| session.env(name))?;
+    let script = Script::take(&components, operands, &|name| session.env(name))?;
     let text = String::from_utf8_lossy(&script.body);
-    let wishes = Submission::settle(args, &|name| session.env(name), Some(&text))?;
-    let spec = compose(session, &wishes, script)?;
+    let mut wishes = Submission::settle(components, &|name| session.env(name), Some(&text))?.into_iter();
+    let (first, rest) = (wishes.next().unwrap_or_default(), wishes);
+    let mut spec = compose(session, &first, script)?;
+    for component in rest {
+        let (name, submit_host) = (spec.name.clone(), spec.submit_host.clone());
+        let own = component.into_spec(&Here)?;
+        let name = if own.name.is_empty() { name } else { own.name.clone() };
+        spec.components.push(JobSpec { name, submit_host, ..own });
+    }
+    let wishes = first;
     let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
     if wishes.test_only {
         return test(session, request, &wishes).await;
@@ -160,12 +169,16 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
 impl Script {
     /// The script that the command line names, or wraps, or standard input.
     fn take(
-        args: &Layer<Submission>,
+        components: &[Layer<Submission>],
         operands: Vec<String>,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Script> {
-        let wrap =
-            args.iter().rev().find(|said| said.option.long == "wrap").and_then(|said| said.value.clone());
+        let wrap = components
+            .iter()
+            .flatten()
+            .rev()
+            .find(|said| said.option.long == "wrap")
+            .and_then(|said| said.value.clone());
         let mut operands = operands.into_iter();
         let script = match (wrap, operands.next()) {
             (Some(_), Some(word)) => bail!("--wrap takes no script and no arguments, but there is `{word}`"),

@@ -7,20 +7,20 @@ use super::{CommandLine, Layer, OptionError, Origin, Reading};
 
 const MARK: &str = "#SBATCH";
 
-/// What the script says.
+/// What the script says, of each component of the job: a line `#SBATCH hetjob` begins the next one.
 ///
 /// # Errors
 /// What cannot be read, with its line.
-pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Layer<S>, OptionError> {
-    let mut layer = Vec::new();
+pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S>>, OptionError> {
+    let (mut layers, mut layer) = (Vec::new(), Vec::new());
     for (at, text) in directives(script) {
         let place = |option: &str| Origin::Script { line: at, option: option.to_owned() };
         let words = words(text).map_err(|problem| OptionError::usage(place(""), problem))?;
         if let [word] = &words[..]
             && matches!(word.as_str(), "hetjob" | "packjob")
         {
-            let problem = format!("`{MARK} {word}`: jobs of several components are not offered yet");
-            return Err(OptionError::usage(place(""), problem));
+            layers.push(std::mem::take(&mut layer));
+            continue;
         }
         let moved = |origin: Origin| match origin {
             Origin::Argument(option) => place(&option),
@@ -37,7 +37,8 @@ pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Layer<S>, O
         }
         layer.extend(args.into_iter().map(|said| super::Said { origin: moved(said.origin), ..said }));
     }
-    Ok(layer)
+    layers.push(layer);
+    Ok(layers)
 }
 
 /// The texts behind the mark, with the numbers of their lines, counted from 1.

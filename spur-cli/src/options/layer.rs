@@ -16,6 +16,12 @@ pub struct Said<S: 'static> {
     pub origin: Origin,
 }
 
+impl<S> Clone for Said<S> {
+    fn clone(&self) -> Self {
+        Said { option: self.option, value: self.value.clone(), origin: self.origin.clone() }
+    }
+}
+
 /// Options in the order in which they were said in one place.
 pub type Layer<S> = Vec<Said<S>>;
 

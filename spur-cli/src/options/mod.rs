@@ -7,6 +7,7 @@
 pub mod defs;
 pub mod directive;
 pub mod help;
+pub mod het;
 pub mod layer;
 pub mod submission;
 pub mod values;

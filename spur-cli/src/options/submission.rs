@@ -8,7 +8,7 @@ use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::v1::JobSpec;
 
 use super::defs::SBATCH_LINE;
-use super::{Layer, OptionError, Origin, Reading, directive, fold};
+use super::{Layer, OptionError, Origin, directive, fold, het};
 
 /// What the options say, folded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,8 +140,8 @@ pub trait Surroundings {
 }
 
 impl Submission {
-    /// Reads what a user would type after `sbatch`, script and its arguments left out. Nothing is read or written,
-    /// so that a simulator can use it.
+    /// Reads what a user would type after `sbatch`, script and its arguments left out: the components of the job, of which
+    /// most have one. Nothing is read or written, so that a simulator can use it.
     ///
     /// # Errors
     /// What is wrong, with the place where it was said.
@@ -149,32 +149,40 @@ impl Submission {
         argv: &[String],
         env: &dyn Fn(&str) -> Option<String>,
         script: Option<&str>,
-    ) -> Result<Submission, OptionError> {
-        match SBATCH_LINE.read(argv)? {
-            Reading::Show(_) => {
+    ) -> Result<Vec<Submission>, OptionError> {
+        match het::read(&SBATCH_LINE, argv)? {
+            het::Reading::Show(_) => {
                 Err(OptionError::together("--help, --usage and --version have no place here"))
             }
-            Reading::Run { args, operands } => match operands.first() {
-                None => Submission::settle(args, env, script),
+            het::Reading::Run { components, operands } => match operands.first() {
+                None => Submission::settle(components, env, script),
                 Some(word) => Err(OptionError::together(format!("`{word}` is no option"))),
             },
         }
     }
 
-    /// Folds the layers of a batch job: script, environment, command line.
+    /// Folds the layers of a batch job, component by component: script, environment, command line. `components` is what the
+    /// command line says of each.
     ///
     /// # Errors
     /// What is wrong, with the place where it was said.
     pub fn settle(
-        args: Layer<Submission>,
+        components: Vec<Layer<Submission>>,
         env: &dyn Fn(&str) -> Option<String>,
         script: Option<&str>,
-    ) -> Result<Submission, OptionError> {
-        let script =
-            script.map_or(Ok(Layer::new()), |script| directive::from_script(&SBATCH_LINE, script))?;
-        let mut submission = Submission::default();
-        fold([script, SBATCH_LINE.read_env(env), args], &mut submission)?;
-        Ok(submission)
+    ) -> Result<Vec<Submission>, OptionError> {
+        let script = script.map_or(Ok(Vec::new()), |script| directive::from_script(&SBATCH_LINE, script))?;
+        let count = components.len().max(script.len());
+        let (script, args) = (het::inherit(script, count), het::inherit(components, count));
+        let mut submissions = Vec::with_capacity(count);
+        for (script, args) in script.into_iter().zip(args) {
+            let mut submission = Submission::default();
+            let [(inherited_script, script), (inherited, args)] = [script, args];
+            let env = SBATCH_LINE.read_env(env);
+            fold([inherited_script, script, env, inherited, args], &mut submission)?;
+            submissions.push(submission);
+        }
+        Ok(submissions)
     }
 
     /// The request, with everything resolved but the batch script.

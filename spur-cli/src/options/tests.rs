@@ -40,27 +40,18 @@ struct Case {
 
 impl Case {
     fn outcome(&self) -> String {
-        match self.submission().and_then(|wishes| Ok((wishes.clone(), wishes.into_spec(&Afternoon)?))) {
+        let told = self.submissions().and_then(|components| {
+            let tell =
+                |wishes: Submission| wishes.clone().into_spec(&Afternoon).map(|spec| told(wishes, &spec));
+            components.into_iter().map(tell).collect::<Result<Vec<_>, _>>()
+        });
+        match told {
             Err(error) => format!("error: {error}\n"),
-            Ok((wishes, spec)) => {
-                let mut text = differences(&spec, &JobSpec::default());
-                let here = Submission {
-                    spec: JobSpec::default(),
-                    begin: None,
-                    deadline: None,
-                    dependency: None,
-                    gather_with: None,
-                    ..wishes
-                };
-                for line in differences(&here, &Submission::default()).lines() {
-                    writeln!(text, "here {line}").unwrap();
-                }
-                text
-            }
+            Ok(components) => components.join(":\n"),
         }
     }
 
-    fn submission(&self) -> Result<Submission, OptionError> {
+    fn submissions(&self) -> Result<Vec<Submission>, OptionError> {
         let env = |name: &str| self.env.get(name).cloned();
         if self.words[0] == "sbatch" {
             return Submission::parse(&self.words[1..], &env, self.script.as_deref());
@@ -69,8 +60,25 @@ impl Case {
         let Reading::Run { args, .. } = SRUN_LINE.read(&self.words[1..])? else { panic!("help in a case") };
         let mut wishes = Submission::default();
         fold([SRUN_LINE.read_env(&env), args], &mut wishes)?;
-        Ok(wishes)
+        Ok(vec![wishes])
     }
+}
+
+/// What was asked of the controller, and of the command itself.
+fn told(wishes: Submission, spec: &JobSpec) -> String {
+    let mut text = differences(spec, &JobSpec::default());
+    let here = Submission {
+        spec: JobSpec::default(),
+        begin: None,
+        deadline: None,
+        dependency: None,
+        gather_with: None,
+        ..wishes
+    };
+    for line in differences(&here, &Submission::default()).lines() {
+        writeln!(text, "here {line}").unwrap();
+    }
+    text
 }
 
 /// The fields of `value` that differ from those of `other`, one on a line.

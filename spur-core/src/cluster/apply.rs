@@ -30,6 +30,11 @@ impl Cluster {
         match &entry.event {
             Event::PolicyChanged { policy } => self.set_policy(policy),
             Event::JobSubmitted { job, spec } => self.submit(*job, spec, at, &entry.record),
+            Event::HetJobSubmitted { jobs, specs } => {
+                for (job, spec) in jobs.iter().zip(specs) {
+                    self.submit(*job, spec, at, &Record::default());
+                }
+            }
             Event::JobUpdated { job, spec } => self.update_job(*job, spec, at),
             Event::JobHeld { job, by } => self.hold(*job, Some(*by), at),
             Event::JobReleased { job } => self.hold(*job, None, at),

@@ -23,10 +23,13 @@ enum Verdict {
 /// tasks of an array, each of which may wait for its counterpart.
 pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Option<Box<Waits>> {
     let dependency = spec.dependency.as_deref()?;
+    // The components of one het job start together, so none of them waits for another.
+    let together = |job: &Job| spec.is_component_with(&job.spec);
     let before = |job: &&Job| {
         job.id < id
             && job.spec.name == spec.name
             && job.spec.owner.uid == spec.owner.uid
+            && !together(job)
             && !matches!(job.phase, Phase::Ended(_))
     };
     let singleton = dependency.terms.iter().any(|term| term.kind == DependencyKind::Singleton);

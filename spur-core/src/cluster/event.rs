@@ -85,6 +85,13 @@ pub enum Event {
         /// The request, resolved.
         spec: Arc<JobSpec>,
     },
+    /// A het job was accepted, all of its components at once.
+    HetJobSubmitted {
+        /// The numbers of the components, in order: one after another.
+        jobs: Vec<JobId>,
+        /// Their requests, resolved.
+        specs: Vec<Arc<JobSpec>>,
+    },
     /// A pending or running job's request was changed.
     JobUpdated {
         /// Which.
@@ -325,7 +332,7 @@ impl Event {
             | Event::JobRequeued { job, .. }
             | Event::StepStarted { job, .. }
             | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
-            Event::JobsForgotten { jobs, .. } => jobs,
+            Event::HetJobSubmitted { jobs, .. } | Event::JobsForgotten { jobs, .. } => jobs,
             Event::PolicyChanged { .. }
             | Event::NodeRegistered { .. }
             | Event::NodeCleaned { .. }

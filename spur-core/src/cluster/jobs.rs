@@ -21,6 +21,8 @@ pub struct Jobs {
     ended: BTreeSet<(Time, JobId)>,
     /// Pending jobs that nodes are kept for.
     nominated: BTreeSet<JobId>,
+    /// Pending components of het jobs.
+    het: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
@@ -37,12 +39,15 @@ enum Shelf {
     Pending,
     /// Pending, and nodes are kept for it.
     Nominated,
+    /// Pending, and a component of a het job.
+    Het,
     Active,
     Ended(Time),
 }
 
 fn shelf(job: &Job) -> Shelf {
     match &job.phase {
+        Phase::Pending(_) if job.spec.het.is_some() => Shelf::Het,
         Phase::Pending(pending) if pending.nominated.is_some() => Shelf::Nominated,
         Phase::Pending(_) => Shelf::Pending,
         Phase::Running { .. } | Phase::Completing(_) => Shelf::Active,
@@ -116,6 +121,28 @@ impl Jobs {
             let job = self.get(*id)?;
             Some((job, job.nomination()?))
         })
+    }
+
+    /// Whether components of het jobs are pending.
+    #[must_use]
+    pub fn has_pending_het(&self) -> bool {
+        !self.het.is_empty()
+    }
+
+    /// All components of the het job that a job is part of, in order, as far as they are in memory; the job itself if it
+    /// is by itself.
+    #[must_use]
+    pub fn components(&self, id: JobId) -> Vec<JobId> {
+        match self.get(id).and_then(|job| job.spec.het.as_deref()) {
+            Some(het) => het.jobs().filter(|job| self.all.contains_key(job)).collect(),
+            None => vec![id],
+        }
+    }
+
+    /// The components of a het job behind the first one, as far as they are in memory; none of any other job.
+    pub fn followers<'a>(&'a self, leader: &'a Job) -> impl Iterator<Item = &'a Job> {
+        let het = leader.spec.het.as_deref().filter(|het| het.offset == 0);
+        het.into_iter().flat_map(|het| het.jobs().skip(1)).filter_map(|id| self.get(id))
     }
 
     /// How many are pending.
@@ -230,6 +257,14 @@ impl Jobs {
                     self.nominated.insert(id);
                 } else {
                     self.nominated.remove(&id);
+                }
+                &mut self.pending
+            }
+            Shelf::Het => {
+                if present {
+                    self.het.insert(id);
+                } else {
+                    self.het.remove(&id);
                 }
                 &mut self.pending
             }

@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// Takes a job's part.
-    pub(super) fn take(&mut self, job: JobId, part: &NodeAlloc, exclusive: bool) {
+    pub(crate) fn take(&mut self, job: JobId, part: &NodeAlloc, exclusive: bool) {
         self.used.cpus.insert_all(&part.cpus);
         self.used.memory_mb += part.memory_mb;
         for gres in &part.gres {

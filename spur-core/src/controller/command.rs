@@ -170,6 +170,8 @@ pub struct Submission {
     pub time_limit: Option<TimeLimit>,
     /// `--requeue`, `--no-requeue`.
     pub requeue: Option<bool>,
+    /// The other components, where this is the first one of a het job; theirs are empty.
+    pub rest: Vec<Submission>,
 }
 
 /// How an operator changes nodes.

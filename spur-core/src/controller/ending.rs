@@ -19,8 +19,15 @@ pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
     Outcome { state, exit: ExitCode::default(), reason, by: None }
 }
 
-/// Ends a running job's attempt: TERM now, KILL after KillWait. A job that does not run is left alone.
+/// Ends a running job's attempt: TERM now, KILL after KillWait. A job that does not run is left alone. The components
+/// of a het job end together, whichever of them it begins with.
 pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
+    for component in ctx.cluster().jobs().components(id) {
+        begin_one(ctx, component, outcome.clone(), then);
+    }
+}
+
+fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     let Some(job) = ctx.cluster().job(id) else { return };
     let Phase::Running { alloc, .. } = &job.phase else { return };
     let alloc = alloc.clone();
@@ -41,11 +48,17 @@ pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
     begin(ctx, id, outcome(EndState::Preempted, Reason::None), then);
 }
 
-/// Ends a pending job.
+/// Ends a pending job; a het job with all its components, of which some may still be ending an earlier attempt.
 pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
-    let pending = ctx.cluster().job(id).is_some_and(|job| matches!(job.phase, Phase::Pending(_)));
-    if pending {
-        end(ctx, id, outcome);
+    for component in ctx.cluster().jobs().components(id) {
+        match ctx.cluster().job(component).map(|job| &job.phase) {
+            Some(Phase::Pending(_)) => end(ctx, component, outcome.clone()),
+            Some(Phase::Completing(completing)) if matches!(completing.then, Then::Requeue { .. }) => {
+                let (outcome, kill_at) = (outcome.clone(), completing.kill_at);
+                ctx.emit(Event::JobEnding { job: component, outcome, then: Then::End, kill_at });
+            }
+            _ => {}
+        }
     }
 }
 
@@ -83,7 +96,9 @@ pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
 
 /// What comes after an attempt that failed through no fault of the job's.
 pub(super) fn after_failure(ctx: &Ctx<'_>, id: JobId) -> Then {
-    let Some(job) = ctx.cluster().job(id) else { return Then::End };
+    // Of a het job the leader has the script, and the say.
+    let leader = ctx.cluster().jobs().components(id).first().copied().unwrap_or(id);
+    let Some(job) = ctx.cluster().job(leader) else { return Then::End };
     let most = ctx.cluster().policy().jobs.max_batch_requeue;
     match job.spec.requeue && job.spec.batch.is_some() {
         true => Then::Requeue { hold: (job.restarts >= most).then_some(Hold::Requeues) },

@@ -34,6 +34,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::PolicyChanged { .. }
         | Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }
+        | Event::HetJobSubmitted { .. }
         | Event::JobUpdated { .. }
         | Event::JobHeld { .. }
         | Event::JobReleased { .. }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::id::{JobId, StepId};
+use crate::model::job::HetPart;
 
 /// Why something was not done. Texts are Slurm's where Slurm has one; programs match [`Reject::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +55,12 @@ pub enum Reject {
     /// The job is over.
     #[error("Job/step already completing or completed")]
     AlreadyDone,
+    /// It is done to whole het jobs only.
+    #[error(
+        "Operation not supported on a single component of a heterogeneous job: this is component {} of job {}; name that",
+        .0.offset, .0.leader
+    )]
+    NotWholeHetJob(HetPart),
     /// Only pending jobs can be changed so.
     #[error("Job is no longer pending execution")]
     NotPending,
@@ -97,6 +104,22 @@ pub enum Reject {
 }
 
 impl Reject {
+    /// The refusal of a het job because of one of its components.
+    #[must_use]
+    pub fn of_component(self, offset: usize) -> Self {
+        let mark = |message: String| format!("component {offset}: {message}");
+        match self {
+            Reject::InvalidNodeCount(message) => Reject::InvalidNodeCount(mark(message)),
+            Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
+            Reject::NodeConfigUnavailable(message) => Reject::NodeConfigUnavailable(mark(message)),
+            Reject::TopologyUnavailable(message) => Reject::TopologyUnavailable(mark(message)),
+            Reject::InvalidNodeName(message) => Reject::InvalidNodeName(mark(message)),
+            Reject::Dependency(message) => Reject::Dependency(mark(message)),
+            Reject::Invalid(message) => Reject::Invalid(mark(message)),
+            other => other,
+        }
+    }
+
     /// Slurm's name for it, for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -117,6 +140,7 @@ impl Reject {
             Reject::Invalid(_) | Reject::InvalidPolicy(_) => "ESLURM_INVALID_REQUEST",
             Reject::AccessDenied => "ESLURM_ACCESS_DENIED",
             Reject::AlreadyDone => "ESLURM_ALREADY_DONE",
+            Reject::NotWholeHetJob(_) => "ESLURM_NOT_WHOLE_HET_JOB",
             Reject::NotPending => "ESLURM_JOB_NOT_PENDING",
             Reject::Pending => "ESLURM_JOB_PENDING",
             Reject::NotRequeueable => "ESLURM_DISABLED",

@@ -79,6 +79,44 @@ pub struct JobSpec {
     /// The rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Box<Extra>>,
+    /// Which component of which het job it is; `None` for a job by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub het: Option<Box<HetPart>>,
+}
+
+/// A place in a het job. Its components are jobs with numbers one after another that start together or not at all, and
+/// end together; the first one, the *leader*, has the batch script, and its number is that of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HetPart {
+    /// The first component.
+    pub leader: JobId,
+    /// How many components come before this one.
+    pub offset: u32,
+    /// How many components there are.
+    pub size: u32,
+}
+
+impl HetPart {
+    /// The numbers of all components, in order.
+    pub fn jobs(&self) -> impl ExactSizeIterator<Item = JobId> + use<> {
+        let leader = self.leader.0;
+        (0..self.size as usize).map(move |at| JobId(leader + u32::try_from(at).unwrap_or(u32::MAX)))
+    }
+}
+
+impl JobSpec {
+    /// Whether both are components of one het job.
+    #[must_use]
+    pub fn is_component_with(&self, other: &JobSpec) -> bool {
+        let leader = |spec: &JobSpec| spec.het.as_ref().map(|het| het.leader);
+        self.het.is_some() && leader(self) == leader(other)
+    }
+
+    /// Whether it is a component of a het job behind the first one.
+    #[must_use]
+    pub fn is_follower(&self) -> bool {
+        self.het.as_ref().is_some_and(|het| het.offset > 0)
+    }
 }
 
 /// Nodes, tasks and what each needs.

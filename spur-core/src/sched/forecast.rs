@@ -141,6 +141,9 @@ impl Recent {
                 }
             }
             Event::JobSubmitted { job, spec } => self.submitted(*job, spec),
+            Event::HetJobSubmitted { jobs, specs } => {
+                jobs.iter().zip(specs).for_each(|(job, spec)| self.submitted(*job, spec));
+            }
             // How long a run would have taken that was cut short for another job is not known.
             Event::JobEnding { job, outcome, .. } if outcome.state != EndState::Preempted => {
                 self.ended(cluster, *job);

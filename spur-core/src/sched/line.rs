@@ -17,7 +17,7 @@ use crate::text::time::Time;
 
 use super::forecast::Forecast;
 use super::plan::Waiting;
-use super::queue::{Candidate, Measure, Obstacle, Queue, Queued, Ranked};
+use super::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
 use super::rows::{Key, Least, Row, Rows};
 use super::scene::Scene;
 use super::wish;
@@ -121,7 +121,11 @@ impl Line {
     /// Looks again at the jobs that something happened to, and at those whose time has come.
     pub(super) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
-        self.changed.extend(due.map(|(_, job)| *job));
+        let due: Vec<JobId> = due.map(|(_, job)| *job).collect();
+        self.changed.extend(due.iter().copied());
+        if cluster.jobs().has_pending_het() {
+            self.changed.extend(due.into_iter().flat_map(|job| cluster.jobs().components(job)));
+        }
         for id in std::mem::take(&mut self.changed) {
             if self.leave(id) {
                 self.changes.left.insert(id);
@@ -313,6 +317,16 @@ impl Line {
         let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
         self.watched.extend(awaited.chain(near).map(|other| (other, job.id)));
+        if let Some(het) = job.spec.het.as_deref() {
+            // Components stand and wait together: as one job in the line, under the number of the first.
+            self.watched.extend(het.jobs().filter(|other| *other != job.id).map(|other| (other, job.id)));
+            if job.spec.is_follower() {
+                let Phase::Pending(pending) = &job.phase else { return None };
+                let obstacle = queue::obstacle(cluster, job, pending, now);
+                self.aside.extend(obstacle.map(|obstacle| (job.id, obstacle)));
+                return None;
+            }
+        }
         match self.measure.rank(cluster, job, forecast, now) {
             Ok(ranked) => {
                 let standing = Standing { key: self.measure.key(&ranked, now), ranked };
@@ -342,7 +356,8 @@ impl Line {
 }
 
 fn components(scene: &Scene, ranked: &Ranked) -> Vec<usize> {
-    let choices = ranked.candidate.iter().flat_map(|candidate| candidate.choices.iter());
+    let parts = ranked.candidate.iter().flat_map(|candidate| candidate.all());
+    let choices = parts.flat_map(|candidate| candidate.choices.iter());
     let mut components: Vec<usize> =
         choices.map(|(partition, _)| scene.partitions[*partition].component).collect();
     components.sort_unstable();

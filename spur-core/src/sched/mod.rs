@@ -55,6 +55,7 @@ mod standing;
 mod state;
 mod sweep;
 mod timeline;
+mod together;
 mod wish;
 
 pub use pass::{Pass, Progress, Reservation, Reservations};
@@ -88,6 +89,7 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 /// In the mode `easy` most waiting jobs have no planned start. This answers for any of them, and looks past the depths.
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
+    let job = cluster.jobs().components(job).first().copied().unwrap_or(job);
     let scene = cluster.standing(Scene::new);
     let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
     Pass::foretelling(cluster, scene, &line, &Prudent { by: forecast, firm }, now, job).finish().0

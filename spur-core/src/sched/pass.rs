@@ -3,6 +3,7 @@
 //! A pass owns everything it looks at. It was true when the pass was begun; whether it still is, the controller checks
 //! for every start again.
 
+mod het;
 mod way;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use super::licenses::wanted;
 use super::line::Line;
 use super::plan::{Plan, Start, Waiting};
 use super::prospect::{self, Lenses, Prospect};
-use super::queue::{self, Queue, Queued};
+use super::queue::{self, Candidate, Queue, Queued};
 use super::scene::Scene;
 use super::state::{Hit, Part, State};
 
@@ -253,8 +254,14 @@ impl Pass {
         }
         let queue = self.queue.as_slice().iter();
         let queue: BTreeMap<JobId, &Queued> = queue.map(|queued| (queued.attempt.job, queued)).collect();
-        for reservation in &known.0 {
+        let mut together: Vec<(usize, Arc<Candidate>)> = Vec::new();
+        for (at, reservation) in known.0.iter().enumerate() {
             let candidate = queue.get(&reservation.job);
+            if reservation.spec.het.is_some() {
+                // Those of the other components come behind that of the first.
+                together.extend(candidate.map(|candidate| (at, Arc::clone(&candidate.candidate))));
+                continue;
+            }
             let same = candidate.filter(|candidate| Arc::ptr_eq(&candidate.spec, &reservation.spec));
             let Some(run_time) = same.map(|candidate| candidate.run_time) else { continue };
             let Some(partition) = self.scene.partition(&reservation.partition) else { continue };
@@ -267,17 +274,26 @@ impl Pass {
                 self.known.insert(reservation.job, kept);
             }
         }
+        for (at, candidate) in together {
+            self.keep_together(&candidate, &known.0[at..]);
+        }
     }
 
     /// Starts a job, or finds out when it can start and why not now.
     fn consider(&mut self, candidate: Queued) {
         let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
-        let behind = candidate.choices.iter().all(|(partition, _)| self.head_of(*partition).is_some());
+        let behind = candidate.all().all(|candidate| {
+            candidate.choices.iter().all(|(partition, _)| self.head_of(*partition).is_some())
+        });
         if shortest_first && behind && !candidate.second {
             self.later.push(Queued { second: true, ..candidate });
             return;
         }
         self.plan.report.considered += 1;
+        if !candidate.rest.is_empty() {
+            self.consider_together(&candidate);
+            return;
+        }
         let prospects = match self.prospects(&candidate) {
             Ok(prospects) => prospects,
             Err(problem) => {
@@ -395,6 +411,18 @@ impl Pass {
         let run_time = candidate.run_time;
         let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time)?;
         self.state.book(&parts, wanted(&candidate.spec), hit.start, run_time, false);
+        self.plan.report.reserved += 1;
+        Some(self.reservation(candidate, prospect, hit, parts))
+    }
+
+    /// What is remembered of a later start that has been booked.
+    fn reservation(
+        &self,
+        candidate: &Candidate,
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: Vec<Part>,
+    ) -> Reservation {
         let explains = self.explained <= EXPLAINED;
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
         let waiting = Waiting {
@@ -404,16 +432,15 @@ impl Pass {
             after,
             ..Waiting::of(candidate.attempt.job)
         };
-        self.plan.report.reserved += 1;
-        Some(Reservation {
+        Reservation {
             job: candidate.attempt.job,
             spec: Arc::clone(&candidate.spec),
             start: hit.start,
-            end: hit.start + run_time,
+            end: hit.start + candidate.run_time,
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
             parts,
             waiting,
-        })
+        }
     }
 
     /// The job whose end a planned start waits for.
@@ -484,7 +511,7 @@ impl Pass {
     }
 
     /// Everything that has to be known to look for room for a job.
-    fn prospects(&mut self, candidate: &Queued) -> Result<Vec<Prospect>, String> {
+    fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
         for choice in candidate.choices.iter() {

@@ -39,6 +39,15 @@ pub struct Start {
     pub exclusive: bool,
     /// Why these.
     pub why: Why,
+    /// The starts of the other components, where this is the first one of a het job: all of them or none.
+    pub rest: Vec<Start>,
+}
+
+impl Start {
+    /// This start and those that go with it.
+    pub fn all(&self) -> impl Iterator<Item = &Start> {
+        std::iter::once(self).chain(&self.rest)
+    }
 }
 
 /// Room to be made for a job, which is proposed; `controller/handle/preempt` checks it again.

@@ -122,6 +122,7 @@ impl Prospect {
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
             why,
+            rest: Vec::new(),
         }
     }
 }

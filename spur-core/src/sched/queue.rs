@@ -30,6 +30,15 @@ pub(super) struct Candidate {
     /// Nodes of the job that `--gather-with` names, if it runs.
     pub(super) gather_with: Vec<NodeId>,
     pub(super) choices: Choices,
+    /// The other components, where this is the first one of a het job.
+    pub(super) rest: Box<[Candidate]>,
+}
+
+impl Candidate {
+    /// This one and those that start with it.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Candidate> {
+        std::iter::once(self).chain(&self.rest)
+    }
 }
 
 /// The partitions that a job may run in and what it needs there, in the order it named them. Jobs that come one after
@@ -143,8 +152,8 @@ impl Measure {
         now: Time,
     ) -> Result<Ranked, Obstacle> {
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
-        if let Some(reason) = obstacle(job, pending, now) {
-            return Err((reason, String::new()));
+        if let Some(obstacle) = obstacle(cluster, job, pending, now) {
+            return Err(obstacle);
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
         for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
@@ -157,7 +166,7 @@ impl Measure {
         }
         let Some(partition) = first else { return Err(self.closed(job)) };
         let (nodes, cpus) = least(&job.spec.shape);
-        let facts = Facts {
+        let mut facts = Facts {
             submitted: job.submitted,
             eligible: pending.eligible.unwrap_or(job.submitted),
             nodes,
@@ -168,6 +177,10 @@ impl Measure {
             explicit: job.spec.priority,
             nice: job.spec.nice,
         };
+        let candidate = self.candidate(cluster, job, &facts).and_then(|first| {
+            let rest = self.rest(cluster, job, forecast, &mut facts)?;
+            Ok(Arc::new(Candidate { rest, ..first }))
+        });
         Ok(Ranked {
             facts,
             tier,
@@ -175,8 +188,30 @@ impl Measure {
             partition,
             uid: job.spec.owner.uid,
             promised: job.promised.is_some(),
-            candidate: self.candidate(cluster, job, &facts).map(Arc::new),
+            candidate,
         })
+    }
+
+    /// The other components of a het job, which stands in the queue where its first one would if that had the size of the
+    /// whole and ran as long as the longest of them.
+    fn rest(
+        &mut self,
+        cluster: &Cluster,
+        leader: &Job,
+        forecast: &dyn Forecast,
+        facts: &mut Facts,
+    ) -> Result<Box<[Candidate]>, Obstacle> {
+        let mut rest = Vec::new();
+        for job in cluster.jobs().followers(leader) {
+            let (nodes, cpus) = least(&job.spec.shape);
+            facts.nodes = facts.nodes.saturating_add(nodes);
+            facts.cpus = facts.cpus.saturating_add(cpus);
+            let run_time = forecast.run_time(job).max(1);
+            facts.run_time = facts.run_time.max(run_time);
+            facts.weighed_time = facts.weighed_time.max(forecast.weighed_time(job));
+            rest.push(self.candidate(cluster, job, &Facts { run_time, ..*facts })?);
+        }
+        Ok(rest.into())
     }
 
     /// Why none of a job's partitions starts it.
@@ -234,6 +269,7 @@ impl Measure {
             run_time: facts.run_time,
             gather_with: companions(cluster, &job.spec),
             choices: self.shared(choices),
+            rest: Box::default(),
         })
     }
 
@@ -252,8 +288,26 @@ pub(super) fn is_overdue(policy: &SchedulerPolicy, eligible: Time, now: Time) ->
     policy.max_wait.0 > 0 && now.since(eligible) >= policy.max_wait.0
 }
 
-/// What else than room and partitions keeps a pending job waiting.
-fn obstacle(job: &Job, pending: &Pending, now: Time) -> Option<Reason> {
+/// What else than room and partitions keeps a pending job waiting; for a component of a het job, what keeps any of them.
+pub(super) fn obstacle(cluster: &Cluster, job: &Job, pending: &Pending, now: Time) -> Option<Obstacle> {
+    let own = own_obstacle(job, pending, now).map(|reason| (reason, String::new()));
+    let Some(het) = job.spec.het.as_deref() else { return own };
+    own.or_else(|| {
+        het.jobs().filter(|other| *other != job.id).find_map(|other| match &cluster.job(other)?.phase {
+            Phase::Pending(pending) => {
+                let reason = own_obstacle(cluster.job(other)?, pending, now)?;
+                Some((reason, format!("component {other} of job {} waits for that", het.leader)))
+            }
+            Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => {
+                let detail =
+                    format!("component {other} of job {} has not ended its last attempt", het.leader);
+                Some((Reason::BeginTime, detail))
+            }
+        })
+    })
+}
+
+fn own_obstacle(job: &Job, pending: &Pending, now: Time) -> Option<Reason> {
     if let Some(hold) = pending.hold {
         return Some(hold.reason());
     }

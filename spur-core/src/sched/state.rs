@@ -1,5 +1,7 @@
 //! What a pass knows of nodes and time, and the one question it asks of it: where and when does this job fit?
 
+pub(super) mod together;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -67,6 +69,7 @@ pub(super) struct State {
 }
 
 /// A job to find room for, in one partition.
+#[derive(Clone)]
 pub(super) struct Hunt<'a> {
     /// The number of its need.
     pub(super) need: usize,

@@ -96,6 +96,11 @@ impl Timeline {
         self.limited.ones().take(most + 1).count() <= most
     }
 
+    /// The moments at which some node has something else than before, in no order.
+    pub(super) fn steps(&self) -> impl Iterator<Item = Time> + '_ {
+        self.steps.iter().flatten().map(|step| step.from)
+    }
+
     /// Nodes on which something was booked or given back since the beginning, in that order.
     pub(super) fn changed(&self) -> &[u32] {
         &self.changed

@@ -12,6 +12,9 @@ use serde::{Serialize, Serializer};
 pub struct Event {
     /// When: seconds from the start of the simulation.
     pub t: i64,
+    /// Which component of a het job it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<u32>,
     /// What.
     #[serde(flatten)]
     pub what: What,

@@ -12,7 +12,7 @@ use crate::model::reason::Reason;
 use crate::sched::plan::Plan;
 use crate::text::time::Time;
 
-/// When and where a job would start, or why that is not known.
+/// When and where a job would start, or why that is not known. A het job is told of as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Foresight {
     /// When it would start.
@@ -40,10 +40,13 @@ impl Foresight {
     /// What a plan of `now` says of a job.
     pub(super) fn of(cluster: &Cluster, plan: &Plan, now: Time, job: JobId) -> Self {
         if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == job) {
+            let nodes: Vec<NodeId> =
+                start.all().flat_map(|start| &start.parts).map(|part| part.node).collect();
+            let alone = start.rest.is_empty();
             return Self {
                 start: Some(now),
-                nodes: hostlist(cluster, start.parts.iter().map(|part| part.node)),
-                spans: Spans(start.why.spans.clone()),
+                nodes: hostlist(cluster, nodes.iter().copied()),
+                spans: if alone { Spans(start.why.spans.clone()) } else { spans(cluster, job, &nodes) },
                 why: start.why.sentence.clone(),
                 ..Self::default()
             };
@@ -52,10 +55,13 @@ impl Foresight {
             return Self::default();
         };
         let placed = waiting.start.is_some();
+        let components = cluster.jobs().components(job);
+        let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
+        let nodes: Vec<NodeId> = of_components.flat_map(|waiting| waiting.nodes.iter().copied()).collect();
         Self {
             start: waiting.start,
-            nodes: hostlist(cluster, waiting.nodes.iter().copied()),
-            spans: if placed { spans(cluster, job, &waiting.nodes) } else { Spans::default() },
+            nodes: hostlist(cluster, nodes.iter().copied()),
+            spans: if placed { spans(cluster, job, &nodes) } else { Spans::default() },
             reason: waiting.reason,
             detail: waiting.sentence(|time| time.0.to_string()),
             ..Self::default()
@@ -88,6 +94,7 @@ fn spans(cluster: &Cluster, job: JobId, nodes: &[NodeId]) -> Spans {
     };
     let mut positions: Vec<Pos> = nodes.iter().filter_map(|node| fabric.pos(*node)).collect();
     positions.sort_unstable();
+    positions.dedup();
     let names = fabric.layer_names().iter().map(|name| Arc::from(name.as_str()));
     Spans(names.zip(fabric.spans(&positions)).collect())
 }

@@ -155,11 +155,11 @@ impl Tally {
         self.outcomes.insert(job, (wait, None));
     }
 
-    /// A run is over.
+    /// A run is over. `job` is its number, but for components of a het job behind the first: the whole counts as one job.
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes and seconds are far below 2^52")]
-    pub(super) fn ended(&mut self, job: u32, run: &Run, fewest: Option<&Fewest>) {
+    pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
         let seconds = run.ended.since(run.started);
-        self.outcomes.insert(job, (run.started.since(run.submitted), Some(seconds)));
+        self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(seconds)))));
         self.used += u128::from(run.alloc.cpus()) * u128::from(seconds);
         self.last = self.last.max(Some(run.ended));
         self.capacity_by_last = self.capacity;
@@ -263,9 +263,9 @@ mod tests {
             tally.started(job, 0);
         }
         tally.pass_time(Time(120), None);
-        tally.ended(1, &run(100, 100, 120, 2, 2), Some(&fewest));
+        tally.ended(Some(1), &run(100, 100, 120, 2, 2), Some(&fewest));
         tally.pass_time(Time(140), None);
-        tally.ended(2, &run(100, 135, 140, 1, 1), Some(&fewest));
+        tally.ended(Some(2), &run(100, 135, 140, 1, 1), Some(&fewest));
         let summary = tally.summary([(1, Time(135))].into_iter());
         assert_eq!((summary.jobs, summary.started, summary.makespan), (3, 3, 40));
         // 2 nodes × 2 CPUs × 20 s, 1 × 2 × 5, and 1 CPU for 5 s, of 8 CPUs × 40 s.

@@ -28,6 +28,8 @@ pub(super) struct Record {
     /// With the job's number, by which events of one kind are sorted.
     fresh: Vec<(JobId, What)>,
     told: BTreeMap<JobId, Told>,
+    /// Jobs that are components of het jobs, and which.
+    components: BTreeMap<JobId, u32>,
 }
 
 impl Record {
@@ -36,10 +38,16 @@ impl Record {
     }
 
     /// The events since this was last asked, in the order in which they are told.
-    pub(super) fn take(&mut self, now: Time) -> impl Iterator<Item = Event> + use<> {
+    pub(super) fn take(&mut self, now: Time) -> impl Iterator<Item = Event> + '_ {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_by_key(|(job, what)| (what.rank(), *job));
-        fresh.into_iter().map(move |(_, what)| Event { t: now.0, what })
+        let component = |job: &JobId| self.components.get(job).copied();
+        fresh.into_iter().map(move |(job, what)| Event { t: now.0, component: component(&job), what })
+    }
+
+    /// Learns that a job is a component of a het job.
+    pub(super) fn set_component(&mut self, job: JobId, offset: u32) {
+        self.components.insert(job, offset);
     }
 
     /// A job no longer waits.

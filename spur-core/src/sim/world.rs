@@ -248,18 +248,31 @@ impl<W: Watch> World<W> {
         self.release_planned();
         self.tally.submitted(self.now);
         let job = self.cluster.next_job();
-        self.truth.learn(job, run_time);
-        self.set_name(job, &name);
+        for job in (job.0..).take(submission.rest.len() + 1).map(JobId) {
+            self.truth.learn(job, run_time);
+            self.set_name(job, &name);
+        }
         let command = Command::Submit(Box::new(submission));
         match self.command(Caller { owner, operator: false }, command) {
             Ok(Reply::Submitted { job, warnings }) => {
                 self.numbers.insert(Arc::clone(&name), job);
-                self.tell(job, || What::Submit { job: name, jobid: job.0, warnings });
+                self.accepted(&name, job, &warnings);
             }
             Ok(_) => {}
             Err(reject) => self.refused(name, reject.to_string()),
         }
         self.happened();
+    }
+
+    /// Tells of a job that was accepted; of a het job for each component.
+    fn accepted(&mut self, name: &Arc<str>, leader: JobId, warnings: &[String]) {
+        for job in self.cluster.jobs().components(leader) {
+            if let Some(het) = self.cluster.job(job).and_then(|job| job.spec.het.as_deref()) {
+                self.record.set_component(job, het.offset);
+            }
+            let warnings = if job == leader { warnings.to_vec() } else { Vec::new() };
+            self.tell(job, || What::Submit { job: Arc::clone(name), jobid: job.0, warnings });
+        }
     }
 
     /// A job that does not even become a request.
@@ -559,9 +572,8 @@ impl<W: Watch> World<W> {
 
     /// Tells what has been kept.
     fn flush(&mut self) {
-        for event in self.record.take(self.now) {
-            self.watch.event(&event);
-        }
+        let events: Vec<Event> = self.record.take(self.now).collect();
+        events.iter().for_each(|event| self.watch.event(event));
     }
 
     // ---- the controller and its nodes
@@ -684,7 +696,8 @@ impl<W: Watch> World<W> {
                 self.tell(*job, || What::Preempt { job: name, by, mode });
             }
             E::JobEnded { job, outcome } => {
-                self.ended += 1;
+                let follows = self.cluster.job(*job).is_some_and(|job| job.spec.is_follower());
+                self.ended += u64::from(!follows);
                 let ran = self.cluster.job(*job).is_some_and(|job| job.phase.started().is_some());
                 if !ran {
                     let name = self.name(*job);
@@ -717,7 +730,9 @@ impl<W: Watch> World<W> {
         let live = Live { order: self.starts, started: self.now, alloc: Arc::clone(alloc), ends: None };
         self.live.insert(id, live);
         let Some(job) = self.cluster.job(id) else { return };
-        self.tally.started(id.0, self.now.since(job.submitted));
+        if !job.spec.is_follower() {
+            self.tally.started(id.0, self.now.since(job.submitted));
+        }
         if self.watch.wants_events() {
             self.record.forget(id);
             self.record.add(id, record::start(&self.cluster, self.name(id), job, alloc));
@@ -739,7 +754,8 @@ impl<W: Watch> World<W> {
             ended: self.now,
             alloc: live.alloc,
         };
-        self.tally.ended(id.0, &run, self.fewest.as_ref());
+        let counts = self.cluster.job(id).is_none_or(|job| !job.spec.is_follower());
+        self.tally.ended(counts.then_some(id.0), &run, self.fewest.as_ref());
         self.watch.run_ended(&self.cluster, &run);
         self.tell(id, || What::End { job, state });
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use spur_core::id::NodeId;
+use spur_core::id::{JobId, NodeId};
 use spur_core::model::fabric::{Fabric, Pos};
+use spur_core::model::job::HetPart;
 use spur_core::model::phase::Phase;
 use spur_core::sched::Reservations;
-use spur_core::sched::plan::Plan;
+use spur_core::sched::plan::{Plan, Start};
 use spur_core::text::gather::GatherClause;
 use spur_core::text::time::Time;
 
@@ -22,7 +23,7 @@ pub(crate) fn violations(
     let mut found = Vec::new();
     let mut uses: BTreeMap<NodeId, Vec<Use>> = BTreeMap::new();
     running(world, &mut uses);
-    for start in &plan.starts {
+    for start in plan.starts.iter().flat_map(Start::all) {
         let end = start.spec.time_limit.end(world.now);
         for part in &start.parts {
             let mut amount = vec![u64::from(part.cpus), part.memory_mb];
@@ -51,7 +52,11 @@ pub(crate) fn violations(
     for (node, uses) in &uses {
         overbooked(world, *node, uses, &mut found);
     }
-    let seen: Vec<_> = plan.starts.iter().map(|start| start.attempt.job).collect();
+    let starts = || plan.starts.iter().flat_map(Start::all);
+    let later: Vec<_> = reservations.iter().map(|made| (made.job, made.start)).collect();
+    together(world, &starts().map(|start| (start.attempt.job, world.now)).collect::<Vec<_>>(), &mut found);
+    together(world, &later, &mut found);
+    let seen: Vec<_> = starts().map(|start| start.attempt.job).collect();
     let waiting = plan.waiting.iter().map(|waiting| waiting.job);
     let mut all: Vec<_> = seen.iter().copied().chain(waiting).collect();
     all.sort();
@@ -60,6 +65,18 @@ pub(crate) fn violations(
         found.push(format!("{all:?} are planned and {pending:?} are pending"));
     }
     found
+}
+
+/// The components of a het job start at one time, all of them, and in one domain of each layer that is a must for them.
+fn together(world: &World, starts: &[(JobId, Time)], found: &mut Vec<String>) {
+    for (job, start) in starts {
+        let het = world.cluster.job(*job).and_then(|job| job.spec.het.as_deref().copied());
+        for other in het.iter().flat_map(HetPart::jobs) {
+            if !starts.contains(&(other, *start)) {
+                found.push(format!("job {job} starts at {} without component {other}", start.0));
+            }
+        }
+    }
 }
 
 struct Use {

@@ -27,6 +27,7 @@ const NODES: u32 = 8;
 #[derive(Clone, Debug)]
 enum Deed {
     Submit(Vec<String>),
+    SubmitHet(Vec<Vec<String>>),
     /// A running job ends at once.
     End(usize),
     /// A running job begins to end; what it holds is to be killed so many seconds later.
@@ -99,6 +100,7 @@ fn deed() -> impl Strategy<Value = Deed> {
     let state = prop_oneof![2 => Just(PartitionState::Up), 1 => Just(PartitionState::Down)];
     prop_oneof![
         12 => words().prop_map(Deed::Submit),
+        1 => prop::collection::vec(words(), 2..4).prop_map(Deed::SubmitHet),
         8 => at().prop_map(Deed::End),
         2 => (at(), 0_u64..30).prop_map(|(job, wait)| Deed::BeginEnd(job, wait)),
         3 => at().prop_map(Deed::Clear),
@@ -225,6 +227,12 @@ fn carry_out(world: &mut World, deed: &Deed) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let job = world.cluster.next_job();
             world.submit(job, script::spec(&words));
+        }
+        Deed::SubmitHet(components) => {
+            let spec =
+                |words: &Vec<String>| script::spec(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            let job = world.cluster.next_job();
+            world.submit_het(job, components.iter().map(spec).collect());
         }
         Deed::End(at) => pick(running(world), *at).into_iter().for_each(|job| world.end(job)),
         Deed::BeginEnd(at, wait) => {

@@ -8,7 +8,7 @@ use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc, Why};
 use spur_core::model::caller::Owner;
 use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
-use spur_core::model::job::{JobSpec, Shape};
+use spur_core::model::job::{HetPart, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::nomination::Nomination;
 use spur_core::model::phase::{EndState, Outcome, Then};
@@ -59,8 +59,24 @@ impl World {
         self.apply(Event::JobSubmitted { job, spec: Arc::new(spec) });
     }
 
-    /// Starts a job as the controller would: with the lowest CPUs and devices that are free.
+    /// Submits the components of a het job.
+    pub(crate) fn submit_het(&mut self, leader: JobId, specs: Vec<JobSpec>) {
+        let size = u32::try_from(specs.len()).unwrap();
+        let with = |(offset, spec): (u32, JobSpec)| {
+            Arc::new(JobSpec { het: Some(Box::new(HetPart { leader, offset, size })), ..spec })
+        };
+        let jobs = (leader.0..).map(JobId).take(specs.len()).collect();
+        let specs = (0..).zip(specs).map(with).collect();
+        self.apply(Event::HetJobSubmitted { jobs, specs });
+    }
+
+    /// Starts a job, or all components of a het job, as the controller would: with the lowest CPUs and devices that are
+    /// free.
     pub(crate) fn start(&mut self, start: &Start) {
+        start.all().for_each(|start| self.start_one(start));
+    }
+
+    fn start_one(&mut self, start: &Start) {
         let part = |part: &spur_core::sched::plan::StartPart| {
             let node = self.cluster.node(part.node).unwrap();
             let cpus = node.free_cpus().lowest(part.cpus);
@@ -105,9 +121,10 @@ impl World {
         for job in displaces {
             self.apply(Event::NominationDropped { job: *job });
         }
-        for victim in victims {
+        let all = |victim: &spur_core::id::Attempt| self.cluster.jobs().components(victim.job);
+        for job in victims.iter().flat_map(all).collect::<Vec<_>>() {
             let (then, end_at) = (Then::End, self.now + grace);
-            self.apply(Event::JobPreempted { job: victim.job, by, then, end_at });
+            self.apply(Event::JobPreempted { job, by, then, end_at });
         }
         let nomination = Nomination {
             partition: Arc::clone(&start.partition),
@@ -195,5 +212,6 @@ pub(crate) fn spec(shape: Shape, seconds: u64) -> JobSpec {
         requeue: false,
         batch: None,
         extra: None,
+        het: None,
     }
 }

@@ -209,9 +209,8 @@ mod tests {
         let policy = Config::parse(text, "t").unwrap().policy;
         let mut entries = owner::reconfigure_first(cluster, epoch, Time(10), policy.into()).unwrap();
         for _ in 0..3 {
-            let (Submission { spec, time_limit, requeue }, _) =
-                spec::submission(v1::JobSpec::default()).unwrap();
-            let command = Command::Submit(Box::new(Submission { spec, time_limit, requeue }));
+            let (submission, _) = spec::submission(v1::JobSpec::default()).unwrap();
+            let command = Command::Submit(Box::new(submission));
             let input = Input::Command { caller: owner::daemon(), request: None, command };
             entries.extend(handle(cluster, epoch, Time(20), input).entries);
         }

@@ -78,6 +78,7 @@ impl Rows {
     /// Notes what `entry` has changed.
     pub(crate) fn after(&mut self, cluster: &Cluster, entry: &Entry) {
         match &entry.event {
+            Event::HetJobSubmitted { jobs, .. } => self.changed.extend(jobs),
             Event::JobSubmitted { job, .. }
             | Event::JobUpdated { job, .. }
             | Event::JobHeld { job, .. }
@@ -281,6 +282,8 @@ fn requested(job: &Job) -> JobRow {
             None => 0,
         },
         req_tres: convert::requested_tres(&spec.shape).to_string(),
+        het_job_id: spec.het.as_ref().map(|het| het.leader.0),
+        het_job_offset: spec.het.as_ref().map(|het| het.offset),
         constraints: spec.shape.features.as_ref().map(ToString::to_string).unwrap_or_default(),
         ..JobRow::default()
     };

@@ -139,14 +139,20 @@ fn foretold(
     };
     if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == id) {
         told.start_time = Some(now.0);
-        told.nodes = names(&mut start.parts.iter().map(|part| part.node));
-        told.num_cpus = start.parts.iter().map(|part| part.cpus).sum();
-        told.partition = start.partition.to_string();
-        told.spans = start.why.spans.iter().map(|(layer, count)| job::span(layer, *count)).collect();
+        told.nodes = names(&mut start.all().flat_map(|start| &start.parts).map(|part| part.node));
+        told.num_cpus = start.all().flat_map(|start| &start.parts).map(|part| part.cpus).sum();
+        let mut partitions: Vec<&str> = start.all().map(|start| &*start.partition).collect();
+        partitions.dedup();
+        told.partition = partitions.join(",");
+        // Those of one component would say nothing of the others.
+        let spans = start.rest.is_empty().then_some(&start.why.spans);
+        told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(layer, *count)).collect();
         told.detail.clone_from(&start.why.sentence);
     } else if let Some(waiting) = plan.waiting.iter().find(|waiting| waiting.job == id) {
         told.start_time = waiting.start.map(|start| start.0);
-        told.nodes = names(&mut waiting.nodes.iter().copied());
+        let components = cluster.jobs().components(id);
+        let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
+        told.nodes = names(&mut of_components.flat_map(|waiting| waiting.nodes.iter().copied()));
         told.reason = waiting.reason.name().to_owned();
         told.detail = waiting.sentence(|time| format!("{}Z", Civil::from_utc(time)));
     }

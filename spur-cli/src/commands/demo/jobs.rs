@@ -271,7 +271,9 @@ mod tests {
     #[test]
     fn scripts_are_scripts() {
         let script = PLANS[0].script();
-        let wishes = crate::options::submission::Submission::parse(&[], &|_| None, Some(&script)).unwrap();
+        let mut wishes =
+            crate::options::submission::Submission::parse(&[], &|_| None, Some(&script)).unwrap();
+        let wishes = wishes.remove(0);
         assert_eq!((wishes.spec.nodes.as_str(), wishes.spec.topology.as_str()), ("4", "block"));
         assert!(script.ends_with("read -r go < block4.gate\n"));
     }

@@ -167,8 +167,9 @@ pub(super) fn plain(arrival: &Arrival, shape: Shape, limit: Option<u64>) -> Subm
         requeue: false,
         batch: Some(Box::new(script())),
         extra: None,
+        het: None,
     };
-    Submission { spec, time_limit: limit.map(TimeLimit::Seconds), requeue: None }
+    Submission { spec, time_limit: limit.map(TimeLimit::Seconds), requeue: None, rest: Vec::new() }
 }
 
 /// The script of a job that only pretends to run.

@@ -120,7 +120,7 @@ pub async fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> 
 }
 
 /// Lets a workload happen up to a time, and asks then.
-fn from_file(config: &Path, state: &Path, at: Option<i64>, wish: Submission) -> Result<Answer, Failure> {
+fn from_file(config: &Path, state: &Path, at: Option<i64>, wish: Vec<Submission>) -> Result<Answer, Failure> {
     let overrides = Overrides::default();
     let policy = Arc::new(input::policy(config, &overrides)?);
     let directory = state.parent().unwrap_or(Path::new("."));
@@ -133,15 +133,18 @@ fn from_file(config: &Path, state: &Path, at: Option<i64>, wish: Submission) -> 
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
     play(&mut world, &workload, Some(until))?;
     world.advance(until);
-    let (submission, _) = request::submission(&world, &[wish]).map_err(Failure::new)?;
+    let (submission, _) = request::submission(&world, &wish).map_err(Failure::new)?;
     let foresight = world.foresee(Users::default().owner("user"), submission);
     Ok(Answer { foresight, simulated: true })
 }
 
 /// Asks the running controller.
-async fn live(session: &mut Session, wish: Submission) -> anyhow::Result<Answer> {
+async fn live(session: &mut Session, wish: Vec<Submission>) -> anyhow::Result<Answer> {
     let batch = Batch { script: request::SCRIPT.into(), work_dir: "/".to_owned(), ..Batch::default() };
-    let job = JobSpec { batch: Some(batch), ..wish.into_spec(&Here)? };
+    let mut components =
+        wish.into_iter().map(|wish| wish.into_spec(&Here)).collect::<Result<Vec<_>, _>>()?.into_iter();
+    let first = components.next().unwrap_or_default();
+    let job = JobSpec { batch: Some(batch), components: components.collect(), ..first };
     let request = SubmitRequest { job: Some(job), ..SubmitRequest::default() };
     let connection = session.connection()?;
     let told = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await?;

@@ -39,13 +39,13 @@ pub(super) fn submission<W: Watch>(
     world: &World<W>,
     components: &[submission::Submission],
 ) -> Result<(Submission, bool), String> {
-    let [options] = components else {
-        return Err("heterogeneous jobs are not supported by this release; submit the components one by one"
-            .to_owned());
-    };
-    let mut wire = options.clone().into_spec(&Inside(world)).map_err(|error| error.to_string())?;
+    let spec = |options: &submission::Submission| options.clone().into_spec(&Inside(world));
+    let wires = components.iter().map(spec).collect::<Result<Vec<_>, _>>();
+    let mut wires = wires.map_err(|error| error.to_string())?.into_iter();
+    let mut wire = wires.next().unwrap_or_default();
+    wire.components = wires.collect();
     wire.batch =
         Some(Batch { script: SCRIPT.into(), work_dir: "/".to_owned(), umask: 0o022, ..Batch::default() });
     let (request, _) = spec::submission(wire).map_err(|error| error.to_string())?;
-    Ok((request, options.test_only))
+    Ok((request, components.first().is_some_and(|options| options.test_only)))
 }

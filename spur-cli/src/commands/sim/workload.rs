@@ -146,10 +146,7 @@ impl Reader<'_> {
         if !self.ids.insert(Arc::clone(&name)) {
             return Err(format!("job {name}: a job of this id is on a line above"));
         }
-        // Words that stand alone as `:` part the components of a heterogeneous job.
-        let components = job.argv.split(|word| word == ":");
-        let read = |argv: &[String]| Submission::parse(argv, &|_| None, None);
-        let options = components.map(read).collect::<Result<Vec<_>, _>>();
+        let options = Submission::parse(&job.argv, &|_| None, None);
         let options = options.map_err(|error| format!("job {name}: {error}"))?;
         let owner = self.users.owner(job.user.as_deref().unwrap_or(NOBODY));
         let arrival = Arrival { name, owner, run_time: job.runtime, ask: Ask::Options(options) };

@@ -1,7 +1,7 @@
 //! Cancel jobs: pending ones end at once, running ones are ended on their nodes.
 
 use super::super::{Ctx, Reject, Reply, ending};
-use super::{Sorted, jobs_reply, owned, sort};
+use super::{Sorted, jobs_reply, owned, sort_whole};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -21,7 +21,7 @@ pub(super) enum Decision {
 }
 
 pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId]) -> Sorted<Decision> {
-    sort(jobs, |id| match &owned(cluster, caller, id)?.phase {
+    sort_whole(cluster, jobs, |id| match &owned(cluster, caller, id)?.phase {
         Phase::Pending(_) => Ok(Decision::Pending(id)),
         Phase::Running { .. } => Ok(Decision::Running(id)),
         Phase::Completing(completing) if matches!(completing.then, Then::Requeue { .. }) => {

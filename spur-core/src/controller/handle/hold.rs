@@ -1,7 +1,7 @@
 //! Hold pending jobs back.
 
 use super::super::{Ctx, Reject, Reply};
-use super::{Sorted, jobs_reply, owned, sort};
+use super::{Sorted, jobs_reply, owned, sort_whole};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -14,7 +14,7 @@ pub(super) fn check(
     jobs: &[JobId],
     by_user: bool,
 ) -> Sorted<(JobId, Hold)> {
-    sort(jobs, |id| {
+    sort_whole(cluster, jobs, |id| {
         let job = owned(cluster, caller, id)?;
         let by = if by_user || !caller.operator { Hold::User } else { Hold::Admin };
         match &job.phase {

@@ -129,6 +129,31 @@ fn owned<'a>(cluster: &'a Cluster, caller: &Caller, id: JobId) -> Result<&'a Job
     if caller.may_change(&job.spec.owner) { Ok(job) } else { Err(Reject::AccessDenied) }
 }
 
+/// The jobs that a request about `jobs` is about, where only whole het jobs will do: all components of those named by
+/// their leader. A component that is named without its leader is a problem of its own.
+fn whole(cluster: &Cluster, jobs: &[JobId]) -> Sorted<JobId> {
+    let mut found = Sorted { doable: Vec::with_capacity(jobs.len()), problems: Vec::new() };
+    for id in jobs {
+        match cluster.job(*id).and_then(|job| job.spec.het.as_deref()) {
+            None => found.doable.push(*id),
+            Some(het) if het.offset == 0 => found.doable.extend(cluster.jobs().components(*id)),
+            Some(het) if jobs.contains(&het.leader) => {}
+            Some(het) => found.problems.push((*id, Reject::NotWholeHetJob(*het))),
+        }
+    }
+    found
+}
+
+/// Like [`sort`], for what is done to whole het jobs only. What is wrong with a het job is said once.
+fn sort_whole<T>(cluster: &Cluster, jobs: &[JobId], ask: impl Fn(JobId) -> Result<T, Reject>) -> Sorted<T> {
+    let Sorted { doable, problems } = whole(cluster, jobs);
+    let mut sorted = sort(&doable, ask);
+    let follows = |id: JobId| cluster.job(id).is_some_and(|job| job.spec.is_follower());
+    sorted.problems.retain(|(id, _)| !follows(*id));
+    sorted.problems.splice(0..0, problems);
+    sorted
+}
+
 /// What can be done to each of several jobs, and what cannot.
 struct Sorted<T> {
     /// To be done.

@@ -53,12 +53,14 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
         let Some(manner) = manner.filter(|manner| manner.tier < tier) else {
             return stale("a job that was to make way cannot be asked to");
         };
-        told.push(Told { job: victim.job, then: manner.then, end_at: now + manner.grace.0 });
+        let (then, end_at) = (manner.then, now + manner.grace.0);
+        let all = cluster.jobs().components(victim.job).into_iter();
+        told.extend(all.map(|job| Told { job, then, end_at }));
     }
     let leaves = |id: &JobId| {
         let phase = cluster.job(*id).map(|job| &job.phase);
         let stays = matches!(phase, Some(Phase::Running { preempted: None, .. }));
-        !stays || victims.iter().any(|victim| victim.job == *id)
+        !stays || told.iter().any(|victim| victim.job == *id)
     };
     let fits = |part: &StartPart| {
         let stays = Stays::on(cluster, part.node, &leaves, displaces);

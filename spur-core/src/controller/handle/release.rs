@@ -1,7 +1,7 @@
 //! Let held jobs go.
 
 use super::super::{Ctx, Reject, Reply};
-use super::{Sorted, jobs_reply, owned, sort};
+use super::{Sorted, jobs_reply, owned, sort_whole};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -9,7 +9,7 @@ use crate::model::phase::{Hold, Phase};
 
 /// Releasing a job that is not held does nothing, as with Slurm.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId]) -> Sorted<JobId> {
-    sort(jobs, |id| match &owned(cluster, caller, id)?.phase {
+    sort_whole(cluster, jobs, |id| match &owned(cluster, caller, id)?.phase {
         Phase::Pending(pending) if pending.hold == Some(Hold::Admin) && !caller.operator => {
             Err(Reject::AccessDenied)
         }

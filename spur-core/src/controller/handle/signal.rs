@@ -20,7 +20,7 @@ pub(super) struct Wish {
 
 /// Signals are not events: one that is lost with a connection is lost, as it would be between processes.
 pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], wish: Wish) -> Sorted<Vec<Effect>> {
-    sort(jobs, |id| {
+    let mut sorted = sort(&all(cluster, jobs, wish), |id| {
         let job = owned(cluster, caller, id)?;
         let alloc = match &job.phase {
             Phase::Running { alloc, .. } => alloc,
@@ -45,7 +45,24 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], wish: Wi
             steps,
         };
         Ok(alloc.nodes.iter().map(send).collect())
-    })
+    });
+    let named = |id: &JobId| jobs.contains(id);
+    sorted.problems.retain(|(id, _)| named(id));
+    sorted
+}
+
+/// The number of a het job stands for all its components, unless a step is named; the others' for themselves.
+fn all(cluster: &Cluster, jobs: &[JobId], wish: Wish) -> Vec<JobId> {
+    let mut all = Vec::with_capacity(jobs.len());
+    for id in jobs {
+        let leads = cluster.job(*id).is_some_and(|job| job.spec.het.is_some() && !job.spec.is_follower());
+        if leads && wish.step.is_none() {
+            all.extend(cluster.jobs().components(*id));
+        } else if !all.contains(id) {
+            all.push(*id);
+        }
+    }
+    all
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Vec<Effect>>) -> Reply {

@@ -1,24 +1,49 @@
 //! Start a job that the planner proposes, if what it planned with still holds; choose its very CPUs and devices.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
 use crate::cluster::{Cluster, Event, Kept, Node, Partition};
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
 
-pub(super) struct Decision {
-    job: JobId,
-    alloc: Arc<Alloc>,
-}
+/// What each job gets: one, or all components of a het job.
+pub(super) struct Decision(Vec<(JobId, Arc<Alloc>)>);
 
 /// Plans are made on a cluster that may be older than this one: a job may have been cancelled or changed, a node may
 /// have gone. Then the proposal is dropped and the next pass plans again.
 pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decision, Reject> {
+    let mut taken = BTreeMap::new();
+    let mut started = Vec::with_capacity(start.rest.len() + 1);
+    let alone = start.rest.is_empty();
+    for start in start.all() {
+        let alloc = alloc(cluster, now, start, &taken)?;
+        let job = start.attempt.job;
+        for part in alloc.nodes.iter().filter(|_| !alone) {
+            let node = taken.entry(part.node).or_insert_with(|| cluster.node(part.node).cloned());
+            node.iter_mut().for_each(|node| node.take(job, part, alloc.exclusive));
+        }
+        started.push((job, Arc::new(alloc)));
+    }
+    let jobs: Vec<JobId> = started.iter().map(|(job, _)| *job).collect();
+    if cluster.jobs().components(start.attempt.job) != jobs {
+        return Err(Reject::Stale(format!("job {}: a component is missing", start.attempt.job)));
+    }
+    Ok(Decision(started))
+}
+
+/// What one job gets beside those that start with it and have `taken` their part.
+fn alloc(
+    cluster: &Cluster,
+    now: Time,
+    start: &Start,
+    taken: &BTreeMap<NodeId, Option<Node>>,
+) -> Result<Alloc, Reject> {
     let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
     let (job, partition) = proposed(cluster, now, start)?;
     if job.nomination().is_some_and(|nomination| *nomination.parts != *start.parts) {
@@ -27,19 +52,19 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     let mut nodes = Vec::with_capacity(start.parts.len());
     for part in &start.parts {
         let kept = cluster.kept(part.node, &[job.id]);
-        let node = cluster.node(part.node).filter(|node| node.available());
+        let node = taken.get(&part.node).map_or_else(|| cluster.node(part.node), Option::as_ref);
+        let node = node.filter(|node| node.available());
         let Some(held) = node.and_then(|node| take(node, &kept, part, start.exclusive)) else {
             return stale("a node is not free");
         };
         nodes.push(held);
     }
-    let alloc = Alloc {
+    Ok(Alloc {
         partition: Arc::clone(partition.name()),
         nodes: nodes.into_boxed_slice(),
         exclusive: start.exclusive,
         why: start.why.clone(),
-    };
-    Ok(Decision { job: job.id, alloc: Arc::new(alloc) })
+    })
 }
 
 /// The job and the partition of a proposal that still makes sense, on nodes that can be used.
@@ -74,7 +99,10 @@ pub(super) fn proposed<'a>(
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    ctx.emit(Event::JobStarted { job: decision.job, alloc: decision.alloc, split: None });
+    // The batch script is the first component's: when it is launched, the others have their nodes.
+    for (job, alloc) in decision.0.into_iter().rev() {
+        ctx.emit(Event::JobStarted { job, alloc, split: None });
+    }
     Reply::Done
 }
 

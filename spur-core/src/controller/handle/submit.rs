@@ -6,15 +6,20 @@ use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply};
 use super::{set_partition, unsupported};
 use crate::cluster::{Cluster, Event, Partition};
+use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
-use crate::model::job::{JobSpec, MemoryNeed, Sharing};
+use crate::model::job::{HetPart, JobSpec, MemoryNeed, Sharing};
 use crate::sched::feasible;
 use crate::text::dependency::DependencyKind;
 use crate::text::nodes::NodeCount;
 use crate::text::time::Time;
 
+/// Components that a het job may have.
+const MOST_COMPONENTS: usize = 128;
+
 pub(super) struct Decision {
-    spec: Arc<JobSpec>,
+    /// The request; of a het job one for each component.
+    specs: Vec<Arc<JobSpec>>,
     warnings: Vec<String>,
 }
 
@@ -25,23 +30,69 @@ pub(super) fn check(
     submission: Submission,
 ) -> Result<Decision, Reject> {
     let most = cluster.policy().jobs.max_job_count;
-    if cluster.jobs().len() >= most as usize {
+    if cluster.jobs().len() + submission.rest.len() >= most as usize {
         return Err(Reject::TooManyJobs(most));
+    }
+    if !submission.rest.is_empty() {
+        return check_het(cluster, now, caller, submission);
     }
     let spec = resolve(cluster, caller, submission)?;
     let warnings = judge(cluster, now, &spec)?;
-    Ok(Decision { spec: Arc::new(spec), warnings })
+    Ok(Decision { specs: vec![Arc::new(spec)], warnings })
+}
+
+/// Each component is judged by itself, and then whether all of them could ever run at once.
+fn check_het(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    mut first: Submission,
+) -> Result<Decision, Reject> {
+    let rest = std::mem::take(&mut first.rest);
+    let size = rest.len() + 1;
+    if size > MOST_COMPONENTS {
+        return Err(Reject::Invalid(format!("{size} components: a het job has at most {MOST_COMPONENTS}")));
+    }
+    let (leader, hold, requeue) = (cluster.next_job(), first.spec.hold, first.requeue);
+    let (mut specs, mut warnings): (Vec<Arc<JobSpec>>, _) = (Vec::with_capacity(size), Vec::new());
+    for (offset, component) in std::iter::once(first).chain(rest).enumerate() {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let het = HetPart { leader, offset: number(offset), size: number(size) };
+        let component = Submission { requeue, ..component };
+        let judged = resolve(cluster, caller, component).and_then(|spec| {
+            let spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
+            Ok((judge(cluster, now, &spec)?, spec))
+        });
+        let (told, spec) = judged.map_err(|reject| reject.of_component(offset))?;
+        warnings.extend(told.into_iter().map(|told| format!("component {offset}: {told}")));
+        specs.push(Arc::new(spec));
+    }
+    warnings.extend(together(cluster, &specs)?);
+    Ok(Decision { specs, warnings })
+}
+
+/// Whether the components of a het job could ever run at once; what its user should know if they could.
+pub(super) fn together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Reject> {
+    feasible::check_together(cluster, specs).map_err(refusal)
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+    let Decision { mut specs, warnings } = decision;
     let job = ctx.cluster().next_job();
-    ctx.emit(Event::JobSubmitted { job, spec: decision.spec });
-    Reply::Submitted { job, warnings: decision.warnings }
+    match specs.pop() {
+        Some(spec) if specs.is_empty() => ctx.emit(Event::JobSubmitted { job, spec }),
+        last => {
+            specs.extend(last);
+            let jobs = (job.0..).map(JobId).take(specs.len()).collect();
+            ctx.emit(Event::HetJobSubmitted { jobs, specs });
+        }
+    }
+    Reply::Submitted { job, warnings }
 }
 
 /// Fills in what the request leaves open.
 fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result<JobSpec, Reject> {
-    let Submission { mut spec, time_limit, requeue } = submission;
+    let Submission { mut spec, time_limit, requeue, rest: _ } = submission;
     spec.owner = Arc::clone(&caller.owner);
     if spec.priority.is_some() && !caller.operator {
         return Err(Reject::Invalid(
@@ -94,6 +145,7 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
         ));
     }
     unsupported::of_job(spec)?;
+    het(spec)?;
     if let Some(deadline) = spec.deadline {
         let shortest = spec.time_min.unwrap_or(spec.time_limit);
         if shortest.end(now) > deadline {
@@ -103,6 +155,22 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
         }
     }
     feasible::check(cluster, spec).map_err(refusal)
+}
+
+/// What only some components of a het job may ask for.
+fn het(spec: &JobSpec) -> Result<(), Reject> {
+    let gathers = spec.fabric.as_ref().is_some_and(|fabric| fabric.het_gather.is_some());
+    let problem = match &spec.het {
+        None if gathers => {
+            "--het-gather: the job has one component; part the components with `:`, or use --gather"
+        }
+        Some(het) if gathers && het.offset > 0 => {
+            "--het-gather goes with the first component, for all of them"
+        }
+        Some(_) if spec.array.is_some() => "--array: a het job cannot be an array; submit it several times",
+        None | Some(_) => return Ok(()),
+    };
+    Err(Reject::Invalid(problem.to_owned()))
 }
 
 fn refusal(refusal: feasible::Refusal) -> Reject {

@@ -7,12 +7,10 @@ use crate::model::job::JobSpec;
 
 /// The refusal of a request that asks for something this release cannot do.
 pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
-    let fabric = spec.fabric.as_deref();
     let extra = spec.extra.as_deref();
     let asked = [
         ("--array", "submit the tasks one by one", spec.array.is_some()),
         ("--time-min", "ask for the time with --time", spec.time_min.is_some()),
-        ("--het-gather", "submit one job", fabric.is_some_and(|fabric| fabric.het_gather.is_some())),
         ("--reservation", "leave it out", extra.is_some_and(|extra| extra.reservation.is_some())),
         ("--no-kill", "leave it out", extra.is_some_and(|extra| extra.no_kill)),
         (

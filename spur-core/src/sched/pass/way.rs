@@ -119,6 +119,7 @@ impl Pass {
                 parts: nomination.parts.to_vec(),
                 exclusive: nomination.exclusive,
                 why: nomination.why.clone(),
+                rest: Vec::new(),
             });
             return true;
         }

@@ -130,10 +130,19 @@ impl Field {
             Self { by: policy.cost, by_domain: policy.topology, free: full.collect(), ..Self::default() };
         for job in cluster.jobs().active() {
             let Phase::Running { alloc, started, preempted: None, .. } = &job.phase else { continue };
-            let held = held(scene, &job.spec, alloc);
+            let mut held = held(scene, &job.spec, alloc);
             field.take(&held);
+            if job.spec.is_follower() {
+                continue;
+            }
             if let Some(manner) = rule::manner(cluster, job, now) {
-                let work = now.since(*started).saturating_mul(alloc.nodes.len() as u64);
+                let mut nodes = alloc.nodes.len() as u64;
+                for follower in cluster.jobs().followers(job) {
+                    let Some(alloc) = follower.phase.alloc() else { continue };
+                    nodes += alloc.nodes.len() as u64;
+                    held.extend(self::held(scene, &follower.spec, alloc));
+                }
+                let work = now.since(*started).saturating_mul(nodes);
                 let loss = Loss { tier: manner.tier, work, jobs: 1 };
                 let gone = now + manner.grace.0;
                 field.victims.push(Victim { attempt: job.attempt(), loss, gone, held });
@@ -171,7 +180,7 @@ impl Field {
     /// Takes note of what the pass has started and reserved since it was last asked. A reservation counts as if it
     /// began now: nobody is driven from nodes for one job that are promised to another.
     pub(super) fn catch_up(&mut self, scene: &Scene, starts: &[Start], reserved: &[Reservation]) {
-        for start in &starts[self.starts..] {
+        for start in starts[self.starts..].iter().flat_map(Start::all) {
             let held: Vec<_> = start.parts.iter().map(|part| of_part(scene, part, start.exclusive)).collect();
             self.take(&held);
         }

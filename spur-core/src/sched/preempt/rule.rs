@@ -17,9 +17,25 @@ pub struct Manner {
     pub tier: u32,
 }
 
-/// How a running job would make way at `now`; `None` if it may not be asked to, or has been already.
+/// How a running job would make way at `now`; `None` if it may not be asked to, or has been already. A het job goes whole:
+/// it may be asked if all its components may, counts for the highest of their tiers and has the longest of their grace
+/// times.
 #[must_use]
 pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
+    let Some(het) = &job.spec.het else { return own_manner(cluster, job, now) };
+    let mut whole: Option<Manner> = None;
+    for component in het.jobs() {
+        let own = own_manner(cluster, cluster.job(component)?, now)?;
+        whole = Some(whole.map_or(own, |whole| Manner {
+            grace: Seconds(whole.grace.0.max(own.grace.0)),
+            tier: whole.tier.max(own.tier),
+            ..whole
+        }));
+    }
+    whole
+}
+
+fn own_manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     let policy = &cluster.policy().preempt;
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
     if exempt_until(cluster, job)? > now {

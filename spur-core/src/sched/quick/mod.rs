@@ -76,9 +76,11 @@ impl Quick {
     }
 
     /// Whether a pass over what has changed can find everything: not where a job may make others leave, nor where nodes
-    /// are kept for one that waits.
+    /// are kept for one that waits, nor where components of a het job wait, which start together.
     pub(super) fn serves(cluster: &Cluster) -> bool {
-        !rule::may_preempt(cluster) && cluster.jobs().nominated().next().is_none()
+        !rule::may_preempt(cluster)
+            && !cluster.jobs().has_pending_het()
+            && cluster.jobs().nominated().next().is_none()
     }
 
     /// Learns that something happened to a job.

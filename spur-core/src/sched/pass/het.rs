@@ -1,0 +1,316 @@
+//! Het jobs in a pass: components that start at one moment or not at all.
+
+use std::sync::Arc;
+
+use super::{Pass, Reservation};
+use crate::id::JobId;
+use crate::model::config::Backfill;
+use crate::model::reason::Reason;
+use crate::sched::explain;
+use crate::sched::licenses::wanted;
+use crate::sched::plan::{Start, Waiting};
+use crate::sched::prospect::{self, Prospect};
+use crate::sched::queue::{Candidate, Queued};
+use crate::sched::state::together::Place;
+use crate::sched::state::{Hit, Part};
+use crate::sched::together::{nearness, ways};
+use crate::text::time::Time;
+
+/// What was found for a het job.
+struct Found {
+    start: Time,
+    /// Whether it can start this moment.
+    starts: bool,
+    /// By component: which of its prospects, and where.
+    seats: Vec<(usize, Hit, Vec<Part>)>,
+}
+
+impl Pass {
+    /// Takes over the reservations of het jobs that still make sense, those of all components or none.
+    pub(super) fn keep_together(&mut self, candidate: &Candidate, known: &[Reservation]) {
+        let mut kept: Vec<Reservation> = Vec::with_capacity(candidate.rest.len() + 1);
+        for (component, reservation) in candidate.all().zip(known) {
+            let same = component.attempt.job == reservation.job
+                && Arc::ptr_eq(&component.spec, &reservation.spec)
+                && self.scene.partition(&reservation.partition).is_some();
+            let (start, run_time) = (reservation.start.max(self.now), component.run_time);
+            let licenses = wanted(&component.spec);
+            if !same || !self.state.has(&reservation.parts, licenses, start, run_time) {
+                break;
+            }
+            self.state.book(&reservation.parts, licenses, start, run_time, false);
+            kept.push(Reservation { start, end: start + run_time, ..reservation.clone() });
+        }
+        if kept.len() == candidate.rest.len() + 1 {
+            for reservation in kept {
+                self.block(&reservation.partition, candidate.attempt.job);
+                self.known.insert(reservation.job, reservation);
+            }
+            return;
+        }
+        for kept in kept {
+            self.state.unbook(&kept.parts, wanted(&kept.spec), kept.start, kept.end.since(kept.start));
+        }
+    }
+
+    /// Makes a job the head where its partition has none.
+    fn block(&mut self, partition: &str, job: JobId) {
+        if let Some(partition) = self.scene.partition(partition) {
+            let component = self.scene.partitions[partition].component;
+            self.heads[component].get_or_insert(job);
+        }
+    }
+
+    /// Starts all components, or finds out when they can start and why not now.
+    pub(super) fn consider_together(&mut self, candidate: &Queued) {
+        let mut known = Vec::new();
+        for component in candidate.all() {
+            if let Some(made) = self.known.remove(&component.attempt.job) {
+                self.state.unbook(&made.parts, wanted(&made.spec), made.start, component.run_time);
+                known.push(made);
+            }
+        }
+        let mut prospects = Vec::with_capacity(candidate.rest.len() + 1);
+        for component in candidate.all() {
+            match self.prospects(component) {
+                Ok(found) => prospects.push(found),
+                Err(problem) => {
+                    self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new());
+                    return;
+                }
+            }
+        }
+        let reserves = known.is_empty() && self.reserves_together(&prospects);
+        let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
+        let until = if reserves { Time::MAX } else { self.now + 1 };
+        let found = if strict { Ok(None) } else { self.search_together(candidate, &prospects, until) };
+        match found {
+            Err(problem) => self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new()),
+            Ok(Some(found)) if found.starts => self.start_together(candidate, &prospects, found),
+            Ok(found) => {
+                self.hold_back_together(candidate, &prospects, known, found.filter(|_| reserves), reserves);
+            }
+        }
+    }
+
+    /// Whether a het job that has to wait gets a reservation: if it does in any of its partitions.
+    fn reserves_together(&self, prospects: &[Vec<Prospect>]) -> bool {
+        prospects.iter().flatten().any(|prospect| self.reserves(prospect.partition))
+    }
+
+    /// The earliest start of all components, over the partitions that each may run in.
+    fn search_together(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Vec<Prospect>],
+        until: Time,
+    ) -> Result<Option<Found>, String> {
+        let scene = Arc::clone(&self.scene);
+        let (mut best, mut problem): (Option<Found>, _) = (None, None);
+        let mut some = false;
+        let choices: Vec<Vec<(usize, usize)>> = prospects.iter().map(|of| choices(of)).collect();
+        for way in ways(&choices.iter().map(Vec::len).collect::<Vec<_>>()) {
+            let way: Vec<(usize, usize)> = way.iter().zip(&choices).map(|(at, of)| of[*at]).collect();
+            let seats =
+                || way.iter().zip(prospects).map(|((at, lens), of)| (&of[*at], &of[*at].lenses[*lens]));
+            let near = match nearness(&candidate.spec, seats().map(|(_, lens)| &*lens.fabric)) {
+                Ok(near) => near,
+                Err(error) => {
+                    problem = problem.or(Some(error));
+                    continue;
+                }
+            };
+            some = true;
+            let until = best.as_ref().map_or(until, |best| best.start);
+            let places: Vec<Place<'_>> = seats()
+                .zip(candidate.all())
+                .map(|((prospect, lens), component)| Place { hunt: prospect.hunt(component, until), lens })
+                .collect();
+            let Some(hits) = self.state.find_together(&scene, &places, &near, until) else { continue };
+            let Some((first, _)) = hits.first() else { continue };
+            let (start, starts) = (first.start, first.starts);
+            let seats = way.iter().zip(hits).map(|((at, _), (hit, parts))| (*at, hit, parts)).collect();
+            best = Some(Found { start, starts, seats });
+        }
+        match problem {
+            Some(problem) if !some => Err(problem),
+            _ => Ok(best),
+        }
+    }
+
+    /// Proposes the starts of all components as one.
+    fn start_together(&mut self, candidate: &Queued, prospects: &[Vec<Prospect>], found: Found) {
+        let mut starts: Vec<Start> = Vec::with_capacity(found.seats.len());
+        let mut groups: Vec<usize> = Vec::new();
+        for ((at, ..), of) in found.seats.iter().zip(prospects) {
+            groups.push(self.scene.partitions[of[*at].partition].component);
+        }
+        let job = candidate.attempt.job;
+        for group in &groups {
+            self.heads[*group].take_if(|head| *head == job);
+        }
+        let backfilled = groups.iter().any(|group| self.heads[*group].is_some());
+        for ((component, of), (at, hit, parts)) in candidate.all().zip(prospects).zip(&found.seats) {
+            self.state.book(parts, wanted(&component.spec), self.now, component.run_time, true);
+            let why = explain::why(hit, backfilled, candidate.priority);
+            starts.push(of[*at].start(&self.scene, component, parts, why));
+        }
+        let mut starts = starts.into_iter();
+        if let Some(mut first) = starts.next() {
+            first.rest = starts.collect();
+            self.plan.starts.push(first);
+        }
+    }
+
+    /// Says why a het job waits, and reserves what was found for all its components.
+    fn hold_back_together(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Vec<Prospect>],
+        known: Vec<Reservation>,
+        found: Option<Found>,
+        reserves: bool,
+    ) {
+        let job = candidate.attempt.job;
+        if !known.is_empty() {
+            for (known, component) in known.into_iter().zip(candidate.all()) {
+                let licenses = wanted(&known.spec);
+                self.state.book(&known.parts, licenses, known.start, component.run_time, false);
+                self.block(&known.partition, job);
+                self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
+                self.remember(known);
+            }
+            return;
+        }
+        let behind = prospects.iter().flatten().find_map(|prospect| self.head_of(prospect.partition));
+        if found.is_none()
+            && let Some((reason, detail)) = self.never_together(candidate, prospects, reserves)
+        {
+            self.wait_together(candidate, reason, &detail, Vec::new());
+            return;
+        }
+        let lacks = candidate.all().find_map(|component| self.state.lacks_license(wanted(&component.spec)));
+        let reason = match behind {
+            Some(_) => Reason::Priority,
+            None if lacks.is_some() => Reason::Licenses,
+            None => Reason::Resources,
+        };
+        let detail = lacks.unwrap_or_else(|| self.missing_together(candidate, prospects, behind));
+        let mut made = Vec::new();
+        for ((component, of), (at, hit, parts)) in
+            candidate.all().zip(prospects).zip(found.into_iter().flat_map(|found| found.seats))
+        {
+            made.push(self.reserve_seat(component, &of[at], &hit, parts));
+        }
+        for prospect in prospects.iter().flatten() {
+            let group = self.scene.partitions[prospect.partition].component;
+            self.heads[group].get_or_insert(job);
+        }
+        self.wait_together(candidate, reason, &detail, made);
+    }
+
+    /// Why the components fit at no time, if they do not.
+    fn never_together(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Vec<Prospect>],
+        reserves: bool,
+    ) -> Option<(Reason, String)> {
+        for (offset, of) in prospects.iter().enumerate() {
+            let never =
+                if reserves { !self.fits_some_day(candidate, offset, of) } else { self.lacks_nodes(of) };
+            if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
+                return Some((reason, format!("component {offset}: {detail}")));
+            }
+        }
+        if !reserves {
+            return None;
+        }
+        let out = prospects.iter().flatten().flat_map(|prospect| &prospect.lenses);
+        let out = out.flat_map(|lens| lens.admitted.ones()).filter(|node| !self.scene.nodes[*node].available);
+        let mut out: Vec<crate::id::NodeId> =
+            out.map(|node| crate::id::NodeId(u32::try_from(node).unwrap_or(u32::MAX))).collect();
+        out.sort_unstable();
+        out.dedup();
+        if out.is_empty() {
+            let detail = "the components never fit the cluster together".to_owned();
+            return Some((Reason::BadConstraints, detail));
+        }
+        let names = crate::text::hostlist::HostList::from_names(self.scene.names(out));
+        Some((Reason::ReqNodeNotAvail, format!("UnavailableNodes:{names}")))
+    }
+
+    /// Whether one component by itself fits at any time.
+    fn fits_some_day(&mut self, candidate: &Candidate, offset: usize, prospects: &[Prospect]) -> bool {
+        let Some(component) = candidate.all().nth(offset) else { return false };
+        prospects.iter().any(|prospect| self.state.find(&prospect.hunt(component, Time::MAX)).is_some())
+    }
+
+    /// What is missing now: of the first component that does not fit by itself, or of all together.
+    fn missing_together(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Vec<Prospect>],
+        behind: Option<JobId>,
+    ) -> String {
+        self.explained += 1;
+        if self.explained > super::EXPLAINED {
+            return String::new();
+        }
+        for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
+            let Some(prospect) = of.first() else { continue };
+            let hunt = prospect.hunt(component, self.now + 1);
+            if let Some((misfit, free)) = self.state.misfit(&hunt) {
+                let fabric = &prospect.lenses[0].fabric;
+                let detail = explain::waiting(fabric, &prospect.request, &misfit, free);
+                return format!("component {offset}: {detail}");
+            }
+        }
+        let near = candidate.spec.fabric.as_ref().and_then(|fabric| fabric.het_gather.as_ref());
+        match (near.filter(|near| near.clauses.iter().any(|clause| clause.must)), behind) {
+            (Some(near), _) => format!("the components do not fit together under --het-gather={near}"),
+            (None, Some(head)) => format!("job {head} comes first"),
+            (None, None) => "each component fits by itself, and all do not fit together".to_owned(),
+        }
+    }
+
+    /// Books the later start of one component.
+    fn reserve_seat(
+        &mut self,
+        component: &Candidate,
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: Vec<Part>,
+    ) -> Reservation {
+        let run_time = component.run_time;
+        self.state.book(&parts, wanted(&component.spec), hit.start, run_time, false);
+        self.plan.report.reserved += 1;
+        self.reservation(component, prospect, hit, parts)
+    }
+
+    /// Notes that all components wait.
+    fn wait_together(&mut self, candidate: &Queued, reason: Reason, detail: &str, made: Vec<Reservation>) {
+        let mut made = made.into_iter();
+        self.wait(candidate, reason, detail.to_owned(), made.next());
+        for component in &candidate.rest {
+            let job = component.attempt.job;
+            let mut reservation = made.next();
+            let planned =
+                reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
+            let planned = planned.unwrap_or_else(|| Waiting::of(job));
+            let detail = detail.to_owned();
+            let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
+            if let Some(mut made) = reservation {
+                made.waiting = waiting.clone();
+                self.remember(made);
+            }
+            self.plan.waiting.push(waiting);
+        }
+    }
+}
+
+/// A component's partitions, by the index of the prospect, with each alternative of its constraint there.
+fn choices(prospects: &[Prospect]) -> Vec<(usize, usize)> {
+    let lenses = |(at, prospect): (usize, &Prospect)| (0..prospect.lenses.len()).map(move |lens| (at, lens));
+    prospects.iter().enumerate().flat_map(lenses).collect()
+}

@@ -1,0 +1,178 @@
+//! Room for several components that start at one moment.
+
+use std::sync::Arc;
+
+use crate::id::NodeId;
+use crate::sched::lens::Lens;
+use crate::sched::licenses::Wanted;
+use crate::sched::room::RoomId;
+use crate::sched::scene::Scene;
+use crate::sched::together::{Member, Nearness, Together, place_together};
+use crate::sched::wish::Stage;
+use crate::text::time::Time;
+
+use super::{Hit, Hunt, MAX_TRIES, Part, State, occupied};
+
+/// Steps that may be spent on one het job in a pass, as multiples of what one placement may take.
+const ROUNDS: u64 = 4;
+
+/// A component in one partition, seen through one of its lenses.
+pub(in crate::sched) struct Place<'a> {
+    pub(in crate::sched) hunt: Hunt<'a>,
+    pub(in crate::sched) lens: &'a Arc<Lens>,
+}
+
+impl<'a> Place<'a> {
+    /// What the component asks for if it starts then.
+    fn stage(&self, at: Time) -> Option<&'a Stage> {
+        self.hunt.stages.iter().find(|stage| stage.from <= at && at < stage.until)
+    }
+}
+
+impl State {
+    /// The earliest moment before `until` at which all components fit at once, and where each then goes.
+    ///
+    /// A moment is worth a look if each component fits then by itself. Whether they do so together is asked at that
+    /// moment, and then whenever somebody gives something back.
+    pub(in crate::sched) fn find_together(
+        &mut self,
+        scene: &Scene,
+        places: &[Place<'_>],
+        near: &Nearness,
+        until: Time,
+    ) -> Option<Vec<(Hit, Vec<Part>)>> {
+        let licenses = all_licenses(places);
+        let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
+        let budget = places[0].hunt.stages.first()?.ask().budget;
+        let mut budget = budget.saturating_mul(ROUNDS);
+        let mut moments: Option<Vec<Time>> = None;
+        let mut at = self.now;
+        for _ in 0..MAX_TRIES {
+            at = self.each_alone(places, &licenses, run_time, at, until)?;
+            let starts = at == self.now && self.licenses.lacking(&licenses).is_none();
+            for starts in [starts, false] {
+                if let Some(together) = self.at_once(scene, places, near, at, starts, &mut budget) {
+                    let hits = places.iter().zip(together.seats).map(|(place, seat)| {
+                        let stage = place.stage(at).expect("it was placed by its stage at that time");
+                        let hit = Hit {
+                            start: at,
+                            starts,
+                            placement: seat.placement,
+                            lost: Vec::new(),
+                            relaxed: stage.relaxed.clone(),
+                            whole_leaves: stage.ask().whole_leaves,
+                            lens: Arc::clone(place.lens),
+                        };
+                        (hit, seat.parts)
+                    });
+                    return Some(hits.collect());
+                }
+                if !starts {
+                    break;
+                }
+            }
+            let moments = moments.get_or_insert_with(|| self.moments(places));
+            at = *moments.get(moments.partition_point(|moment| *moment <= at))?;
+        }
+        None
+    }
+
+    /// The first moment from `from` on at which each component fits by itself, and there are licenses for all.
+    fn each_alone(
+        &mut self,
+        places: &[Place<'_>],
+        licenses: &Wanted,
+        run_time: u64,
+        from: Time,
+        until: Time,
+    ) -> Option<Time> {
+        let mut at = from;
+        loop {
+            let before = at;
+            at = self.licenses.earliest(licenses, at, run_time)?;
+            for place in places {
+                at = self.alone(place, at, until)?;
+            }
+            if at == before {
+                return (at < until).then_some(at);
+            }
+        }
+    }
+
+    fn alone(&mut self, place: &Place<'_>, from: Time, until: Time) -> Option<Time> {
+        let stages = place.hunt.stages.iter().filter(|stage| stage.until > from);
+        for stage in stages {
+            let times = stage.from.max(from)..stage.until.min(until);
+            if times.is_empty() {
+                continue;
+            }
+            let (hit, _) = self.sweep(&place.hunt, place.hunt.need, stage, place.lens, times);
+            if let Some(hit) = hit {
+                return Some(hit.start);
+            }
+        }
+        None
+    }
+
+    /// Places all components at one moment; if they are to start, on no more than nobody holds.
+    fn at_once(
+        &mut self,
+        scene: &Scene,
+        places: &[Place<'_>],
+        near: &Nearness,
+        at: Time,
+        starts: bool,
+        budget: &mut u64,
+    ) -> Option<Together> {
+        let mut members = Vec::with_capacity(places.len());
+        for Place { hunt, lens } in places {
+            let stage = Place { hunt: hunt.clone(), lens }.stage(at)?;
+            let rooms =
+                (0..scene.nodes.len()).map(|node| self.room_for(lens, node, at, hunt.run_time, starts));
+            let rooms = rooms.collect();
+            let occupied = stage.ask().whole_leaves.then(|| {
+                occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, at, hunt.run_time)
+            });
+            members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
+        }
+        place_together(scene, &mut self.rooms, &members, near, budget).ok()
+    }
+
+    fn room_for(
+        &mut self,
+        lens: &Lens,
+        node: usize,
+        at: Time,
+        run_time: u64,
+        starts: bool,
+    ) -> Option<RoomId> {
+        if !lens.admitted.contains(node) {
+            return None;
+        }
+        let number = u32::try_from(node).expect("nodes are numbered in u32");
+        let room = self.timeline.room(&mut self.rooms, number, at, at + run_time)?;
+        Some(if starts { self.rooms.common(room, self.idle[NodeId(number).index()]) } else { room })
+    }
+
+    /// The moments at which a node has something else than before, or a component asks for something else.
+    fn moments(&self, places: &[Place<'_>]) -> Vec<Time> {
+        let stages = places.iter().flat_map(|place| place.hunt.stages).map(|stage| stage.from);
+        let mut moments: Vec<Time> =
+            self.timeline.steps().chain(stages).filter(|at| !at.is_never()).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        moments
+    }
+}
+
+/// The licenses of all components.
+fn all_licenses(places: &[Place<'_>]) -> Vec<(Box<str>, u32)> {
+    let mut all: Vec<(Box<str>, u32)> = Vec::new();
+    for (name, count) in places.iter().flat_map(|place| place.hunt.licenses) {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += count,
+            None => all.push((name.clone(), *count)),
+        }
+    }
+    all
+}

@@ -1,0 +1,267 @@
+//! Choosing nodes for several requests that start together: the components of a het job.
+//!
+//! Each component is placed by [`place`], on the room that those before it leave it. What is decided here is how far
+//! each of them is confined so that all fit, and fit well. Of all ways to place them that are allowed (every component
+//! for itself, and all in one domain of each layer that `--het-gather` makes a must), the order is lexicographic:
+//!
+//! 1. left to right, the fewest domains that all components together touch of each layer that `--het-gather` prefers;
+//! 2. component by component, how local its placement is: see [`rank::locality`];
+//! 3. component by component, how well it fits and which nodes come first.
+//!
+//! Promises: what is found is allowed; where the answer is marked exact no other way is better in 1 and 2, and a refusal
+//! means that there is no way.
+
+mod rank;
+mod search;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::job::JobSpec;
+use crate::text::gather::HetGather;
+use crate::text::nearest::nearest;
+
+use super::lens::Lens;
+use super::place::{Ask, Placement};
+use super::request::Need;
+use super::room::{RoomId, Rooms};
+use super::scene::Scene;
+use super::state::Part;
+use search::{Found, Search};
+
+/// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.
+const MOST_SETS: usize = 2_000;
+
+/// Ways to pick a partition and an alternative of its constraint for each component: a count, so that a job of many
+/// components with many choices each does not hold up a pass.
+const MOST_WAYS: usize = 64;
+
+/// A component to be placed.
+pub(super) struct Member<'a> {
+    pub(super) lens: &'a Lens,
+    pub(super) need: &'a Need,
+    /// The sizes that will do, the largest first.
+    pub(super) asks: &'a [Ask],
+    /// By node: what it has for this component as long as it is to run; `None` where it may not run.
+    pub(super) rooms: Vec<Option<RoomId>>,
+    /// Positions that are not entirely free, for a component that wants whole leaves.
+    pub(super) occupied: Option<FixedBitSet>,
+}
+
+/// Where one component goes.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) placement: Placement,
+    /// What it takes of which node, in rank order.
+    pub(super) parts: Vec<Part>,
+}
+
+/// Where all of them go.
+#[derive(Clone, Debug)]
+pub(super) struct Together {
+    pub(super) seats: Vec<Seat>,
+}
+
+/// Where the components shall be, as layers of one fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Nearness {
+    /// One domain that counts for this layer holds all of them.
+    pub(super) must: Option<Layer>,
+    /// Layers of which few domains shall be touched.
+    pub(super) prefer: Vec<Layer>,
+    /// What has no effect, and why.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Nearness {
+    /// The layers that `--het-gather` names.
+    ///
+    /// # Errors
+    /// A must for a layer that is not there.
+    pub(super) fn of(wish: Option<&HetGather>, fabric: &Fabric) -> Result<Self, String> {
+        let mut nearness = Self::default();
+        for clause in wish.into_iter().flat_map(|wish| &wish.clauses) {
+            let Some(layer) = fabric.layer(&clause.layer) else {
+                let known = fabric.layer_names();
+                let near = nearest(&clause.layer, known.iter().map(String::as_str));
+                let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+                let problem = format!(
+                    "--het-gather={clause}: topology {} has no layer {}{near}; its layers are {}",
+                    fabric.name(),
+                    clause.layer,
+                    known.join(", ")
+                );
+                if clause.must {
+                    return Err(problem);
+                }
+                nearness.warnings.push(format!("{problem}; it has no effect"));
+                continue;
+            };
+            if clause.must {
+                nearness.must = nearness.must.into_iter().chain([layer]).min();
+            } else if !nearness.prefer.contains(&layer) {
+                nearness.prefer.push(layer);
+            }
+        }
+        nearness.prefer.retain(|layer| nearness.must.is_none_or(|must| *layer < must));
+        Ok(nearness)
+    }
+
+    /// Whether it says anything.
+    pub(super) fn is_any(&self) -> bool {
+        self.must.is_some() || !self.prefer.is_empty()
+    }
+}
+
+/// Places all members, whose rooms are those of one moment. `near` is about the fabric of all of them; where it says
+/// nothing, each may be on a fabric of its own. `budget` bounds
+/// the search, in positions looked at; what is left of it stays there.
+///
+/// # Errors
+/// There is no way now; the flag says whether that is certain.
+pub(super) fn place_together(
+    scene: &Scene,
+    rooms: &mut Rooms,
+    members: &[Member<'_>],
+    near: &Nearness,
+    budget: &mut u64,
+) -> Result<Together, bool> {
+    let mut search = Search::new(scene, rooms, members, near.prefer.clone(), *budget);
+    let all = match (near.is_any(), members.first()) {
+        (true, Some(first)) => Some(everywhere(&first.lens.fabric)),
+        _ => None,
+    };
+    let found = match (near.must, &all, members.first()) {
+        (Some(layer), Some(_), Some(first)) => {
+            let fabric = &first.lens.fabric;
+            let mut best: Option<Found> = None;
+            for domain in holders(fabric, layer) {
+                let within = of_domains(fabric, &[domain]);
+                take_better(
+                    &mut best,
+                    search.has_enough(&within).then(|| gather(&mut search, &near.prefer, Some(&within))),
+                );
+            }
+            best
+        }
+        _ => gather(&mut search, &near.prefer, all.as_ref()),
+    };
+    let exact = search.exact;
+    *budget = search.budget;
+    let Some(Found { mut seats, .. }) = found else { return Err(exact) };
+    seats.iter_mut().for_each(|seat| seat.placement.exact &= exact);
+    Ok(Together { seats })
+}
+
+/// The best way within some positions, where `prefer` is what is left of the preferred layers.
+fn gather(search: &mut Search<'_, '_>, prefer: &[Layer], within: Option<&FixedBitSet>) -> Option<Found> {
+    let (Some((layer, rest)), Some(within)) = (prefer.split_first(), within) else {
+        return search.assign(within);
+    };
+    // Unconfined: what can be had at all.
+    let base = search.assign(Some(within))?;
+    let at = search.prefer.iter().position(|preferred| preferred == layer)?;
+    let fabric = search.fabric();
+    let domains: Vec<DomainId> = (fabric.domains_covering(*layer).into_iter())
+        .filter(|id| fabric.domain(*id).range().any(|index| within.contains(index)))
+        .collect();
+    let (most, mut sets) = (usize::try_from(base.near[at]).unwrap_or(usize::MAX), 0);
+    for size in 1..=most {
+        if size == most && rest.is_empty() {
+            break;
+        }
+        let mut best: Option<Found> = None;
+        let mut chosen: Vec<usize> = (0..size).collect();
+        while sets < MOST_SETS {
+            sets += 1;
+            let ids: Vec<DomainId> = chosen.iter().map(|index| domains[*index]).collect();
+            let mut set = of_domains(&fabric, &ids);
+            set.intersect_with(within);
+            if search.has_enough(&set) {
+                take_better(&mut best, Some(gather(search, rest, Some(&set))));
+            }
+            if !next_choice(&mut chosen, domains.len()) {
+                break;
+            }
+        }
+        search.exact &= sets < MOST_SETS;
+        if best.is_some() {
+            return best;
+        }
+    }
+    Some(base)
+}
+
+fn take_better(best: &mut Option<Found>, other: Option<Option<Found>>) {
+    let Some(Some(other)) = other else { return };
+    if best.as_ref().is_none_or(|best| other.is_better_than(best)) {
+        *best = Some(other);
+    }
+}
+
+/// The next choice of as many numbers below `count`, in order; false after the last.
+fn next_choice(chosen: &mut [usize], count: usize) -> bool {
+    let size = chosen.len();
+    let Some(at) = (0..size).rev().find(|at| chosen[*at] + size - at < count) else { return false };
+    let next = chosen[at] + 1;
+    chosen[at..].iter_mut().zip(next..).for_each(|(number, value)| *number = value);
+    true
+}
+
+/// The domains of which one has to hold everything.
+fn holders(fabric: &Fabric, layer: Layer) -> Vec<DomainId> {
+    fabric.domains_covering(layer)
+}
+
+/// The positions of some domains.
+fn of_domains(fabric: &Fabric, domains: &[DomainId]) -> FixedBitSet {
+    let mut set = FixedBitSet::with_capacity(fabric.len());
+    domains.iter().for_each(|id| set.insert_range(fabric.domain(*id).range()));
+    set
+}
+
+fn everywhere(fabric: &Fabric) -> FixedBitSet {
+    let mut set = FixedBitSet::with_capacity(fabric.len());
+    set.insert_range(..);
+    set
+}
+
+/// Nodes that are used by some seats, without those that are only closed to others.
+fn used(seats: &[Seat]) -> impl Iterator<Item = NodeId> + '_ {
+    seats.iter().flat_map(|seat| &seat.parts).filter(|part| part.slots > 0).map(|part| part.node)
+}
+
+/// Every way to choose one of so many for each component, the first choices first.
+pub(super) fn ways(choices: &[usize]) -> Vec<Vec<usize>> {
+    let mut ways: Vec<Vec<usize>> = vec![Vec::new()];
+    for count in choices {
+        let longer = ways.iter().flat_map(|way| {
+            (0..*count).map(move |choice| way.iter().copied().chain([choice]).collect::<Vec<_>>())
+        });
+        ways = longer.take(MOST_WAYS).collect();
+    }
+    ways
+}
+
+/// Where components shall be that are placed on these fabrics.
+///
+/// # Errors
+/// A layer that is not there, or a must for components that are not on one fabric.
+pub(super) fn nearness<'a>(
+    spec: &JobSpec,
+    mut fabrics: impl Iterator<Item = &'a Fabric>,
+) -> Result<Nearness, String> {
+    let wish = spec.fabric.as_ref().and_then(|fabric| fabric.het_gather.as_ref());
+    let (Some(wish), Some(first)) = (wish, fabrics.next()) else { return Ok(Nearness::default()) };
+    match fabrics.find(|other| other.name() != first.name()) {
+        Some(other) if wish.clauses.iter().any(|clause| clause.must) => Err(format!(
+            "--het-gather={wish}: components are placed on topologies {} and {}, and no domain holds both; give all of \
+             them one topology",
+            first.name(),
+            other.name()
+        )),
+        Some(_) => Ok(Nearness::default()),
+        None => Nearness::of(Some(wish), first),
+    }
+}

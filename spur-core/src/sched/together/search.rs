@@ -1,0 +1,470 @@
+//! The search for a way to place all components within some positions.
+//!
+//! One after another, each where it likes best: if nobody is any less local for it than alone, there is nothing to gain.
+//! Otherwise each is confined to one domain after another, and after that, as far as the budget goes, to every set of
+//! nodes and shares that would do for it.
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::fabric::{Fabric, Pos};
+use crate::sched::lens::slots_by_position;
+use crate::sched::place::{self, Slots, View};
+use crate::sched::room::{CPUS, RoomId, Rooms};
+use crate::sched::scene::{Scene, others_of_leaves};
+use crate::sched::state::Part;
+
+use super::rank::{fit, locality};
+use super::{Member, Seat, used};
+use crate::model::fabric::Layer;
+
+/// A number of slots that has not been worked out.
+const UNKNOWN: u32 = u32::MAX;
+/// Sets of nodes and shares that are tried for one component.
+const MOST_SHARES: usize = 4_096;
+
+/// One component placed, and how it compares.
+#[derive(Clone, Debug)]
+struct Offer {
+    locality: Vec<i64>,
+    fit: Vec<u64>,
+    seat: Seat,
+}
+
+/// All of them placed, and how that compares.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Domains of each preferred layer that they touch together.
+    pub(super) near: Vec<u32>,
+    localities: Vec<Vec<i64>>,
+    fits: Vec<Vec<u64>>,
+    pub(super) seats: Vec<Seat>,
+}
+
+impl Found {
+    /// Whether it comes before another.
+    pub(super) fn is_better_than(&self, other: &Found) -> bool {
+        let shares = |found: &Found| -> Vec<Vec<(Pos, u32)>> {
+            found.seats.iter().map(|seat| seat.placement.shares.clone()).collect()
+        };
+        let head = (&self.near, &self.localities, &self.fits);
+        match head.cmp(&(&other.near, &other.localities, &other.fits)) {
+            std::cmp::Ordering::Equal => shares(self) < shares(other),
+            order => order.is_lt(),
+        }
+    }
+}
+
+/// How a component is confined.
+#[derive(Clone, Copy)]
+enum Bounds<'a> {
+    /// To some positions.
+    Within(Option<&'a FixedBitSet>),
+    /// To these positions with these shares.
+    Shares(&'a [(Pos, u32)]),
+}
+
+/// What a search goes by.
+pub(super) struct Search<'a, 'r> {
+    scene: &'a Scene,
+    rooms: &'r mut Rooms,
+    members: &'a [Member<'a>],
+    pub(super) prefer: Vec<Layer>,
+    /// By member, by node: what those that have been placed leave.
+    left: Vec<Vec<Option<RoomId>>>,
+    /// By member, by room: slots.
+    known: Vec<Vec<u32>>,
+    seats: Vec<Seat>,
+    localities: Vec<Vec<i64>>,
+    fits: Vec<Vec<u64>>,
+    pub(super) budget: u64,
+    /// Whether nothing was left out so far.
+    pub(super) exact: bool,
+}
+
+/// A node whose room was changed for a member.
+type Undo = (usize, NodeId, Option<RoomId>);
+
+impl<'a, 'r> Search<'a, 'r> {
+    pub(super) fn new(
+        scene: &'a Scene,
+        rooms: &'r mut Rooms,
+        members: &'a [Member<'a>],
+        prefer: Vec<Layer>,
+        budget: u64,
+    ) -> Self {
+        Self {
+            scene,
+            rooms,
+            members,
+            prefer,
+            left: members.iter().map(|member| member.rooms.clone()).collect(),
+            known: vec![Vec::new(); members.len()],
+            seats: Vec::new(),
+            localities: Vec::new(),
+            fits: Vec::new(),
+            budget,
+            exact: true,
+        }
+    }
+
+    /// The fabric that nearness is about.
+    pub(super) fn fabric(&self) -> std::sync::Arc<Fabric> {
+        std::sync::Arc::clone(&self.members[0].lens.fabric)
+    }
+
+    /// Whether every member by itself has enough slots and nodes in some positions.
+    pub(super) fn has_enough(&mut self, within: &FixedBitSet) -> bool {
+        (0..self.members.len()).all(|member| {
+            let ask = self.members[member].asks.last();
+            let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
+            let slots = ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes);
+            let has = self.slots(member, Bounds::Within(Some(within)));
+            has.nodes() as u64 >= nodes && has.total() >= slots
+        })
+    }
+
+    /// Whether what all members take at least is there, by count alone.
+    fn may_hold_all(&self, within: Option<&FixedBitSet>) -> bool {
+        let nodes = self.left.first().map_or(0, Vec::len);
+        let (mut open, mut cpus) = (0_u64, 0_u64);
+        for node in (0..nodes).map(|node| NodeId(u32::try_from(node).expect("nodes are numbered in u32"))) {
+            let rooms = self.members.iter().zip(&self.left).filter_map(|(member, left)| {
+                let pos = member.lens.position(node)?;
+                let room =
+                    left[node.index()].filter(|_| within.is_none_or(|set| set.contains(pos.index())))?;
+                Some(self.rooms.amount(room)[CPUS])
+            });
+            let most = rooms.max().unwrap_or(0);
+            open += u64::from(most > 0);
+            cpus += most;
+        }
+        let (mut whole, mut least) = (0, 0);
+        for member in self.members {
+            let Some(ask) = member.asks.last() else { continue };
+            let nodes = ask.nodes.map_or(1, |(least, _)| u64::from(least));
+            let slots = ask.tasks.map_or(nodes, u64::from).max(nodes);
+            whole += if member.need.whole { nodes } else { 0 };
+            least += member.need.cpus_of_slot().saturating_mul(slots).max(nodes);
+        }
+        whole <= open && least <= cpus
+    }
+
+    /// The best way to place all members within some positions.
+    pub(super) fn assign(&mut self, within: Option<&FixedBitSet>) -> Option<Found> {
+        if !self.may_hold_all(within) {
+            return None;
+        }
+        // However little is left, everybody has one try.
+        let once = self.members.iter().map(|member| 2 * cost(member)).sum();
+        self.budget = self.budget.max(once);
+        let mut alone = Vec::with_capacity(self.members.len());
+        for member in 0..self.members.len() {
+            alone.push(self.try_one(member, Bounds::Within(within))?.locality);
+        }
+        let mut best = None;
+        self.dive(within, &mut best);
+        if best.as_ref().is_some_and(|best: &Found| best.localities == alone) {
+            return best;
+        }
+        self.branch(within, &alone, &mut best, Self::confined);
+        if best.as_ref().is_some_and(|best| best.localities == alone) {
+            return best;
+        }
+        self.branch(within, &alone, &mut best, Self::every_share);
+        best
+    }
+
+    /// Everybody where he likes best, one after another.
+    fn dive(&mut self, within: Option<&FixedBitSet>, best: &mut Option<Found>) {
+        let mut undo = Vec::new();
+        let mut placed = 0;
+        while placed < self.members.len() {
+            let Some(option) = self.try_one(placed, Bounds::Within(within)) else { break };
+            undo.extend(self.enter(placed, option));
+            placed += 1;
+        }
+        if placed == self.members.len() {
+            *best = Some(self.found());
+        }
+        (0..placed).for_each(|_| self.leave_last());
+        self.restore(undo);
+    }
+
+    /// Tries for the next member whatever `options` come up with, the best first, and goes on with the one after it.
+    fn branch(
+        &mut self,
+        within: Option<&FixedBitSet>,
+        alone: &[Vec<i64>],
+        best: &mut Option<Found>,
+        options: fn(&mut Self, usize, Option<&FixedBitSet>) -> Vec<Offer>,
+    ) {
+        let member = self.seats.len();
+        if member == self.members.len() {
+            let found = self.found();
+            if best.as_ref().is_none_or(|best| found.localities < best.localities) {
+                *best = Some(found);
+            }
+            return;
+        }
+        for option in options(self, member, within) {
+            let mut bound = self.localities.clone();
+            bound.push(option.locality.clone());
+            bound.extend_from_slice(&alone[member + 1..]);
+            if best.as_ref().is_some_and(|best| bound >= best.localities) {
+                // Those behind it are no better.
+                return;
+            }
+            let undo = self.enter(member, option);
+            self.branch(within, alone, best, options);
+            self.leave_last();
+            self.restore(undo);
+        }
+    }
+
+    /// Ways to place a member: anywhere, and in each domain.
+    fn confined(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
+        let fabric = &self.members[member].lens.fabric;
+        let mut options: Vec<Offer> = self.try_one(member, Bounds::Within(within)).into_iter().collect();
+        let ask = self.members[member].asks.last();
+        let least = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| least);
+        let slots = self.slots(member, Bounds::Within(within));
+        let ids: Vec<_> = fabric.domains().map(|(id, _)| id).collect();
+        for id in ids.into_iter().filter(|id| slots.nodes_of(*id) >= least) {
+            let mut set = FixedBitSet::with_capacity(fabric.len());
+            set.insert_range(fabric.domain(id).range());
+            if let Some(within) = within {
+                set.intersect_with(within);
+            }
+            options.extend(self.try_one(member, Bounds::Within(Some(&set))));
+        }
+        in_order(options)
+    }
+
+    /// Every way to place a member, as far as they are few.
+    fn every_share(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
+        let slots = self.slots(member, Bounds::Within(within));
+        let room: Vec<(Pos, u32)> = slots.iter().collect();
+        let mut options = Vec::new();
+        for ask in self.members[member].asks {
+            let total = |nodes: u32| ask.tasks.unwrap_or(nodes);
+            let sizes = match (ask.nodes, ask.tasks) {
+                (Some((least, most)), None) => {
+                    (least.max(1)..=most).map(|nodes| (Some(nodes), total(nodes))).collect()
+                }
+                (_, Some(tasks)) => vec![(None, tasks)],
+                (None, None) => Vec::new(),
+            };
+            for (nodes, total) in sizes.into_iter().filter(|(_, total)| *total as usize <= MOST_SHARES) {
+                let mut shares = Shares { room: &room, nodes, found: Vec::new(), chosen: Vec::new() };
+                self.exact &= shares.list(0, total);
+                for shares in shares.found {
+                    options.extend(self.try_one(member, Bounds::Shares(&shares)));
+                }
+            }
+        }
+        in_order(options)
+    }
+
+    /// What a member sees.
+    fn slots(&mut self, member: usize, bounds: Bounds<'_>) -> Slots {
+        let Member { lens, need, .. } = &self.members[member];
+        let fabric = &lens.fabric;
+        let mut slots = vec![0; fabric.len()];
+        match bounds {
+            Bounds::Within(within) => {
+                for (index, slots) in slots.iter_mut().enumerate() {
+                    if within.is_none_or(|within| within.contains(index)) {
+                        let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
+                        *slots = self.slots_on(member, node);
+                    }
+                }
+            }
+            Bounds::Shares(shares) => shares.iter().for_each(|(pos, share)| slots[pos.index()] = *share),
+        }
+        slots_by_position(fabric, need, slots)
+    }
+
+    fn slots_on(&mut self, member: usize, node: NodeId) -> u32 {
+        let Some(room) = self.left[member][node.index()] else { return 0 };
+        let known = &mut self.known[member];
+        if known.len() <= room.index() {
+            known.resize(self.rooms.len(), UNKNOWN);
+        }
+        if known[room.index()] == UNKNOWN {
+            let shape = self.rooms.shape(self.rooms.class_of(room));
+            known[room.index()] = self.members[member].need.slots(shape, self.rooms.amount(room));
+        }
+        known[room.index()]
+    }
+
+    /// Where a member goes if it is confined so, given those that have been placed.
+    fn try_one(&mut self, member: usize, bounds: Bounds<'_>) -> Option<Offer> {
+        let members = self.members;
+        let Member { lens, asks, occupied, .. } = &members[member];
+        let cost = cost(&members[member]);
+        if self.budget < cost {
+            self.exact = false;
+            return None;
+        }
+        self.budget -= cost;
+        let fabric = &lens.fabric;
+        let slots = self.slots(member, bounds);
+        let occupied = occupied.as_ref().map(|occupied| {
+            let mut occupied = occupied.clone();
+            occupied.grow(fabric.len());
+            used(&self.seats)
+                .filter_map(|node| fabric.pos(node))
+                .for_each(|pos| occupied.insert(pos.index()));
+            occupied
+        });
+        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let mut missed = true;
+        let (ask, placement) = asks
+            .iter()
+            .find_map(|ask| match place::place(fabric, &view, ask) {
+                Ok(placement) => Some((ask, placement)),
+                Err(misfit) => {
+                    missed &= misfit.exact;
+                    None
+                }
+            })
+            .or_else(|| {
+                self.exact &= missed;
+                None
+            })?;
+        self.exact &= placement.exact;
+        // What is left over is counted in all there is, not in what was allowed.
+        let all = self.slots(member, Bounds::Within(None));
+        let key = locality(&view, fabric, ask, &placement);
+        let fit = fit(&all, fabric, &placement);
+        let parts = self.parts(member, &placement.shares)?;
+        Some(Offer { locality: key, fit, seat: Seat { placement, parts } })
+    }
+
+    /// What a placement takes of each node, and the nodes that it closes to others.
+    fn parts(&mut self, member: usize, shares: &[(Pos, u32)]) -> Option<Vec<Part>> {
+        let Member { lens, need, asks, .. } = &self.members[member];
+        let mut parts = Vec::with_capacity(shares.len());
+        for (pos, slots) in shares {
+            let node = lens.fabric.node(*pos);
+            let room = self.left[member][node.index()]?;
+            let shape = self.rooms.shape(self.rooms.class_of(room));
+            let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
+            parts.push(Part { node, slots: *slots, taken: taken.into() });
+        }
+        if asks.first().is_some_and(|ask| ask.whole_leaves) {
+            let nodes: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+            for node in others_of_leaves(&lens.fabric, &nodes) {
+                let full = self.rooms.full(self.scene.nodes[node.index()].class);
+                parts.push(Part { node, slots: 0, taken: self.rooms.amount(full).into() });
+            }
+        }
+        Some(parts)
+    }
+
+    /// Gives a member its place; what to put back when it is taken out again.
+    fn enter(&mut self, member: usize, option: Offer) -> Vec<Undo> {
+        let mut undo = Vec::new();
+        for part in &option.seat.parts {
+            for other in member + 1..self.members.len() {
+                let before = self.left[other][part.node.index()];
+                let after = before.map(|room| self.rooms.minus(room, &part.taken));
+                undo.push((other, part.node, before));
+                self.left[other][part.node.index()] = after;
+            }
+        }
+        self.localities.push(option.locality);
+        self.fits.push(option.fit);
+        self.seats.push(option.seat);
+        undo
+    }
+
+    fn leave_last(&mut self) {
+        self.localities.pop();
+        self.fits.pop();
+        self.seats.pop();
+    }
+
+    fn restore(&mut self, undo: Vec<Undo>) {
+        for (member, node, room) in undo.into_iter().rev() {
+            self.left[member][node.index()] = room;
+        }
+    }
+
+    /// All members where they are now.
+    fn found(&self) -> Found {
+        let near = if self.prefer.is_empty() {
+            Vec::new()
+        } else {
+            let fabric = &self.members[0].lens.fabric;
+            let mut positions: Vec<Pos> = used(&self.seats).filter_map(|node| fabric.pos(node)).collect();
+            positions.sort_unstable();
+            positions.dedup();
+            let spans = fabric.spans(&positions);
+            self.prefer.iter().map(|layer| spans[layer.index()]).collect()
+        };
+        Found {
+            near,
+            localities: self.localities.clone(),
+            fits: self.fits.clone(),
+            seats: self.seats.clone(),
+        }
+    }
+}
+
+/// What one try costs: the positions that are looked at, and what comes with it.
+fn cost(member: &Member<'_>) -> u64 {
+    member.lens.fabric.len() as u64 + 20
+}
+
+/// The best first, each once.
+fn in_order(mut options: Vec<Offer>) -> Vec<Offer> {
+    let key =
+        |option: &Offer| (option.locality.clone(), option.fit.clone(), option.seat.placement.shares.clone());
+    options.sort_by_cached_key(key);
+    options.dedup_by(|a, b| a.seat.placement.shares == b.seat.placement.shares);
+    options
+}
+
+/// Lists every way to share out an amount over positions.
+struct Shares<'a> {
+    room: &'a [(Pos, u32)],
+    /// On exactly so many nodes, if that is known.
+    nodes: Option<u32>,
+    found: Vec<Vec<(Pos, u32)>>,
+    chosen: Vec<(Pos, u32)>,
+}
+
+impl Shares<'_> {
+    /// Shares `amount` out over the positions from the `at`-th on; whether all ways were listed.
+    fn list(&mut self, at: usize, amount: u32) -> bool {
+        if amount == 0 {
+            if self.nodes.is_none_or(|nodes| nodes as usize == self.chosen.len()) {
+                self.found.push(self.chosen.clone());
+            }
+            return self.found.len() < MOST_SHARES;
+        }
+        let Some((pos, slots)) = self.room.get(at).copied() else { return true };
+        if self.nodes.is_some_and(|nodes| self.chosen.len() >= nodes as usize) {
+            return true;
+        }
+        let rest: u64 = self.room[at..].iter().map(|(_, slots)| u64::from(*slots)).sum();
+        if rest < u64::from(amount) {
+            return true;
+        }
+        for share in (0..=slots.min(amount)).rev() {
+            if share > 0 {
+                self.chosen.push((pos, share));
+            }
+            let all = self.list(at + 1, amount - share);
+            if share > 0 {
+                self.chosen.pop();
+            }
+            if !all {
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -199,7 +199,7 @@ impl Case {
 
     /// The rank of a way to place all components, if it is allowed.
     fn rank(&self, ways: &[Shares], places: &Places) -> Option<Rank> {
-        let all: BTreeSet<usize> = ways.iter().flat_map(|way| used(way)).collect();
+        let all: BTreeSet<usize> = ways.iter().flat_map(used).collect();
         let [_, leaves, spines] = spans(&all, places);
         let of = |layer: &str| if layer == "leaf" { leaves } else { spines };
         let mut near = Vec::new();

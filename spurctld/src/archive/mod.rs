@@ -184,7 +184,6 @@ impl Archive {
 mod tests {
     use std::path::PathBuf;
 
-    use spur_core::controller::command::Submission;
     use spur_core::controller::{Command, Input, handle};
     use spur_core::model::config::Config;
     use spur_core::text::time::Time;

@@ -37,10 +37,18 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, by: u32, decision: Sorted<Decision>) -> R
         match job {
             Decision::Pending(id) => ending::end_pending(ctx, id, outcome()),
             Decision::Running(id) => ending::begin(ctx, id, outcome(), Then::End),
-            Decision::Ending { id, kill_at } => {
+            Decision::Ending { id, kill_at } if waits_again(ctx.cluster(), id) => {
                 ctx.emit(Event::JobEnding { job: id, outcome: outcome(), then: Then::End, kill_at });
             }
+            // Another component of the same het job has seen to it.
+            Decision::Ending { .. } => {}
         }
     }
     jobs_reply(decision.problems)
+}
+
+/// Whether a job is ending an attempt that another shall follow.
+fn waits_again(cluster: &Cluster, id: JobId) -> bool {
+    let phase = cluster.job(id).map(|job| &job.phase);
+    matches!(phase, Some(Phase::Completing(completing)) if matches!(completing.then, Then::Requeue { .. }))
 }

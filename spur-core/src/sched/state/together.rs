@@ -13,9 +13,6 @@ use crate::text::time::Time;
 
 use super::{Hit, Hunt, MAX_TRIES, Part, State, occupied};
 
-/// Steps that may be spent on one het job in a pass, as multiples of what one placement may take.
-const ROUNDS: u64 = 4;
-
 /// A component in one partition, seen through one of its lenses.
 pub(in crate::sched) struct Place<'a> {
     pub(in crate::sched) hunt: Hunt<'a>,
@@ -43,8 +40,7 @@ impl State {
     ) -> Option<Vec<(Hit, Vec<Part>)>> {
         let licenses = all_licenses(places);
         let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
-        let budget = places[0].hunt.stages.first()?.ask().budget;
-        let mut budget = budget.saturating_mul(ROUNDS);
+        let mut budget = places.first()?.hunt.stages.first()?.ask().budget;
         let mut moments: Option<Vec<Time>> = None;
         let mut at = self.now;
         for _ in 0..MAX_TRIES {

@@ -9,7 +9,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Pos};
 use crate::sched::lens::slots_by_position;
-use crate::sched::place::{self, Slots, View};
+use crate::sched::place::{self, Ask, Placement, Slots, View};
 use crate::sched::room::{CPUS, RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::state::Part;
@@ -22,10 +22,14 @@ use crate::model::fabric::Layer;
 const UNKNOWN: u32 = u32::MAX;
 /// Sets of nodes and shares that are tried for one component.
 const MOST_SHARES: usize = 4_096;
+/// Positions with room up to which they are tried.
+const MOST_POSITIONS: usize = 64;
 
 /// One component placed, and how it compares.
 #[derive(Clone, Debug)]
 struct Offer {
+    /// Whether it is known to be allowed; otherwise only that there is room for it.
+    allowed: bool,
     locality: Vec<i64>,
     fit: Vec<u64>,
     seat: Seat,
@@ -115,20 +119,33 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// Whether every member by itself has enough slots and nodes in some positions.
     pub(super) fn has_enough(&mut self, within: &FixedBitSet) -> bool {
-        (0..self.members.len()).all(|member| {
-            let ask = self.members[member].asks.last();
-            let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
-            let slots = ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes);
-            let has = self.slots(member, Bounds::Within(Some(within)));
-            has.nodes() as u64 >= nodes && has.total() >= slots
-        })
+        (0..self.members.len()).all(|member| self.has_enough_for(member, Some(within)))
+    }
+
+    fn has_enough_for(&mut self, member: usize, within: Option<&FixedBitSet>) -> bool {
+        let ask = self.members[member].asks.last();
+        let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
+        let slots = ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes);
+        let fabric = &self.members[member].lens.fabric;
+        let (mut open, mut total) = (0, 0);
+        for index in 0..fabric.len() {
+            if within.is_none_or(|within| within.contains(index)) {
+                let has = self.slots_on(member, fabric.node(Pos(number(index))));
+                open += u64::from(has > 0);
+                total += u64::from(has);
+            }
+            if open >= nodes && total >= slots {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether what all members take at least is there, by count alone.
     fn may_hold_all(&self, within: Option<&FixedBitSet>) -> bool {
         let nodes = self.left.first().map_or(0, Vec::len);
         let (mut open, mut cpus) = (0_u64, 0_u64);
-        for node in (0..nodes).map(|node| NodeId(u32::try_from(node).expect("nodes are numbered in u32"))) {
+        for node in (0..nodes).map(|node| NodeId(number(node))) {
             let rooms = self.members.iter().zip(&self.left).filter_map(|(member, left)| {
                 let pos = member.lens.position(node)?;
                 let room =
@@ -215,11 +232,26 @@ impl<'a, 'r> Search<'a, 'r> {
                 // Those behind it are no better.
                 return;
             }
-            let undo = self.enter(member, option);
-            self.branch(within, alone, best, options);
-            self.leave_last();
-            self.restore(undo);
+            if self.leaves_enough(member, &option, within) && self.is_allowed(member, &option) {
+                let undo = self.enter(member, option);
+                self.branch(within, alone, best, options);
+                self.leave_last();
+                self.restore(undo);
+            }
         }
+    }
+
+    /// Whether those behind a member still have enough, by count alone, when it has its place.
+    fn leaves_enough(&mut self, member: usize, offer: &Offer, within: Option<&FixedBitSet>) -> bool {
+        let undo = self.enter(member, offer.clone());
+        let enough = (member + 1..self.members.len()).all(|other| self.has_enough_for(other, within));
+        self.leave_last();
+        self.restore(undo);
+        enough
+    }
+
+    fn is_allowed(&mut self, member: usize, offer: &Offer) -> bool {
+        offer.allowed || self.try_one(member, Bounds::Shares(&offer.seat.placement.shares)).is_some()
     }
 
     /// Ways to place a member: anywhere, and in each domain.
@@ -246,6 +278,10 @@ impl<'a, 'r> Search<'a, 'r> {
         let slots = self.slots(member, Bounds::Within(within));
         let room: Vec<(Pos, u32)> = slots.iter().collect();
         let mut options = Vec::new();
+        if room.len() > MOST_POSITIONS {
+            self.exact = false;
+            return options;
+        }
         for ask in self.members[member].asks {
             let total = |nodes: u32| ask.tasks.unwrap_or(nodes);
             let sizes = match (ask.nodes, ask.tasks) {
@@ -257,13 +293,34 @@ impl<'a, 'r> Search<'a, 'r> {
             };
             for (nodes, total) in sizes.into_iter().filter(|(_, total)| *total as usize <= MOST_SHARES) {
                 let mut shares = Shares { room: &room, nodes, found: Vec::new(), chosen: Vec::new() };
-                self.exact &= shares.list(0, total);
-                for shares in shares.found {
-                    options.extend(self.try_one(member, Bounds::Shares(&shares)));
+                let all = shares.list(0, total);
+                self.exact &= all;
+                for shares in shares.found.into_iter().filter(|_| all) {
+                    options.extend(self.offer(member, ask, shares, &slots));
                 }
             }
         }
         in_order(options)
+    }
+
+    /// A member with some shares, of which it is not known whether they are allowed.
+    fn offer(&mut self, member: usize, ask: &Ask, shares: Vec<(Pos, u32)>, slots: &Slots) -> Option<Offer> {
+        if self.budget == 0 {
+            self.exact = false;
+            return None;
+        }
+        self.budget -= 1;
+        let lens = self.members[member].lens;
+        let fabric = &lens.fabric;
+        let parts = self.parts(member, &shares)?;
+        let positions: Vec<Pos> = shares.iter().map(|(pos, _)| *pos).collect();
+        let (spans, common) = (fabric.spans(&positions), fabric.deepest_common(&positions));
+        let taken: u64 = shares.iter().map(|(_, share)| u64::from(*share)).sum();
+        let waste = common.map_or(0, |id| slots.of(id).saturating_sub(taken));
+        let placement = Placement { shares, spans, common, waste, exact: true };
+        let key = locality(&lens.view(slots), fabric, ask, &placement);
+        let fit = fit(slots, fabric, &placement);
+        Some(Offer { allowed: false, locality: key, fit, seat: Seat { placement, parts } })
     }
 
     /// What a member sees.
@@ -275,7 +332,7 @@ impl<'a, 'r> Search<'a, 'r> {
             Bounds::Within(within) => {
                 for (index, slots) in slots.iter_mut().enumerate() {
                     if within.is_none_or(|within| within.contains(index)) {
-                        let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
+                        let node = fabric.node(Pos(number(index)));
                         *slots = self.slots_on(member, node);
                     }
                 }
@@ -339,7 +396,7 @@ impl<'a, 'r> Search<'a, 'r> {
         let key = locality(&view, fabric, ask, &placement);
         let fit = fit(&all, fabric, &placement);
         let parts = self.parts(member, &placement.shares)?;
-        Some(Offer { locality: key, fit, seat: Seat { placement, parts } })
+        Some(Offer { allowed: true, locality: key, fit, seat: Seat { placement, parts } })
     }
 
     /// What a placement takes of each node, and the nodes that it closes to others.
@@ -416,6 +473,10 @@ impl<'a, 'r> Search<'a, 'r> {
 /// What one try costs: the positions that are looked at, and what comes with it.
 fn cost(member: &Member<'_>) -> u64 {
     member.lens.fabric.len() as u64 + 20
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("positions and nodes are numbered in u32")
 }
 
 /// The best first, each once.

@@ -14,6 +14,11 @@ impl Chance {
         Self(seed)
     }
 
+    /// Seeded by a number.
+    pub(crate) fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

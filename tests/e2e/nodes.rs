@@ -1,0 +1,152 @@
+//! Nodes that only say what nodes say: they run nothing, and a job ends when the test says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use spur_proto::client::Introduction;
+use spur_proto::v1::agents_client::AgentsClient;
+use spur_proto::v1::report::Report as Said;
+use spur_proto::v1::{
+    Attempt, BatchEnded, Hello, Launch, NodeDone, NodeMessage, NodeShape, Report, TokenClaims, node_message,
+    order,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use crate::cluster::PATIENCE;
+
+/// The nodes of a cluster, for as long as this lives.
+pub(crate) struct Nodes {
+    /// Batch scripts that were ordered: by job, and on which node.
+    batches: BTreeMap<u32, (String, Launch)>,
+    launched: Receiver<(String, Launch)>,
+    voices: BTreeMap<String, Voice>,
+}
+
+/// What a node says to the controller.
+#[derive(Clone)]
+struct Voice {
+    sender: UnboundedSender<NodeMessage>,
+    /// The number of its next report.
+    next: Arc<AtomicU64>,
+}
+
+impl Voice {
+    fn report(&self, attempt: Option<Attempt>, said: Said) {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let report = Report { id, attempt, report: Some(said) };
+        // A connection that is gone ends the test elsewhere.
+        let _ = self.sender.send(message(node_message::Message::Report(report)));
+    }
+}
+
+impl Nodes {
+    /// Nodes of these names with so many CPUs each, when the controller at a port of this host has taken them in.
+    pub(crate) fn start(port: u16, names: &[String], cpus: u32) -> Self {
+        let (launches, launched) = channel();
+        let (welcomes, welcomed) = channel();
+        let mut voices = BTreeMap::new();
+        let mut receivers = Vec::new();
+        for name in names {
+            let (sender, receiver) = unbounded_channel();
+            let voice = Voice { sender, next: Arc::new(AtomicU64::new(1)) };
+            // The channel is new and its other end is here.
+            let _ = voice.sender.send(message(node_message::Message::Hello(hello(name, cpus))));
+            voices.insert(name.clone(), voice.clone());
+            receivers.push((name.clone(), voice, UnboundedReceiverStream::new(receiver)));
+        }
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("threads can be made").block_on(async {
+                let attending = receivers.into_iter().map(|(name, voice, messages)| {
+                    tokio::spawn(attend(port, name, voice, messages, welcomes.clone(), launches.clone()))
+                });
+                for node in attending.collect::<Vec<_>>() {
+                    node.await.expect("a node does not panic");
+                }
+            });
+        });
+        for _ in names {
+            welcomed.recv_timeout(PATIENCE).expect("the controller takes them all in");
+        }
+        Self { batches: BTreeMap::new(), launched, voices }
+    }
+
+    /// Lets the batch script of a running job end well.
+    pub(crate) fn end(&mut self, job: u32) {
+        while !self.batches.contains_key(&job) {
+            let (node, launch) =
+                self.launched.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("job {job} is not launched"));
+            let job = launch.attempt.expect("an order names its attempt").job_id;
+            self.batches.insert(job, (node, launch));
+        }
+        let (node, launch) = &self.batches[&job];
+        let done = launch.alone;
+        let voice = &self.voices[node];
+        voice.report(launch.attempt, Said::BatchEnded(BatchEnded { done, ..BatchEnded::default() }));
+        if !done {
+            voice.report(launch.attempt, Said::NodeDone(NodeDone::default()));
+        }
+    }
+}
+
+/// One node, until the controller ends or this side does.
+async fn attend(
+    port: u16,
+    name: String,
+    voice: Voice,
+    messages: UnboundedReceiverStream<NodeMessage>,
+    welcomes: Sender<()>,
+    launches: Sender<(String, Launch)>,
+) {
+    let address = format!("127.0.0.1:{port}").parse().expect("an address");
+    let channel = spur_proto::channel::endpoint(&address).expect("an address").connect_lazy();
+    let claims = TokenClaims { node: name.clone(), expires: i64::MAX, ..TokenClaims::default() };
+    let introduction = Introduction::new(&spur_proto::auth::unsigned(&claims)).expect("a plain name");
+    let mut client = AgentsClient::with_interceptor(channel, introduction);
+    let mut orders = client.attend(messages).await.expect("the controller listens").into_inner();
+    let mut batches = Vec::new();
+    while let Ok(Some(order)) = orders.message().await {
+        match order.order {
+            // A test that has ended wants no more of any of it.
+            Some(order::Order::Welcome(_)) => drop(welcomes.send(())),
+            Some(order::Order::Refusal(refusal)) => panic!("{name} is not wanted: {refusal:?}"),
+            Some(order::Order::Launch(launch)) => {
+                batches.push(launch.attempt);
+                drop(launches.send((name.clone(), launch)));
+            }
+            // The node of the batch script has said so already.
+            Some(order::Order::Terminate(terminate)) if !batches.contains(&terminate.attempt) => {
+                voice.report(terminate.attempt, Said::NodeDone(NodeDone::default()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn message(message: node_message::Message) -> NodeMessage {
+    NodeMessage { message: Some(message) }
+}
+
+fn hello(name: &str, cpus: u32) -> Hello {
+    let shape = NodeShape {
+        sockets: 1,
+        cores_per_socket: cpus,
+        threads_per_core: 1,
+        cpus,
+        memory_mb: 64_000,
+        ..NodeShape::default()
+    };
+    Hello {
+        node_name: name.to_owned(),
+        protocol: spur_proto::refusal::PROTOCOL.to_owned(),
+        shape: Some(shape),
+        boot_id: "1".to_owned(),
+        spool_id: name.to_owned(),
+        address: "127.0.0.1:1".to_owned(),
+        hostname: name.to_owned(),
+        ..Hello::default()
+    }
+}

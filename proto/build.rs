@@ -1,8 +1,18 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 9] =
-    ["Job", "Span", "Step", "Node", "Partition", "Topology", "Domain", "AccountingRow", "PingResponse"];
+const SHOWN: [&str; 10] = [
+    "Job",
+    "Span",
+    "Step",
+    "Node",
+    "Partition",
+    "Reservation",
+    "Topology",
+    "Domain",
+    "AccountingRow",
+    "PingResponse",
+];
 
 /// Keys under which Slurm's users look for these fields.
 const SLURM_NAMES: [(&str, &str); 15] = [

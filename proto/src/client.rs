@@ -24,8 +24,9 @@ use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
-    CancelJobsRequest, CreateStepRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest,
-    SubmitRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
+    CancelJobsRequest, CreateReservationRequest, CreateStepRequest, DeleteReservationRequest,
+    HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, UpdateJobRequest,
+    UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 
@@ -165,6 +166,9 @@ mutations!(
     CreateStepRequest,
     UpdateNodesRequest,
     UpdatePartitionRequest,
+    CreateReservationRequest,
+    UpdateReservationRequest,
+    DeleteReservationRequest,
 );
 
 /// Puts token and protocol version into every call.

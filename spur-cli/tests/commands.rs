@@ -280,6 +280,39 @@ impl Controller for Fake {
         Ok(Response::new(v1::UpdatePartitionResponse {}))
     }
 
+    async fn create_reservation(
+        &self,
+        request: Request<v1::CreateReservationRequest>,
+    ) -> Answer<v1::CreateReservationResponse> {
+        let pairs = request.into_inner().settings;
+        let heard: Vec<_> = pairs.iter().map(|pair| (pair.key.as_str(), pair.value.clone())).collect();
+        self.heard("CreateReservation", &heard);
+        Ok(Response::new(v1::CreateReservationResponse { name: "r".into() }))
+    }
+
+    async fn update_reservation(
+        &self,
+        request: Request<v1::UpdateReservationRequest>,
+    ) -> Answer<v1::UpdateReservationResponse> {
+        self.heard("UpdateReservation", &[("name", request.into_inner().name)]);
+        Ok(Response::new(v1::UpdateReservationResponse {}))
+    }
+
+    async fn delete_reservation(
+        &self,
+        request: Request<v1::DeleteReservationRequest>,
+    ) -> Answer<v1::DeleteReservationResponse> {
+        self.heard("DeleteReservation", &[("name", request.into_inner().name)]);
+        Ok(Response::new(v1::DeleteReservationResponse {}))
+    }
+
+    async fn list_reservations(
+        &self,
+        _: Request<v1::ListReservationsRequest>,
+    ) -> Answer<v1::ListReservationsResponse> {
+        Ok(Response::new(v1::ListReservationsResponse::default()))
+    }
+
     async fn reconfigure(&self, _: Request<v1::ReconfigureRequest>) -> Answer<v1::ReconfigureResponse> {
         self.heard("Reconfigure", &[]);
         Ok(Response::new(v1::ReconfigureResponse { changes: vec!["node n9 is new".into()] }))

@@ -12,7 +12,7 @@ use spur_cli::commands::scontrol::hostnames::Form;
 use spur_cli::commands::{sacct, scontrol, sinfo, squeue};
 use spur_cli::format::Show;
 use spur_cli::options::Settled;
-use spur_proto::v1::{AccountingRow, Job, Node, Partition, Step, Topology};
+use spur_proto::v1::{AccountingRow, Job, Node, Partition, Reservation, Step, Topology};
 
 #[derive(Deserialize)]
 struct Cluster {
@@ -22,6 +22,7 @@ struct Cluster {
     nodes: Vec<Node>,
     partitions: Vec<Partition>,
     topology: Topology,
+    reservations: Vec<Reservation>,
     accounting: Vec<AccountingRow>,
 }
 
@@ -68,6 +69,9 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
         },
         "sinfo" => match sinfo::Query::read(&words, &env)? {
             Asked::Show(text) => Ok(text),
+            Asked::Run(query) if query.shows_reservations() => {
+                Ok(query.reservations_text(&cluster.reservations, &show))
+            }
             Asked::Run(query) if query.topology().is_some() => Ok(query.topology_text(&cluster.topology)),
             Asked::Run(query) => {
                 let wanted = query.nodes().map(str::parse).transpose()?;
@@ -103,6 +107,11 @@ fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<
             scontrol::show_node::text(&nodes, settings.oneline, settings.details, show)
         }
         "partition" => scontrol::show_partition::text(&cluster.partitions, settings.oneline),
+        "reservation" => {
+            let all = cluster.reservations.iter().filter(|reservation| is(&reservation.name));
+            let reservations: Vec<Reservation> = all.cloned().collect();
+            scontrol::show_reservation::text(&reservations, settings.oneline, show)
+        }
         "step" => scontrol::show_step::text(&cluster.steps, settings.oneline, show),
         "topology" => scontrol::show_topology::text(&cluster.topology, None),
         "hostnames" => scontrol::hostnames::text(&name.parse()?, Form::Names),

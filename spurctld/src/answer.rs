@@ -36,6 +36,11 @@ pub enum Answer {
         /// The step.
         step: Arc<Step>,
     },
+    /// Nodes were reserved.
+    Reserved {
+        /// Under which name.
+        name: Arc<str>,
+    },
     /// The policy is in force.
     Reconfigured {
         /// What has changed, one sentence each.
@@ -69,6 +74,7 @@ impl From<Reply> for Answer {
                 Answer::Jobs { problems: problems.into_iter().map(problem).collect(), warnings }
             }
             Reply::Step { attempt, step } => Answer::Step { attempt, step },
+            Reply::Reserved { name } => Answer::Reserved { name },
             Reply::Reconfigured { changes } => Answer::Reconfigured { changes },
         }
     }

@@ -315,7 +315,10 @@ fn news(event: &Event) -> News {
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }
-        | Event::PartitionSet { .. } => News::Ground,
+        | Event::PartitionSet { .. }
+        | Event::ReservationCreated { .. }
+        | Event::ReservationUpdated { .. }
+        | Event::ReservationDeleted { .. } => News::Ground,
         Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }
         | Event::HetJobSubmitted { .. }

@@ -11,6 +11,7 @@ mod nodes;
 mod order;
 mod power;
 mod preempt;
+mod reservation;
 mod simulated;
 mod steps;
 mod wrong;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spur_core::cluster::snapshot::{self, Restore};
 use spur_core::cluster::{Cluster, Entry, invariant};
-use spur_core::model::phase::Phase;
+use spur_core::model::phase::{Hold, Phase};
 
 fn journals() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/journal");
@@ -46,6 +46,14 @@ fn summary(cluster: &Cluster) -> String {
             let nodes: Vec<&str> = cluster.names_of(nomination.nodes()).collect();
             let _ = write!(text, " kept={}", nodes.join(","));
         }
+        if let Phase::Running { ends_by: Some(by), .. } = &job.phase {
+            let _ = write!(text, " over by {}", by.0);
+        }
+        if let Phase::Pending(pending) = &job.phase
+            && pending.hold == Some(Hold::Reservation)
+        {
+            text += " held without its reservation";
+        }
         if let Phase::Running { preempted: Some(preempted), .. } = &job.phase {
             let _ = write!(text, " makes way for {} until {}", preempted.by, preempted.end_at.0);
         }
@@ -58,6 +66,12 @@ fn summary(cluster: &Cluster) -> String {
     for (id, array) in cluster.jobs().arrays() {
         let ended = array.ended();
         let _ = writeln!(text, "array {id} completed={} failed={}", ended.completed, ended.failed);
+    }
+    for reservation in cluster.reservations() {
+        let names: Vec<&str> = cluster.names_of(reservation.nodes.iter().copied()).collect();
+        let (name, from, to) = (&reservation.name, reservation.start.0, reservation.end.0);
+        let (nodes, users) = (names.join(","), &reservation.users);
+        let _ = writeln!(text, "reservation {name} from {from} to {to} on {nodes} for {users}");
     }
     for node in cluster.nodes() {
         let _ = writeln!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);

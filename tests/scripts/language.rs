@@ -13,6 +13,7 @@ use spur_core::model::config::Config;
 use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
 use spur_core::model::node::Registration;
 use spur_core::model::phase::Phase;
+use spur_core::model::reservation::ReservationAsk;
 use spur_core::model::step::StepSpec;
 use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::exit::ExitCode;
@@ -108,6 +109,9 @@ impl Session {
                 let change = NodeChange { state: Some(state), reason, ..NodeChange::default() };
                 self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
             }
+            "reserve" => self.ask(Command::CreateReservation(Box::new(reservation(rest)))),
+            "change" => self.ask(Command::UpdateReservation(Box::new(reservation(rest)))),
+            "unreserve" => self.ask(Command::DeleteReservation { name: rest[0].into() }),
             "step" => self.ask(Command::CreateStep { job: job(rest[0]), step: step(&rest[1..]) }),
             "start" => self.start(rest),
             "preempt" => self.preempt(rest),
@@ -133,7 +137,7 @@ impl Session {
         self.cluster.node_named(name).unwrap_or_else(|| panic!("no node {name}")).id
     }
 
-    /// `start JOB NODE[:CPUS]… [: JOB NODE[:CPUS]…]…`
+    /// `start JOB NODE[:CPUS]… [in=RESERVATION] [: JOB NODE[:CPUS]…]…`
     fn start(&self, rest: &[&str]) -> Input {
         let mut starts = rest.split(|word| *word == ":").map(|words| self.proposal(words));
         let mut first = starts.next().expect("a job");
@@ -160,6 +164,7 @@ impl Session {
 
     fn proposal(&self, rest: &[&str]) -> Start {
         let job = self.cluster.job(job(rest[0])).expect("a job");
+        let names_node = |word: &&str| *word != "exclusive" && !word.contains('=');
         let part = |word: &&str| {
             let (name, cpus) = word.split_once(':').unwrap_or((word, "1"));
             let cpus = cpus.parse().expect("CPUs");
@@ -169,7 +174,8 @@ impl Session {
             attempt: job.attempt(),
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
-            parts: rest[1..].iter().filter(|word| **word != "exclusive").map(part).collect(),
+            reservation: rest.iter().find_map(|word| word.strip_prefix("in=")).map(Into::into),
+            parts: rest[1..].iter().filter(|word| names_node(word)).map(part).collect(),
             exclusive: rest.contains(&"exclusive"),
             why: spur_core::model::alloc::Why::default(),
             rest: Vec::new(),
@@ -234,6 +240,12 @@ impl Session {
                 let _ =
                     write!(said, " hold={:?} eligible={:?}", pending.hold, pending.eligible.map(|at| at.0));
             }
+            if let Phase::Running { ends_by: Some(by), .. } = &job.phase {
+                let _ = write!(said, " by {}", by.0);
+            }
+            if let Some(asked) = job.spec.extra.as_ref().and_then(|extra| extra.reservation.as_ref()) {
+                let _ = write!(said, " asks for {asked}");
+            }
             if let Some(nomination) = job.nomination() {
                 let nodes: Vec<String> = nomination.nodes().map(|node| node.to_string()).collect();
                 let _ = write!(said, " kept={}", nodes.join(","));
@@ -242,6 +254,9 @@ impl Session {
                 let _ = write!(said, " waits={waits}{}", if job.never { " never" } else { "" });
             }
             said.push('\n');
+        }
+        for reservation in self.cluster.reservations() {
+            let _ = writeln!(said, "reservation {}", print::reserved(reservation));
         }
         for node in self.cluster.nodes() {
             let drain =
@@ -258,6 +273,16 @@ impl Session {
         }
         said
     }
+}
+
+/// `Key=Value …`, as `scontrol create reservation` takes them.
+fn reservation(rest: &[&str]) -> ReservationAsk {
+    let mut ask = ReservationAsk::default();
+    for word in rest {
+        let (key, value) = word.split_once('=').expect("Key=Value");
+        ask.take(key, value).unwrap_or_else(|error| panic!("{error}"));
+    }
+    ask
 }
 
 fn job(text: &str) -> JobId {
@@ -284,7 +309,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N time=LIMIT partition=P depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+/// `nodes=N tasks=N cpus=N time=LIMIT partition=P reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -306,6 +331,7 @@ fn submission(rest: &[&str]) -> Submission {
         kill_on_invalid_dep: rest.contains(&"kill-invalid").then_some(true),
         no_kill: rest.contains(&"no-kill"),
         no_preempt: rest.contains(&"no-preempt"),
+        reservation: get("reservation").map(Into::into),
         signal: get("signal").map(|text| text.parse().expect("a signal")),
         ..Extra::default()
     };

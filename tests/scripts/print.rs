@@ -5,6 +5,7 @@ use spur_core::controller::{Effect, Reply};
 use spur_core::model::alloc::Alloc;
 use spur_core::model::node::Health;
 use spur_core::model::phase::{Outcome, Then};
+use spur_core::model::reservation::Reservation;
 
 pub(crate) fn reply(reply: &Reply) -> String {
     match reply {
@@ -27,6 +28,7 @@ pub(crate) fn reply(reply: &Reply) -> String {
                 .map(|part| format!(" node {}: {} tasks on CPUs {}", part.node, part.tasks, part.cpus));
             format!("step {}{}\n", step.id, parts.collect::<String>())
         }
+        Reply::Reserved { name } => format!("reservation {name}\n"),
         Reply::Reconfigured { changes } => {
             changes.iter().map(|change| format!("changed {change}\n")).collect()
         }
@@ -117,7 +119,19 @@ pub(crate) fn event(event: &Event) -> String {
             format!("NodeUpdated {node} weight={weight:?} features={features:?}")
         }
         Event::PartitionSet { partition, state } => format!("PartitionSet {partition} {state:?}"),
+        Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
+        Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
+        Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
     }
+}
+
+/// A reservation in one line.
+pub(crate) fn reserved(reservation: &Reservation) -> String {
+    let Reservation { name, start, end, nodes, users, accounts, flags, .. } = reservation;
+    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let flags: Vec<&str> = flags.iter().map(|flag| flag.name()).collect();
+    let (nodes, flags) = (nodes.join(","), flags.join(","));
+    format!("{name} {}..{} on {nodes} users={users} accounts={accounts} flags={flags}", start.0, end.0)
 }
 
 pub(crate) fn effect(effect: &Effect) -> String {

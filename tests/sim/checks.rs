@@ -176,7 +176,9 @@ fn explains_loss(event: &Event, id: JobId) -> bool {
         | Event::NodeRegistered { .. }
         | Event::NodeUpdated { .. }
         | Event::PolicyChanged { .. }
-        | Event::PartitionSet { .. } => true,
+        | Event::PartitionSet { .. }
+        | Event::ReservationCreated { .. }
+        | Event::ReservationUpdated { .. } => true,
         _ => false,
     }
 }

@@ -43,6 +43,7 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
             attempt: job.attempt(),
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
+            reservation: None,
             parts: fit.iter().map(part).collect(),
             exclusive: false,
             why: Why::default(),

@@ -6,7 +6,7 @@ use spur_core::model::alloc::Alloc;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
-use spur_core::sched::plan::Waiting;
+use spur_core::sched::plan::{RESERVED, Waiting};
 use spur_core::sched::preempt::rule::exempt_until;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gres::GresList;
@@ -39,7 +39,7 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
     match &job.phase {
         Phase::Pending(pending) => waiting(cluster, job, pending, outlook, now, &mut message),
         Phase::Running { alloc, started, preempted, .. } => {
-            let end = job.spec.time_limit.end(*started);
+            let end = job.ends_at(*started);
             let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
             message.end_time = (!end.is_never()).then_some(end.0);
             message.preempt_eligible_time = exempt_until(cluster, job).map(|time| time.0);
@@ -291,7 +291,9 @@ fn waiting(
         message.last_sched_eval = outlook.evaluated.map(|at| at.0);
     }
     let (reason, detail) = reason(job, pending, planned, now);
-    message.reason = reason.name().to_owned();
+    // Slurm says in the reason itself which nodes these are.
+    let reserved = RESERVED.iter().find(|what| detail.starts_with(**what));
+    message.reason = reserved.map_or_else(|| reason.name().to_owned(), |what| format!("{reason}, {what}"));
     message.reason_detail = detail;
     if pending.hold.is_some() {
         message.priority = 0;
@@ -343,6 +345,9 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.last_sched_eval = Some(started.0);
     message.priority = alloc.why.priority;
     message.partition = alloc.partition.to_string();
+    if let Some(reservation) = &alloc.reservation {
+        message.reservation = reservation.to_string();
+    }
     message.nodes = HostList::from_names(names()).to_string();
     message.batch_host = names().next().unwrap_or_default().to_owned();
     message.num_nodes = count(alloc.nodes.len());

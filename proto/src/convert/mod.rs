@@ -9,6 +9,7 @@ pub mod job;
 pub mod node;
 pub mod partition;
 pub mod reject;
+pub mod reservation;
 pub mod spec;
 pub mod step;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use spur_core::cluster::{Cluster, Node};
 use spur_core::model::idset::IdSet;
 use spur_core::model::node::{Health, NodeGres};
 use spur_core::model::phase::Phase;
+use spur_core::model::reservation::{Flag, Reservation};
 use spur_core::text::time::Time;
 use spur_core::text::tres::{Tres, TresKind};
 
@@ -18,9 +19,10 @@ pub struct Pulse {
     pub memory_free_mb: Option<u64>,
 }
 
-/// A node. `planned` says that the planner keeps it free for a job; what is kept for a job that others make way for
+/// A node at `now`. `planned` says that the planner keeps it free for a job; what is kept for a job that others make way for
 /// is known without.
-pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool) -> v1::Node {
+pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: Time) -> v1::Node {
+    let reservation = reserved(cluster, node, now);
     let (reason, reason_user, reason_time) = complaint(node);
     let shape = &*node.shape;
     let taken = node.shape.cpus - node.free_cpus().len().min(node.shape.cpus);
@@ -28,7 +30,9 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool) -> v1
         |partition: &&spur_core::cluster::Partition| partition.members.contains(node.id.index());
     let mut message = v1::Node {
         name: node.name().to_string(),
-        state: state(cluster, node, planned).to_owned(),
+        state: shown_state(cluster, node, planned, reservation).to_owned(),
+        reservation: reservation.map(|reservation| reservation.name.to_string()).unwrap_or_default(),
+        maintenance: reservation.is_some_and(|reservation| reservation.has(Flag::Maint)),
         not_responding: matches!(node.health, Health::Unknown | Health::Down { silent: true, .. }),
         reason,
         reason_user,
@@ -81,6 +85,26 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
         (Health::Up, None) if node.idle() => "idle",
         (Health::Up, None) if node.free_cpus().is_empty() => "allocated",
         (Health::Up, None) => "mixed",
+    }
+}
+
+/// The reservation that has a node at a time: of several one for maintenance.
+fn reserved<'a>(cluster: &'a Cluster, node: &Node, now: Time) -> Option<&'a Reservation> {
+    let here = cluster.reservations().filter(|kept| kept.is_active(now) && kept.holds(node.id));
+    here.max_by_key(|kept| kept.has(Flag::Maint)).map(|kept| &**kept)
+}
+
+/// The state of a node: one that would be idle is shown as what it is reserved for.
+fn shown_state(
+    cluster: &Cluster,
+    node: &Node,
+    planned: bool,
+    reservation: Option<&Reservation>,
+) -> &'static str {
+    match (state(cluster, node, planned), reservation) {
+        ("idle" | "planned", Some(kept)) if kept.has(Flag::Maint) => "maint",
+        ("idle" | "planned", Some(_)) => "reserved",
+        (state, _) => state,
     }
 }
 

@@ -22,14 +22,20 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidPartition { .. }
         | Reject::InvalidStep { .. }
         | Reject::UnknownNode(_)
+        | Reject::InvalidReservation(_)
         | Reject::Unknown => Code::NotFound,
-        Reject::AccessDenied | Reject::PartitionForbidden(_) => Code::PermissionDenied,
+        Reject::AccessDenied | Reject::PartitionForbidden(_) | Reject::ReservationForbidden(_) => {
+            Code::PermissionDenied
+        }
         Reject::AlreadyDone
         | Reject::NotPending
         | Reject::Pending
         | Reject::NotRequeueable
         | Reject::NotWholeHetJob(_)
         | Reject::StepBusy
+        | Reject::NodesBusy(_)
+        | Reject::ReservationBusy(_)
+        | Reject::ReservationOverlap(_)
         | Reject::TooManyJobs(_)
         | Reject::PartitionUnavailable(_)
         | Reject::Stale(_) => Code::FailedPrecondition,
@@ -39,6 +45,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::NodeConfigUnavailable(_)
         | Reject::TopologyUnavailable(_)
         | Reject::InvalidNodeName(_)
+        | Reject::InvalidTime(_)
         | Reject::Dependency(_)
         | Reject::Invalid(_)
         | Reject::StepTooLarge(_)

@@ -115,7 +115,7 @@ impl World {
 
     fn node(&self, id: u32) -> v1::Node {
         let found = self.cluster.node(NodeId(id)).expect("the node is there");
-        node::render(&self.cluster, found, Pulse::default(), false)
+        node::render(&self.cluster, found, Pulse::default(), false, Time::ZERO)
     }
 }
 

@@ -102,6 +102,10 @@ impl<A: Answers> Controller for Fake<A> {
         expand_hostlist(ExpandHostlistRequest) -> ExpandHostlistResponse;
         update_nodes(UpdateNodesRequest) -> UpdateNodesResponse;
         update_partition(UpdatePartitionRequest) -> UpdatePartitionResponse;
+        create_reservation(CreateReservationRequest) -> CreateReservationResponse;
+        update_reservation(UpdateReservationRequest) -> UpdateReservationResponse;
+        delete_reservation(DeleteReservationRequest) -> DeleteReservationResponse;
+        list_reservations(ListReservationsRequest) -> ListReservationsResponse;
         reconfigure(ReconfigureRequest) -> ReconfigureResponse;
         shutdown(ShutdownRequest) -> ShutdownResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;

@@ -10,7 +10,8 @@ use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
     ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
-    ListStepsRequest, ListTopologyRequest, Node, Partition, Step, Topology,
+    ListReservationsRequest, ListStepsRequest, ListTopologyRequest, Node, Partition, Reservation, Step,
+    Topology,
 };
 use tokio::time::MissedTickBehavior;
 
@@ -102,6 +103,15 @@ pub async fn partitions(
 ) -> Result<Vec<Partition>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_partitions(request).await;
     Ok(connection.read(ListPartitionsRequest { names }, call).await?.partitions)
+}
+
+/// All reservations of nodes and time.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn reservations(connection: &mut Connection) -> Result<Vec<Reservation>, CallError> {
+    let call = async |mut controller: Controller, request| controller.list_reservations(request).await;
+    Ok(connection.read(ListReservationsRequest::default(), call).await?.reservations)
 }
 
 /// One topology; its domains may come in several messages.

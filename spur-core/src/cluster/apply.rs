@@ -80,6 +80,15 @@ impl Cluster {
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
             Event::PartitionSet { partition, state } => self.set_partition(partition, *state),
+            Event::ReservationCreated { reservation } => {
+                self.mark.last_reservation += 1;
+                self.reserve(reservation);
+            }
+            Event::ReservationUpdated { reservation } => self.reserve(reservation),
+            Event::ReservationDeleted { name } => {
+                self.derived = Derived::default();
+                self.reservations.remove(name);
+            }
         }
     }
 
@@ -168,6 +177,7 @@ impl Cluster {
     pub(super) fn derive(&mut self) {
         self.derive_topologies();
         self.derive_partitions();
+        self.derive_reservations();
     }
 
     /// Fabrics follow from the policy. One that cannot be built was refused before it became an event; should a
@@ -297,9 +307,10 @@ impl Cluster {
                 node.take(id, part, alloc.exclusive);
             }
         }
+        let ends_by = alloc.reservation.as_ref().and_then(|name| self.ends_by(name));
         self.jobs.change(id, |job| {
-            job.phase =
-                Phase::Running { alloc: Arc::clone(alloc), started: at, warned: false, preempted: None };
+            let alloc = Arc::clone(alloc);
+            job.phase = Phase::Running { alloc, started: at, warned: false, preempted: None, ends_by };
         });
         self.settle_waiting_for(id, at);
     }

@@ -15,6 +15,7 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::node::{Drain, Registration};
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Hold, Outcome, Then};
+use crate::model::reservation::Reservation;
 use crate::model::step::Step;
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
@@ -294,6 +295,22 @@ pub enum Event {
         /// What it is now.
         state: crate::model::config::PartitionState,
     },
+
+    /// Nodes were reserved for some time.
+    ReservationCreated {
+        /// Which, for whom and when.
+        reservation: Arc<Reservation>,
+    },
+    /// A reservation was changed, or goes on to its next window.
+    ReservationUpdated {
+        /// As it is now.
+        reservation: Arc<Reservation>,
+    },
+    /// A reservation is over, or an operator deleted it.
+    ReservationDeleted {
+        /// Its name.
+        name: Arc<str>,
+    },
 }
 
 impl Event {
@@ -340,7 +357,10 @@ impl Event {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. }
-            | Event::PartitionSet { .. } => &[],
+            | Event::PartitionSet { .. }
+            | Event::ReservationCreated { .. }
+            | Event::ReservationUpdated { .. }
+            | Event::ReservationDeleted { .. } => &[],
         }
     }
 }

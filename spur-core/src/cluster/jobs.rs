@@ -324,7 +324,7 @@ fn due(job: &Job) -> Option<Time> {
         Phase::Running { started, warned, preempted, .. } => {
             let end = match job.warn_at(*started) {
                 Some(warn) if !warned => warn,
-                _ => job.spec.time_limit.end(*started),
+                _ => job.ends_at(*started),
             };
             preempted.map_or(end, |preempted| preempted.end_at.min(end))
         }

@@ -14,6 +14,7 @@ mod names;
 mod node;
 mod nominate;
 mod partition;
+mod reserve;
 pub mod snapshot;
 
 use std::any::Any;
@@ -34,6 +35,7 @@ use crate::id::{JobId, NodeId};
 use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
 use crate::model::job::Job;
+use crate::model::reservation::Reservation;
 use crate::text::time::Time;
 
 /// The state of a cluster after some entry of its journal.
@@ -45,6 +47,7 @@ pub struct Cluster {
     names: BTreeMap<Arc<str>, NodeId>,
     partitions: Vec<Partition>,
     topologies: Vec<Topology>,
+    reservations: BTreeMap<Arc<str>, Arc<Reservation>>,
     jobs: Jobs,
     derived: Derived,
 }
@@ -64,6 +67,9 @@ pub struct Mark {
     pub at: Time,
     /// The largest job number ever used.
     pub last_job: JobId,
+    /// How many reservations there have been.
+    #[serde(default)]
+    pub last_reservation: u32,
 }
 
 /// A named topology and its fabric.
@@ -98,6 +104,12 @@ impl Cluster {
     #[must_use]
     pub fn next_job(&self) -> JobId {
         JobId(self.mark.last_job.0 + 1)
+    }
+
+    /// The number of the next reservation, which its name ends in if it is given none.
+    #[must_use]
+    pub fn next_reservation(&self) -> u32 {
+        self.mark.last_reservation + 1
     }
 
     /// The policy in force.
@@ -158,6 +170,17 @@ impl Cluster {
     #[must_use]
     pub fn fabric_of(&self, partition: &Partition) -> Option<&Arc<Fabric>> {
         partition.topology.and_then(|at| self.topologies.get(at)).map(|topology| &topology.fabric)
+    }
+
+    /// All reservations of nodes and time, by name.
+    pub fn reservations(&self) -> impl Iterator<Item = &Arc<Reservation>> {
+        self.reservations.values()
+    }
+
+    /// A reservation by its name.
+    #[must_use]
+    pub fn reservation(&self, name: &str) -> Option<&Arc<Reservation>> {
+        self.reservations.get(name)
     }
 
     /// The table of jobs.

@@ -13,6 +13,7 @@ use crate::id::JobId;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::model::reservation::Reservation;
 
 /// One record of a snapshot. The order is: the mark, the policy, then the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub enum Record {
         /// What it is.
         state: PartitionState,
     },
+    /// A reservation of nodes and time.
+    Reservation(Arc<Reservation>),
     /// A job.
     Job(Box<Job>),
     /// Tasks of an array that have ended, also those whose records have left memory. Comes after the jobs.
@@ -49,10 +52,11 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
         name: Arc::clone(partition.name()),
         state: partition.config.state,
     });
+    let reservations = cluster.reservations.values().map(|kept| Record::Reservation(Arc::clone(kept)));
     let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
     let arrays = cluster.jobs.arrays().filter(|(_, array)| !array.ended().is_empty());
     let arrays = arrays.map(|(id, array)| Record::Array { id, ended: array.ended().clone() });
-    head.into_iter().chain(nodes).chain(partitions).chain(jobs).chain(arrays)
+    head.into_iter().chain(nodes).chain(partitions).chain(reservations).chain(jobs).chain(arrays)
 }
 
 /// Builds a cluster from the records of a snapshot.
@@ -79,6 +83,9 @@ impl Restore {
                 if let Some(found) = found {
                     found.config.state = state;
                 }
+            }
+            Record::Reservation(reservation) => {
+                self.cluster.reservations.insert(Arc::clone(&reservation.name), reservation);
             }
             Record::Job(mut job) => {
                 self.names.share(&mut job.spec);

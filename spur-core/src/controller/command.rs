@@ -9,6 +9,7 @@ use crate::model::config::{PartitionState, Policy};
 use crate::model::job::JobSpec;
 use crate::model::node::Registration;
 pub use crate::model::report::Report;
+use crate::model::reservation::ReservationAsk;
 use crate::model::step::{Step, StepSpec};
 use crate::sched::plan::{Preemption, Start};
 use crate::text::exit::ExitCode;
@@ -157,6 +158,15 @@ pub enum Command {
         /// To what.
         state: PartitionState,
     },
+    /// Reserve nodes for some time.
+    CreateReservation(Box<ReservationAsk>),
+    /// Change such a reservation.
+    UpdateReservation(Box<ReservationAsk>),
+    /// Delete one.
+    DeleteReservation {
+        /// Which.
+        name: Arc<str>,
+    },
     /// Take a new policy.
     Reconfigure(Arc<Policy>),
 }
@@ -220,6 +230,11 @@ pub enum Reply {
         job: JobId,
         /// What its user should know.
         warnings: Vec<String>,
+    },
+    /// Nodes were reserved.
+    Reserved {
+        /// Under which name.
+        name: Arc<str>,
     },
     /// What was asked was done to some jobs and not to others.
     Jobs {

@@ -42,7 +42,8 @@ pub fn of_job(cluster: &Cluster, job: &Job) -> Variables {
     env.set("SLURM_RESTART_COUNT", job.restarts);
     env.option("SLURM_JOB_ACCOUNT", spec.account.as_ref());
     env.option("SLURM_JOB_QOS", spec.qos.as_ref());
-    let end = spec.time_limit.end(started);
+    env.option("SLURM_JOB_RESERVATION", alloc.reservation.as_ref());
+    let end = job.ends_at(started);
     env.option("SLURM_JOB_END_TIME", (!end.is_never()).then_some(end.0));
     let shape = &spec.shape;
     if shape.tasks.is_some() || shape.tasks_per_node.is_some() {

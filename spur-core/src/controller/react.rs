@@ -52,7 +52,10 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }
-        | Event::PartitionSet { .. } => {}
+        | Event::PartitionSet { .. }
+        | Event::ReservationCreated { .. }
+        | Event::ReservationUpdated { .. }
+        | Event::ReservationDeleted { .. } => {}
     }
 }
 

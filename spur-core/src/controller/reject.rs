@@ -43,6 +43,24 @@ pub enum Reject {
     /// Unknown node names.
     #[error("Invalid node name specified: {0}")]
     InvalidNodeName(String),
+    /// A time that cannot be.
+    #[error("Invalid time specified: {0}")]
+    InvalidTime(String),
+    /// No such reservation, or one that cannot be.
+    #[error("Requested reservation is invalid: {0}")]
+    InvalidReservation(String),
+    /// A reservation that the caller may not use.
+    #[error("Access denied to requested reservation: {0}")]
+    ReservationForbidden(Arc<str>),
+    /// Jobs run in it.
+    #[error("Requested reservation is in use: {0}")]
+    ReservationBusy(String),
+    /// Another one has its nodes at that time.
+    #[error("Requested reservation overlaps with another reservation: {0}")]
+    ReservationOverlap(String),
+    /// Jobs have them at that time.
+    #[error("Requested nodes are busy: {0}")]
+    NodesBusy(String),
     /// A dependency that names no job.
     #[error("Job dependency problem: {0}")]
     Dependency(String),
@@ -136,6 +154,11 @@ impl Reject {
             }
             Reject::TopologyUnavailable(_) => "ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE",
             Reject::InvalidNodeName(_) | Reject::UnknownNode(_) => "ESLURM_INVALID_NODE_NAME",
+            Reject::InvalidTime(_) => "ESLURM_INVALID_TIME_VALUE",
+            Reject::InvalidReservation(_) => "ESLURM_RESERVATION_INVALID",
+            Reject::ReservationForbidden(_) => "ESLURM_RESERVATION_ACCESS",
+            Reject::ReservationBusy(_) => "ESLURM_RESERVATION_BUSY",
+            Reject::ReservationOverlap(_) => "ESLURM_RESERVATION_OVERLAP",
             Reject::Dependency(_) => "ESLURM_DEPENDENCY",
             Reject::Invalid(_) | Reject::InvalidPolicy(_) => "ESLURM_INVALID_REQUEST",
             Reject::AccessDenied => "ESLURM_ACCESS_DENIED",
@@ -145,7 +168,7 @@ impl Reject {
             Reject::Pending => "ESLURM_JOB_PENDING",
             Reject::NotRequeueable => "ESLURM_DISABLED",
             Reject::InvalidStep { .. } => "ESLURM_INVALID_JOB_STEP",
-            Reject::StepBusy => "ESLURM_NODES_BUSY",
+            Reject::StepBusy | Reject::NodesBusy(_) => "ESLURM_NODES_BUSY",
             Reject::TooManyJobs(_) => "ESLURM_ACCOUNTING_POLICY",
             Reject::Stale(_) | Reject::Unknown => "ESLURM_STALE",
         }

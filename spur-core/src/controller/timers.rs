@@ -1,7 +1,9 @@
-//! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, and forgetting.
+//! What happens because of the time alone: warnings, time limits, ends of grace times, kills, deadlines, ends of
+//! reservations, and forgetting.
 
 use std::collections::BTreeMap;
 
+use super::handle::reservation;
 use super::{Ctx, Reply, ending};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
@@ -17,13 +19,16 @@ const FORGET_AT_ONCE: usize = 1000;
 /// [`Wakeup`]: super::Input::Wakeup
 #[must_use]
 pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
-    let due = cluster.jobs().due().next().map(|(at, _)| at);
     let age = cluster.policy().jobs.min_job_age.0;
     let forget = cluster.jobs().ended().next().map(|(ended, _)| ended + age);
-    match (due, forget) {
-        (Some(due), Some(forget)) => Some(due.min(forget)),
-        (due, forget) => due.or(forget),
-    }
+    next_due(cluster).into_iter().chain(forget).min()
+}
+
+/// The same, but for forgetting finished jobs, which nobody waits for.
+#[must_use]
+pub fn next_due(cluster: &Cluster) -> Option<Time> {
+    let due = cluster.jobs().due().next().map(|(at, _)| at);
+    due.into_iter().chain(reservation::next_end(cluster)).min()
 }
 
 /// Does what is due.
@@ -34,6 +39,7 @@ pub(super) fn fire(ctx: &mut Ctx<'_>) -> Reply {
     for job in due {
         fire_job(ctx, job);
     }
+    reservation::expire(ctx);
     forget(ctx);
     Reply::Done
 }
@@ -47,7 +53,7 @@ fn fire_job(ctx: &mut Ctx<'_>, id: JobId) {
         }
         Phase::Running { started, warned, preempted, .. } => {
             let must_go = preempted.is_some_and(|preempted| preempted.end_at <= now);
-            let (warn, over) = (job.warn_at(*started), job.spec.time_limit.end(*started) <= now);
+            let (warn, over) = (job.warn_at(*started), job.ends_at(*started) <= now);
             if !warned && warn.is_some_and(|warn| warn <= now) {
                 ctx.emit(Event::JobWarned { job: id });
             }

@@ -12,6 +12,9 @@ use crate::id::NodeId;
 pub struct Alloc {
     /// Partition the job was started in, one of those it asked for.
     pub partition: Arc<str>,
+    /// The reservation it was started in, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<Arc<str>>,
     /// The nodes in rank order, which is fabric order.
     pub nodes: Box<[NodeAlloc]>,
     /// Whether nobody else may use these nodes meanwhile.

@@ -63,6 +63,8 @@ pub enum JobChange {
     Segment(Option<u32>),
     /// `Gather=`
     Gather(Option<Gather>),
+    /// `ReservationName=`
+    Reservation(Option<Box<str>>),
 }
 
 /// Why a key and value are no change.
@@ -87,7 +89,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 27] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -114,6 +116,7 @@ const KEYS: [&str; 26] = [
     "SegmentSize",
     "Gather",
     "EligibleTime",
+    "ReservationName",
 ];
 
 fn suggestion(key: &str) -> String {
@@ -184,6 +187,7 @@ impl JobChange {
             JobChange::Switches(switches) => fabric(spec).switches = switches,
             JobChange::Segment(segment) => fabric(spec).segment = segment,
             JobChange::Gather(gather) => fabric(spec).gather = gather,
+            JobChange::Reservation(names) => spec.extra.get_or_insert_default().reservation = names,
         }
     }
 }
@@ -219,6 +223,7 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "Switches" => JobChange::Switches(optional(value)?),
         "SegmentSize" => JobChange::Segment(Some(read(value)?).filter(|size| *size > 0)),
         "Gather" => JobChange::Gather(optional(value)?),
+        "ReservationName" => JobChange::Reservation(set.then(|| value.into())),
         _ => return Err("must not be empty".to_owned()),
     })
 }

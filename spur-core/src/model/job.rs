@@ -257,7 +257,7 @@ pub struct Extra {
     pub wckey: Option<Box<str>>,
     /// `--licenses`, name and count.
     pub licenses: Vec<(Box<str>, u32)>,
-    /// `--reservation`.
+    /// `--reservation`: names with commas between.
     pub reservation: Option<Box<str>>,
     /// `--no-kill`.
     pub no_kill: bool,
@@ -310,6 +310,14 @@ pub struct Job {
     pub derived_exit: crate::text::exit::ExitCode,
 }
 
+impl JobSpec {
+    /// The reservations that are asked for, the first first.
+    pub fn reservations(&self) -> impl Iterator<Item = &str> {
+        let asked = self.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
+        asked.into_iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty())
+    }
+}
+
 impl Job {
     /// The attempt that is under way, was last, or will be next.
     #[must_use]
@@ -359,11 +367,21 @@ impl Job {
         Some(Time(deadline.0.saturating_sub(i64::try_from(shortest).unwrap_or(i64::MAX))))
     }
 
+    /// When it has to end, having started at `started`: at its limit, or with the reservation that it runs in.
+    #[must_use]
+    pub fn ends_at(&self, started: Time) -> Time {
+        let limit = self.spec.time_limit.end(started);
+        match &self.phase {
+            Phase::Running { ends_by: Some(by), .. } => limit.min(*by),
+            Phase::Running { .. } | Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => limit,
+        }
+    }
+
     /// When the signal of `--signal` is due, had it started at `started`.
     #[must_use]
     pub fn warn_at(&self, started: Time) -> Option<Time> {
         let warn = self.spec.extra.as_ref()?.signal.as_ref()?;
-        let end = self.spec.time_limit.end(started);
+        let end = self.ends_at(started);
         (!end.is_never()).then(|| started.max(Time(end.0 - i64::from(warn.seconds))))
     }
 

@@ -15,6 +15,7 @@ pub mod nomination;
 pub mod phase;
 pub mod reason;
 pub mod report;
+pub mod reservation;
 pub mod step;
 pub mod topology;
 pub mod waits;

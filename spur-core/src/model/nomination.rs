@@ -13,6 +13,9 @@ use crate::id::{Attempt, NodeId};
 pub struct Nomination {
     /// The partition it will run in.
     pub partition: Arc<str>,
+    /// The reservation it will run in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<Arc<str>>,
     /// What is kept of which node, in rank order.
     pub parts: Box<[StartPart]>,
     /// Whether it gets these nodes for itself.

@@ -28,6 +28,9 @@ pub enum Phase {
         /// What was decided if it has to make way; it still runs while its grace time lasts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preempted: Option<Preempted>,
+        /// When the reservation that it runs in ends, if it has to be over by then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ends_by: Option<Time>,
     },
     /// Has ended or is being ended, and some node still has something of it.
     Completing(Completing),
@@ -71,6 +74,8 @@ pub enum Hold {
     Admin,
     /// Too many failed attempts in a row.
     Requeues,
+    /// The reservation it asked for is gone.
+    Reservation,
 }
 
 impl Hold {
@@ -81,6 +86,7 @@ impl Hold {
             Hold::User => Reason::JobHeldUser,
             Hold::Admin => Reason::JobHeldAdmin,
             Hold::Requeues => Reason::JobHoldMaxRequeue,
+            Hold::Reservation => Reason::ReservationDeleted,
         }
     }
 }

@@ -61,6 +61,8 @@ reasons! {
     Licenses,
     /// Waits for its reservation.
     Reservation,
+    /// The reservation it asked for is gone.
+    ReservationDeleted,
     /// Jobs are being cleared away for it.
     Preempting,
     /// A node was lost and no replacement is free.

@@ -62,8 +62,9 @@ impl Forecast for Limits {
     }
 }
 
-/// A forecast, or for as long as somebody has waited too long the limits in its place: a promise made to those who
-/// have is kept only by plans in which nothing lasts longer than planned.
+/// A forecast, or for as long as somebody has waited too long, or nodes are reserved for some time, the limits in its
+/// place: a promise made to those who have waited, and what is reserved, is kept only by plans in which nothing lasts
+/// longer than planned.
 #[derive(Clone, Copy)]
 pub(super) struct Prudent<'a> {
     pub(super) by: &'a dyn Forecast,

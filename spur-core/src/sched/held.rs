@@ -270,8 +270,8 @@ impl Held {
 /// What a job holds, and when it is planned to end.
 fn holds<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
-        Phase::Running { alloc, started, preempted, .. } => {
-            let end = forecast.end(job, *started, now);
+        Phase::Running { alloc, started, preempted, ends_by, .. } => {
+            let end = forecast.end(job, *started, now).min(ends_by.unwrap_or(Time::MAX));
             Some((alloc, preempted.map_or(end, |preempted| preempted.end_at.min(end))))
         }
         Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(ANY_MOMENT))),

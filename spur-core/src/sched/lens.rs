@@ -8,6 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
+use crate::model::reservation::Reservation;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
@@ -160,15 +161,25 @@ pub(super) struct Filter<'a> {
     pub(super) shared: &'a [&'a FeatureExpr],
     /// Nodes that will not do.
     pub(super) exclude: Option<&'a HostExpr>,
+    /// The reservation whose nodes alone will do.
+    pub(super) within: Option<&'a Reservation>,
 }
 
 impl<'a> Filter<'a> {
     /// What a request says.
     pub(super) fn of(shape: &'a Shape) -> Self {
-        Self { features: shape.features.as_deref(), shared: &[], exclude: shape.exclude.as_deref() }
+        Self {
+            features: shape.features.as_deref(),
+            shared: &[],
+            exclude: shape.exclude.as_deref(),
+            within: None,
+        }
     }
 
     fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
+        if self.within.is_some_and(|within| !within.holds(node)) {
+            return false;
+        }
         if self.features.is_none() && self.shared.is_empty() {
             return true;
         }

@@ -173,6 +173,11 @@ impl Line {
         self.rows.iter().next().is_some_and(|row| row.key.is_aged())
     }
 
+    /// Whether nodes are reserved for some time.
+    pub(super) fn has_reservations(&self) -> bool {
+        !self.scene.reservations.is_empty()
+    }
+
     /// What a job counts for under multifactor priority; 0 for one that is not in the line.
     pub(super) fn priority(&self, job: JobId, now: Time) -> u32 {
         self.get(job).map_or(0, |ranked| self.measure.priority(ranked, now))

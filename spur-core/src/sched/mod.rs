@@ -44,12 +44,14 @@ pub mod priority;
 mod prospect;
 mod queue;
 mod quick;
+mod realm;
 pub mod request;
 mod room;
 mod rows;
 mod scene;
 mod shelves;
 mod similar;
+pub mod site;
 mod stairs;
 mod standing;
 mod state;
@@ -114,7 +116,8 @@ struct Kept {
     line: Line,
     /// For modes in which only heads have a reservation, once there was a quick pass.
     quick: Option<Quick>,
-    /// Whether all of it is by limits, because somebody has waited too long; see [`Prudent`].
+    /// Whether all of it is by limits, because somebody has waited too long, or because nodes are reserved for some time;
+    /// see [`Prudent`].
     firm: bool,
 }
 
@@ -197,8 +200,9 @@ impl Planner {
     pub fn next_event_time(&mut self, cluster: &Cluster, now: Time) -> Option<Time> {
         match self.kept.as_mut().filter(|_| self.seen == cluster.seq()) {
             Some(kept) => {
-                let exempt = preempt::rule::next_exempt_end(cluster, now);
-                kept.line.next_event_time(cluster, now).into_iter().chain(exempt).min()
+                let others =
+                    preempt::rule::next_exempt_end(cluster, now).into_iter().chain(next_window(cluster, now));
+                kept.line.next_event_time(cluster, now).into_iter().chain(others).min()
             }
             None => next_event_time(cluster, now),
         }
@@ -235,7 +239,7 @@ impl Kept {
     }
 
     fn should_be_firm(&self, forecast: &dyn Forecast) -> bool {
-        !forecast.is_firm() && self.line.is_overdue()
+        !forecast.is_firm() && (self.line.is_overdue() || self.line.has_reservations())
     }
 }
 
@@ -271,10 +275,17 @@ fn start_now(
 
 /// The next moment after `now` at which a plan would turn out differently although nothing happens: a begin time, a
 /// constraint that was given only for so long, a job that has waited long enough to go first, a running one that may
-/// be preempted from then on.
+/// be preempted from then on, a reservation of nodes that begins or ends.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let max_wait = cluster.policy().scheduler.max_wait.0;
     let exempt = preempt::rule::next_exempt_end(cluster, now);
-    cluster.jobs().pending().filter_map(|job| line::next_moment(job, max_wait, now)).chain(exempt).min()
+    let moments = cluster.jobs().pending().filter_map(|job| line::next_moment(job, max_wait, now));
+    moments.chain(exempt).chain(next_window(cluster, now)).min()
+}
+
+/// When a reservation of nodes begins or ends next.
+fn next_window(cluster: &Cluster, now: Time) -> Option<Time> {
+    let times = cluster.reservations().flat_map(|reservation| [reservation.start, reservation.end]);
+    times.filter(|time| *time > now).min()
 }

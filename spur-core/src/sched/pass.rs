@@ -6,7 +6,7 @@
 mod het;
 mod way;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -14,15 +14,17 @@ use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, Order};
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
+use crate::model::reservation::Flag;
 use crate::text::time::Time;
 
 use super::explain;
 use super::forecast::{ENDLESS, Forecast};
 use super::licenses::wanted;
 use super::line::Line;
-use super::plan::{Plan, Start, Waiting};
+use super::plan::{Plan, RESERVED, Start, Waiting};
 use super::prospect::{self, Lenses, Prospect};
 use super::queue::{self, Candidate, Queue, Queued};
+use super::realm::{OPEN, Realms};
 use super::scene::Scene;
 use super::state::{Hit, Part, State};
 
@@ -52,6 +54,8 @@ pub struct Reservation {
     pub end: Time,
     /// Partition it is planned in.
     pub partition: Arc<str>,
+    /// The reservation of nodes and time that it is planned in, if it is.
+    pub within: Option<Arc<str>>,
     /// What it takes of which node, in rank order.
     pub(super) parts: Vec<Part>,
     /// What was said of it when it was made.
@@ -63,6 +67,11 @@ impl Reservation {
     /// entries.
     pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
         self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
+    }
+
+    /// How long it is planned to run, seconds.
+    fn lasts(&self) -> u64 {
+        self.end.since(self.start)
     }
 }
 
@@ -112,7 +121,7 @@ pub struct Pass {
     ends: BTreeMap<Time, Vec<usize>>,
     /// Who may be asked to make way, and for whom somebody has been.
     ways: way::Ways,
-    /// By component of partitions: the first job that had to wait.
+    /// By component of partitions, and behind these by realm: the first job that had to wait.
     heads: Vec<Option<JobId>>,
     explained: u32,
     plan: Plan,
@@ -172,12 +181,20 @@ impl Pass {
         queue: Queue,
     ) -> Self {
         let times = queue.candidates.iter().map(|candidate| candidate.run_time);
-        let mut state = State::new(cluster, &scene, forecast, now, times.min().unwrap_or(1));
+        let shortest = times.min().unwrap_or(1);
+        let realms = Realms::new(&scene.reservations, now);
+        let mut wanted = BTreeSet::from([OPEN, realms.unshut()]);
+        if !realms.is_single() {
+            let all = queue.candidates.iter().flat_map(|candidate| candidate.all());
+            wanted.extend(all.flat_map(|candidate| realms.of_job(&candidate.spec)));
+        }
+        let seats = scene.partitions.len() + realms.count();
+        let mut state = State::new(cluster, &scene, forecast, now, shortest, (realms, &wanted));
         let ways = way::Ways::new(cluster, &scene, forecast, now, &mut state);
         let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
         plan.report.truncated = queue.truncated;
         let mut pass = Self {
-            heads: vec![None; scene.partitions.len()],
+            heads: vec![None; seats],
             backfill: scene.policy.scheduler.backfill,
             scene,
             now,
@@ -265,12 +282,14 @@ impl Pass {
             let same = candidate.filter(|candidate| Arc::ptr_eq(&candidate.spec, &reservation.spec));
             let Some(run_time) = same.map(|candidate| candidate.run_time) else { continue };
             let Some(partition) = self.scene.partition(&reservation.partition) else { continue };
+            let Some(realm) = self.realm_of(reservation) else { continue };
             let start = reservation.start.max(self.now);
-            if self.state.has(&reservation.parts, wanted(&reservation.spec), start, run_time) {
-                self.state.book(&reservation.parts, wanted(&reservation.spec), start, run_time, false);
-                let component = self.scene.partitions[partition].component;
-                self.heads[component].get_or_insert(reservation.job);
-                let kept = Reservation { start, end: start + run_time, ..reservation.clone() };
+            let lasts = self.state.lasts(realm, start, run_time);
+            if self.state.has(realm, &reservation.parts, wanted(&reservation.spec), start, lasts) {
+                self.state.book(&reservation.parts, wanted(&reservation.spec), start, lasts, false);
+                let seat = self.seat(partition, realm);
+                self.heads[seat].get_or_insert(reservation.job);
+                let kept = Reservation { start, end: start + lasts, ..reservation.clone() };
                 self.known.insert(reservation.job, kept);
             }
         }
@@ -282,9 +301,8 @@ impl Pass {
     /// Starts a job, or finds out when it can start and why not now.
     fn consider(&mut self, candidate: Queued) {
         let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
-        let behind = candidate.all().all(|candidate| {
-            candidate.choices.iter().all(|(partition, _)| self.head_of(*partition).is_some())
-        });
+        let behind =
+            candidate.all().all(|component| self.seats(component).all(|seat| self.heads[seat].is_some()));
         if shortest_first && behind && !candidate.second {
             self.later.push(Queued { second: true, ..candidate });
             return;
@@ -303,7 +321,7 @@ impl Pass {
         };
         let known = self.known.remove(&candidate.attempt.job);
         if let Some(known) = &known {
-            self.state.unbook(&known.parts, wanted(&known.spec), known.start, candidate.run_time);
+            self.state.unbook(&known.parts, wanted(&known.spec), known.start, known.lasts());
         }
         if self.starts_as_nominated(&candidate) {
             return;
@@ -311,7 +329,7 @@ impl Pass {
         match self.search(&candidate, &prospects, known.is_some()) {
             Some((index, hit)) if hit.starts => {
                 let need = &prospects[index].request.need;
-                match self.state.parts(&self.scene, need, &hit, candidate.run_time) {
+                match self.state.parts(&self.scene, need, &hit) {
                     Some(parts) => self.start(&candidate, &prospects[index], &hit, &parts),
                     None => self.hold_back(&candidate, &prospects, known, None),
                 }
@@ -321,15 +339,45 @@ impl Pass {
         }
     }
 
-    fn head_of(&self, partition: usize) -> Option<JobId> {
-        self.heads[self.scene.partitions[partition].component]
+    /// Who waits for the same as a job in a partition and a realm: jobs of a reservation that has its own nodes hinder
+    /// nobody but each other.
+    fn seat(&self, partition: usize, realm: usize) -> usize {
+        match self.state.realms().bounds(realm) {
+            Some(_) => self.scene.partitions.len() + realm,
+            None => self.scene.partitions[partition].component,
+        }
     }
 
-    /// Whether a job that has to wait in a partition gets a reservation there.
-    fn reserves(&self, partition: usize) -> bool {
+    /// Every seat that a job may have to wait in.
+    fn seats<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = usize> + 'a {
+        let realms = self.state.realms().of_job(&candidate.spec);
+        let choices = candidate.choices.iter();
+        choices.flat_map(move |(partition, _)| {
+            realms.clone().into_iter().map(|realm| self.seat(*partition, realm))
+        })
+    }
+
+    fn seat_of(&self, prospect: &Prospect) -> usize {
+        self.seat(prospect.partition, prospect.realm)
+    }
+
+    fn head_of(&self, prospect: &Prospect) -> Option<JobId> {
+        self.heads[self.seat_of(prospect)]
+    }
+
+    /// The realm that a later start was planned in, if there still is one like it.
+    fn realm_of(&self, made: &Reservation) -> Option<usize> {
+        match &made.within {
+            Some(name) => self.state.realms().named(name),
+            None => Some(OPEN),
+        }
+    }
+
+    /// Whether a job that has to wait gets a reservation where it is looked for.
+    fn reserves(&self, prospect: &Prospect) -> bool {
         match self.backfill {
             Backfill::Conservative if self.deep => true,
-            Backfill::Conservative | Backfill::Easy | Backfill::None => self.head_of(partition).is_none(),
+            Backfill::Conservative | Backfill::Easy | Backfill::None => self.head_of(prospect).is_none(),
         }
     }
 
@@ -337,7 +385,7 @@ impl Pass {
     fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
-            let reserves = !is_known && self.reserves(prospect.partition);
+            let reserves = !is_known && self.reserves(prospect);
             if self.backfill == Backfill::None && !reserves && !is_known {
                 continue;
             }
@@ -354,12 +402,13 @@ impl Pass {
 
     /// Starts a job.
     fn start(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
-        self.state.book(parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
-        let component = self.scene.partitions[prospect.partition].component;
-        let head = self.heads[component].take_if(|head| *head == candidate.attempt.job);
-        let backfilled = head.is_none() && self.heads[component].is_some();
+        self.state.book(parts, wanted(&candidate.spec), self.now, hit.lasts, true);
+        let seat = self.seat_of(prospect);
+        let head = self.heads[seat].take_if(|head| *head == candidate.attempt.job);
+        let backfilled = head.is_none() && self.heads[seat].is_some();
         let why = explain::why(hit, backfilled, candidate.priority);
-        self.plan.starts.push(prospect.start(&self.scene, candidate, parts, why));
+        let reservation = self.state.realms().reservation(prospect.realm);
+        self.plan.starts.push(prospect.start(&self.scene, candidate, reservation, parts, why));
     }
 
     /// Says why a job waits, and reserves what was found for it.
@@ -371,46 +420,82 @@ impl Pass {
         found: Option<(usize, Hit)>,
     ) {
         if let Some(known) = known {
-            self.state.book(&known.parts, wanted(&known.spec), known.start, candidate.run_time, false);
-            if let Some(partition) = self.scene.partition(&known.partition) {
-                let component = self.scene.partitions[partition].component;
-                self.heads[component].get_or_insert(known.job);
+            self.state.book(&known.parts, wanted(&known.spec), known.start, known.lasts(), false);
+            if let Some((partition, realm)) =
+                self.scene.partition(&known.partition).zip(self.realm_of(&known))
+            {
+                let seat = self.seat(partition, realm);
+                self.heads[seat].get_or_insert(known.job);
             }
             self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
             self.remember(known);
             return;
         }
-        let behind = prospects.iter().find_map(|prospect| self.head_of(prospect.partition));
-        let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect.partition));
+        let behind = prospects.iter().find_map(|prospect| self.head_of(prospect));
+        let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect));
         let never = if could_reserve { found.is_none() } else { self.lacks_nodes(prospects) };
         if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
             self.wait(candidate, reason, detail, None);
             return;
+        }
+        let (reason, detail) = self.why_not(candidate, prospects, behind);
+        let reservation = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        for prospect in prospects {
+            let seat = self.seat_of(prospect);
+            // Who does not fit into what is left of a reservation keeps nobody else out of it.
+            let in_vain = reservation.is_none() && self.state.realms().bounds(prospect.realm).is_some();
+            let blocks = reservation.as_ref().is_none_or(|made| {
+                *made.partition == **self.scene.partitions[prospect.partition].partition.name()
+                    && self.realm_of(made) == Some(prospect.realm)
+            });
+            if !in_vain && (blocks || self.backfill == Backfill::None) {
+                self.heads[seat].get_or_insert(candidate.attempt.job);
+            }
+        }
+        self.wait(candidate, reason, detail, reservation);
+    }
+
+    /// Why a job waits: for its reservation, for others', behind somebody, or for what is not free.
+    fn why_not(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        behind: Option<JobId>,
+    ) -> (Reason, String) {
+        if let Some(detail) = self.not_begun(prospects) {
+            return (Reason::Reservation, detail);
+        }
+        let open = prospects.iter().find(|prospect| prospect.realm == OPEN && self.explained < EXPLAINED);
+        if let Some(prospect) = open
+            && let Some(other) = self.state.kept_out_by(&prospect.hunt(candidate, self.now + 1))
+        {
+            self.explained += 1;
+            let what = RESERVED[usize::from(!other.has(Flag::Maint))];
+            return (Reason::ReqNodeNotAvail, format!("{what}: {}", other.name));
         }
         let reason = match behind {
             Some(_) => Reason::Priority,
             None if self.state.lacks_license(wanted(&candidate.spec)).is_some() => Reason::Licenses,
             None => Reason::Resources,
         };
-        let detail = self.detail(candidate, prospects, behind);
-        let reservation = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        (reason, self.detail(candidate, prospects, behind))
+    }
+
+    /// The reservations that have yet to begin for a job that can run in no others, in a sentence.
+    fn not_begun<'a>(&self, prospects: impl IntoIterator<Item = &'a Prospect>) -> Option<String> {
+        let realms = self.state.realms();
+        let mut names: BTreeSet<&str> = BTreeSet::new();
         for prospect in prospects {
-            let component = self.scene.partitions[prospect.partition].component;
-            let blocks = reservation.as_ref().is_none_or(|made| {
-                *made.partition == **self.scene.partitions[prospect.partition].partition.name()
-            });
-            if blocks || self.backfill == Backfill::None {
-                self.heads[component].get_or_insert(candidate.attempt.job);
-            }
+            names.insert(&realms.bounds(prospect.realm).filter(|own| own.start > self.now)?.name);
         }
-        self.wait(candidate, reason, detail, reservation);
+        let names: Vec<&str> = names.into_iter().collect();
+        Some(format!("reservation {} has not begun", names.join(", ")))
     }
 
     /// Books a later start.
     fn reserve(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit) -> Option<Reservation> {
-        let run_time = candidate.run_time;
-        let parts = self.state.parts(&self.scene, &prospect.request.need, hit, run_time)?;
-        self.state.book(&parts, wanted(&candidate.spec), hit.start, run_time, false);
+        let parts = self.state.parts(&self.scene, &prospect.request.need, hit)?;
+        self.state.book(&parts, wanted(&candidate.spec), hit.start, hit.lasts, false);
         self.plan.report.reserved += 1;
         Some(self.reservation(candidate, prospect, hit, parts))
     }
@@ -424,9 +509,10 @@ impl Pass {
         parts: Vec<Part>,
     ) -> Reservation {
         let explains = self.explained <= EXPLAINED;
+        let known = self.state.realms().known_until();
         let after = explains.then(|| self.frees(hit.start, &parts)).flatten();
         let waiting = Waiting {
-            start: (hit.start.since(self.now) < ENDLESS / 2).then_some(hit.start),
+            start: Some(hit.start).filter(|start| start.since(self.now) < ENDLESS / 2 && *start < known),
             nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
             place: explain::place(hit),
             after,
@@ -436,8 +522,9 @@ impl Pass {
             job: candidate.attempt.job,
             spec: Arc::clone(&candidate.spec),
             start: hit.start,
-            end: hit.start + candidate.run_time,
+            end: hit.start + hit.lasts,
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
+            within: self.state.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name)),
             parts,
             waiting,
         }
@@ -469,7 +556,9 @@ impl Pass {
         let planned = reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
         let planned = planned.unwrap_or_else(|| Waiting::of(job));
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
-        let is_head = self.heads.iter().flatten().all(|head| *head == job);
+        let open = &self.heads[..self.scene.partitions.len()];
+        let is_own = reservation.as_ref().is_some_and(|made| made.within.is_some());
+        let is_head = !is_own && open.iter().flatten().all(|head| *head == job);
         let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
         if is_head && (self.firm || overdue) && !candidate.promised && self.plan.promise.is_none() {
             // What hangs on a job that should have ended by now cannot be promised.
@@ -514,13 +603,17 @@ impl Pass {
     fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
-        for choice in candidate.choices.iter() {
-            let need = self.state.need(&choice.1.need);
-            match self.lenses.prospect(&self.scene, candidate, choice, need, self.now) {
-                Ok(prospect) => prospects.push(prospect),
-                Err(error) => problem = problem.or(Some(error)),
+        for realm in self.state.realms().of_job(&candidate.spec) {
+            for choice in candidate.choices.iter() {
+                let need = self.state.need(&choice.1.need);
+                let within = (realm, self.state.realms().bounds(realm).map(|own| &**own));
+                match self.lenses.prospect(&self.scene, candidate, choice, need, within, self.now) {
+                    Ok(prospect) => prospects.push(prospect),
+                    Err(error) => problem = problem.or(Some(error)),
+                }
             }
         }
-        if prospects.is_empty() { Err(problem.unwrap_or_default()) } else { Ok(prospects) }
+        let none = || "none of its reservations exists and lets it in".to_owned();
+        if prospects.is_empty() { Err(problem.unwrap_or_else(none)) } else { Ok(prospects) }
     }
 }

@@ -9,6 +9,9 @@ use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::text::time::Time;
 
+/// How sentences begin of jobs that only a reservation of nodes keeps from starting: one for maintenance, or another.
+pub const RESERVED: [&str; 2] = ["Reserved for maintenance", "May be reserved for other job"];
+
 /// The outcome of one pass over the queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -33,6 +36,8 @@ pub struct Start {
     pub spec: Arc<JobSpec>,
     /// The partition it runs in.
     pub partition: Arc<str>,
+    /// The reservation it runs in.
+    pub reservation: Option<Arc<str>>,
     /// Nodes in rank order.
     pub parts: Vec<StartPart>,
     /// Whether it gets its nodes for itself.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::model::alloc::Why;
 use crate::model::reason::Reason;
+use crate::model::reservation::Reservation;
 use crate::text::time::Time;
 
 use super::explain;
@@ -18,8 +19,8 @@ use super::scene::{Scene, fabric_for};
 use super::state::{Hunt, Part};
 use super::wish::{Stage, Wisher};
 
-/// What a job admits, besides its need: partition, fabric, constraint, the alternative chosen in it, exclusion.
-type Outline = (usize, String, Option<String>, usize, Option<String>);
+/// What a job admits, besides its need: realm and partition, fabric, constraint, the alternative chosen in it, exclusion.
+type Outline = ((usize, usize), String, Option<String>, usize, Option<String>);
 
 /// The lenses that were made, for all who need the same.
 #[derive(Debug, Default)]
@@ -30,9 +31,10 @@ pub(super) struct Lenses {
     made: BTreeMap<(usize, usize), Result<Arc<Lens>, String>>,
 }
 
-/// A job's prospects in one partition.
+/// A job's prospects in one partition and realm.
 #[derive(Debug)]
 pub(super) struct Prospect {
+    pub(super) realm: usize,
     pub(super) partition: usize,
     pub(super) request: Request,
     /// The number of its need.
@@ -47,7 +49,7 @@ impl Lenses {
         self.made.len()
     }
 
-    /// A job's prospects in one partition; `need` is the number of what it needs there.
+    /// A job's prospects in one partition and realm; `need` is the number of what it needs there.
     ///
     /// # Errors
     /// What can never be, with what would work.
@@ -57,6 +59,7 @@ impl Lenses {
         candidate: &Candidate,
         (partition, request): &(usize, Request),
         need: usize,
+        (realm, within): (usize, Option<&Reservation>),
         now: Time,
     ) -> Result<Prospect, String> {
         let (spec, partition) = (&candidate.spec, *partition);
@@ -67,9 +70,9 @@ impl Lenses {
         let mut lenses = Vec::with_capacity(alternatives);
         for alternative in 0..alternatives {
             let shared = choices.first().map(|choice| &choice[alternative]);
-            let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
+            let filter = Filter { shared: shared.as_slice(), within, ..Filter::of(&spec.shape) };
             let outline = (
-                partition,
+                (realm, partition),
                 fabric.name().to_owned(),
                 spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
@@ -85,7 +88,7 @@ impl Lenses {
         let gather_with = &candidate.gather_with;
         let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
         let stages = stages.stages(candidate.eligible, now)?;
-        Ok(Prospect { partition, request: request.clone(), need, lenses, stages })
+        Ok(Prospect { realm, partition, request: request.clone(), need, lenses, stages })
     }
 }
 
@@ -94,6 +97,7 @@ impl Prospect {
     pub(super) fn hunt<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Hunt<'a> {
         let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
         Hunt {
+            realm: self.realm,
             need: self.need,
             request: &self.request,
             lenses: &self.lenses,
@@ -105,7 +109,14 @@ impl Prospect {
     }
 
     /// The start that is proposed for what was found.
-    pub(super) fn start(&self, scene: &Scene, candidate: &Candidate, parts: &[Part], why: Why) -> Start {
+    pub(super) fn start(
+        &self,
+        scene: &Scene,
+        candidate: &Candidate,
+        reservation: Option<&Arc<Reservation>>,
+        parts: &[Part],
+        why: Why,
+    ) -> Start {
         let need = &self.request.need;
         let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
         let part = |part: &Part| StartPart {
@@ -119,6 +130,7 @@ impl Prospect {
             attempt: candidate.attempt,
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(scene.partitions[self.partition].partition.name()),
+            reservation: reservation.map(|reservation| Arc::clone(&reservation.name)),
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
             why,

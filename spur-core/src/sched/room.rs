@@ -79,6 +79,12 @@ impl Rooms {
         self.full[class.index()]
     }
 
+    /// Nothing of a node of the class.
+    pub(super) fn nothing(&mut self, class: ClassId) -> RoomId {
+        let zeros = vec![0; self.amount(self.full(class)).len()];
+        self.intern(class, &zeros)
+    }
+
     /// How many rooms are numbered.
     pub(super) fn len(&self) -> usize {
         self.rooms.len()

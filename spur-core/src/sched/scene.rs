@@ -12,6 +12,7 @@ use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::{JobSpec, Sharing};
 use crate::model::node::NodeShape;
+use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
 use crate::text::time::Time;
 
@@ -47,6 +48,8 @@ pub(super) struct Scene {
     pub(super) partitions: Vec<ScenePartition>,
     /// Every topology by name.
     pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
+    /// Reservations of nodes and time, by name.
+    pub(super) reservations: Arc<[Arc<Reservation>]>,
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
     no_topology: TopologyConfig,
@@ -84,6 +87,7 @@ impl Scene {
             nodes,
             partitions,
             fabrics,
+            reservations: cluster.reservations().cloned().collect(),
             rooms,
             no_topology: TopologyConfig::default(),
         }
@@ -162,7 +166,7 @@ pub(super) fn fabric_for<'a>(
 }
 
 /// A fabric without structure, for partitions that have no topology.
-fn flat(cluster: &Cluster) -> Arc<Fabric> {
+pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     let nodes = cluster.nodes().iter().filter(|node| node.configured);
     let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
     Arc::new(Fabric::flat("none", &nodes))

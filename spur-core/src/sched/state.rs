@@ -2,7 +2,7 @@
 
 pub(super) mod together;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
@@ -13,12 +13,14 @@ use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
 use super::lens::{DomainTable, Domains, Lens};
 use super::licenses::{Licenses, Wanted};
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
+use super::realm::{OPEN, Realms};
 use super::request::{Need, Request, Slot};
 use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
@@ -45,7 +47,9 @@ const UNKNOWN: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct State {
     now: Time,
-    timeline: Timeline,
+    realms: Realms,
+    /// By realm; those that nobody plans in know no nodes.
+    timelines: Vec<Timeline>,
     rooms: Rooms,
     /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
     idle: Vec<RoomId>,
@@ -71,6 +75,8 @@ pub(super) struct State {
 /// A job to find room for, in one partition.
 #[derive(Clone)]
 pub(super) struct Hunt<'a> {
+    /// Where it may be planned.
+    pub(super) realm: usize,
     /// The number of its need.
     pub(super) need: usize,
     pub(super) request: &'a Request,
@@ -86,7 +92,11 @@ pub(super) struct Hunt<'a> {
 /// Room that was found.
 #[derive(Clone, Debug)]
 pub(super) struct Hit {
+    /// The realm it is in.
+    pub(super) realm: usize,
     pub(super) start: Time,
+    /// How long the job is planned to run there, seconds.
+    pub(super) lasts: u64,
     /// Whether the job can start this moment.
     pub(super) starts: bool,
     pub(super) placement: Placement,
@@ -107,14 +117,15 @@ pub(super) struct Part {
 }
 
 impl State {
-    /// Looks at what runs now and when it is planned to end. Room that is free for less than `shortest` seconds is
-    /// of no use to anybody.
+    /// Looks at what runs now and when it is planned to end, for those who plan in some realms. Room that is free for
+    /// less than `shortest` seconds is of no use to anybody.
     pub(super) fn new(
         cluster: &Cluster,
         scene: &Scene,
         forecast: &dyn Forecast,
         now: Time,
         shortest: u64,
+        (realms, wanted): (Realms, &BTreeSet<usize>),
     ) -> Self {
         let mut rooms = scene.rooms.clone();
         let mut held: Vec<Vec<(Time, Box<[u64]>)>> = vec![Vec::new(); scene.nodes.len()];
@@ -143,7 +154,9 @@ impl State {
         }
         ends.sort_by_key(|(end, job, _)| (*end, *job));
         let licenses = Licenses::new(cluster, ends.iter().map(|(end, job, _)| (*end, *job)), now);
-        let mut timeline = Timeline::new(scene.nodes.len(), shortest);
+        let nodes_in = |realm| if wanted.contains(&realm) { scene.nodes.len() } else { 0 };
+        let mut timelines: Vec<Timeline> =
+            (0..realms.count()).map(|realm| Timeline::new(nodes_in(realm), shortest)).collect();
         let mut idle = Vec::with_capacity(scene.nodes.len());
         let mut overdue = false;
         for (index, (node, held)) in scene.nodes.iter().zip(held).enumerate() {
@@ -151,14 +164,22 @@ impl State {
             idle.push(free);
             if node.available {
                 overdue |= steps.first().is_some_and(|step| step.room != free);
-                timeline.set(&mut rooms, index, steps);
+                let id = NodeId(u32::try_from(index).expect("nodes are numbered in u32"));
+                for realm in wanted.iter().copied().filter(|realm| *realm > OPEN && realms.holds(*realm, id))
+                {
+                    timelines[realm].show(index, realms.screens(realm, id, now));
+                    timelines[realm].set(&mut rooms, index, steps.clone());
+                }
+                timelines[OPEN].show(index, realms.screens(OPEN, id, now));
+                timelines[OPEN].set(&mut rooms, index, steps);
             }
         }
-        timeline.index(&rooms);
+        timelines.iter_mut().for_each(|timeline| timeline.index(&rooms));
         let counters = Counters::new(scene.nodes.len());
         Self {
             now,
-            timeline,
+            realms,
+            timelines,
             rooms,
             idle,
             needs: BTreeMap::new(),
@@ -179,14 +200,15 @@ impl State {
     /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
     pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
         let need = hunt.need;
+        let last = self.realms.end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
         let mut best: Option<Hit> = None;
         for stage in hunt.stages {
-            let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
+            let until = best.as_ref().map_or(last, |hit| hit.start).min(stage.until);
             if stage.from >= until {
                 break;
             }
             for lens in hunt.lenses {
-                let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
+                let until = best.as_ref().map_or(last, |hit| hit.start).min(stage.until);
                 if let Some(hit) = self.find_at(hunt, need, stage, lens, until) {
                     best = Some(hit);
                 }
@@ -217,11 +239,12 @@ impl State {
             if from >= until {
                 return None;
             }
-            let (mut hit, gave_up) = if from == self.now && until == self.now + 1 && self.stands(stage) {
-                (self.look(hunt, need, stage, lens), false)
-            } else {
-                self.sweep(hunt, need, stage, lens, from..until)
-            };
+            let (mut hit, gave_up) =
+                if from == self.now && until == self.now + 1 && self.stands(hunt.realm, stage) {
+                    (self.look(hunt, need, stage, lens), false)
+                } else {
+                    self.sweep(hunt, need, stage, lens, from..until)
+                };
             let learns = stage.from == self.now && !gave_up && hunt.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 self.stairs.note(family.clone(), need, size, hit.as_ref().map_or(until, |hit| hit.start));
@@ -263,7 +286,7 @@ impl State {
             known: &mut self.slots[need],
             idle: &self.idle,
             asks: &stage.asks,
-            timeline: stage.ask().whole_leaves.then_some((&self.timeline, hunt.run_time)),
+            timeline: stage.ask().whole_leaves.then_some((&self.timelines[hunt.realm], hunt.run_time)),
             tries: 0,
             rivalries: self.rivalries,
             hit: None,
@@ -283,20 +306,21 @@ impl State {
             },
         };
         self.counters.fit(domains.count);
-        let start = search.sweep(&self.timeline, &mut self.counters, &mut judge);
+        let start = search.sweep(&self.timelines[hunt.realm], &mut self.counters, &mut judge);
         let gave_up = judge.tries >= MAX_TRIES;
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         self.rivalries += u32::from(starts);
         let relaxed = stage.relaxed.clone();
         let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
-        (Some(Hit { start, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
+        let (realm, lasts) = (hunt.realm, self.lasts(hunt.realm, start, hunt.run_time));
+        (Some(Hit { realm, start, lasts, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
     }
 
     /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
     /// constraints look at slots alone.
-    fn stands(&self, stage: &Stage) -> bool {
-        !self.overdue && !stage.ask().whole_leaves && self.timeline.limits_few(MANY_LIMITED)
+    fn stands(&self, realm: usize, stage: &Stage) -> bool {
+        !self.overdue && !stage.ask().whole_leaves && self.timelines[realm].limits_few(MANY_LIMITED)
     }
 
     /// A start at this moment.
@@ -304,7 +328,7 @@ impl State {
         let domains = self.domains(lens, stage.ask());
         let (rooms, known) = (&self.rooms, &mut self.slots[need]);
         let moment = Moment {
-            timeline: &self.timeline,
+            timeline: &self.timelines[hunt.realm],
             now: self.now,
             run_time: hunt.run_time,
             least: Measure::of(&hunt.request.need),
@@ -323,7 +347,9 @@ impl State {
         let (placement, lost) = found?;
         self.rivalries += 1;
         Some(Hit {
+            realm: hunt.realm,
             start: self.now,
+            lasts: self.lasts(hunt.realm, self.now, hunt.run_time),
             starts: true,
             placement,
             lost,
@@ -331,6 +357,37 @@ impl State {
             whole_leaves: false,
             lens: Arc::clone(lens),
         })
+    }
+
+    /// The realms.
+    pub(super) fn realms(&self) -> &Realms {
+        &self.realms
+    }
+
+    /// How long a job that starts in a realm at some time is planned to run: no longer than the realm lasts.
+    pub(super) fn lasts(&self, realm: usize, start: Time, run_time: u64) -> u64 {
+        self.realms.end(realm).map_or(run_time, |end| end.since(start).min(run_time))
+    }
+
+    /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
+    /// there is one among several.
+    pub(super) fn kept_out_by(&mut self, hunt: &Hunt<'_>) -> Option<Arc<Reservation>> {
+        if self.realms.is_single() {
+            return None;
+        }
+        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
+        let hunt = Hunt { realm: self.realms.unshut(), ..*hunt };
+        let (hit, _) = self.sweep(&hunt, hunt.need, stage, lens, self.now..self.now + 1);
+        let hit = hit.filter(|hit| hit.starts)?;
+        let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
+        let until = self.now + hunt.run_time;
+        let shut = nodes.filter_map(|node| self.realms.shut_by(node, self.now, until));
+        shut.max_by_key(|reservation| reservation.has(Flag::Maint)).cloned()
+    }
+
+    /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
+    pub(super) fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet> {
+        (!self.realms.is_single()).then(|| self.timelines[realm].hidden(self.now, until))
     }
 
     /// Why a job does not fit at this moment, and how many of the slots it wants are free.
@@ -343,7 +400,8 @@ impl State {
         }
         let slots = lens.slots(&hunt.request.need, &self.counters, |_, slots| slots);
         let occupied = stage.ask().whole_leaves.then(|| {
-            occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, self.now, hunt.run_time)
+            let timeline = &self.timelines[hunt.realm];
+            occupied(&lens.fabric, &self.rooms, &self.idle, timeline, self.now, self.now, hunt.run_time)
         });
         let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
         let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
@@ -361,8 +419,9 @@ impl State {
     ) {
         self.licenses.take(licenses, start, start + run_time, starts);
         for part in parts {
-            let node = part.node.0;
-            self.timeline.take(&mut self.rooms, node, start, start + run_time, &part.taken);
+            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
+                timeline.take(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
+            }
             if starts {
                 let idle = &mut self.idle[part.node.index()];
                 *idle = self.rooms.minus(*idle, &part.taken);
@@ -375,16 +434,26 @@ impl State {
         self.licenses.give_back(licenses, start, start + run_time);
         self.stairs.clear();
         for part in parts {
-            self.timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
+            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
+                timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
+            }
         }
     }
 
     /// Whether parts planned earlier are still free.
-    pub(super) fn has(&mut self, parts: &[Part], licenses: &Wanted, start: Time, run_time: u64) -> bool {
+    pub(super) fn has(
+        &mut self,
+        realm: usize,
+        parts: &[Part],
+        licenses: &Wanted,
+        start: Time,
+        run_time: u64,
+    ) -> bool {
         let licensed = self.licenses.earliest(licenses, start, run_time) == Some(start);
         licensed
             && parts.iter().all(|part| {
-                let room = self.timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
+                let timeline = &self.timelines[realm];
+                let room = timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
                 room.is_some_and(|room| {
                     self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
                 })
@@ -400,19 +469,14 @@ impl State {
     /// What a placement takes of each node.
     ///
     /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
-    pub(super) fn parts(
-        &mut self,
-        scene: &Scene,
-        need: &Need,
-        hit: &Hit,
-        run_time: u64,
-    ) -> Option<Vec<Part>> {
+    pub(super) fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
         // Nodes that are alike give the same.
         let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
-            let room = self.timeline.room(&mut self.rooms, node.0, hit.start, hit.start + run_time);
+            let timeline = &self.timelines[hit.realm];
+            let room = timeline.room(&mut self.rooms, node.0, hit.start, hit.start + hit.lasts);
             let mut room = room?;
             if hit.starts {
                 room = self.rooms.common(room, self.idle[node.index()]);
@@ -595,8 +659,8 @@ pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
 /// What a job holds and until when it is planned to; a job that is past its time may end any moment.
 fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
     match &job.phase {
-        Phase::Running { alloc, started, preempted, .. } => {
-            let end = forecast.end(job, *started, now);
+        Phase::Running { alloc, started, preempted, ends_by, .. } => {
+            let end = forecast.end(job, *started, now).min(ends_by.unwrap_or(Time::MAX));
             let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
             Some((alloc, end.max(now)))
         }

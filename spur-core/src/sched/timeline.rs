@@ -6,16 +6,22 @@
 //! shelves by their room, and there by their start, so that "the earliest time at which some domain can hold this" is one sweep over them
 //! with a counter for each domain; see [`sweep`](super::sweep).
 //!
+//! Where reservations of nodes and time say what a node shows for a while, that is shown over the steps: holes are those
+//! of what is shown, bookings change what is below.
+//!
 //! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
 //! once and not found before some time is not found before it later in the same pass, because room only shrinks.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use fixedbitset::FixedBitSet;
 
+use crate::id::NodeId;
 use crate::text::time::Time;
 
 use super::holes::Hole;
+use super::realm::Screen;
 use super::room::{RoomId, Rooms};
 use super::shelves::Shelves;
 
@@ -30,6 +36,8 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     steps: Vec<Vec<Step>>,
+    /// By node: what is shown over its steps. Empty where there are no reservations.
+    screens: Vec<Vec<Screen>>,
     of_node: Vec<Vec<Hole>>,
     holes: Shelves,
     shortest: u64,
@@ -54,6 +62,7 @@ impl Timeline {
     pub(super) fn new(nodes: usize, shortest: u64) -> Self {
         Self {
             steps: vec![Vec::new(); nodes],
+            screens: Vec::new(),
             of_node: vec![Vec::new(); nodes],
             holes: Shelves::default(),
             shortest: shortest.max(1),
@@ -69,6 +78,34 @@ impl Timeline {
         self.find_holes(rooms, node);
         self.of_node[node] = self.scratch.holes.clone();
         self.find_limits(node);
+    }
+
+    /// Says what a node shows over its steps. For every node before [`Timeline::set`].
+    pub(super) fn show(&mut self, node: usize, screens: Vec<Screen>) {
+        if !screens.is_empty() {
+            self.screens.resize(self.steps.len(), Vec::new());
+            self.screens[node] = screens;
+        }
+    }
+
+    /// The steps of a node as they are seen.
+    fn seen<'a>(&'a self, rooms: &mut Rooms, node: usize) -> Cow<'a, [Step]> {
+        match self.screens.get(node) {
+            Some(screens) if !screens.is_empty() => Cow::Owned(behind(rooms, &self.steps[node], screens)),
+            _ => Cow::Borrowed(&self.steps[node]),
+        }
+    }
+
+    /// Whether a node was ever spoken of here.
+    pub(super) fn knows(&self, node: NodeId) -> bool {
+        node.index() < self.steps.len()
+    }
+
+    /// The nodes that show nothing at some time from `from` to `to`.
+    pub(super) fn hidden(&self, from: Time, to: Time) -> FixedBitSet {
+        let hides = |screen: &Screen| !screen.shows_all && screen.from < to && from < screen.to;
+        let shown = self.screens.iter().enumerate();
+        shown.filter(|(_, screens)| screens.iter().any(hides)).map(|(node, _)| node).collect()
     }
 
     /// Puts the holes of all nodes in their order.
@@ -96,9 +133,10 @@ impl Timeline {
         self.limited.ones().take(most + 1).count() <= most
     }
 
-    /// The moments at which some node has something else than before, in no order.
+    /// The moments at which some node has or shows something else than before, in no order.
     pub(super) fn steps(&self) -> impl Iterator<Item = Time> + '_ {
-        self.steps.iter().flatten().map(|step| step.from)
+        let screens = self.screens.iter().flatten().flat_map(|screen| [screen.from, screen.to]);
+        self.steps.iter().flatten().map(|step| step.from).chain(screens)
     }
 
     /// Nodes on which something was booked or given back since the beginning, in that order.
@@ -115,7 +153,7 @@ impl Timeline {
 
     /// What a node has throughout a stretch of time.
     pub(super) fn room(&self, rooms: &mut Rooms, node: u32, from: Time, to: Time) -> Option<RoomId> {
-        let steps = &self.steps[node as usize];
+        let steps = self.seen(rooms, node as usize);
         let first = steps.iter().rposition(|step| step.from <= from)?;
         let mut room = steps[first].room;
         for step in steps[first + 1..].iter().take_while(|step| step.from < to) {
@@ -127,6 +165,10 @@ impl Timeline {
     /// Whether a node that is in service has exactly `room` throughout a stretch of time. One that is out of service
     /// has no steps, and nothing is planned there that could be in the way.
     pub(super) fn is_throughout(&self, node: u32, from: Time, to: Time, room: RoomId) -> bool {
+        let hides = |screen: &Screen| !screen.shows_all && screen.from < to && from < screen.to;
+        if self.screens.get(node as usize).is_some_and(|screens| screens.iter().any(hides)) {
+            return false;
+        }
         let steps = &self.steps[node as usize];
         let first = steps.iter().rposition(|step| step.from <= from).unwrap_or(0);
         steps.iter().skip(first).take_while(|step| step.from < to).all(|step| step.room == room)
@@ -182,18 +224,21 @@ impl Timeline {
 
     /// Works out the holes of a node, by start and end, into the scratch list.
     fn find_holes(&mut self, rooms: &mut Rooms, node: usize) {
-        let steps = &self.steps[node];
-        let Scratch { stretches, open, holes } = &mut self.scratch;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let Scratch { stretches, open, holes } = &mut scratch;
+        let steps = self.seen(rooms, node);
         stretches.clear();
-        if !nested(rooms, steps, open, stretches) {
+        if !nested(rooms, &steps, open, stretches) {
             stretches.clear();
-            all(rooms, steps, stretches);
+            all(rooms, &steps, stretches);
         }
         stretches.retain(|(start, end, room)| end.since(*start) >= self.shortest && rooms.usable(*room));
         stretches.sort_unstable_by_key(|(start, end, _)| (*start, *end));
         let node = u32::try_from(node).expect("nodes are numbered in u32");
         holes.clear();
         holes.extend(stretches.iter().map(|&(start, end, room)| Hole { start, end, node, room }));
+        drop(steps);
+        self.scratch = scratch;
     }
 }
 
@@ -246,6 +291,23 @@ fn all(rooms: &mut Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) {
             }
         }
     }
+}
+
+/// What is seen of steps behind screens.
+fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen]) -> Vec<Step> {
+    let mut seen = steps.to_vec();
+    let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return seen };
+    let full = rooms.full(class);
+    for screen in screens {
+        split(&mut seen, screen.from);
+        split(&mut seen, screen.to);
+        let room = if screen.shows_all { full } else { rooms.nothing(class) };
+        for step in seen.iter_mut().filter(|step| screen.from <= step.from && step.from < screen.to) {
+            step.room = room;
+        }
+    }
+    seen.dedup_by_key(|step| step.room);
+    seen
 }
 
 /// Makes a step begin at `at`, if the node's future is known then.

@@ -28,6 +28,9 @@ use crate::text::time::Time;
 /// A simulation has one controller, which is never restarted.
 const EPOCH: u64 = 1;
 
+/// How often windows of reservations may come and go while nothing runs before a simulation is over.
+const VAIN: u32 = 256;
+
 /// When the planner looks at the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassMode {
@@ -144,6 +147,8 @@ pub struct World<W> {
     waiting: Vec<Waiting>,
     /// When a plan would turn out differently although nothing happens.
     replan: Option<Time>,
+    /// How often in a row nothing ran after something happened, while reservations come again.
+    vain: u32,
     /// Whether something happened since the last pass.
     stirred: bool,
     watch: W,
@@ -183,6 +188,7 @@ impl<W: Watch> World<W> {
             said: 0,
             waiting: Vec::new(),
             replan: None,
+            vain: 0,
             stirred: false,
             watch,
         };
@@ -221,8 +227,12 @@ impl<W: Watch> World<W> {
         known.map_or_else(|| job.to_string().into(), Arc::clone)
     }
 
-    /// When something will happen by itself next; `None` if nothing will.
+    /// When something will happen by itself next; `None` if nothing will: reservations that come again for ever without
+    /// anybody's starting are nothing.
     pub fn next(&self) -> Option<Time> {
+        if self.vain > VAIN {
+            return None;
+        }
         let end = self.ends.first_key_value().map(|((at, _), _)| *at);
         let due = self.due();
         [end, due, self.replan].into_iter().flatten().min()
@@ -245,6 +255,7 @@ impl<W: Watch> World<W> {
         submission: Submission,
         run_time: Option<u64>,
     ) {
+        self.vain = 0;
         self.release_planned();
         self.tally.submitted(self.now);
         let job = self.cluster.next_job();
@@ -416,6 +427,9 @@ impl<W: Watch> World<W> {
                 break;
             }
         }
+        let waits =
+            self.live.is_empty() && self.cluster.reservations().any(|reservation| reservation.repeats());
+        self.vain = if waits { self.vain + 1 } else { 0 };
         self.flush();
         let moment = Moment {
             now: self.now,
@@ -494,7 +508,7 @@ impl<W: Watch> World<W> {
     /// When the controller's timers are due. That finished jobs are forgotten is nothing that happens: it is done
     /// along with other things.
     fn due(&self) -> Option<Time> {
-        self.cluster.jobs().due().next().map(|(at, _)| at).filter(|at| !at.is_never())
+        controller::timers::next_due(&self.cluster).filter(|at| !at.is_never())
     }
 
     /// One thing has happened: what stands after it depends on the mode.

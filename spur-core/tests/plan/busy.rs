@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc, Why};
+use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::config::{Backfill, Order, Policy, SchedulerPolicy};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{NodeGres, NodeShape};
@@ -131,7 +131,7 @@ impl Busy {
             memory_mb,
             gres: gres.into_iter().collect(),
         };
-        Alloc { partition: "main".into(), nodes: Box::from([part]), exclusive: whole, why: Why::default() }
+        Alloc { partition: "main".into(), nodes: Box::from([part]), exclusive: whole, ..Alloc::default() }
     }
 
     /// A waiting job of 2 to 16 nodes; every second one has to be in one leaf.

@@ -6,6 +6,7 @@ use spur_core::id::{JobId, NodeId};
 use spur_core::model::fabric::{Fabric, Pos};
 use spur_core::model::job::HetPart;
 use spur_core::model::phase::Phase;
+use spur_core::model::reservation::Flag;
 use spur_core::sched::Reservations;
 use spur_core::sched::plan::{Plan, Start};
 use spur_core::text::gather::GatherClause;
@@ -24,7 +25,10 @@ pub(crate) fn violations(
     let mut uses: BTreeMap<NodeId, Vec<Use>> = BTreeMap::new();
     running(world, &mut uses);
     for start in plan.starts.iter().flat_map(Start::all) {
-        let end = start.spec.time_limit.end(world.now);
+        let mut end = start.spec.time_limit.end(world.now);
+        let nodes: Vec<NodeId> = start.parts.iter().map(|part| part.node).collect();
+        let stay = Stay { job: start.attempt.job, nodes: &nodes, within: start.reservation.as_deref() };
+        trespasses(world, &stay, world.now, &mut end, &mut found);
         for part in &start.parts {
             let mut amount = vec![u64::from(part.cpus), part.memory_mb];
             amount.extend((0..).take(8).map(|entry: u16| {
@@ -37,7 +41,6 @@ pub(crate) fn violations(
             let name = format!("the start of {}", start.attempt.job);
             uses.entry(part.node).or_default().push(Use { from: world.now, to: end, amount, name });
         }
-        let nodes = start.parts.iter().map(|part| part.node).collect::<Vec<_>>();
         holds_must(world, fabric, start.attempt.job, &nodes, &mut found);
     }
     for made in reservations.iter() {
@@ -47,6 +50,8 @@ pub(crate) fn violations(
             uses.entry(node).or_default().push(Use { from: made.start, to: made.end, amount, name });
         }
         let nodes = made.amounts().map(|(node, _)| node).collect::<Vec<_>>();
+        let stay = Stay { job: made.job, nodes: &nodes, within: made.within.as_deref() };
+        trespasses(world, &stay, made.start, &mut made.end.clone(), &mut found);
         holds_must(world, fabric, made.job, &nodes, &mut found);
     }
     for (node, uses) in &uses {
@@ -79,6 +84,45 @@ fn together(world: &World, starts: &[(JobId, Time)], found: &mut Vec<String>) {
     }
 }
 
+/// A job on its nodes, in a reservation or in none.
+struct Stay<'a> {
+    job: JobId,
+    nodes: &'a [NodeId],
+    within: Option<&'a str>,
+}
+
+/// Nobody is on a node while it is reserved for others; who runs in a reservation is there when it is in force, on its
+/// nodes, asked for it or is drawn by it, may use it, and is over when it is.
+fn trespasses(world: &World, stay: &Stay<'_>, from: Time, to: &mut Time, found: &mut Vec<String>) {
+    let job = stay.job;
+    let spec = &world.cluster.job(job).unwrap().spec;
+    let own = stay.within.map(|name| world.cluster.reservation(name).expect("a reservation"));
+    if let Some(own) = own {
+        let named = spec.reservations().any(|name| *name == *own.name);
+        let drawn = spec.reservations().next().is_none() && own.has(Flag::Magnetic);
+        if !(named || drawn) || !own.admits(&spec.owner, None) {
+            found.push(format!("job {job} has no business in {}", own.name));
+        }
+        if !own.has(Flag::Flex) {
+            *to = own.end.min(*to);
+            if from < own.start || from >= own.end || stay.nodes.iter().any(|node| !own.nodes.contains(node))
+            {
+                found.push(format!("job {job} leaves its reservation {}", own.name));
+            }
+        }
+    } else if spec.reservations().next().is_some() {
+        found.push(format!("job {job} is outside of the reservations it asked for"));
+    }
+    for other in world.cluster.reservations().filter(|other| stay.within != Some(&*other.name)) {
+        let yields = own
+            .is_some_and(|own| own.has(Flag::Maint) || (own.has(Flag::Overlap) && !other.has(Flag::Maint)));
+        let meets = other.start < *to && from < other.end;
+        if !yields && meets && stay.nodes.iter().any(|node| other.nodes.contains(node)) {
+            found.push(format!("job {job} from {} to {} is on nodes of {}", from.0, to.0, other.name));
+        }
+    }
+}
+
 struct Use {
     from: Time,
     to: Time,
@@ -96,7 +140,7 @@ fn running(world: &World, uses: &mut BTreeMap<NodeId, Vec<Use>>) {
                 let held = part.gres.iter().filter(|gres| usize::from(gres.entry) == entry);
                 held.map(|gres| u64::from(gres.ids.len())).sum::<u64>()
             }));
-            let (from, to) = (world.now, job.spec.time_limit.end(*started));
+            let (from, to) = (world.now, job.ends_at(*started));
             uses.entry(part.node).or_default().push(Use {
                 from,
                 to,

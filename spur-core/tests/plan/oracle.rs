@@ -1,6 +1,6 @@
 //! The slow, obvious planner: what is free on every node in every second, and one look at each second in turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spur_core::id::{JobId, NodeId};
@@ -8,6 +8,7 @@ use spur_core::model::config::Backfill;
 use spur_core::model::fabric::{Fabric, Layer, Pos};
 use spur_core::model::job::{Job, MemoryNeed, Sharing};
 use spur_core::model::phase::Phase;
+use spur_core::model::reservation::{Flag, Reservation};
 use spur_core::sched::place::{self, Ask, Slots, Strategy, View};
 use spur_core::text::gather::GatherClause;
 use spur_core::text::time::Time;
@@ -37,7 +38,7 @@ impl Seconds {
             Self { now: world.now, free: nodes.iter().map(|node| vec![full(node); horizon]).collect() };
         for job in world.cluster.jobs().active() {
             let Phase::Running { alloc, started, .. } = &job.phase else { continue };
-            let left = (job.spec.time_limit.end(*started) - world.now).max(0);
+            let left = (job.ends_at(*started) - world.now).max(0);
             for part in &alloc.nodes {
                 let gpus = part.gres.iter().map(|gres| u64::from(gres.ids.len())).sum();
                 let held = [u64::from(part.cpus.len()), part.memory_mb, gpus];
@@ -149,41 +150,90 @@ impl Flat for Fabric {
     }
 }
 
+/// Where a job may run as far as reservations go: in one, or in none.
+#[derive(Clone)]
+struct Place(Option<Arc<Reservation>>);
+
+impl Place {
+    /// The places of a job, those it would rather be in first.
+    fn all(world: &World, job: &Job) -> Vec<Self> {
+        let names: Vec<&str> = job.spec.reservations().collect();
+        if names.is_empty() {
+            let drawn = world.cluster.reservations().filter(|own| own.has(Flag::Magnetic));
+            return drawn.map(|own| Self(Some(Arc::clone(own)))).chain([Self(None)]).collect();
+        }
+        names.into_iter().map(|name| Self(world.cluster.reservation(name).cloned())).collect()
+    }
+
+    /// The reservation whose nodes and window bound the job.
+    fn bounds(&self) -> Option<&Arc<Reservation>> {
+        self.0.as_ref().filter(|own| !own.has(Flag::Flex))
+    }
+
+    /// How long a job runs that starts at a time; `None` if it cannot.
+    fn lasts(&self, at: Time, seconds: u64) -> Option<u64> {
+        match self.bounds() {
+            Some(own) if at < own.start || at >= own.end => None,
+            Some(own) => Some(seconds.min(own.end.since(at))),
+            None => Some(seconds),
+        }
+    }
+
+    /// Whether a node is for the job in every one of some seconds.
+    fn opens(&self, world: &World, node: NodeId, at: Time, seconds: u64) -> bool {
+        let shut = |other: &&Arc<Reservation>| {
+            let own = self.0.as_ref();
+            let spares = own.is_some_and(|own| {
+                own.name == other.name
+                    || own.has(Flag::Maint)
+                    || (own.has(Flag::Overlap) && !other.has(Flag::Maint))
+            });
+            !spares && other.nodes.contains(&node) && other.start < at + seconds && at < other.end
+        };
+        self.bounds().is_none_or(|own| own.nodes.contains(&node))
+            && !world.cluster.reservations().any(|other| shut(&other))
+    }
+}
+
 /// Plans the queue of a world with one partition, jobs in the order of their numbers.
 pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
     let scheduler = &world.cluster.policy().scheduler;
     let all: u64 = world.cluster.jobs().iter().map(|job| job.spec.time_limit.seconds().unwrap()).sum();
-    let horizon = usize::try_from(all).unwrap() * 2 + 10;
+    let last = world.cluster.reservations().map(|reservation| reservation.end.since(world.now)).max();
+    let horizon = usize::try_from(all + last.unwrap_or(0)).unwrap() * 2 + 10;
     let mut seconds = Seconds::of(world, horizon);
     let mut starts = Starts::new();
-    let mut blocked = false;
+    let mut blocked: BTreeSet<Option<Arc<str>>> = BTreeSet::new();
     for job in world.cluster.jobs().pending() {
         let plain = Plain::of(job, fabric);
-        let last = match scheduler.backfill {
-            Backfill::Conservative => horizon / 2,
-            Backfill::Easy => {
-                if blocked {
-                    1
-                } else {
-                    horizon / 2
-                }
-            }
-            Backfill::None => {
-                if blocked {
-                    0
-                } else {
-                    horizon / 2
-                }
-            }
-        };
-        let times = (0..last).map(|after| world.now + u64::try_from(after).unwrap());
-        let found = times.into_iter().find_map(|at| Some((at, fit(world, fabric, &seconds, &plain, at)?)));
-        let Some((at, shares)) = found else { continue };
+        let mut best: Option<Found> = None;
+        let places = Place::all(world, job);
+        for place in &places {
+            let seat = place.bounds().map(|own| Arc::clone(&own.name));
+            let last = match scheduler.backfill {
+                Backfill::Easy if blocked.contains(&seat) => 1,
+                Backfill::None if blocked.contains(&seat) => 0,
+                Backfill::Conservative | Backfill::Easy | Backfill::None => horizon / 2,
+            };
+            let times = (0..last).map(|after| world.now + u64::try_from(after).unwrap());
+            let before = best.as_ref().map_or(Time::MAX, |best| best.at);
+            let found = times.take_while(|at| *at < before).find_map(|at| {
+                let lasts = place.lasts(at, plain.seconds)?;
+                let shares = fit(world, fabric, &seconds, &plain, place, at, lasts)?;
+                Some(Found { at, lasts, shares, seat: seat.clone() })
+            });
+            best = found.or(best);
+        }
+        let Some(Found { at, lasts, shares, seat }) = best else { continue };
         for (node, tasks) in &shares {
             let amount = plain.amount(full(world, *node), *tasks);
-            seconds.take(*node, at, plain.seconds, amount);
+            seconds.take(*node, at, lasts, amount);
         }
-        blocked |= at > world.now;
+        if at > world.now {
+            // Without backfill a job holds up everybody wherever it might have gone.
+            let all = places.iter().map(|place| place.bounds().map(|own| Arc::clone(&own.name)));
+            blocked.extend(all.filter(|_| scheduler.backfill == Backfill::None).chain([seat]));
+        }
         starts.insert(plain.job.id, (at, shares.into_iter().map(|(node, _)| node).collect()));
     }
     starts
@@ -194,13 +244,23 @@ fn full(world: &World, node: NodeId) -> Amount {
     [u64::from(shape.cpus), shape.memory_mb, shape.gres.first().map_or(0, |gres| u64::from(gres.count))]
 }
 
+/// When and where a job would start, for how long, and who waits with it.
+struct Found {
+    at: Time,
+    lasts: u64,
+    shares: Vec<(NodeId, u32)>,
+    seat: Option<Arc<str>>,
+}
+
 /// Where a job goes if it starts at `at`.
 fn fit(
     world: &World,
     fabric: &Arc<Fabric>,
     seconds: &Seconds,
     plain: &Plain<'_>,
+    place: &Place,
     at: Time,
+    lasts: u64,
 ) -> Option<Vec<(NodeId, u32)>> {
     let positions = || (0..fabric.len()).map(|index| Pos(u32::try_from(index).unwrap()));
     let slots = |free: &dyn Fn(NodeId) -> Amount| -> Slots {
@@ -214,8 +274,11 @@ fn fit(
         let open = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, _)| index);
         Slots::whole(fabric, open.collect())
     };
-    let now = slots(&|node| seconds.throughout(node, at, plain.seconds));
-    let idle = slots(&|node| full(world, node));
+    let now = slots(&|node| {
+        if place.opens(world, node, at, lasts) { seconds.throughout(node, at, lasts) } else { [0; 3] }
+    });
+    let holds = |node: NodeId| place.bounds().is_none_or(|own| own.nodes.contains(&node));
+    let idle = slots(&|node| if holds(node) { full(world, node) } else { [0; 3] });
     let placement = place::place(fabric, &View::new(&now, &idle), &plain.ask(fabric)).ok()?;
     Some(placement.shares.iter().map(|(pos, tasks)| (fabric.node(*pos), *tasks)).collect())
 }

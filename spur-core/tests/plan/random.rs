@@ -7,9 +7,10 @@ use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::config::{Backfill, Order, Policy, Predict, SchedulerPolicy};
 use spur_core::model::fabric::Fabric;
-use spur_core::model::job::{FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::job::{Extra, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::reason::Reason;
+use spur_core::model::reservation::Flag;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner, Progress};
@@ -20,8 +21,12 @@ use spur_core::text::time::{Seconds, Time};
 use crate::world::{self, World};
 use crate::{checker, oracle};
 
-/// A random job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, `must` a leaf, seconds.
-type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, bool, u64);
+/// A random job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, `must` a leaf, seconds, and which reservation
+/// it asks for.
+type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, bool, u64, Option<usize>);
+
+/// A random reservation: first node, number of nodes, start, seconds, flags.
+type Kept = (u32, u32, i64, u64, Vec<Flag>);
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -31,13 +36,31 @@ struct Case {
     /// Node, CPUs (0: all), seconds.
     running: Vec<(u32, u32, u64)>,
     queue: Vec<Wish>,
+    reservations: Vec<Kept>,
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
     let nodes = prop::option::weighted(0.6, 1_u32..5);
     let tasks = prop::option::weighted(0.5, 1_u32..9);
     let memory = prop::option::weighted(0.3, 1_u64..9);
-    (nodes, tasks, 1_u32..3, memory, 0_u64..2, prop::bool::ANY, prop::bool::weighted(0.3), 1_u64..12)
+    let reservation = prop::option::weighted(0.3, 0_usize..3);
+    let flags = (prop::bool::ANY, prop::bool::weighted(0.3));
+    (nodes, tasks, 1_u32..3, memory, 0_u64..2, flags, 1_u64..12, reservation).prop_map(
+        |(nodes, tasks, cpus, memory, gpus, (whole, must), seconds, reservation)| {
+            (nodes, tasks, cpus, memory, gpus, whole, must, seconds, reservation)
+        },
+    )
+}
+
+fn kept() -> impl Strategy<Value = Kept> {
+    let flags = prop_oneof![
+        4 => Just(vec![]),
+        1 => Just(vec![Flag::Maint]),
+        1 => Just(vec![Flag::Overlap]),
+        1 => Just(vec![Flag::Flex]),
+        1 => Just(vec![Flag::Magnetic]),
+    ];
+    (0_u32..16, 1_u32..4, 0_i64..12, 1_u64..12, flags)
 }
 
 fn queue() -> impl Strategy<Value = Vec<Wish>> {
@@ -49,13 +72,21 @@ fn case() -> impl Strategy<Value = Case> {
     let backfill = prop_oneof![Just(Backfill::Easy), Just(Backfill::Conservative), Just(Backfill::None)];
     let drained = prop::collection::vec(prop::bool::weighted(0.1), 16);
     let running = prop::collection::vec((0_u32..16, 0_u32..4, 1_u64..15), 0..10);
-    (leaves, backfill, drained, running, queue()).prop_map(|(leaves, backfill, drained, running, queue)| {
-        Case { leaves, backfill, drained, running, queue }
-    })
+    let reservations = prop_oneof![Just(Vec::new()), prop::collection::vec(kept(), 1..4)];
+    (leaves, backfill, drained, running, queue(), reservations).prop_map(
+        |(leaves, backfill, drained, running, queue, reservations)| Case {
+            leaves,
+            backfill,
+            drained,
+            running,
+            queue,
+            reservations,
+        },
+    )
 }
 
-fn spec(wish: &Wish, layered: bool) -> JobSpec {
-    let (nodes, tasks, cpus, memory, gpus, whole, must, seconds) = *wish;
+fn spec(wish: &Wish, layered: bool, reservations: usize) -> JobSpec {
+    let (nodes, tasks, cpus, memory, gpus, whole, must, seconds, reservation) = *wish;
     let nodes = nodes.map(|nodes| tasks.map_or(nodes, |tasks| nodes.min(tasks)));
     let shape = Shape {
         nodes: nodes.map(NodeCount::exactly).or(tasks.is_none().then(|| NodeCount::exactly(1))),
@@ -68,7 +99,10 @@ fn spec(wish: &Wish, layered: bool) -> JobSpec {
     };
     let ask = FabricAsk { gather: Some("must:leaf".parse().unwrap()), ..FabricAsk::default() };
     let fabric = (must && layered).then(|| Box::new(ask));
-    JobSpec { fabric, ..world::spec(shape, seconds) }
+    let reservation =
+        reservation.filter(|index| *index < reservations).map(|index| format!("r{index}").into());
+    let extra = reservation.map(|name| Box::new(Extra { reservation: Some(name), ..Extra::default() }));
+    JobSpec { fabric, extra, ..world::spec(shape, seconds) }
 }
 
 impl Case {
@@ -112,7 +146,8 @@ impl Case {
     fn submit(&self, world: &mut World, wish: Option<&Wish>) {
         if let Some(wish) = wish {
             let next = world.cluster.next_job();
-            world.submit(next, spec(wish, !self.leaves.is_empty()));
+            let reservations = world.cluster.reservations().count();
+            world.submit(next, spec(wish, !self.leaves.is_empty(), reservations));
         }
     }
 
@@ -132,8 +167,17 @@ impl Case {
             let drain = Drain { reason: "test".into(), by: "root".into(), at: Time::ZERO };
             world.apply(Event::NodeDrained { node: NodeId(u32::try_from(index).unwrap()), drain });
         }
+        for (index, (first, nodes, start, seconds, flags)) in self.reservations.iter().enumerate() {
+            let first = first % count;
+            let nodes = (first..(first + nodes).min(count)).map(NodeId).collect();
+            let name = format!("r{index}");
+            let start = Time(*start);
+            let reservation = world::reservation(&name, nodes, start, start + *seconds, flags);
+            world.apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
+        }
         for wish in &self.queue {
-            world.submit(JobId(next), spec(wish, !self.leaves.is_empty()));
+            let reservations = self.reservations.len();
+            world.submit(JobId(next), spec(wish, !self.leaves.is_empty(), reservations));
             next += 1;
         }
     }
@@ -186,6 +230,7 @@ proptest! {
         plan.starts.iter().for_each(|start| world.start(start));
         for end in ends {
             world.now = world.now + 1;
+            world.expire();
             let running: Vec<JobId> = world.cluster.jobs().active().map(|job| job.id).collect();
             if let Some(job) = running.get(end) {
                 world.end(*job);
@@ -247,6 +292,13 @@ proptest! {
                 (says.reason == Reason::Resources).then_some(says.start)
             };
             let first = world.cluster.jobs().pending().min_by_key(|job| (job.submitted, job.id));
+            // Who runs in a reservation has that, and is promised nothing besides.
+            let reserved = |job: &&Job| {
+                let mut made = planner.reservations().iter();
+                job.spec.reservations().next().is_some()
+                    || made.any(|made| made.job == job.id && made.within.is_some())
+            };
+            let first = first.filter(|job| !reserved(job));
             let overdue = first.filter(|job| world.now.since(job.submitted) >= max_wait);
             if let Some((job, start)) = overdue.and_then(|job| Some((job, waits(job)?))) {
                 prop_assert!(job.promised.is_some(), "job {} waits without a promise, planned {start:?}", job.id);
@@ -260,12 +312,13 @@ proptest! {
 fn go_on(world: &mut World, end: usize) {
     let running = world.cluster.jobs().active();
     let running: Vec<(JobId, Time)> =
-        running.map(|job| (job.id, job.spec.time_limit.end(job.phase.started().expect("it runs")))).collect();
+        running.map(|job| (job.id, job.ends_at(job.phase.started().expect("it runs")))).collect();
     for (index, (job, limit)) in running.into_iter().enumerate() {
         if limit <= world.now || index == end {
             world.end(job);
         }
     }
+    world.expire();
 }
 
 /// Starts what a plan starts and notes what it promises.

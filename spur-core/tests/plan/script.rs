@@ -8,13 +8,14 @@
 //! preempt by = "partition"              (TOML, likewise)
 //! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low no-preempt)
 //! job 2 -N 2 -t 600 -n 4 …
+//! reserve r n[2-3] from=600 to=1200 flags=MAINT users=alice
 //! at 60 end 1
 //! plan
 //! ----
 //! start 2 n[0-1] | 2 nodes
 //! ```
 //!
-//! Other commands: `check OPTIONS`, `foretell JOB`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
+//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, P
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Hold;
+use spur_core::model::reservation::{Edit, ReservationAsk};
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner};
@@ -101,6 +103,8 @@ impl Script {
                 }
             }
             "end" => self.world().end(id(words[0])),
+            "reserve" => self.reserve(&words),
+            "expire" => self.world().expire(),
             "hold" => self.world().apply(Event::JobHeld { job: id(words[0]), by: Hold::User }),
             "down" | "drain" => self.take_out(word, words[0]),
             "close" => {
@@ -197,6 +201,27 @@ impl Script {
         self.world().put(id(words[0]), &nodes, cpus);
     }
 
+    fn reserve(&mut self, words: &[&str]) {
+        let mut ask = ReservationAsk::default();
+        let (mut from, mut to) = (Time::ZERO, Time::MAX);
+        for (key, value) in words[2..].iter().filter_map(|word| word.split_once('=')) {
+            match key {
+                "from" => from = Time(value.parse().expect("seconds")),
+                "to" => to = Time(value.parse().expect("seconds")),
+                key => ask.take(key, value).expect("a key of a reservation"),
+            }
+        }
+        let Some(Edit::Set(flags)) = ask.flags.or(Some(Edit::Set(Vec::new()))) else {
+            panic!("flags are set")
+        };
+        let nodes = self.world().ids(words[1]);
+        let mut reservation = world::reservation(words[0], nodes, from, to, &flags);
+        if let Some(Edit::Set(users)) = ask.users {
+            reservation.users = users;
+        }
+        self.world().apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
+    }
+
     fn take_out(&mut self, how: &str, names: &str) {
         let world = self.world();
         for node in world.ids(names) {
@@ -258,6 +283,7 @@ fn show(world: &World, plan: &Plan) -> String {
             let tasks: Vec<String> = start.parts.iter().map(|part| part.tasks.to_string()).collect();
             write!(out, " tasks={}", tasks.join(",")).unwrap();
         }
+        start.reservation.iter().for_each(|name| write!(out, " in {name}").unwrap());
         if !start.exclusive {
             write!(out, " cpus={}", first.cpus).unwrap();
         }
@@ -337,6 +363,7 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
                 spec.extra.get_or_insert_default().licenses.push((name.into(), count));
             }
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
+            "--reservation" => spec.extra.get_or_insert_default().reservation = Some(value.into()),
             "--hold" => spec.hold = true,
             "--nice" => spec.nice = value.parse().expect("a number"),
             "--priority" => spec.priority = value.parse().ok(),

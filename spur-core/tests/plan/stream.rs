@@ -12,6 +12,7 @@ use spur_core::model::job::JobSpec;
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::{EndState, Hold, Outcome, Phase, Then};
 use spur_core::model::reason::Reason;
+use spur_core::model::reservation::Flag;
 use spur_core::sched::forecast::Recent;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{Planner, next_event_time};
@@ -45,6 +46,10 @@ enum Deed {
     /// Whether jobs preempt others is changed.
     Preempt(PreemptBy),
     Time(u64),
+    /// Nodes are reserved: the first and last, in how many seconds, for how many, how.
+    Reserve(u32, u32, i64, u64, Vec<Flag>),
+    /// A reservation is deleted.
+    Unreserve(usize),
     /// The next starts are refused.
     Refuse,
 }
@@ -81,6 +86,7 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterok:{job}")),
         1 => (0_u32..90).prop_map(|at| format!("--begin {at}")),
         1 => Just("--hold".to_owned()),
+        2 => (1_u32..4).prop_map(|number| format!("--reservation r{number}")),
         1 => (0_i32..900).prop_map(|nice| format!("--nice {nice}")),
         1 => (1_u32..40).prop_map(|job| format!("--gather-with {job}")),
         2 => (5_u32..60).prop_map(|wait| format!("--gather must:leaf@{wait}")),
@@ -93,6 +99,16 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         let line = format!("{size} {more} {partition} {user} -t {seconds}");
         line.split_whitespace().map(str::to_owned).collect()
     })
+}
+
+fn flags() -> impl Strategy<Value = Vec<Flag>> {
+    prop_oneof![
+        4 => Just(vec![]),
+        1 => Just(vec![Flag::Maint]),
+        1 => Just(vec![Flag::Flex]),
+        1 => Just(vec![Flag::Magnetic]),
+        1 => Just(vec![Flag::Hourly]),
+    ]
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -113,6 +129,9 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
         1 => prop_oneof![Just(PreemptBy::None), Just(PreemptBy::Partition)].prop_map(Deed::Preempt),
         8 => (1_u64..25).prop_map(Deed::Time),
+        1 => (0..NODES, 0..NODES, -5_i64..40, 1_u64..50, flags())
+            .prop_map(|(one, other, start, last, flags)| Deed::Reserve(one.min(other), one.max(other), start, last, flags)),
+        1 => at().prop_map(Deed::Unreserve),
         1 => Just(Deed::Refuse),
     ]
 }
@@ -258,14 +277,7 @@ fn carry_out(world: &mut World, deed: &Deed) {
             }
         }
         Deed::Requeue(at) => pick(running(world), *at).into_iter().for_each(|job| requeue(world, job)),
-        Deed::Limit(at, seconds) => {
-            let live = jobs(world, |phase| matches!(phase, Phase::Pending(_) | Phase::Running { .. }));
-            if let Some(job) = pick(live, *at) {
-                let spec = JobSpec::clone(&world.cluster.job(job).unwrap().spec);
-                let spec = JobSpec { time_limit: TimeLimit::Seconds(*seconds), ..spec };
-                world.apply(Event::JobUpdated { job, spec: Arc::new(spec) });
-            }
-        }
+        Deed::Limit(at, seconds) => limit(world, *at, *seconds),
         Deed::Node(node, state) => {
             let node = NodeId(*node);
             let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
@@ -284,7 +296,11 @@ fn carry_out(world: &mut World, deed: &Deed) {
             policy.preempt.by = *by;
             world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
         }
-        Deed::Time(seconds) => world.now = world.now + *seconds,
+        Deed::Time(seconds) => {
+            world.now = world.now + *seconds;
+            world.expire();
+        }
+        Deed::Reserve(..) | Deed::Unreserve(_) => reserve(world, deed),
         Deed::Refuse => {}
     }
 }
@@ -293,6 +309,38 @@ fn submit_het(world: &mut World, components: &[Vec<String>]) {
     let spec = |words: &Vec<String>| script::spec(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let job = world.cluster.next_job();
     world.submit_het(job, components.iter().map(spec).collect());
+}
+
+/// Gives a job that waits or runs another time limit.
+fn limit(world: &mut World, at: usize, seconds: u64) {
+    let live = jobs(world, |phase| matches!(phase, Phase::Pending(_) | Phase::Running { .. }));
+    let Some(job) = live.get(at % live.len().max(1)).copied() else { return };
+    let spec = JobSpec::clone(&world.cluster.job(job).unwrap().spec);
+    let spec = JobSpec { time_limit: TimeLimit::Seconds(seconds), ..spec };
+    world.apply(Event::JobUpdated { job, spec: Arc::new(spec) });
+}
+
+/// Reserves nodes for some time, or deletes a reservation.
+fn reserve(world: &mut World, deed: &Deed) {
+    match deed {
+        Deed::Reserve(first, last, start, seconds, flags) => {
+            let name = format!("r{}", world.cluster.next_reservation());
+            let start = Time(world.now.0 + start);
+            let nodes = (*first..=*last).map(NodeId).collect();
+            let reservation = world::reservation(&name, nodes, start, start + *seconds, flags);
+            if reservation.end > world.now {
+                world.apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
+            }
+        }
+        Deed::Unreserve(at) => {
+            let known = world.cluster.reservations();
+            let names: Vec<Arc<str>> = known.map(|known| Arc::clone(&known.name)).collect();
+            if let Some(name) = names.get(at % names.len().max(1)) {
+                world.delete(name);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Ends a job at once, to wait again.
@@ -362,7 +410,8 @@ proptest! {
             prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
             prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
             prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
-            if is_easy && !preempts(&world) && !world.cluster.jobs().has_pending_het() {
+            let reserves = world.cluster.reservations().next().is_some();
+            if is_easy && !preempts(&world) && !world.cluster.jobs().has_pending_het() && !reserves {
                 prop_assert_eq!(sorted(reserved(&planner)), sorted(planned(&whole)), "at step {}: {:?}", step, deed);
             }
             if step % 3 == 0 {

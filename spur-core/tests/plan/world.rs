@@ -5,14 +5,15 @@ use std::sync::Arc;
 use spur_core::cluster::Cluster;
 use spur_core::cluster::event::{Entry, Event, Record};
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc, Why};
+use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::caller::Owner;
 use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
-use spur_core::model::job::{HetPart, JobSpec, Shape};
+use spur_core::model::job::{HetPart, Job, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::nomination::Nomination;
-use spur_core::model::phase::{EndState, Outcome, Then};
+use spur_core::model::phase::{EndState, Hold, Outcome, Then};
 use spur_core::model::reason::Reason;
+use spur_core::model::reservation::{Flag, Members, Reservation};
 use spur_core::model::topology::TopologyConfig;
 use spur_core::sched::plan::{Preemption, Start};
 use spur_core::text::exit::ExitCode;
@@ -93,6 +94,7 @@ impl World {
         let nodes = start.parts.iter().map(part).collect();
         let alloc = Alloc {
             partition: Arc::clone(&start.partition),
+            reservation: start.reservation.clone(),
             nodes,
             exclusive: start.exclusive,
             why: start.why.clone(),
@@ -109,7 +111,7 @@ impl World {
         };
         let partition = Arc::clone(&self.cluster.job(job).unwrap().spec.partitions[0]);
         let nodes = nodes.iter().map(part).collect();
-        let alloc = Alloc { partition, nodes, exclusive: cpus == 0, why: Why::default() };
+        let alloc = Alloc { partition, nodes, exclusive: cpus == 0, ..Alloc::default() };
         self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None });
     }
 
@@ -128,6 +130,7 @@ impl World {
         }
         let nomination = Nomination {
             partition: Arc::clone(&start.partition),
+            reservation: start.reservation.clone(),
             parts: start.parts.clone().into(),
             exclusive: start.exclusive,
             why: start.why.clone(),
@@ -151,6 +154,35 @@ impl World {
             self.apply(Event::NodeReleased { job, node: part.node, lost: false });
         }
         self.apply(Event::JobEnded { job, outcome });
+    }
+
+    /// Ends the reservations that are over, or moves them on.
+    pub(crate) fn expire(&mut self) {
+        let over = self.cluster.reservations().filter(|reservation| reservation.end <= self.now);
+        for reservation in over.cloned().collect::<Vec<_>>() {
+            match reservation.moved_past(self.now) {
+                Some(moved) => self.apply(Event::ReservationUpdated { reservation: Arc::new(moved) }),
+                None => self.delete(&reservation.name),
+            }
+        }
+    }
+
+    /// Deletes a reservation; who waits for it alone is held.
+    pub(crate) fn delete(&mut self, name: &Arc<str>) {
+        self.apply(Event::ReservationDeleted { name: Arc::clone(name) });
+        let waits = |job: &&Job| job.spec.reservations().any(|asked| *asked == **name);
+        let waiting: Vec<JobId> = self.cluster.jobs().pending().filter(waits).map(|job| job.id).collect();
+        for job in waiting {
+            let mut spec = JobSpec::clone(&self.cluster.job(job).unwrap().spec);
+            let left: Vec<&str> = spec.reservations().filter(|asked| **asked != **name).collect();
+            let left = (!left.is_empty()).then(|| left.join(",").into());
+            let is_last = left.is_none();
+            spec.extra.get_or_insert_default().reservation = left;
+            self.apply(Event::JobUpdated { job, spec: Arc::new(spec) });
+            if is_last {
+                self.apply(Event::JobHeld { job, by: Hold::Reservation });
+            }
+        }
     }
 
     /// The numbers of nodes by name.
@@ -183,6 +215,29 @@ pub(crate) fn node(name: &str, shape: NodeShape, weight: u32) -> NodeConfig {
 /// A partition of some nodes.
 pub(crate) fn partition(name: &str, nodes: Vec<Arc<str>>) -> PartitionConfig {
     PartitionConfig { name: name.into(), nodes, ..PartitionConfig::default() }
+}
+
+/// A reservation that everybody may use who names it.
+pub(crate) fn reservation(
+    name: &str,
+    nodes: Vec<NodeId>,
+    start: Time,
+    end: Time,
+    flags: &[Flag],
+) -> Reservation {
+    Reservation {
+        name: name.into(),
+        start,
+        end,
+        nodes: nodes.into(),
+        partition: None,
+        features: None,
+        users: Members::default(),
+        accounts: Members::default(),
+        flags: flags.to_vec(),
+        comment: None,
+        utc_offset: 0,
+    }
 }
 
 /// A topology from TOML.

@@ -5,11 +5,12 @@ use std::time::Duration;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject};
 use spur_core::model::caller::Caller;
-use spur_proto::convert::{BadField, partition, reject};
+use spur_proto::convert::{BadField, partition, reject, reservation};
 use spur_proto::v1;
 use tonic::Status;
 
-use super::{Desk, Name, filter, no_answer};
+use super::{Desk, Name, filter, no_answer, odd};
+use crate::answer::Answer;
 use crate::reload::ReloadError;
 
 /// How long the daemons of nodes that are told to end are waited for.
@@ -73,6 +74,43 @@ impl Desk {
         let command = Command::SetPartition { name: request.name.as_str().into(), state };
         self.command(caller, name, command).await?;
         Ok(v1::UpdatePartitionResponse {})
+    }
+
+    pub(super) async fn reserve(
+        &self,
+        caller: Caller,
+        request: v1::CreateReservationRequest,
+    ) -> Result<v1::CreateReservationResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let ask =
+            reservation::ask(&request.settings, request.utc_offset).map_err(|e| reject::bad_field(&e))?;
+        match self.command(caller, name, Command::CreateReservation(Box::new(ask))).await? {
+            Answer::Reserved { name } => Ok(v1::CreateReservationResponse { name: name.to_string() }),
+            other => Err(odd(&other)),
+        }
+    }
+
+    pub(super) async fn change_reservation(
+        &self,
+        caller: Caller,
+        request: v1::UpdateReservationRequest,
+    ) -> Result<v1::UpdateReservationResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let mut ask = reservation::ask(&request.settings, 0).map_err(|e| reject::bad_field(&e))?;
+        ask.name = Some(request.name.as_str().into());
+        self.command(caller, name, Command::UpdateReservation(Box::new(ask))).await?;
+        Ok(v1::UpdateReservationResponse {})
+    }
+
+    pub(super) async fn unreserve(
+        &self,
+        caller: Caller,
+        request: v1::DeleteReservationRequest,
+    ) -> Result<v1::DeleteReservationResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let command = Command::DeleteReservation { name: request.name.as_str().into() };
+        self.command(caller, name, command).await?;
+        Ok(v1::DeleteReservationResponse {})
     }
 
     /// Reads the configuration file again and puts its policy in force.

@@ -7,7 +7,7 @@ use spur_core::cluster::Cluster;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
-use spur_proto::convert::{BadField, job, node, partition, reject, step, topology};
+use spur_proto::convert::{BadField, job, node, partition, reject, reservation, step, topology};
 use spur_proto::v1;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -112,9 +112,11 @@ impl Desk {
     fn render_nodes(&self, ids: &[NodeId]) -> Vec<v1::Node> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
+        let now = clock::now();
         let configured = ids.iter().filter_map(|id| cluster.node(*id)).filter(|node| node.configured);
         let render = |found: &spur_core::cluster::Node| {
-            node::render(&cluster, found, self.agents.pulse(found.id), outlooks.plans(found.id))
+            let planned = outlooks.plans(found.id);
+            node::render(&cluster, found, self.agents.pulse(found.id), planned, now)
         };
         configured.map(render).collect()
     }
@@ -129,6 +131,25 @@ impl Desk {
         };
         let partitions = found.into_iter().map(|found| partition::render(&cluster, found)).collect();
         Ok(v1::ListPartitionsResponse { partitions })
+    }
+
+    pub(super) fn reservations(&self, names: &[String]) -> Result<v1::ListReservationsResponse, Status> {
+        let cluster = self.replica.read();
+        let found = match names {
+            [] => cluster.reservations().collect(),
+            names => {
+                let named = |name: &String| {
+                    let gone = || {
+                        reject::status(&Reject::InvalidReservation(format!("there is no reservation {name}")))
+                    };
+                    cluster.reservation(name).ok_or_else(gone)
+                };
+                names.iter().map(named).collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        let now = clock::now();
+        let reservations = found.into_iter().map(|found| reservation::render(&cluster, found, now)).collect();
+        Ok(v1::ListReservationsResponse { reservations })
     }
 
     pub(super) fn topology(

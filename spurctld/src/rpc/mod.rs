@@ -331,6 +331,38 @@ impl Controller for Desk {
         self.set_partition(caller, request.into_inner()).await.map(Response::new)
     }
 
+    async fn create_reservation(
+        &self,
+        request: Request<v1::CreateReservationRequest>,
+    ) -> Result<Response<v1::CreateReservationResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.reserve(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn update_reservation(
+        &self,
+        request: Request<v1::UpdateReservationRequest>,
+    ) -> Result<Response<v1::UpdateReservationResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.change_reservation(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn delete_reservation(
+        &self,
+        request: Request<v1::DeleteReservationRequest>,
+    ) -> Result<Response<v1::DeleteReservationResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.unreserve(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_reservations(
+        &self,
+        request: Request<v1::ListReservationsRequest>,
+    ) -> Result<Response<v1::ListReservationsResponse>, Status> {
+        caller_of(&request)?;
+        self.reservations(&request.into_inner().names).map(Response::new)
+    }
+
     async fn reconfigure(
         &self,
         request: Request<v1::ReconfigureRequest>,

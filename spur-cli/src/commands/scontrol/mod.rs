@@ -2,11 +2,13 @@
 
 pub mod hostnames;
 mod record;
+pub mod reservation;
 mod show;
 pub mod show_config;
 pub mod show_job;
 pub mod show_node;
 pub mod show_partition;
+pub mod show_reservation;
 pub mod show_step;
 pub mod show_topology;
 pub mod update;
@@ -21,8 +23,9 @@ use jiff::tz::TimeZone;
 use spur_core::text::nearest::nearest;
 use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{
-    GetScriptRequest, HoldJobsRequest, JobsChangedResponse, PingRequest, PingResponse, ReconfigureRequest,
-    ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
+    CreateReservationRequest, GetScriptRequest, HoldJobsRequest, JobsChangedResponse, PingRequest,
+    PingResponse, ReconfigureRequest, ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
+    UpdateReservationRequest,
 };
 
 use crate::command::version;
@@ -72,7 +75,9 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     permute: true,
 };
 
-const KEYWORDS: [&str; 14] = [
+const KEYWORDS: [&str; 16] = [
+    "create",
+    "delete",
     "help",
     "hold",
     "holdu",
@@ -99,7 +104,11 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
     update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features=
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
-    show job|node|partition|step [NAMES]
+    create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
+                                    Features= Users= Accounts= Flags= Comment=
+    update ReservationName=NAME …   the same keys but NodeCnt; Nodes, Users, Accounts and Flags also with += and -=
+    delete ReservationName=NAME     end a reservation; jobs that wait for it are held
+    show job|node|partition|reservation|step [NAMES]
     show topology [NAME] [unit=NAME] [node=NODES]
     show config
     show hostnames [LIST]           names, one on a line; by default those of the job
@@ -145,7 +154,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Err(Failure::new(format!("invalid keyword: {word}{hint}")).into());
     };
     let least = match keyword {
-        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "update" | "show" => 1,
+        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "update" | "show" | "create"
+        | "delete" => 1,
         "write" => 2,
         _ => 0,
     };
@@ -158,7 +168,21 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
     match keyword {
         "show" => show::run(session, settings, rest).await,
-        "update" => change(session, update::read(rest, &TimeZone::system(), Timestamp::now())?).await,
+        "update" => {
+            let (zone, now) = (TimeZone::system(), Timestamp::now());
+            match reservation::change(rest, &zone, now)? {
+                Some(request) => change_reservation(session, request).await,
+                None => change(session, update::read(rest, &zone, now)?).await,
+            }
+        }
+        "create" => reserve(session, reservation::create(rest, &TimeZone::system(), Timestamp::now())?).await,
+        "delete" => {
+            let request = reservation::delete(rest)?;
+            let call =
+                async |mut controller: Controller, request| controller.delete_reservation(request).await;
+            session.connection()?.change(request, call).await?;
+            Ok(0)
+        }
         "write" => write_script(session, rest).await,
         "help" => {
             write!(session.out, "{HELP}")?;
@@ -273,6 +297,21 @@ async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow
         }
     };
     Ok(report(session, answer))
+}
+
+/// Reserves nodes and says under which name.
+async fn reserve(session: &mut Session, request: CreateReservationRequest) -> anyhow::Result<u8> {
+    let call = async |mut controller: Controller, request| controller.create_reservation(request).await;
+    let made = session.connection()?.change(request, call).await?;
+    writeln!(session.out, "Reservation created: {}", made.name)?;
+    Ok(0)
+}
+
+async fn change_reservation(session: &mut Session, request: UpdateReservationRequest) -> anyhow::Result<u8> {
+    let call = async |mut controller: Controller, request| controller.update_reservation(request).await;
+    session.connection()?.change(request, call).await?;
+    writeln!(session.out, "Reservation updated.")?;
+    Ok(0)
 }
 
 async fn change(session: &mut Session, update: Update) -> anyhow::Result<u8> {

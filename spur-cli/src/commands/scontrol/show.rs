@@ -10,8 +10,8 @@ use spur_proto::v1::{JobFilter, ShowConfigRequest};
 
 use super::hostnames::Form;
 use super::{
-    Settings, hostnames, is_up, meant, ping, show_config, show_job, show_node, show_partition, show_step,
-    show_topology, update,
+    Settings, hostnames, is_up, meant, ping, show_config, show_job, show_node, show_partition,
+    show_reservation, show_step, show_topology, update,
 };
 use crate::commands::query;
 use crate::error::Failure;
@@ -19,8 +19,18 @@ use crate::format::fields::step;
 use crate::format::json;
 use crate::session::Session;
 
-const ENTITIES: [&str; 9] =
-    ["config", "hostlist", "hostlistsorted", "hostnames", "jobs", "nodes", "partitions", "steps", "topology"];
+const ENTITIES: [&str; 10] = [
+    "config",
+    "hostlist",
+    "hostlistsorted",
+    "hostnames",
+    "jobs",
+    "nodes",
+    "partitions",
+    "reservations",
+    "steps",
+    "topology",
+];
 
 /// Prints the entities that `words` name.
 ///
@@ -41,6 +51,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         "jobs" => jobs(session, settings, name).await?,
         "nodes" => nodes(session, settings, name).await?,
         "partitions" => partitions(session, settings, name).await?,
+        "reservations" => reservations(session, settings, name).await?,
         "steps" => steps(session, settings, name).await?,
         "topology" => topology(session, settings, names).await?,
         "hostlist" => hosts(session, name, Form::List).await?,
@@ -82,6 +93,21 @@ async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow:
         _ if settings.json => json::document("nodes", &nodes),
         true => "No nodes in the system\n".to_owned(),
         false => show_node::text(&nodes, settings.oneline, settings.details, &show),
+    })
+}
+
+async fn reservations(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let show = query::show(&|name| session.env(name))?;
+    let names = query::list(name);
+    let all = query::reservations(session.connection()?).await?;
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|found| found.name == **name)) {
+        return Err(Failure::new(format!("Reservation {name} not found")).into());
+    }
+    let chosen: Vec<_> =
+        all.into_iter().filter(|found| names.is_empty() || names.contains(&found.name)).collect();
+    Ok(match settings.json {
+        true => json::document("reservations", &chosen),
+        false => show_reservation::text(&chosen, settings.oneline, &show),
     })
 }
 

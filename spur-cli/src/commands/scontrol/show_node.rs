@@ -76,6 +76,7 @@ fn record(node: &Node, details: bool, show: &Show) -> Record {
         let since = time(node.reason_time, "Unknown", show);
         r.line([("Reason", format!("{} [{}@{since}]", node.reason, or(&node.reason_user, "Unknown")))]);
     }
+    r.line_if("ReservationName", &node.reservation);
     r.line_if("Topology", &node.topology);
     r.line_if("SwitchPath", &node.switch_path);
     r

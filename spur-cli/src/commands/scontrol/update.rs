@@ -60,7 +60,7 @@ pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update,
         return partition(name, pairs).map(Update::Partition);
     }
     let text = "No valid entity in update command\n\
-                Input line must include \"JobId\", \"NodeName\" or \"PartitionName\"";
+                Input line must include \"JobId\", \"NodeName\", \"PartitionName\" or \"ReservationName\"";
     Err(Failure::new(text))
 }
 
@@ -107,7 +107,7 @@ pub fn job_ids(text: &str) -> Result<Vec<String>, Failure> {
 }
 
 /// A point in time as the wire has it: seconds since the epoch.
-fn point(text: &str, zone: &TimeZone, now: Timestamp) -> Result<String, String> {
+pub(super) fn point(text: &str, zone: &TimeZone, now: Timestamp) -> Result<String, String> {
     let when: When = text.parse().map_err(|e: ParseError| e.to_string())?;
     moment(&when, zone, now).map(|seconds| seconds.to_string())
 }

@@ -23,8 +23,8 @@ pub(super) fn complaints<'a>(name: &str, texts: impl IntoIterator<Item = &'a str
     texts.into_iter().map(complaint).collect()
 }
 
-const KNOWN: &str = "a workload runs squeue, sinfo, and of scontrol: update, hold, uhold, release, requeue, requeuehold \
-                     and show job, node, partition or topology";
+const KNOWN: &str = "a workload runs squeue, sinfo, and of scontrol: create, update, delete, hold, uhold, release, requeue, \
+                     requeuehold and show job, node, partition, reservation or topology";
 
 /// Runs a command.
 pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
@@ -34,9 +34,10 @@ pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
         ("squeue", _) => shown(shown::squeue(world, words)),
         ("sinfo", _) => shown(shown::sinfo(world, words)),
         ("scontrol", Some("show")) => shown(shown::scontrol(world, &words[1..])),
-        ("scontrol", Some("update" | "hold" | "uhold" | "release" | "requeue" | "requeuehold")) => {
-            scontrol::run(world, &words[0], &words[1..])
-        }
+        (
+            "scontrol",
+            Some("create" | "update" | "delete" | "hold" | "uhold" | "release" | "requeue" | "requeuehold"),
+        ) => scontrol::run(world, &words[0], &words[1..]),
         _ => Err(format!("{KNOWN}; not {}", argv.join(" "))),
     };
     ran.unwrap_or_else(|problem| Ran {

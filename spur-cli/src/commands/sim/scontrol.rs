@@ -13,10 +13,11 @@ use spur_core::model::config::PartitionState;
 use spur_core::sim::{Watch, World};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::hostlist::HostList;
+use spur_proto::convert::reservation as convert;
 use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest};
 
 use super::command::{Ran, complaints};
-use crate::commands::scontrol::update;
+use crate::commands::scontrol::{reservation, update};
 
 /// Changes what the words behind `scontrol` say.
 ///
@@ -24,14 +25,47 @@ use crate::commands::scontrol::update;
 /// What `scontrol` would complain of before it asks the controller.
 pub(super) fn run<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Result<Ran, String> {
     match keyword {
+        "create" => {
+            let request =
+                reservation::create(words, &TimeZone::UTC, moment(world)?).map_err(|failure| failure.text)?;
+            let ask = convert::ask(&request.settings, request.utc_offset).map_err(|error| error.problem)?;
+            match operate(world, Command::CreateReservation(Box::new(ask)))? {
+                Reply::Reserved { name } => Ok(said(format!("Reservation created: {name}\n"))),
+                _ => Ok(Ran::default()),
+            }
+        }
+        "delete" => {
+            let name = reservation::delete(words).map_err(|failure| failure.text)?.name.into();
+            operate(world, Command::DeleteReservation { name })?;
+            Ok(Ran::default())
+        }
         "update" => change(world, words),
         _ => queue(world, keyword, words),
     }
 }
 
+/// The simulation's clock.
+fn moment<W: Watch>(world: &World<W>) -> Result<Timestamp, String> {
+    Timestamp::from_second(world.now().0).map_err(|error| error.to_string())
+}
+
+fn operate<W: Watch>(world: &mut World<W>, command: Command) -> Result<Reply, String> {
+    world.operate(command).map_err(|reject| reject.to_string())
+}
+
+fn said(stdout: String) -> Ran {
+    Ran { stdout, ..Ran::default() }
+}
+
 fn change<W: Watch>(world: &mut World<W>, words: &[String]) -> Result<Ran, String> {
     let words = words.iter().map(|word| numbered(world, word)).collect::<Result<Vec<_>, _>>()?;
-    let now = Timestamp::from_second(world.now().0).map_err(|error| error.to_string())?;
+    let now = moment(world)?;
+    if let Some(request) = reservation::change(&words, &TimeZone::UTC, now).map_err(|failure| failure.text)? {
+        let mut ask = convert::ask(&request.settings, 0).map_err(|error| error.problem)?;
+        ask.name = Some(request.name.into());
+        operate(world, Command::UpdateReservation(Box::new(ask)))?;
+        return Ok(said("Reservation updated.\n".to_owned()));
+    }
     match update::read(&words, &TimeZone::UTC, now).map_err(|failure| failure.text)? {
         update::Update::Job(request) => update_jobs(world, &request),
         update::Update::Nodes(request) => update_nodes(world, &request),

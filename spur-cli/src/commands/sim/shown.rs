@@ -9,12 +9,12 @@ use spur_core::model::fabric::Fabric;
 use spur_core::sched::plan::Waiting;
 use spur_core::sim::{Watch, World};
 use spur_core::text::hostlist::HostList;
-use spur_proto::convert::{job, node, partition, topology};
-use spur_proto::v1::{Domain, Job, ListTopologyRequest, Node, Partition, Topology};
+use spur_proto::convert::{job, node, partition, reservation, topology};
+use spur_proto::v1::{Domain, Job, ListTopologyRequest, Node, Partition, Reservation, Topology};
 
 use super::scontrol::number;
 use crate::commands::query::Asked;
-use crate::commands::scontrol::{show_job, show_node, show_partition, show_topology};
+use crate::commands::scontrol::{show_job, show_node, show_partition, show_reservation, show_topology};
 use crate::commands::{sinfo, squeue};
 use crate::format::Show;
 
@@ -38,11 +38,19 @@ fn nodes<W: Watch>(world: &World<W>) -> Vec<Node> {
         world.waiting().iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
     let configured = world.cluster().nodes().iter().filter(|node| node.configured);
     let pulse = node::Pulse::default();
-    configured.map(|found| node::render(world.cluster(), found, pulse, planned.contains(&found.id))).collect()
+    let is_planned = |found: &spur_core::cluster::Node| planned.contains(&found.id);
+    configured
+        .map(|found| node::render(world.cluster(), found, pulse, is_planned(found), world.now()))
+        .collect()
 }
 
 fn partitions<W: Watch>(world: &World<W>) -> Vec<Partition> {
     world.cluster().partitions().iter().map(|found| partition::render(world.cluster(), found)).collect()
+}
+
+fn reservations<W: Watch>(world: &World<W>) -> Vec<Reservation> {
+    let render = |found| reservation::render(world.cluster(), found, world.now());
+    world.cluster().reservations().map(|found| render(found)).collect()
 }
 
 /// `squeue`.
@@ -68,6 +76,9 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
         Asked::Show(text) => return Ok(text),
         Asked::Run(query) => query,
     };
+    if query.shows_reservations() {
+        return Ok(query.reservations_text(&reservations(world), &show(world)));
+    }
     if let Some(name) = query.topology() {
         let request = ListTopologyRequest { name: name.to_owned(), ..ListTopologyRequest::default() };
         let found = topologies(world.cluster(), &request)?.into_iter().next();
@@ -105,6 +116,11 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<S
             found.retain(|partition| name.is_none_or(|name| partition.name == name));
             Ok(show_partition::text(&found, false))
         }
+        "reservation" | "reservations" => {
+            let mut found = reservations(world);
+            found.retain(|reservation| name.is_none_or(|name| reservation.name == name));
+            Ok(show_reservation::text(&found, false, &show(world)))
+        }
         "topology" => {
             let request = show_topology::request(names).map_err(|failure| failure.text)?;
             let found = topologies(world.cluster(), &request)?;
@@ -112,7 +128,7 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<S
             if text.is_empty() { Err(show_topology::nothing(&request)) } else { Ok(text) }
         }
         other => Err(format!(
-            "invalid entity:{other} for keyword:show; a workload shows job, node, partition or topology"
+            "invalid entity:{other} for keyword:show; a workload shows job, node, partition, reservation or topology"
         )),
     }
 }

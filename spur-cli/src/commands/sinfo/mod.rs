@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spur_core::text::hostlist::{HostExpr, HostList};
-use spur_proto::v1::{ListTopologyRequest, Node, Partition, Topology};
+use spur_proto::v1::{ListTopologyRequest, Node, Partition, Reservation, Topology};
 
 use super::query::{self, Asked};
+use super::scontrol::show_reservation;
 use crate::error::Failure;
 use crate::format::fields::node::{self, starred};
 use crate::format::{Columns, Format, Show, Sort, json, table, value};
@@ -66,6 +67,7 @@ pub struct Query {
     summary: bool,
     reasons: bool,
     topology: Option<String>,
+    reservations: bool,
     no_header: bool,
     json: bool,
     iterate: Option<Duration>,
@@ -155,6 +157,10 @@ const OPTIONS: &[QueryOpt] = &[
         q.summary = true;
         Ok(())
     }),
+    QueryOpt::flag("reservation", Some('T'), "reservations of nodes and time", |q, _| {
+        q.reservations = true;
+        Ok(())
+    }),
     QueryOpt::value("topology", None, "NAME", "what is free in each domain of the fabric", |q, text| {
         q.topology = Some(text.to_owned());
         Ok(())
@@ -196,7 +202,10 @@ fn is_in(node: &Node, state: &str) -> bool {
         "failg" => node.state == "failing",
         "futr" => node.state == "future",
         "plnd" => node.state == "planned",
-        "resv" => node.state == "reserved",
+        "resv" | "reserved" => {
+            node.state == "reserved" || (!node.reservation.is_empty() && !node.maintenance)
+        }
+        "maint" => node.maintenance,
         "unk" => node.state == "unknown",
         _ => node.state == state,
     }
@@ -225,6 +234,19 @@ impl Query {
     /// The name of the topology to show instead of nodes; empty for the default one.
     pub fn topology(&self) -> Option<&str> {
         self.topology.as_deref()
+    }
+
+    /// Whether reservations are shown instead of nodes.
+    pub fn shows_reservations(&self) -> bool {
+        self.reservations
+    }
+
+    /// The text for reservations.
+    pub fn reservations_text(&self, reservations: &[Reservation], show: &Show) -> String {
+        match self.json {
+            true => json::document("reservations", reservations),
+            false => show_reservation::table(reservations, !self.no_header, show),
+        }
     }
 
     /// The nodes that `-n` names.
@@ -316,6 +338,10 @@ impl Query {
             let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
             let topology = query::topology(session.connection()?, request).await?;
             return Ok(self.topology_text(&topology));
+        }
+        if self.reservations {
+            let found = query::reservations(session.connection()?).await?;
+            return Ok(self.reservations_text(&found, &show));
         }
         let wanted = match &self.nodes {
             Some(text) => Some(query::expand(session, &text.parse()?).await?),

@@ -175,9 +175,11 @@ pub fn state_flags(node: &Node) -> String {
     let state = node.state.to_uppercase();
     let state = match state.as_str() {
         "DRAINED" | "DRAINING" | "DRAIN" => format!("{in_use}+DRAIN"),
-        "COMPLETING" | "PLANNED" => format!("{in_use}+{state}"),
+        "COMPLETING" | "PLANNED" | "RESERVED" => format!("{in_use}+{state}"),
+        "MAINT" => in_use.to_owned(),
         _ => state,
     };
+    let state = if node.maintenance { state + "+MAINTENANCE+RESERVED" } else { state };
     if node.not_responding { state + "+NOT_RESPONDING" } else { state }
 }
 
@@ -214,7 +216,13 @@ fn compact_state(state: &str) -> &str {
 }
 
 fn starred_state(node: &Node, state: &str) -> String {
-    format!("{state}{}", if node.not_responding { "*" } else { "" })
+    let suffix = match state {
+        _ if node.not_responding => "*",
+        "maint" => "",
+        _ if node.maintenance => "$",
+        _ => "",
+    };
+    format!("{state}{suffix}")
 }
 
 /// Slurm's order: the bare states, then those that are drained, completing, silent, planned.

@@ -11,6 +11,7 @@ mod register;
 mod release;
 mod report;
 mod requeue;
+pub(super) mod reservation;
 mod set_partition;
 mod signal;
 mod silent;
@@ -115,6 +116,18 @@ fn command_of(
         Command::SetPartition { name, state } => {
             let decision = set_partition::check(ctx.cluster(), caller, &name, state)?;
             Ok(set_partition::enact(ctx, decision))
+        }
+        Command::CreateReservation(ask) => {
+            let decision = reservation::check_new(ctx.cluster(), ctx.now(), caller, &ask)?;
+            Ok(reservation::enact_new(ctx, decision))
+        }
+        Command::UpdateReservation(ask) => {
+            let decision = reservation::check_changed(ctx.cluster(), ctx.now(), caller, &ask)?;
+            Ok(reservation::enact_changed(ctx, decision))
+        }
+        Command::DeleteReservation { name } => {
+            let decision = reservation::check_gone(ctx.cluster(), caller, &name)?;
+            Ok(reservation::enact_gone(ctx, decision))
         }
         Command::Reconfigure(policy) => {
             let decision = reconfigure::check(ctx.cluster(), caller, policy)?;

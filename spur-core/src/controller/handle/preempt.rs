@@ -79,6 +79,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     waits_for.dedup();
     let nomination = Nomination {
         partition: Arc::clone(partition.name()),
+        reservation: start.reservation.clone(),
         parts: start.parts.clone().into_boxed_slice(),
         exclusive: start.exclusive,
         why: start.why.clone(),

@@ -61,6 +61,7 @@ fn alloc(
     }
     Ok(Alloc {
         partition: Arc::clone(partition.name()),
+        reservation: start.reservation.clone(),
         nodes: nodes.into_boxed_slice(),
         exclusive: start.exclusive,
         why: start.why.clone(),
@@ -94,6 +95,10 @@ pub(super) fn proposed<'a>(
         if !node.is_some_and(|node| partition.members.contains(node.id.index())) {
             return stale("a node is not available");
         }
+    }
+    let nodes: Vec<_> = start.parts.iter().map(|part| part.node).collect();
+    if !cluster.lets_run(job, start.reservation.as_deref(), &nodes, now) {
+        return stale("a reservation keeps it from its nodes");
     }
     Ok((job, partition))
 }

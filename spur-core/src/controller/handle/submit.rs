@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply};
-use super::{set_partition, unsupported};
+use super::{reservation, set_partition, unsupported};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
@@ -103,7 +103,9 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         return Err(Reject::Invalid("only operators may raise a priority with a negative --nice".to_owned()));
     }
     if spec.partitions.is_empty() {
-        let partition = cluster.default_partition().ok_or(Reject::NoDefaultPartition)?;
+        let reserved = spec.reservations().find_map(|name| cluster.reservation(name)?.partition.as_deref());
+        let reserved = reserved.and_then(|name| cluster.partition(name));
+        let partition = reserved.or(cluster.default_partition()).ok_or(Reject::NoDefaultPartition)?;
         spec.partitions = [Arc::clone(partition.name())].into();
     }
     count_named_nodes(&mut spec);
@@ -146,6 +148,12 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
     }
     unsupported::of_job(spec)?;
     het(spec)?;
+    for name in spec.reservations() {
+        let known = reservation::named(cluster, name)?;
+        if !known.admits(&spec.owner, spec.account.as_deref()) {
+            return Err(Reject::ReservationForbidden(Arc::clone(&known.name)));
+        }
+    }
     if let Some(deadline) = spec.deadline {
         let shortest = spec.time_min.unwrap_or(spec.time_limit);
         if shortest.end(now) > deadline {

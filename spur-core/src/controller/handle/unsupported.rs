@@ -11,7 +11,6 @@ pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
     let asked = [
         ("--array", "submit the tasks one by one", spec.array.is_some()),
         ("--time-min", "ask for the time with --time", spec.time_min.is_some()),
-        ("--reservation", "leave it out", extra.is_some_and(|extra| extra.reservation.is_some())),
         ("--no-kill", "leave it out", extra.is_some_and(|extra| extra.no_kill)),
         (
             "--mail-type",

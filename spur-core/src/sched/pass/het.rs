@@ -33,31 +33,33 @@ impl Pass {
             let same = component.attempt.job == reservation.job
                 && Arc::ptr_eq(&component.spec, &reservation.spec)
                 && self.scene.partition(&reservation.partition).is_some();
-            let (start, run_time) = (reservation.start.max(self.now), component.run_time);
+            let Some(realm) = self.realm_of(reservation).filter(|_| same) else { break };
+            let start = reservation.start.max(self.now);
+            let lasts = self.state.lasts(realm, start, component.run_time);
             let licenses = wanted(&component.spec);
-            if !same || !self.state.has(&reservation.parts, licenses, start, run_time) {
+            if !self.state.has(realm, &reservation.parts, licenses, start, lasts) {
                 break;
             }
-            self.state.book(&reservation.parts, licenses, start, run_time, false);
-            kept.push(Reservation { start, end: start + run_time, ..reservation.clone() });
+            self.state.book(&reservation.parts, licenses, start, lasts, false);
+            kept.push(Reservation { start, end: start + lasts, ..reservation.clone() });
         }
         if kept.len() == candidate.rest.len() + 1 {
             for reservation in kept {
-                self.block(&reservation.partition, candidate.attempt.job);
+                self.block(&reservation, candidate.attempt.job);
                 self.known.insert(reservation.job, reservation);
             }
             return;
         }
         for kept in kept {
-            self.state.unbook(&kept.parts, wanted(&kept.spec), kept.start, kept.end.since(kept.start));
+            self.state.unbook(&kept.parts, wanted(&kept.spec), kept.start, kept.lasts());
         }
     }
 
-    /// Makes a job the head where its partition has none.
-    fn block(&mut self, partition: &str, job: JobId) {
-        if let Some(partition) = self.scene.partition(partition) {
-            let component = self.scene.partitions[partition].component;
-            self.heads[component].get_or_insert(job);
+    /// Makes a job the head where a later start is planned, if there is none.
+    fn block(&mut self, made: &Reservation, job: JobId) {
+        if let Some((partition, realm)) = self.scene.partition(&made.partition).zip(self.realm_of(made)) {
+            let seat = self.seat(partition, realm);
+            self.heads[seat].get_or_insert(job);
         }
     }
 
@@ -66,7 +68,7 @@ impl Pass {
         let mut known = Vec::new();
         for component in candidate.all() {
             if let Some(made) = self.known.remove(&component.attempt.job) {
-                self.state.unbook(&made.parts, wanted(&made.spec), made.start, component.run_time);
+                self.state.unbook(&made.parts, wanted(&made.spec), made.start, made.lasts());
                 known.push(made);
             }
         }
@@ -95,7 +97,7 @@ impl Pass {
 
     /// Whether a het job that has to wait gets a reservation: if it does in any of its partitions.
     fn reserves_together(&self, prospects: &[Vec<Prospect>]) -> bool {
-        prospects.iter().flatten().any(|prospect| self.reserves(prospect.partition))
+        prospects.iter().flatten().any(|prospect| self.reserves(prospect))
     }
 
     /// The earliest start of all components, over the partitions that each may run in.
@@ -143,7 +145,7 @@ impl Pass {
         let mut starts: Vec<Start> = Vec::with_capacity(found.seats.len());
         let mut groups: Vec<usize> = Vec::new();
         for ((at, ..), of) in found.seats.iter().zip(prospects) {
-            groups.push(self.scene.partitions[of[*at].partition].component);
+            groups.push(self.seat_of(&of[*at]));
         }
         let job = candidate.attempt.job;
         for group in &groups {
@@ -151,9 +153,10 @@ impl Pass {
         }
         let backfilled = groups.iter().any(|group| self.heads[*group].is_some());
         for ((component, of), (at, hit, parts)) in candidate.all().zip(prospects).zip(&found.seats) {
-            self.state.book(parts, wanted(&component.spec), self.now, component.run_time, true);
+            self.state.book(parts, wanted(&component.spec), self.now, hit.lasts, true);
             let why = explain::why(hit, backfilled, candidate.priority);
-            starts.push(of[*at].start(&self.scene, component, parts, why));
+            let reservation = self.state.realms().reservation(of[*at].realm);
+            starts.push(of[*at].start(&self.scene, component, reservation, parts, why));
         }
         let mut starts = starts.into_iter();
         if let Some(mut first) = starts.next() {
@@ -173,29 +176,32 @@ impl Pass {
     ) {
         let job = candidate.attempt.job;
         if !known.is_empty() {
-            for (known, component) in known.into_iter().zip(candidate.all()) {
+            for known in known {
                 let licenses = wanted(&known.spec);
-                self.state.book(&known.parts, licenses, known.start, component.run_time, false);
-                self.block(&known.partition, job);
+                self.state.book(&known.parts, licenses, known.start, known.lasts(), false);
+                self.block(&known, job);
                 self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
                 self.remember(known);
             }
             return;
         }
-        let behind = prospects.iter().flatten().find_map(|prospect| self.head_of(prospect.partition));
+        let behind = prospects.iter().flatten().find_map(|prospect| self.head_of(prospect));
         if found.is_none()
             && let Some((reason, detail)) = self.never_together(candidate, prospects, reserves)
         {
             self.wait_together(candidate, reason, &detail, Vec::new());
             return;
         }
+        let ahead = self.not_begun(prospects.iter().flatten());
         let lacks = candidate.all().find_map(|component| self.state.lacks_license(wanted(&component.spec)));
         let reason = match behind {
+            _ if ahead.is_some() => Reason::Reservation,
             Some(_) => Reason::Priority,
             None if lacks.is_some() => Reason::Licenses,
             None => Reason::Resources,
         };
-        let detail = lacks.unwrap_or_else(|| self.missing_together(candidate, prospects, behind));
+        let known = ahead.or(lacks);
+        let detail = known.unwrap_or_else(|| self.missing_together(candidate, prospects, behind));
         let mut made = Vec::new();
         for ((component, of), (at, hit, parts)) in
             candidate.all().zip(prospects).zip(found.into_iter().flat_map(|found| found.seats))
@@ -203,8 +209,12 @@ impl Pass {
             made.push(self.reserve_seat(component, &of[at], &hit, parts));
         }
         for prospect in prospects.iter().flatten() {
-            let group = self.scene.partitions[prospect.partition].component;
-            self.heads[group].get_or_insert(job);
+            // Who does not fit into what is left of a reservation keeps nobody else out of it.
+            let in_vain = made.is_empty() && self.state.realms().bounds(prospect.realm).is_some();
+            let seat = self.seat_of(prospect);
+            if !in_vain {
+                self.heads[seat].get_or_insert(job);
+            }
         }
         self.wait_together(candidate, reason, &detail, made);
     }
@@ -282,8 +292,7 @@ impl Pass {
         hit: &Hit,
         parts: Vec<Part>,
     ) -> Reservation {
-        let run_time = component.run_time;
-        self.state.book(&parts, wanted(&component.spec), hit.start, run_time, false);
+        self.state.book(&parts, wanted(&component.spec), hit.start, hit.lasts, false);
         self.plan.report.reserved += 1;
         self.reservation(component, prospect, hit, parts)
     }

@@ -116,6 +116,7 @@ impl Pass {
                 attempt: candidate.attempt,
                 spec: Arc::clone(&candidate.spec),
                 partition: Arc::clone(&nomination.partition),
+                reservation: nomination.reservation.clone(),
                 parts: nomination.parts.to_vec(),
                 exclusive: nomination.exclusive,
                 why: nomination.why.clone(),
@@ -143,7 +144,7 @@ impl Pass {
         let tier = |prospect: &Prospect| scene.partitions[prospect.partition].partition.config.priority_tier;
         let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(tier(prospect)));
         let strict = self.backfill == Backfill::None
-            && prospects.iter().any(|prospect| self.head_of(prospect.partition).is_some());
+            && prospects.iter().any(|prospect| self.head_of(prospect).is_some());
         if !may || strict || self.state.lacks_license(wanted(&candidate.spec)).is_some() {
             return false;
         }
@@ -151,7 +152,7 @@ impl Pass {
         let mut best: Option<(&Prospect, usize, Way)> = None;
         for prospect in prospects {
             for lens in 0..prospect.lenses.len() {
-                match self.search_victims(prospect, lens, tier(prospect)) {
+                match self.search_victims(candidate, prospect, lens, tier(prospect)) {
                     Ok(way) if best.as_ref().is_none_or(|(_, _, best)| way.price < best.price) => {
                         best = Some((prospect, lens, way));
                     }
@@ -165,10 +166,18 @@ impl Pass {
         true
     }
 
-    fn search_victims(&mut self, prospect: &Prospect, lens: usize, tier: u32) -> Result<Way, NoWay> {
+    fn search_victims(
+        &mut self,
+        candidate: &Queued,
+        prospect: &Prospect,
+        lens: usize,
+        tier: u32,
+    ) -> Result<Way, NoWay> {
         let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
         let request = &prospect.request;
-        let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
+        // How long a job lasts matters where nodes are reserved for some time.
+        let run_time = if self.state.realms().is_single() { 0 } else { candidate.run_time };
+        let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time };
         let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
         let hopeless = family.as_ref().is_some_and(|family| {
             let mut known = self.ways.hopeless.iter();
@@ -179,7 +188,10 @@ impl Pass {
             return Err(NoWay::Hopeless);
         }
         self.ways.searches += 1;
-        let claimant = Claimant { tier, request, lens, asks: &stage.asks };
+        let lasts = self.state.lasts(prospect.realm, self.now, candidate.run_time);
+        let last = self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts;
+        let shut = self.state.shut(prospect.realm, last);
+        let claimant = Claimant { tier, request, lens, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.scene, &claimant);
         if matches!(found, Err(NoWay::Hopeless)) {
             self.ways.hopeless.extend(family.map(|family| (tier, family, size)));
@@ -198,7 +210,10 @@ impl Pass {
         let detail = self.detail(candidate, prospects, None);
         self.ways.field.follow(candidate.attempt.job, &way);
         let stage = &prospect.stages[0];
+        let lasts = self.state.lasts(prospect.realm, self.now, candidate.run_time);
         let hit = Hit {
+            realm: prospect.realm,
+            lasts,
             start: self.now,
             starts: true,
             placement: way.placement,
@@ -209,8 +224,9 @@ impl Pass {
         };
         let mut why = explain::why(&hit, false, candidate.priority);
         why.exact &= way.exact;
-        let start = prospect.start(&self.scene, candidate, &way.parts, why);
-        self.state.book(&way.parts, wanted(&candidate.spec), self.now, candidate.run_time, true);
+        let reservation = self.state.realms().reservation(prospect.realm);
+        let start = prospect.start(&self.scene, candidate, reservation, &way.parts, why);
+        self.state.book(&way.parts, wanted(&candidate.spec), self.now, lasts, true);
         let place = explain::place(&hit);
         self.plan.waiting.push(Waiting {
             priority: candidate.priority,
@@ -229,9 +245,10 @@ impl Pass {
 
     /// Without backfill nobody starts before a job that waits.
     fn close_queue_behind(&mut self, candidate: &Queued) {
-        for (partition, _) in candidate.choices.iter().filter(|_| self.backfill == Backfill::None) {
-            let component = self.scene.partitions[*partition].component;
-            self.heads[component].get_or_insert(candidate.attempt.job);
+        if self.backfill == Backfill::None {
+            for seat in self.seats(candidate).collect::<Vec<_>>() {
+                self.heads[seat].get_or_insert(candidate.attempt.job);
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Ground<'a> {
     pub(super) request: &'a Request,
     /// The sizes that will do, the largest first.
     pub(super) asks: &'a [Ask],
+    /// Nodes that are reserved for others meanwhile.
+    pub(super) shut: Option<&'a FixedBitSet>,
     /// By node.
     pub(super) free: &'a [Amount],
 }
@@ -39,7 +41,8 @@ impl Ground<'_> {
     /// How many slots a node has if so much is free there.
     pub(super) fn slots(&self, node: NodeId, free: &[i64]) -> u32 {
         let known = &self.scene.nodes[node.index()];
-        if !known.available || !self.lens.admitted.contains(node.index()) {
+        let shut = self.shut.is_some_and(|shut| shut.contains(node.index()));
+        if shut || !known.available || !self.lens.admitted.contains(node.index()) {
             return 0;
         }
         self.need().slots(&known.shape, &positive(free))

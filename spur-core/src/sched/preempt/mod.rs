@@ -15,6 +15,8 @@ mod search;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fixedbitset::FixedBitSet;
+
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, StartPart};
@@ -58,6 +60,8 @@ pub(super) struct Claimant<'a> {
     pub(super) lens: &'a Arc<Lens>,
     /// The sizes that will do, the largest first.
     pub(super) asks: &'a [Ask],
+    /// Nodes that are reserved for others while it would run.
+    pub(super) shut: Option<&'a FixedBitSet>,
 }
 
 /// Who has to leave for a job, and where it then goes.
@@ -163,6 +167,11 @@ impl Field {
         self.victims.iter().any(|victim| victim.loss.tier < tier) || self.takeovers(tier).next().is_some()
     }
 
+    /// When the last of those who may be asked to leave has left, were all asked now.
+    pub(super) fn last_gone(&self) -> Time {
+        self.victims.iter().map(|victim| victim.gone).max().unwrap_or_default()
+    }
+
     /// The nominations that a job of that tier may take over.
     fn takeovers(&self, tier: u32) -> impl Iterator<Item = (JobId, &Claim)> {
         self.nominated.iter().filter(move |(_, claim)| claim.tier <= tier).map(|(job, claim)| (*job, claim))
@@ -245,8 +254,8 @@ impl Field {
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
     fn cheapest(&self, scene: &Scene, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
-        let Claimant { tier, request, lens, asks } = *claimant;
-        let ground = Ground { scene, lens, request, asks, free };
+        let Claimant { tier, request, lens, asks, shut } = *claimant;
+        let ground = Ground { scene, lens, request, asks, shut, free };
         let fabric = ground.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
         let base: Vec<u32> = positions().map(|node| ground.slots(node, &free[node.index()])).collect();

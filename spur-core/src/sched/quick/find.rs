@@ -204,7 +204,9 @@ impl Finder {
             if licensed == start {
                 moment.rivalries += u32::from(starts);
                 return Some(Hit {
+                    realm: hunt.realm,
                     start,
+                    lasts: hunt.run_time,
                     starts: starts && moment.licenses.lacking(hunt.licenses).is_none(),
                     placement,
                     lost,

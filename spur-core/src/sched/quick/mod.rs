@@ -8,7 +8,7 @@
 //!
 //! Promises: starts, reservations and promises are those of a pass over the whole queue
 //! ([`Pass`](super::Pass)) on the same cluster at the same time. It knows nothing of preemption: where a job may make
-//! another leave, or nodes are kept for one, it does not serve, see [`Quick::serves`].
+//! another leave, or nodes are kept for one or reserved for some time, it does not serve, see [`Quick::serves`].
 
 mod find;
 
@@ -30,6 +30,7 @@ use super::plan::{Plan, Waiting};
 use super::preempt::rule;
 use super::prospect::{self, Prospect};
 use super::queue::Candidate;
+use super::realm::OPEN;
 use super::rows::{Counts, Key, Least, Place, Rows};
 use super::scene::Scene;
 use super::state::{Hit, Part};
@@ -76,11 +77,13 @@ impl Quick {
     }
 
     /// Whether a pass over what has changed can find everything: not where a job may make others leave, nor where nodes
-    /// are kept for one that waits, nor where components of a het job wait, which start together.
+    /// are kept for one that waits, or reserved for some time, nor where components of a het job wait, which start
+    /// together.
     pub(super) fn serves(cluster: &Cluster) -> bool {
         !rule::may_preempt(cluster)
             && !cluster.jobs().has_pending_het()
             && cluster.jobs().nominated().next().is_none()
+            && cluster.reservations().next().is_none()
     }
 
     /// Learns that something happened to a job.
@@ -372,12 +375,22 @@ impl Walk<'_> {
     /// Starts a job, or makes it a head if it has to be; says whether it starts.
     fn consider(&mut self, job: JobId) -> bool {
         let Some(candidate) = self.line.candidate(job).cloned() else { return false };
+        if candidate.spec.reservations().next().is_some() {
+            return false;
+        }
         self.plan.report.considered += 1;
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         for choice in candidate.choices.iter() {
             let (quick, now) = (&mut *self.quick, self.moment.now);
             let need = quick.finder.need(&choice.1.need);
-            prospects.extend(quick.finder.lenses.prospect(&quick.scene, &candidate, choice, need, now));
+            prospects.extend(quick.finder.lenses.prospect(
+                &quick.scene,
+                &candidate,
+                choice,
+                need,
+                (OPEN, None),
+                now,
+            ));
         }
         if prospects.is_empty() {
             return false;
@@ -443,7 +456,7 @@ impl Walk<'_> {
         let component = self.component(prospect);
         let backfilled = self.quick.heads[component].is_some();
         let why = explain::why(hit, backfilled, self.line.priority(candidate.attempt.job, now));
-        self.plan.starts.push(prospect.start(&self.quick.scene, candidate, parts, why));
+        self.plan.starts.push(prospect.start(&self.quick.scene, candidate, None, parts, why));
         self.moment.licenses.take(wanted(&candidate.spec), now, end, true);
         if let Some((_, shadow)) = self.quick.heads[component].as_mut().and_then(|head| head.planned.as_mut())
             && end > shadow.from
@@ -524,6 +537,7 @@ impl Walk<'_> {
         };
         let partition = Arc::clone(self.quick.scene.partitions[prospect.partition].partition.name());
         let spec = Arc::clone(&candidate.spec);
-        Some((Reservation { job, spec, start: hit.start, end, partition, parts, waiting }, shadow))
+        let within = None;
+        Some((Reservation { job, spec, start: hit.start, end, partition, within, parts, waiting }, shadow))
     }
 }

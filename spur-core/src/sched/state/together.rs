@@ -42,6 +42,8 @@ impl State {
         let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
         let mut budget = places.first()?.hunt.stages.first()?.ask().budget;
         let mut moments: Option<Vec<Time>> = None;
+        let last = places.iter().filter_map(|place| self.realms.end(place.hunt.realm)).min();
+        let until = last.map_or(until, |last| last.min(until));
         let mut at = self.now;
         for _ in 0..MAX_TRIES {
             at = self.each_alone(places, &licenses, run_time, at, until)?;
@@ -50,7 +52,10 @@ impl State {
                 if let Some(together) = self.at_once(scene, places, near, at, starts, &mut budget) {
                     let hits = places.iter().zip(together.seats).map(|(place, seat)| {
                         let stage = place.stage(at).expect("it was placed by its stage at that time");
+                        let realm = place.hunt.realm;
                         let hit = Hit {
+                            realm,
+                            lasts: self.lasts(realm, at, place.hunt.run_time),
                             start: at,
                             starts,
                             placement: seat.placement,
@@ -123,11 +128,12 @@ impl State {
         let mut members = Vec::with_capacity(places.len());
         for Place { hunt, lens } in places {
             let stage = Place { hunt: hunt.clone(), lens }.stage(at)?;
-            let rooms =
-                (0..scene.nodes.len()).map(|node| self.room_for(lens, node, at, hunt.run_time, starts));
+            let rooms = (0..scene.nodes.len())
+                .map(|node| self.room_for(hunt.realm, lens, node, at, hunt.run_time, starts));
             let rooms = rooms.collect();
             let occupied = stage.ask().whole_leaves.then(|| {
-                occupied(&lens.fabric, &self.rooms, &self.idle, &self.timeline, self.now, at, hunt.run_time)
+                let timeline = &self.timelines[hunt.realm];
+                occupied(&lens.fabric, &self.rooms, &self.idle, timeline, self.now, at, hunt.run_time)
             });
             members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
         }
@@ -136,6 +142,7 @@ impl State {
 
     fn room_for(
         &mut self,
+        realm: usize,
         lens: &Lens,
         node: usize,
         at: Time,
@@ -146,15 +153,15 @@ impl State {
             return None;
         }
         let number = u32::try_from(node).expect("nodes are numbered in u32");
-        let room = self.timeline.room(&mut self.rooms, number, at, at + run_time)?;
+        let room = self.timelines[realm].room(&mut self.rooms, number, at, at + run_time)?;
         Some(if starts { self.rooms.common(room, self.idle[NodeId(number).index()]) } else { room })
     }
 
     /// The moments at which a node has something else than before, or a component asks for something else.
     fn moments(&self, places: &[Place<'_>]) -> Vec<Time> {
         let stages = places.iter().flat_map(|place| place.hunt.stages).map(|stage| stage.from);
-        let mut moments: Vec<Time> =
-            self.timeline.steps().chain(stages).filter(|at| !at.is_never()).collect();
+        let steps = places.iter().flat_map(|place| self.timelines[place.hunt.realm].steps());
+        let mut moments: Vec<Time> = steps.chain(stages).filter(|at| !at.is_never()).collect();
         moments.sort_unstable();
         moments.dedup();
         moments

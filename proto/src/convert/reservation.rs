@@ -1,0 +1,49 @@
+//! A reservation of nodes and time as `scontrol show reservation` reads it, and what is asked of one.
+
+use spur_core::cluster::Cluster;
+use spur_core::model::reservation::{Reservation, ReservationAsk};
+use spur_core::text::hostlist::HostList;
+use spur_core::text::time::Time;
+use spur_core::text::tres::{Tres, TresKind};
+
+use super::{BadField, count, narrow};
+use crate::v1;
+
+/// A reservation at `now`.
+pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Reservation {
+    let nodes = || reservation.nodes.iter().filter_map(|id| cluster.node(*id));
+    let cpus: u64 = nodes().map(|node| u64::from(node.shape.cpus)).sum();
+    let cores = nodes().map(|node| u64::from(node.shape.cpus / node.shape.threads_per_core.max(1))).sum();
+    let mut tres = Tres::default();
+    tres.set(TresKind::Cpu, cpus);
+    let flags: Vec<&str> = reservation.flags.iter().map(|flag| flag.name()).collect();
+    v1::Reservation {
+        name: reservation.name.to_string(),
+        start_time: reservation.start.0,
+        end_time: reservation.end.0,
+        nodes: HostList::from_names(nodes().map(|node| node.name())).to_string(),
+        node_count: count(reservation.nodes.len()),
+        core_count: narrow(cores),
+        features: reservation.features.as_deref().unwrap_or_default().to_owned(),
+        partition: reservation.partition.as_deref().unwrap_or_default().to_owned(),
+        flags: flags.join(","),
+        tres: tres.to_string(),
+        users: reservation.users.to_string(),
+        accounts: reservation.accounts.to_string(),
+        active: reservation.is_active(now),
+        comment: reservation.comment.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+/// What is asked of a reservation.
+///
+/// # Errors
+/// The first key or value that cannot be.
+pub fn ask(settings: &[v1::KeyValue], utc_offset: i32) -> Result<ReservationAsk, BadField> {
+    let mut ask = ReservationAsk { utc_offset, ..ReservationAsk::default() };
+    for setting in settings {
+        let taken = ask.take(&setting.key, &setting.value);
+        taken.map_err(|error| BadField::new("reservation", error.to_string()))?;
+    }
+    Ok(ask)
+}

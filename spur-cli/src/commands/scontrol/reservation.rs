@@ -1,0 +1,147 @@
+//! `scontrol create reservation`, `update ReservationName=` and `delete`: what is asked of the controller.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use spur_proto::v1::{
+    CreateReservationRequest, DeleteReservationRequest, KeyValue, UpdateReservationRequest,
+};
+
+use super::{meant, update};
+use crate::error::Failure;
+
+/// Keys whose values are points in time; the user's zone is known only here.
+const TIMES: [&str; 2] = ["StartTime", "EndTime"];
+
+/// Reads what stands behind `create`.
+///
+/// # Errors
+/// Nothing that can be created, a word that is no `KEY=VALUE`, a time that is none.
+pub fn create(
+    words: &[String],
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Result<CreateReservationRequest, Failure> {
+    let settings = match words.split_first() {
+        Some((word, rest)) if !word.contains('=') && meant(word, &["reservation"]).is_some() => rest,
+        Some((word, _)) if is_name(word.split('=').next().unwrap_or_default()) => words,
+        Some((word, _)) => {
+            let text = format!(
+                "Invalid creation specification: \"{word}\"; scontrol create reservation KEY=VALUE …"
+            );
+            return Err(Failure::new(text));
+        }
+        None => return Err(Failure::new("too few arguments for keyword:create")),
+    };
+    let settings = read(settings, zone, now)?;
+    let utc_offset = zone.to_offset(now).seconds();
+    Ok(CreateReservationRequest { settings, utc_offset, ..CreateReservationRequest::default() })
+}
+
+/// Reads what stands behind `update`, if it is about a reservation.
+///
+/// # Errors
+/// A word that is no `KEY=VALUE`, a time that is none, no change.
+pub fn change(
+    words: &[String],
+    zone: &TimeZone,
+    now: Timestamp,
+) -> Result<Option<UpdateReservationRequest>, Failure> {
+    // Jobs have a reservation, too.
+    let key = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
+    let is_other = |word: &String| {
+        let key = key(word).to_ascii_lowercase();
+        ["jobid", "nodename", "partitionname"].iter().any(|other| key.len() >= 3 && other.starts_with(&key))
+    };
+    let of_node_or_job =
+        words.iter().any(|word| is_other(word) && !key(word).eq_ignore_ascii_case("partitionname"));
+    let Some(at) = words.iter().position(|word| is_name(&key(word))).filter(|_| !of_node_or_job) else {
+        return Ok(None);
+    };
+    let mut settings = read(words, zone, now)?;
+    let name = settings.remove(at).value;
+    if settings.is_empty() {
+        return Err(Failure::new("No changes specified"));
+    }
+    Ok(Some(UpdateReservationRequest { name, settings, ..UpdateReservationRequest::default() }))
+}
+
+/// Reads what stands behind `delete`.
+///
+/// # Errors
+/// Nothing that can be deleted.
+pub fn delete(words: &[String]) -> Result<DeleteReservationRequest, Failure> {
+    let named = |name: &str| DeleteReservationRequest {
+        name: name.to_owned(),
+        ..DeleteReservationRequest::default()
+    };
+    match words {
+        [pair] => match pair.split_once('=') {
+            Some((key, name)) if is_name(key) => Ok(named(name)),
+            _ => Err(Failure::new(format!("Invalid deletion entity: {pair}; write ReservationName=NAME"))),
+        },
+        [word, name] if !word.contains('=') && meant(word, &["reservation", "reservationname"]).is_some() => {
+            Ok(named(name.split_once('=').map_or(name.as_str(), |(_, name)| name)))
+        }
+        _ => Err(Failure::new("scontrol delete ReservationName=NAME")),
+    }
+}
+
+/// Whether a key names a reservation: `ReservationName`, or the beginning of it.
+fn is_name(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    key.len() >= 3 && "reservationname".starts_with(&key)
+}
+
+fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Vec<KeyValue>, Failure> {
+    let pair = |word: &String| {
+        let (key, value) = word
+            .split_once('=')
+            .ok_or_else(|| Failure::new(format!("Unknown parameter {word}; write KEY=VALUE")))?;
+        let key = if is_name(key) { "ReservationName" } else { key };
+        let value = match TIMES.iter().find(|name| name.eq_ignore_ascii_case(key)) {
+            Some(name) => update::point(value, zone, now)
+                .map_err(|error| Failure::new(format!("Invalid {name}: {error}")))?,
+            None => value.to_owned(),
+        };
+        Ok(KeyValue { key: key.to_owned(), value })
+    };
+    words.iter().map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn shown(settings: &[KeyValue]) -> String {
+        settings.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_created_changed_and_deleted() {
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let now = Timestamp::from_second(1_795_176_697).unwrap();
+        let request =
+            create(&words("res reserv=r StartTime=2026-11-21T11:00:00 Nodes=n1 flags+=x"), &zone, now)
+                .unwrap();
+        assert_eq!(shown(&request.settings), "ReservationName=r StartTime=1795255200 Nodes=n1 flags+=x");
+        assert_eq!(request.utc_offset, 3600);
+        let request =
+            change(&words("ReservationName=r EndTime=now+60 Users+=bob"), &zone, now).unwrap().unwrap();
+        assert_eq!(
+            (request.name.as_str(), shown(&request.settings)),
+            ("r", "EndTime=1795176757 Users+=bob".into())
+        );
+        assert_eq!(change(&words("JobId=4 ReservationName=r"), &zone, now).unwrap(), None);
+        assert!(change(&words("ReservationName=r"), &zone, now).is_err());
+        for text in ["ReservationName=r", "reservation=r", "reservation r"] {
+            let name = delete(&words(text)).map(|request| request.name);
+            assert_eq!(name.ok().as_deref(), Some("r"), "{text}");
+        }
+        assert!(delete(&words("NodeName=r")).is_err());
+        assert!(create(&words("partition p"), &zone, now).is_err());
+    }
+}

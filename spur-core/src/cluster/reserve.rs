@@ -1,0 +1,98 @@
+//! Reservations of nodes and time: what changes with them.
+
+use std::sync::Arc;
+
+use super::{Cluster, Derived};
+use crate::id::{JobId, NodeId};
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::model::reservation::{Flag, Reservation};
+use crate::text::time::Time;
+
+impl Cluster {
+    /// Puts a reservation in force. Unless it only goes on to its next window, as plans have known it would, no start that
+    /// was promised holds any more. What is kept of its nodes for jobs that wait is given up.
+    pub(super) fn reserve(&mut self, reservation: &Arc<Reservation>) {
+        self.derived = Derived::default();
+        let before = self.reservations.insert(Arc::clone(&reservation.name), Arc::clone(reservation));
+        let goes_on =
+            before.is_some_and(|before| before.moved_past(before.end).as_ref() == Some(&**reservation));
+        self.derive_reservations();
+        let promised: Vec<JobId> =
+            self.jobs.pending().filter(|job| job.promised.is_some()).map(|job| job.id).collect();
+        for job in promised.into_iter().filter(|_| !goes_on) {
+            self.jobs.change(job, |job| job.promised = None);
+        }
+        self.drop_nominations(|nomination| nomination.nodes().any(|node| reservation.holds(node)));
+        let name = &reservation.name;
+        let within: Vec<JobId> = self.running_in(name).map(|job| job.id).collect();
+        let end = self.ends_by(name);
+        for job in within {
+            self.jobs.change(job, |job| {
+                if let Phase::Running { ends_by, .. } = &mut job.phase {
+                    *ends_by = end;
+                }
+            });
+        }
+    }
+
+    /// When a job that starts in a reservation has to be over.
+    pub(super) fn ends_by(&self, name: &str) -> Option<Time> {
+        let reservation = self.reservations.get(name)?;
+        (!reservation.has(Flag::Flex)).then_some(reservation.end)
+    }
+
+    /// The jobs that run in a reservation.
+    pub fn running_in<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Job> {
+        let within = move |job: &&Job| {
+            let alloc = job.phase.alloc();
+            alloc.is_some_and(|alloc| alloc.reservation.as_deref() == Some(name))
+        };
+        self.jobs.active().filter(within)
+    }
+
+    /// Reservations of whole partitions follow what these are made of.
+    pub(super) fn derive_reservations(&mut self) {
+        let has_partition = |kept: &Arc<Reservation>| kept.has(Flag::PartNodes);
+        for kept in self.reservations.values_mut().filter(|kept| has_partition(kept)) {
+            let found =
+                self.partitions.iter().find(|partition| kept.partition.as_ref() == Some(partition.name()));
+            let Some(partition) = found else { continue };
+            let mut nodes: Vec<NodeId> = partition.nodes.clone();
+            nodes.sort_unstable();
+            if *kept.nodes != *nodes {
+                Arc::make_mut(kept).nodes = nodes.into();
+            }
+        }
+    }
+
+    /// Whether a job may be on some nodes from now until it is over, as far as reservations go: not where another one is in
+    /// force meanwhile, and if it runs in one, nowhere and at no time else.
+    #[must_use]
+    pub fn lets_run(&self, job: &Job, reservation: Option<&str>, nodes: &[NodeId], now: Time) -> bool {
+        if self.reservations.is_empty() {
+            return reservation.is_none();
+        }
+        let own = match reservation.map(|name| self.reservation(name)) {
+            Some(None) => return false,
+            own => own.flatten(),
+        };
+        let limit = job.spec.time_limit.end(now);
+        let end = match own {
+            Some(own) if !own.has(Flag::Flex) => {
+                if !own.is_active(now) || !nodes.iter().all(|node| own.holds(*node)) {
+                    return false;
+                }
+                limit.min(own.end)
+            }
+            _ => limit,
+        };
+        let admitted = own.is_none_or(|own| own.admits(&job.spec.owner, job.spec.account.as_deref()));
+        let stands_in_the_way = |other: &&Arc<Reservation>| {
+            own.is_none_or(|own| other.shuts_out(own))
+                && nodes.iter().any(|node| other.holds(*node))
+                && other.windows(now).iter().any(|(from, to)| *from < end && now < *to)
+        };
+        admitted && !self.reservations().any(|other| stands_in_the_way(&other))
+    }
+}

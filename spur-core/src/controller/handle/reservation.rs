@@ -1,0 +1,347 @@
+//! Reserve nodes for some time; change such a reservation, delete it, and let go of the jobs that waited for it.
+
+use std::sync::Arc;
+
+use super::super::{Ctx, Reject, Reply};
+use super::set_partition;
+use crate::cluster::{Cluster, Event};
+use crate::id::{JobId, NodeId};
+use crate::model::caller::Caller;
+use crate::model::job::JobSpec;
+use crate::model::phase::{Hold, Phase};
+use crate::model::reservation::{Edit, Flag, Members, NodesAsk, Reservation, ReservationAsk};
+use crate::sched::site::{self, Site};
+use crate::text::time::{Time, TimeLimit};
+
+/// What Slurm plans with for ever, seconds.
+const YEAR: u64 = 365 * 86_400;
+/// How long ago a reservation may begin that is made now: who writes `now` is a moment early. Seconds.
+const JUST_NOW: u64 = 300;
+
+/// A reservation as it will be.
+pub(super) struct Decision(Arc<Reservation>);
+
+pub(super) fn check_new(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    ask: &ReservationAsk,
+) -> Result<Decision, Reject> {
+    if !caller.operator {
+        return Err(Reject::AccessDenied);
+    }
+    let missing = |what: &str| Reject::Invalid(format!("{what} must be given.  No reservation created."));
+    let start = ask.start.ok_or_else(|| missing("A start time"))?;
+    let end = end(ask, start)?.ok_or_else(|| missing("An end time or duration"))?;
+    if start + JUST_NOW < now {
+        return Err(Reject::InvalidTime("StartTime lies in the past".to_owned()));
+    }
+    let (users, accounts) = (only(ask.users.as_ref())?, only(ask.accounts.as_ref())?);
+    if users.is_empty() && accounts.is_empty() {
+        return Err(missing("Either Users and/or Accounts"));
+    }
+    let mut made = Reservation {
+        name: name(cluster, caller, ask, &users, &accounts)?,
+        start,
+        end,
+        nodes: Box::default(),
+        partition: ask.partition.clone(),
+        features: ask.features.as_ref().and_then(Option::as_ref).map(|wanted| wanted.to_string().into()),
+        users,
+        accounts,
+        flags: only(ask.flags.as_ref())?,
+        comment: ask.comment.clone(),
+        utc_offset: ask.utc_offset,
+    };
+    place(cluster, now, &mut made, ask)?;
+    judge(cluster, now, &made)?;
+    Ok(Decision(Arc::new(made)))
+}
+
+pub(super) fn enact_new(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> Reply {
+    let name = Arc::clone(&reservation.name);
+    ctx.emit(Event::ReservationCreated { reservation });
+    Reply::Reserved { name }
+}
+
+pub(super) fn check_changed(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    ask: &ReservationAsk,
+) -> Result<Decision, Reject> {
+    if !caller.operator {
+        return Err(Reject::AccessDenied);
+    }
+    let known = named(cluster, ask.name.as_deref().unwrap_or_default())?;
+    let mut made = Reservation::clone(known);
+    if let Some(start) = ask.start {
+        if known.is_active(now) {
+            return Err(Reject::InvalidTime("StartTime: the reservation has begun".to_owned()));
+        }
+        made.end = start + made.end.since(made.start);
+        made.start = start;
+    }
+    made.end = end(ask, made.start)?.unwrap_or(made.end);
+    made.partition = ask.partition.clone().or(made.partition);
+    made.comment = ask.comment.clone().or(made.comment);
+    if let Some(features) = &ask.features {
+        made.features = features.as_ref().map(|wanted| wanted.to_string().into());
+    }
+    if let Some(edit) = &ask.users {
+        change_members(&mut made.users, edit)?;
+    }
+    if let Some(edit) = &ask.accounts {
+        change_members(&mut made.accounts, edit)?;
+    }
+    if made.users.is_empty() && made.accounts.is_empty() {
+        return Err(Reject::InvalidReservation("Users or Accounts have to say who may use it".to_owned()));
+    }
+    if let Some(edit) = &ask.flags {
+        change_flags(&mut made.flags, edit);
+    }
+    if ask.node_count.is_some() {
+        return Err(Reject::Invalid(
+            "NodeCnt= is given when a reservation is made; update Nodes=".to_owned(),
+        ));
+    }
+    if ask.nodes.is_some() {
+        place(cluster, now, &mut made, ask)?;
+    }
+    judge(cluster, now, &made)?;
+    Ok(Decision(Arc::new(made)))
+}
+
+pub(super) fn enact_changed(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> Reply {
+    ctx.emit(Event::ReservationUpdated { reservation });
+    Reply::Done
+}
+
+pub(super) fn check_gone(cluster: &Cluster, caller: &Caller, name: &str) -> Result<Decision, Reject> {
+    let known = named(cluster, name)?;
+    let may = known.has(Flag::UserDelete) && known.admits(&caller.owner, None);
+    if !caller.operator && !may {
+        return Err(Reject::AccessDenied);
+    }
+    if let Some(job) = cluster.running_in(name).next() {
+        return Err(Reject::ReservationBusy(format!("job {} runs in {name}", job.id)));
+    }
+    Ok(Decision(Arc::clone(known)))
+}
+
+pub(super) fn enact_gone(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> Reply {
+    delete(ctx, &reservation);
+    Reply::Done
+}
+
+/// When a reservation is over next.
+pub(in super::super) fn next_end(cluster: &Cluster) -> Option<Time> {
+    cluster.reservations().map(|reservation| reservation.end).min()
+}
+
+/// Ends the reservations whose time is over, or moves them on.
+pub(in super::super) fn expire(ctx: &mut Ctx<'_>) {
+    let now = ctx.now();
+    let over = ctx.cluster().reservations().filter(|reservation| reservation.end <= now);
+    for reservation in over.cloned().collect::<Vec<_>>() {
+        match reservation.moved_past(now) {
+            Some(moved) => ctx.emit(Event::ReservationUpdated { reservation: Arc::new(moved) }),
+            None => delete(ctx, &reservation),
+        }
+    }
+}
+
+/// Deletes a reservation. Jobs that wait for no other are held, or wait on without it.
+fn delete(ctx: &mut Ctx<'_>, reservation: &Reservation) {
+    ctx.emit(Event::ReservationDeleted { name: Arc::clone(&reservation.name) });
+    let waits = |spec: &JobSpec| spec.reservations().any(|name| *name == *reservation.name);
+    let waiting = ctx.cluster().jobs().pending().filter(|job| waits(&job.spec));
+    for job in waiting.map(|job| job.id).collect::<Vec<JobId>>() {
+        let Some(found) = ctx.cluster().job(job) else { continue };
+        let held = matches!(&found.phase, Phase::Pending(pending) if pending.hold.is_some());
+        let mut spec = JobSpec::clone(&found.spec);
+        let left: Vec<&str> = found.spec.reservations().filter(|name| **name != *reservation.name).collect();
+        let is_last = left.is_empty();
+        spec.extra.get_or_insert_default().reservation = (!is_last).then(|| left.join(",").into());
+        ctx.emit(Event::JobUpdated { job, spec: Arc::new(spec) });
+        if is_last && !held && !reservation.has(Flag::NoHoldJobsAfter) {
+            ctx.emit(Event::JobHeld { job, by: Hold::Reservation });
+        }
+    }
+}
+
+/// A reservation that there is.
+pub(super) fn named<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Arc<Reservation>, Reject> {
+    cluster.reservation(name).ok_or_else(|| {
+        let known: Vec<&str> = cluster.reservations().map(|known| &*known.name).collect();
+        let known = if known.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        Reject::InvalidReservation(format!("there is no reservation {name}; {known}"))
+    })
+}
+
+/// The end that is asked for.
+fn end(ask: &ReservationAsk, start: Time) -> Result<Option<Time>, Reject> {
+    let by_duration = ask.duration.map(|duration| match duration {
+        TimeLimit::Seconds(seconds) => start + seconds,
+        TimeLimit::Unlimited => start + YEAR,
+    });
+    match (ask.end, by_duration) {
+        (Some(end), Some(other)) if end != other => {
+            Err(Reject::InvalidTime("EndTime and Duration say different things; give one of them".to_owned()))
+        }
+        (end, by_duration) => Ok(end.or(by_duration)),
+    }
+}
+
+/// What a new reservation is given; there is nothing to add to.
+fn only<T: Clone + Default>(edit: Option<&Edit<T>>) -> Result<T, Reject> {
+    match edit {
+        None => Ok(T::default()),
+        Some(Edit::Set(value)) => Ok(value.clone()),
+        Some(Edit::Add(_) | Edit::Remove(_)) => {
+            Err(Reject::Invalid("+= and -= change a reservation that there is; write =".to_owned()))
+        }
+    }
+}
+
+/// The name that is asked for, or one made of who it is for and its number.
+fn name(
+    cluster: &Cluster,
+    caller: &Caller,
+    ask: &ReservationAsk,
+    users: &Members,
+    accounts: &Members,
+) -> Result<Arc<str>, Reject> {
+    if let Some(name) = &ask.name {
+        return match cluster.reservation(name) {
+            Some(_) => Err(Reject::InvalidReservation(format!("the name {name} is in use"))),
+            None => Ok(Arc::clone(name)),
+        };
+    }
+    let whose = accounts.names.first().or(users.names.first()).unwrap_or(&caller.owner.user);
+    let mut names = (cluster.next_reservation()..).map(|number| format!("{whose}_{number}"));
+    Ok(names.find(|name| cluster.reservation(name).is_none()).unwrap_or_default().into())
+}
+
+fn change_members(members: &mut Members, edit: &Edit<Members>) -> Result<(), Reject> {
+    match edit {
+        Edit::Set(new) => *members = new.clone(),
+        Edit::Add(more) | Edit::Remove(more) if more.except != members.except && !members.is_empty() => {
+            return Err(Reject::InvalidReservation(
+                "name who may, or with - who may not, not both".to_owned(),
+            ));
+        }
+        Edit::Add(more) => {
+            let new = more.names.iter().filter(|name| !members.names.contains(name)).cloned();
+            let new: Vec<Arc<str>> = new.collect();
+            members.except = more.except;
+            members.names.extend(new);
+        }
+        Edit::Remove(less) => members.names.retain(|name| !less.names.contains(name)),
+    }
+    Ok(())
+}
+
+/// Says which flags there are; those that say how the nodes were chosen stay.
+fn change_flags(flags: &mut Vec<Flag>, edit: &Edit<Vec<Flag>>) {
+    let chosen = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes];
+    match edit {
+        Edit::Set(new) => {
+            flags.retain(|flag| chosen.contains(flag));
+            flags.extend(new);
+        }
+        Edit::Add(more) => flags.extend(more),
+        Edit::Remove(less) => flags.retain(|flag| !less.contains(flag)),
+    }
+    flags.sort_unstable();
+    flags.dedup();
+}
+
+/// Finds the nodes that are asked for.
+fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &ReservationAsk) -> Result<(), Reject> {
+    let partition = match &made.partition {
+        Some(name) => Some(cluster.partition(name).ok_or_else(|| set_partition::unknown(cluster, name))?),
+        None => None,
+    };
+    let of_list = |asked: &NodesAsk| match asked {
+        NodesAsk::All => {
+            let all = cluster.nodes().iter().filter(|node| node.configured).map(|node| node.id);
+            Ok(partition.map_or_else(|| all.collect(), |partition| partition.nodes.clone()))
+        }
+        NodesAsk::These(list) => site::nodes_named(cluster, list).map_err(Reject::InvalidNodeName),
+    };
+    let mut nodes: Vec<NodeId> = match (&ask.nodes, ask.node_count) {
+        (Some(_), Some(_)) => {
+            return Err(Reject::Invalid("Nodes and NodeCnt exclude each other; give one of them".to_owned()));
+        }
+        (None, None) if made.has(Flag::PartNodes) => of_list(&NodesAsk::All)?,
+        (None, None) => {
+            let text = "Nodes or NodeCnt must be specified.  No reservation created.";
+            return Err(Reject::Invalid(text.to_owned()));
+        }
+        (Some(Edit::Set(list)), None) => of_list(list)?,
+        (Some(Edit::Add(list)), None) => made.nodes.iter().copied().chain(of_list(list)?).collect(),
+        (Some(Edit::Remove(list)), None) => {
+            let gone = of_list(list)?;
+            made.nodes.iter().copied().filter(|node| !gone.contains(node)).collect()
+        }
+        (None, Some(count)) => {
+            let partition = partition.or(cluster.default_partition()).ok_or(Reject::NoDefaultPartition)?;
+            made.partition = Some(Arc::clone(partition.name()));
+            let features = ask.features.as_ref().and_then(Option::as_ref);
+            let site = Site { count, partition: partition.name(), features };
+            site::choose(cluster, now, made, &site).map_err(Reject::NodesBusy)?
+        }
+    };
+    nodes.sort_unstable();
+    nodes.dedup();
+    if nodes.is_empty() {
+        return Err(Reject::InvalidNodeName("a reservation has at least one node".to_owned()));
+    }
+    made.nodes = nodes.into();
+    let all = matches!(ask.nodes, Some(Edit::Set(NodesAsk::All)));
+    let chosen = [Flag::SpecNodes, Flag::AllNodes];
+    made.flags.retain(|flag| !chosen.contains(flag));
+    if made.has(Flag::PartNodes) && (made.partition.is_none() || !(all || ask.nodes.is_none())) {
+        return Err(Reject::Invalid("PART_NODES goes with PartitionName= and Nodes=ALL".to_owned()));
+    }
+    if ask.nodes.is_some() {
+        made.flags.extend(if all { &chosen[..] } else { &chosen[..1] });
+    }
+    made.flags.sort_unstable();
+    Ok(())
+}
+
+/// Whether a reservation, new or changed, can be kept.
+fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject> {
+    if made.end <= made.start || made.end <= now {
+        return Err(Reject::InvalidTime("the end lies before the start, or in the past".to_owned()));
+    }
+    let often = [Flag::Hourly, Flag::Daily, Flag::Weekday, Flag::Weekend, Flag::Weekly];
+    if often.iter().filter(|flag| made.has(**flag)).count() > 1 {
+        return Err(Reject::Invalid("HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY: give one of them".to_owned()));
+    }
+    if made.next_window().is_some_and(|(start, _)| start < made.end) {
+        return Err(Reject::InvalidTime("it would not be over when it comes again".to_owned()));
+    }
+    let before = cluster.reservation(&made.name);
+    for node in &made.nodes {
+        let shown = || cluster.node(*node).map(|node| node.name().to_string()).unwrap_or_default();
+        if let Some(other) = site::others(cluster, now, made, *node) {
+            return Err(Reject::ReservationOverlap(format!("{} is in {} then", shown(), other.name)));
+        }
+        let is_new = before.is_none_or(|before| !before.holds(*node) || made.start < before.start);
+        if is_new
+            && !made.has(Flag::IgnoreJobs)
+            && let Some(job) = site::in_use(cluster, made, *node)
+        {
+            let what = format!("job {job} may still run on {} then; add Flags=IGNORE_JOBS", shown());
+            return Err(Reject::NodesBusy(what));
+        }
+    }
+    Ok(())
+}

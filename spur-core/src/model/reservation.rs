@@ -1,0 +1,354 @@
+//! Reservations of nodes and time: who has which nodes for himself, from when until when, and how often again.
+//!
+//! Whole nodes are reserved, by number. A reservation is in force in its *windows*: the one from start to end, and where
+//! it repeats those that follow. The record always holds the window that is next to end; the controller moves it on.
+
+mod ask;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::caller::Owner;
+use crate::id::NodeId;
+use crate::text::time::Time;
+
+pub use ask::{AskError, Edit, NodesAsk, ReservationAsk};
+
+/// Seconds of a day. A change of the clock is not followed.
+const DAY: u64 = 86_400;
+/// Windows that are looked ahead, and how far: what lies beyond is planned with when its time has come nearer.
+const AHEAD: usize = 64;
+const FAR: u64 = 14 * DAY;
+
+/// A reservation of nodes and time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Its name.
+    pub name: Arc<str>,
+    /// When the window begins.
+    pub start: Time,
+    /// When it ends.
+    pub end: Time,
+    /// What is reserved, by number.
+    pub nodes: Box<[NodeId]>,
+    /// The partition that its jobs run in unless they name one.
+    #[serde(default)]
+    pub partition: Option<Arc<str>>,
+    /// What its nodes had to have, as written, where they were chosen by the controller.
+    #[serde(default)]
+    pub features: Option<Box<str>>,
+    /// Who may use it.
+    #[serde(default)]
+    pub users: Members,
+    /// In whose name.
+    #[serde(default)]
+    pub accounts: Members,
+    /// What is special about it, in order.
+    #[serde(default)]
+    pub flags: Vec<Flag>,
+    /// What people should know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<Box<str>>,
+    /// Seconds east of Greenwich of whoever made it: weekdays are counted there.
+    #[serde(default)]
+    pub utc_offset: i32,
+}
+
+/// Some names, or all but these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Members {
+    /// Whether the names are those that are left out.
+    pub except: bool,
+    /// In the order written.
+    pub names: Vec<Arc<str>>,
+}
+
+impl Members {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Whether a name is meant. Where nothing is said, all are.
+    #[must_use]
+    pub fn admit(&self, name: Option<&str>) -> bool {
+        self.is_empty() || self.names.iter().any(|known| Some(&**known) == name) != self.except
+    }
+}
+
+/// `alice,bob`, `-carol`.
+impl fmt::Display for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.names.iter().enumerate() {
+            let (comma, minus) = (if index > 0 { "," } else { "" }, if self.except { "-" } else { "" });
+            write!(f, "{comma}{minus}{name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Declares the flags and their names, which are Slurm's, in the order in which Slurm prints them.
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
+        /// What is special about a reservation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Flag {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Flag {
+            /// All of them.
+            pub const ALL: &[Flag] = &[$(Flag::$name),*];
+
+            /// Slurm's name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Flag::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+flags! {
+    /// For maintenance: it may take nodes of other reservations, and its nodes are shown so.
+    Maint = "MAINT",
+    /// It may take nodes of other reservations.
+    Overlap = "OVERLAP",
+    /// Jobs that run on its nodes when it begins do not stand in its way.
+    IgnoreJobs = "IGNORE_JOBS",
+    /// Again an hour later.
+    Hourly = "HOURLY",
+    /// Again a day later.
+    Daily = "DAILY",
+    /// Again on the next day from Monday to Friday.
+    Weekday = "WEEKDAY",
+    /// Again on the next Saturday or Sunday.
+    Weekend = "WEEKEND",
+    /// Again a week later.
+    Weekly = "WEEKLY",
+    /// Its nodes were named.
+    SpecNodes = "SPEC_NODES",
+    /// It has all nodes.
+    AllNodes = "ALL_NODES",
+    /// It has all nodes of its partition, whichever these are.
+    PartNodes = "PART_NODES",
+    /// Its nodes stay the same.
+    StaticAlloc = "STATIC",
+    /// Jobs that still wait for it when it is over wait on without it.
+    NoHoldJobsAfter = "NO_HOLD_JOBS_AFTER_END",
+    /// Its jobs may begin before it, end after it, and use other nodes.
+    Flex = "FLEX",
+    /// Jobs that may use it do so without naming it.
+    Magnetic = "MAGNETIC",
+    /// Its users may delete it.
+    UserDelete = "USER_DELETE",
+}
+
+impl Flag {
+    /// How often it makes a reservation come again.
+    fn repeats(self) -> bool {
+        matches!(self, Flag::Hourly | Flag::Daily | Flag::Weekday | Flag::Weekend | Flag::Weekly)
+    }
+}
+
+impl Reservation {
+    /// Whether it has a flag.
+    #[must_use]
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Whether it is in force.
+    #[must_use]
+    pub fn is_active(&self, now: Time) -> bool {
+        self.start <= now && now < self.end
+    }
+
+    /// Whether it comes again.
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.flags.iter().any(|flag| flag.repeats())
+    }
+
+    /// Whether a node is in it.
+    #[must_use]
+    pub fn holds(&self, node: NodeId) -> bool {
+        self.nodes.binary_search(&node).is_ok()
+    }
+
+    /// Whether somebody's jobs may run in it. Root may use all.
+    #[must_use]
+    pub fn admits(&self, owner: &Owner, account: Option<&str>) -> bool {
+        owner.uid == 0 || (self.users.admit(Some(&owner.user)) && self.accounts.admit(account))
+    }
+
+    /// Whether it keeps another's jobs from their nodes where both have them at one time. A reservation for maintenance
+    /// gives way to nobody, one that may overlap only to maintenance.
+    #[must_use]
+    pub fn shuts_out(&self, other: &Self) -> bool {
+        let may_overlap = other.has(Flag::Overlap) && !self.has(Flag::Maint);
+        self.name != other.name && !other.has(Flag::Maint) && !may_overlap
+    }
+
+    /// The window after this one, if it comes again.
+    #[must_use]
+    pub fn next_window(&self) -> Option<(Time, Time)> {
+        let flag = self.flags.iter().find(|flag| flag.repeats())?;
+        let days = |is: fn(i64) -> bool| (1..=7).find(|days| is(self.weekday(*days))).unwrap_or(1);
+        let later = match flag {
+            Flag::Hourly => DAY / 24,
+            Flag::Weekday => days(|day| (1..=5).contains(&day)) * DAY,
+            Flag::Weekend => days(|day| day == 0 || day == 6) * DAY,
+            Flag::Weekly => 7 * DAY,
+            _ => DAY,
+        };
+        Some((self.start + later, self.end + later))
+    }
+
+    /// The day of the week so many days after the window's start; 0 is Sunday.
+    fn weekday(&self, later: u64) -> i64 {
+        let local = self.start.0 + i64::from(self.utc_offset);
+        // The epoch was a Thursday.
+        (local.div_euclid(86_400) + 4 + i64::try_from(later).unwrap_or(0)).rem_euclid(7)
+    }
+
+    /// The same reservation in its next window.
+    fn moved(&self) -> Option<Self> {
+        let (start, end) = self.next_window()?;
+        Some(Self { start, end, ..self.clone() })
+    }
+
+    /// The same reservation in the first window that ends after `now`; `None` if there is none.
+    #[must_use]
+    pub fn moved_past(&self, now: Time) -> Option<Self> {
+        let mut moved = self.clone();
+        while moved.end <= now {
+            moved = moved.moved()?;
+        }
+        Some(moved)
+    }
+
+    /// The windows that end after `now`, as far as plans look ahead.
+    #[must_use]
+    pub fn windows(&self, now: Time) -> Vec<(Time, Time)> {
+        let mut windows = Vec::new();
+        let mut next = Some(self.clone());
+        while let Some(window) = next.filter(|window| window.start <= now + FAR || windows.is_empty()) {
+            if window.end > now {
+                windows.push((window.start, window.end));
+            }
+            if windows.len() >= AHEAD {
+                break;
+            }
+            next = window.moved();
+        }
+        windows
+    }
+
+    /// Whether it has a node at some time in common with another, from `now` on.
+    #[must_use]
+    pub fn meets(&self, other: &Self, now: Time) -> bool {
+        let theirs = other.windows(now);
+        self.nodes.iter().any(|node| other.holds(*node))
+            && self
+                .windows(now)
+                .iter()
+                .any(|mine| theirs.iter().any(|other| mine.0 < other.1 && other.0 < mine.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reservation(start: i64, seconds: u64, flags: &[Flag]) -> Reservation {
+        Reservation {
+            name: "r".into(),
+            start: Time(start),
+            end: Time(start) + seconds,
+            nodes: Box::from([NodeId(1), NodeId(3)]),
+            partition: None,
+            features: None,
+            users: Members::default(),
+            accounts: Members::default(),
+            flags: flags.to_vec(),
+            comment: None,
+            utc_offset: 0,
+        }
+    }
+
+    #[test]
+    fn windows_come_again() {
+        // 1970-01-02 was a Friday.
+        let friday = 86_400 + 3_600;
+        for (flag, days) in [
+            (Flag::Daily, vec![0, 1, 2]),
+            (Flag::Weekly, vec![0, 7]),
+            (Flag::Weekday, vec![0, 3, 4]),
+            (Flag::Weekend, vec![0, 1, 2, 8]),
+        ] {
+            let windows = reservation(friday, 600, &[flag]).windows(Time(0));
+            let starts = windows.iter().map(|(start, end)| {
+                assert_eq!(*end - *start, 600);
+                (*start - Time(friday)) / 86_400
+            });
+            let starts: Vec<i64> = starts.collect();
+            assert_eq!(starts[..days.len()], days, "{flag:?}");
+        }
+        assert_eq!(reservation(0, 60, &[Flag::Hourly]).windows(Time(0)).len(), 64);
+        assert_eq!(reservation(100, 60, &[]).windows(Time(0)), [(Time(100), Time(160))]);
+        assert_eq!(reservation(100, 60, &[]).windows(Time(160)), []);
+    }
+
+    #[test]
+    fn weekdays_are_those_of_who_made_it() {
+        // Thursday, 23:30 in Greenwich, is a Friday two hours to the east.
+        let late = reservation(86_400 - 1_800, 60, &[Flag::Weekday]);
+        let east = Reservation { utc_offset: 7_200, ..late.clone() };
+        let days = |reservation: &Reservation| {
+            (reservation.next_window().expect("it repeats").0 - late.start) / 86_400
+        };
+        assert_eq!((days(&late), days(&east)), (1, 3));
+    }
+
+    #[test]
+    fn a_window_that_is_over_is_moved_on() {
+        let daily = reservation(0, 60, &[Flag::Daily]);
+        assert_eq!(daily.moved_past(Time(3 * 86_400 + 70)).map(|moved| moved.start), Some(Time(4 * 86_400)));
+        assert_eq!(reservation(0, 60, &[]).moved_past(Time(60)), None);
+    }
+
+    #[test]
+    fn reservations_meet_on_a_node_at_a_time() {
+        let one = reservation(86_400 * 3 + 10, 60, &[]);
+        let daily = reservation(30, 60, &[Flag::Daily]);
+        assert!(one.meets(&daily, Time(0)) && daily.meets(&one, Time(0)));
+        assert!(!one.meets(&reservation(86_400 * 3 + 70, 60, &[]), Time(0)));
+        assert!(!one.meets(&Reservation { nodes: Box::from([NodeId(2)]), ..daily }, Time(0)));
+    }
+
+    #[test]
+    fn members_are_these_or_all_others() {
+        let names = |except, names: &[&str]| Members {
+            except,
+            names: names.iter().map(|name| (*name).into()).collect(),
+        };
+        for (members, name, admitted) in [
+            (names(false, &[]), Some("a"), true),
+            (names(false, &["a"]), Some("a"), true),
+            (names(false, &["a"]), Some("b"), false),
+            (names(false, &["a"]), None, false),
+            (names(true, &["a"]), Some("a"), false),
+            (names(true, &["a"]), Some("b"), true),
+            (names(true, &["a"]), None, true),
+        ] {
+            assert_eq!(members.admit(name), admitted, "{members} and {name:?}");
+        }
+    }
+}

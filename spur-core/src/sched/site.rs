@@ -1,0 +1,187 @@
+//! Which nodes are reserved for some time, where they are not named: chosen like those of a job that wants them whole.
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::caller::Owner;
+use crate::model::job::{JobSpec, Shape, Sharing};
+use crate::model::phase::Phase;
+use crate::model::reservation::{Flag, Reservation};
+use crate::text::features::FeatureExpr;
+use crate::text::hostlist::HostExpr;
+use crate::text::nodes::NodeCount;
+use crate::text::time::{Time, TimeLimit};
+
+use super::lens::named;
+use super::place;
+use super::prospect::Lenses;
+use super::queue::Candidate;
+use super::realm::OPEN;
+use super::request::Request;
+use super::scene::{Scene, flat};
+
+/// What is wanted of the nodes of a reservation.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// How many.
+    pub count: u32,
+    /// Of which partition.
+    pub partition: &'a str,
+    /// What each has to have.
+    pub features: Option<&'a FeatureExpr>,
+}
+
+/// The nodes for a reservation that has none yet, by number: in service, of no other reservation at one time with it, and
+/// free of jobs when it begins. Where it ignores jobs, busy nodes will do if there are not enough others.
+///
+/// # Errors
+/// Why there are none, with what would work.
+pub fn choose(
+    cluster: &Cluster,
+    now: Time,
+    made: &Reservation,
+    site: &Site<'_>,
+) -> Result<Vec<NodeId>, String> {
+    let free =
+        |node: NodeId| others(cluster, now, made, node).is_none() && in_use(cluster, made, node).is_none();
+    let chosen = among(cluster, now, site, &free);
+    if chosen.is_ok() || !made.has(Flag::IgnoreJobs) {
+        return chosen;
+    }
+    among(cluster, now, site, &|node| others(cluster, now, made, node).is_none())
+}
+
+/// The reservation that has a node at one time with another that may not overlap with it.
+#[must_use]
+pub fn others<'a>(
+    cluster: &'a Cluster,
+    now: Time,
+    made: &Reservation,
+    node: NodeId,
+) -> Option<&'a Arc<Reservation>> {
+    let yields = |reservation: &Reservation| reservation.has(Flag::Maint) || reservation.has(Flag::Overlap);
+    if yields(made) {
+        return None;
+    }
+    let alone = Reservation { nodes: Box::from([node]), ..made.clone() };
+    let mut all = cluster.reservations();
+    all.find(|other| other.name != made.name && !yields(other) && alone.meets(other, now))
+}
+
+/// A job that may still run on a node when a reservation begins, and that does not run in it.
+#[must_use]
+pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<JobId> {
+    let lasts = |id: &&JobId| {
+        let Some(job) = cluster.job(**id) else { return false };
+        let end = match &job.phase {
+            Phase::Running { alloc, .. } if alloc.reservation.as_ref() == Some(&made.name) => return false,
+            Phase::Running { started, .. } => job.ends_at(*started),
+            Phase::Completing(completing) => completing.kill_at.unwrap_or(completing.ended),
+            Phase::Pending(_) | Phase::Ended(_) => return false,
+        };
+        end > made.start
+    };
+    cluster.node(node)?.jobs.iter().find(lasts).copied()
+}
+
+/// The numbers of named nodes, functions over the fabric resolved.
+///
+/// # Errors
+/// A name that means nothing.
+pub fn nodes_named(cluster: &Cluster, list: &HostExpr) -> Result<Vec<NodeId>, String> {
+    let scene = cluster.standing(Scene::new);
+    let known = scene.fabrics.iter().find(|(name, _)| **name == *"default").or(scene.fabrics.first());
+    let fabric = known.map_or_else(|| flat(cluster), |(_, fabric)| Arc::clone(fabric));
+    let number = |name: String| {
+        let node = cluster.node_named(&name).filter(|node| node.configured);
+        node.map(|node| node.id).ok_or(name)
+    };
+    let mut nodes = named(&fabric, list)?.into_iter().map(number).collect::<Result<Vec<_>, _>>()?;
+    nodes.sort_unstable();
+    nodes.dedup();
+    Ok(nodes)
+}
+
+/// So many nodes of those for which something holds.
+fn among(
+    cluster: &Cluster,
+    now: Time,
+    site: &Site<'_>,
+    suits: &dyn Fn(NodeId) -> bool,
+) -> Result<Vec<NodeId>, String> {
+    let scene = cluster.standing(Scene::new);
+    let index =
+        scene.partition(site.partition).ok_or_else(|| format!("there is no partition {}", site.partition))?;
+    let spec = Arc::new(spec(site));
+    let request =
+        Request::new(&spec, &scene.partitions[index].partition.config).map_err(|error| error.to_string())?;
+    let candidate = Candidate {
+        attempt: Attempt { job: JobId(0), restart: 0 },
+        spec,
+        eligible: now,
+        run_time: 1,
+        gather_with: Vec::new(),
+        rest: Box::default(),
+        choices: Arc::from([(index, request)]),
+    };
+    let prospect =
+        Lenses::default().prospect(&scene, &candidate, &candidate.choices[0], 0, (OPEN, None), now)?;
+    let mut most = 0;
+    for lens in &prospect.lenses {
+        let mut open = lens.idle.clone();
+        for (pos, _) in lens.idle.iter() {
+            let node = lens.fabric.node(pos);
+            if !scene.nodes[node.index()].available || !suits(node) {
+                open.set(&lens.fabric, pos, 0);
+            }
+        }
+        most = most.max(open.nodes());
+        let view = lens.view(&open);
+        let mut asks = prospect.stages.iter().flat_map(|stage| &stage.asks);
+        if let Some(found) = asks.find_map(|ask| place::place(&lens.fabric, &view, ask).ok()) {
+            let mut nodes: Vec<NodeId> = found.shares.iter().map(|(pos, _)| lens.fabric.node(*pos)).collect();
+            nodes.sort_unstable();
+            return Ok(nodes);
+        }
+    }
+    let (wanted, partition) = (site.count, site.partition);
+    let free = match most {
+        0 => "none".to_owned(),
+        _ => most.to_string(),
+    };
+    let hint = if most > 0 { format!("; ask NodeCnt ≤ {most}") } else { String::new() };
+    Err(format!("{wanted} nodes: {free} of partition {partition} can be had for all of that time{hint}"))
+}
+
+/// A request for whole nodes.
+fn spec(site: &Site<'_>) -> JobSpec {
+    let shape = Shape {
+        nodes: Some(NodeCount::exactly(site.count)),
+        features: site.features.cloned().map(Box::new),
+        sharing: Sharing::Exclusive,
+        ..Shape::default()
+    };
+    JobSpec {
+        name: "reservation".into(),
+        owner: Arc::new(Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() }),
+        account: None,
+        qos: None,
+        partitions: Box::from([Arc::from(site.partition)]),
+        shape,
+        fabric: None,
+        time_limit: TimeLimit::Unlimited,
+        time_min: None,
+        begin: None,
+        deadline: None,
+        hold: false,
+        priority: None,
+        nice: 0,
+        dependency: None,
+        array: None,
+        het: None,
+        requeue: false,
+        batch: None,
+        extra: None,
+    }
+}

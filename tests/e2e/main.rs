@@ -6,6 +6,7 @@ mod chance;
 mod client;
 mod cluster;
 mod crash;
+mod het;
 mod life;
 mod nodes;
 mod order;

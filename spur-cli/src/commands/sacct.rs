@@ -271,8 +271,10 @@ fn is_of(job: &JobRef, row: &AccountingRow) -> bool {
         JobPart::Tasks(tasks) => {
             row.array_job_id == Some(job.job) && row.array_task_id.is_some_and(|task| tasks.contains(task))
         }
-        JobPart::Component(component) => row.job_id == job.job + component,
-        JobPart::Whole => row.job_id == job.job || row.array_job_id == Some(job.job),
+        JobPart::Component(component) => {
+            (row.het_job_id, row.het_job_offset) == (Some(job.job), Some(*component))
+        }
+        JobPart::Whole => [Some(row.job_id), row.array_job_id, row.het_job_id].contains(&Some(job.job)),
     }
 }
 

@@ -219,7 +219,7 @@ impl Order {
         };
         let jobs = query::jobs(session.connection()?, filter).await?;
         let mut job_ids = Vec::new();
-        for job in &jobs {
+        for job in jobs.iter().filter(|job| job.het_job_offset.unwrap_or(0) == 0) {
             let id = reference(job);
             let what = format!("Cancel job_id={id} name={} partition={}", job.name, job.partition);
             if agrees(session, what)? {
@@ -263,7 +263,8 @@ fn reference(job: &Job) -> String {
     let array = job.array_job_id.unwrap_or(job.id);
     match (job.array_task_id, job.array_tasks.split('%').next().unwrap_or_default()) {
         (Some(task), _) => format!("{array}_{task}"),
-        (None, "") => job.id.to_string(),
+        // Het jobs are cancelled whole, under the number of the first component.
+        (None, "") => job.het_job_id.unwrap_or(job.id).to_string(),
         (None, tasks) => format!("{array}_[{tasks}]"),
     }
 }

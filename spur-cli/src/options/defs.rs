@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use spur_core::model::idset::IdSet;
 use spur_core::text::array::ArraySpec;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::features::FeatureExpr;
@@ -647,6 +648,13 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .optional()
     .only(SRUN)
     .env(&["SLURM_IMMEDIATE"]),
+    Def::value("het-group", None, "LIST", "run in these components of a het job, e.g. 0,2-3", |s, v| {
+        let groups: IdSet = parsed(v)?;
+        s.step.het_group = groups.iter().collect();
+        if s.step.het_group.is_empty() { Err("the list is empty".to_owned()) } else { Ok(()) }
+    })
+    .or(&["pack-group"])
+    .only(SRUN),
     Def::value("relative", Some('r'), "N", "begin at the job's node N, counted from 0", |s, v| {
         s.step.relative = Some(number(v)?);
         Ok(())

@@ -125,6 +125,8 @@ pub struct StepWishes {
     pub immediate: bool,
     /// `--relative`.
     pub relative: Option<u32>,
+    /// `--het-group`: the components of a het job to run in; none for the job itself.
+    pub het_group: Vec<u32>,
 }
 
 /// What must be known of the world to know what a time, or the number of a job, means.

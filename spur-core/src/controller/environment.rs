@@ -13,9 +13,34 @@ use crate::text::hostlist::HostList;
 /// Names and values, in no particular order.
 pub type Variables = Vec<(String, String)>;
 
-/// Variables of a started job; none before it starts.
+/// Variables that are not told of each component of a het job: other names for the same, and what is the same for all.
+const NOT_OF_COMPONENTS: [&str; 6] = [
+    "SLURM_JOBID",
+    "SLURM_NODELIST",
+    "SLURM_NNODES",
+    "SLURM_NPROCS",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_SUBMIT_HOST",
+];
+
+/// Variables of a started job; none before it starts. A component of a het job has those of all components, too, with
+/// `_HET_GROUP_` and the component's number behind their names.
 #[must_use]
 pub fn of_job(cluster: &Cluster, job: &Job) -> Variables {
+    let mut variables = own(cluster, job);
+    if let Some(het) = job.spec.het.as_deref().filter(|_| !variables.is_empty()) {
+        variables.push(("SLURM_HET_SIZE".to_owned(), het.size.to_string()));
+        for (component, offset) in het.jobs().zip(0_u32..) {
+            let own = cluster.job(component).map_or_else(Vec::new, |job| own(cluster, job));
+            let theirs = own.into_iter().filter(|(name, _)| !NOT_OF_COMPONENTS.contains(&name.as_str()));
+            variables.extend(theirs.map(|(name, value)| (format!("{name}_HET_GROUP_{offset}"), value)));
+        }
+    }
+    variables
+}
+
+/// Variables of one job, or one component.
+fn own(cluster: &Cluster, job: &Job) -> Variables {
     let (Some(alloc), Some(started)) = (job.phase.alloc(), job.phase.started()) else { return Vec::new() };
     let spec = &job.spec;
     let mut env = Env::default();

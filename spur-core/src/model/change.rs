@@ -67,6 +67,17 @@ pub enum JobChange {
     Reservation(Option<Box<str>>),
 }
 
+/// Which components of a het job a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All of them: it is named by the first, and by no other.
+    Whole,
+    /// All of them if it is named by the first, otherwise the one that is named.
+    AllOrOne,
+    /// The one that is named.
+    One,
+}
+
 /// Why a key and value are no change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
@@ -154,6 +165,38 @@ impl JobChange {
                 | JobChange::Priority(_)
                 | JobChange::Nice(_)
         )
+    }
+
+    /// Which components of a het job it is about, if one of them is named.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        match self {
+            JobChange::Priority(_)
+            | JobChange::Nice(_)
+            | JobChange::Account(_)
+            | JobChange::Qos(_)
+            | JobChange::Requeue(_)
+            | JobChange::Dependency(_)
+            | JobChange::Begin(_)
+            | JobChange::Deadline(_) => Reach::Whole,
+            JobChange::TimeLimit(_)
+            | JobChange::TimeLimitBy(_)
+            | JobChange::TimeMin(_)
+            | JobChange::Name(_)
+            | JobChange::Comment(_) => Reach::AllOrOne,
+            JobChange::Partition(_)
+            | JobChange::Reservation(_)
+            | JobChange::Nodes(_)
+            | JobChange::Tasks(_)
+            | JobChange::CpusPerTask(_)
+            | JobChange::Memory(_)
+            | JobChange::Features(_)
+            | JobChange::Nodelist(_)
+            | JobChange::Exclude(_)
+            | JobChange::Switches(_)
+            | JobChange::Segment(_)
+            | JobChange::Gather(_) => Reach::One,
+        }
     }
 
     /// Makes the change.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::filter::job_id;
+use super::filter::numbered;
 use super::{Desk, Listing};
 use crate::archive::step_label;
 use crate::store::StoreError;
@@ -97,7 +97,7 @@ fn ran_on(job: &JobRow, hosts: Option<&HostList>) -> bool {
 fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, Status> {
     let ids = request.job_ids.iter().map(|written| {
         let problem = |_| BadField::new("--jobs", format!("`{written}` is not the number of a job"));
-        job_id(written).map(|id| id.0).map_err(problem)
+        numbered(written).map_err(problem)
     });
     let job_ids: Vec<u32> = ids.collect::<Result<_, _>>().map_err(|bad| reject::bad_field(&bad))?;
     let (uids, users) = request.users.into_iter().partition::<Vec<_>, _>(|user| user.parse::<u32>().is_ok());
@@ -159,6 +159,8 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         reason: job.reason,
         layout_tasks: 0,
         submit_line: job.submit_line,
+        het_job_id: job.het_job_id,
+        het_job_offset: job.het_job_offset,
     }
 }
 

@@ -86,18 +86,46 @@ fn state_named(name: &str) -> Result<&'static str, BadField> {
 ///
 /// # Errors
 /// What names no job, or a part of one that this release has not.
-pub(super) fn job_id(written: &str) -> Result<JobId, Reject> {
+pub(super) fn job_id(cluster: &Cluster, written: &str) -> Result<JobId, Reject> {
+    let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;
+    let leader = JobId(reference.job);
+    match reference.part {
+        JobPart::Whole => Ok(leader),
+        JobPart::Component(offset) => {
+            let het = cluster.job(leader).and_then(|job| job.spec.het.as_deref());
+            let het = het.filter(|het| het.leader == leader && offset < het.size);
+            het.map(|_| JobId(leader.0 + offset)).ok_or(Reject::InvalidJobId)
+        }
+        JobPart::Tasks(_) => Err(Reject::InvalidJobId),
+    }
+}
+
+/// The same of a job that may have left memory: whether it has that component, its record says.
+pub(super) fn numbered(written: &str) -> Result<u32, Reject> {
     let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;
     match reference.part {
-        JobPart::Whole => Ok(JobId(reference.job)),
-        JobPart::Tasks(_) | JobPart::Component(_) => Err(Reject::InvalidJobId),
+        JobPart::Whole => Ok(reference.job),
+        JobPart::Component(offset) => Ok(reference.job.saturating_add(offset)),
+        JobPart::Tasks(_) => Err(Reject::InvalidJobId),
+    }
+}
+
+/// The jobs that a user names: the number of a het job means all its components.
+fn meant(cluster: &Cluster, written: &str) -> Vec<JobId> {
+    let whole = written.parse::<JobRef>().is_ok_and(|reference| reference.part == JobPart::Whole);
+    match job_id(cluster, written) {
+        Ok(id) if whole && cluster.job(id).is_some_and(|job| !job.spec.is_follower()) => {
+            cluster.jobs().components(id)
+        }
+        Ok(id) => vec![id],
+        Err(_) => Vec::new(),
     }
 }
 
 impl Filter {
     /// Reads a filter. Job ids that cannot be read are left out; [`job_id`] says what is wrong with them.
     pub(super) fn read(cluster: &Cluster, wire: &v1::JobFilter) -> Result<Self, Status> {
-        let ids = wire.job_ids.iter().filter_map(|id| job_id(id).ok()).collect::<BTreeSet<_>>();
+        let ids = wire.job_ids.iter().flat_map(|id| meant(cluster, id)).collect::<BTreeSet<_>>();
         let states = match &wire.states[..] {
             [] => States::NotEnded,
             several if several.iter().any(|state| state.eq_ignore_ascii_case("all")) => States::All,
@@ -236,9 +264,10 @@ mod tests {
 
     #[test]
     fn only_whole_jobs_have_numbers() {
-        assert_eq!(job_id("12"), Ok(JobId(12)));
+        let cluster = Cluster::default();
+        assert_eq!(job_id(&cluster, "12"), Ok(JobId(12)));
         for written in ["", "x", "12_3", "12+1"] {
-            assert_eq!(job_id(written), Err(Reject::InvalidJobId), "{written}");
+            assert_eq!(job_id(&cluster, written), Err(Reject::InvalidJobId), "{written}");
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Changing jobs that are there.
 
+use std::collections::BTreeSet;
+
+use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Reject};
 use spur_core::id::{JobId, StepId};
 use spur_core::model::caller::Caller;
@@ -18,10 +21,10 @@ use crate::answer::{Answer, Problem};
 const AT_ONCE: usize = 1000;
 
 /// Jobs as a request names them: those that have numbers, and what is wrong with the rest.
-fn numbered(written: &[String]) -> (Vec<JobId>, Vec<v1::JobProblem>) {
+fn numbered(cluster: &Cluster, written: &[String]) -> (Vec<JobId>, Vec<v1::JobProblem>) {
     let (mut jobs, mut problems) = (Vec::new(), Vec::new());
     for id in written {
-        match job_id(id) {
+        match job_id(cluster, id) {
             Ok(job) => jobs.push(job),
             Err(rejected) => problems.push(trouble(id, &rejected)),
         }
@@ -47,7 +50,7 @@ impl Desk {
         written: &[String],
         command: impl Fn(Vec<JobId>) -> Command,
     ) -> Result<v1::JobsChangedResponse, Status> {
-        let (jobs, mut problems) = numbered(written);
+        let (jobs, mut problems) = numbered(&self.replica.read(), written);
         let warnings = self.in_parts(&caller, name, &jobs, &mut problems, command).await?;
         Ok(v1::JobsChangedResponse { problems, warnings })
     }
@@ -61,6 +64,7 @@ impl Desk {
         problems: &mut Vec<v1::JobProblem>,
         command: impl Fn(Vec<JobId>) -> Command,
     ) -> Result<Vec<String>, Status> {
+        let jobs = self.without_followers(jobs);
         let mut all = Vec::new();
         for (number, part) in jobs.chunks(AT_ONCE).enumerate() {
             match self.command(caller.clone(), name.part(number), command(part.to_vec())).await? {
@@ -74,6 +78,17 @@ impl Desk {
         Ok(all)
     }
 
+    /// Jobs without the components of het jobs whose first component is among them: it stands for all.
+    fn without_followers(&self, jobs: &[JobId]) -> Vec<JobId> {
+        let cluster = self.replica.read();
+        let named: BTreeSet<JobId> = jobs.iter().copied().collect();
+        let led = |id: &JobId| {
+            let het = cluster.job(*id).and_then(|job| job.spec.het.as_deref());
+            het.is_some_and(|het| het.offset > 0 && named.contains(&het.leader))
+        };
+        jobs.iter().copied().filter(|id| !led(id)).collect()
+    }
+
     pub(super) async fn update(
         &self,
         caller: Caller,
@@ -85,7 +100,7 @@ impl Desk {
         let changes = keys.into_iter().map(|(key, value)| JobChange::parse(key, value));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
-        let (jobs, mut problems) = numbered(&request.job_ids);
+        let (jobs, mut problems) = numbered(&self.replica.read(), &request.job_ids);
         let mut all = Vec::new();
         for (number, job) in jobs.into_iter().enumerate() {
             let command = Command::UpdateJob { job, changes: changes.clone() };
@@ -113,7 +128,7 @@ impl Desk {
     ) -> Result<v1::CancelJobsResponse, Status> {
         let name = Name::read(&request.request_id, request.retry)?;
         let filter = request.filter.clone().unwrap_or_default();
-        let (_, mut problems) = numbered(&filter.job_ids);
+        let (_, mut problems) = numbered(&self.replica.read(), &filter.job_ids);
         // Steps come first in the count of parts, so that a repeated request has the same names for its parts.
         self.cancel_steps(&caller, name, &request, &mut problems).await?;
         let by_steps_alone = request.filter.is_none() && !request.steps.is_empty();
@@ -182,7 +197,8 @@ impl Desk {
     ) -> Result<(), Status> {
         let signal = request.signal.map(read_signal).transpose()?;
         for (number, written) in request.steps.iter().enumerate() {
-            let Some((job, step)) = step_id(written) else {
+            let named = step_id(&self.replica.read(), written);
+            let Some((job, step)) = named else {
                 problems.push(trouble(written, &Reject::InvalidJobId));
                 continue;
             };
@@ -215,16 +231,16 @@ impl Desk {
         caller: &Caller,
         written: &str,
     ) -> Result<v1::GetScriptResponse, Status> {
-        let id = job_id(written).map_err(|rejected| reject::status(&rejected))?;
         let script = {
             let cluster = self.replica.read();
+            let id = job_id(&cluster, written).map_err(|rejected| reject::status(&rejected))?;
             let job = cluster.job(id).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
             if !caller.may_change(&job.spec.owner) {
                 return Err(reject::status(&Reject::AccessDenied));
             }
             job.spec.batch.as_ref().map(|batch| batch.script)
         };
-        let none = || Reject::Invalid(format!("job {id} has no batch script"));
+        let none = || Reject::Invalid(format!("job {written} has no batch script"));
         let script = script.ok_or_else(|| reject::status(&none()))?;
         let script = self.blobs.read(script).await.map_err(|error| Status::internal(error.to_string()))?;
         let script = script.ok_or_else(|| reject::status(&none()))?;
@@ -232,14 +248,15 @@ impl Desk {
     }
 }
 
-fn step_id(written: &str) -> Option<(JobId, StepId)> {
+fn step_id(cluster: &Cluster, written: &str) -> Option<(JobId, StepId)> {
     let reference: JobRef = written.parse().ok()?;
+    let job = JobRef { step: None, ..reference.clone() };
     let step = match reference.step? {
         StepRef::Number(number) => StepId(number),
         StepRef::Batch => StepId::BATCH,
         StepRef::Extern | StepRef::Interactive => return None,
     };
-    Some((JobId(reference.job), step))
+    Some((job_id(cluster, &job.to_string()).ok()?, step))
 }
 
 fn read_signal(number: u32) -> Result<Signal, Status> {

@@ -163,10 +163,6 @@ fn read(caller: Caller, request: v1::SubmitRequest) -> Result<Ask, Status> {
     let name = Name::read(&request.request_id, request.retry)?;
     let wire = request.job.unwrap_or_default();
     let (wish, payload) = spec::submission(wire).map_err(|bad| reject::bad_field(&bad))?;
-    if !wish.rest.is_empty() {
-        let problem = "het jobs are not supported by this release; submit the components one by one";
-        return Err(reject::status(&controller::Reject::Invalid(problem.to_owned())));
-    }
     // They are kept for a while, and should not keep what else came in the same piece from the network.
     let payload = payload.map(|payload| Payload {
         script: Bytes::copy_from_slice(&payload.script),

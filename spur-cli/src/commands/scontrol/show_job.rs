@@ -48,7 +48,14 @@ fn identity(r: &mut Record, job: &Job, show: &Show) {
             r.more("ArrayTaskThrottle", throttle);
         }
     }
+    if let (Some(leader), Some(offset)) = (job.het_job_id, job.het_job_offset) {
+        r.more("HetJobId", &leader.to_string());
+        r.more("HetJobOffset", &offset.to_string());
+    }
     r.more("JobName", &job.name);
+    if !job.het_job_id_set.is_empty() {
+        r.line([("HetJobIdSet", job.het_job_id_set.clone())]);
+    }
     r.line([
         ("UserId", format!("{}({})", job.user, job.uid)),
         ("GroupId", format!("{}({})", job.group, job.gid)),

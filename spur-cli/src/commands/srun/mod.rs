@@ -3,6 +3,7 @@
 //! The controller lays the step out and signs a credential; with it, the command talks to each node directly, one
 //! stream each. What tasks write comes here line by line; how they end decides the exit code.
 
+mod group;
 mod node;
 mod output;
 mod signals;
@@ -65,21 +66,49 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
-    let job = current_job(session)?;
     let mut signals = Signals::listen()?;
-    let step = create(session, job, &wishes, &argv, &mut signals).await?;
-    if wishes.verbose > 0 {
-        let nodes: Vec<&str> = step.nodes.iter().map(|node| node.name.as_str()).collect();
-        session.inform(&format!("StepId={job}.{}: {} nodes: {}", step.step_id, nodes.len(), nodes.join(",")));
+    let mut laid_out: Vec<LaidOut> = Vec::new();
+    for (job, wishes) in group::parts(session, wishes, words)? {
+        match create(session, job, &wishes, &argv, &mut signals).await {
+            Ok(step) => {
+                if wishes.verbose > 0 {
+                    let nodes: Vec<&str> = step.nodes.iter().map(|node| node.name.as_str()).collect();
+                    let (count, nodes) = (nodes.len(), nodes.join(","));
+                    session.inform(&format!("StepId={job}.{}: {count} nodes: {nodes}", step.step_id));
+                }
+                laid_out.push(LaidOut { job, wishes, step });
+            }
+            Err(error) => {
+                for LaidOut { job, step, .. } in laid_out {
+                    let nodes = step.nodes.into_iter().map(|node| node.name).collect();
+                    abandon(session, (job, step.step_id), nodes, FAILURE).await;
+                }
+                return Err(error);
+            }
+        }
     }
-    let laid_out = (step.step_id, step.nodes.iter().map(|node| node.name.clone()).collect());
-    match Run::launch(session, job, wishes, argv, step) {
-        Ok(mut run) => run.follow_through(session, &mut signals).await,
+    let all: Vec<_> = laid_out
+        .iter()
+        .map(|LaidOut { job, step, .. }| {
+            ((*job, step.step_id), step.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>())
+        })
+        .collect();
+    match Party::launch(session, laid_out, &argv) {
+        Ok(mut party) => party.follow_through(session, &mut signals).await,
         Err(error) => {
-            abandon(session, (job, laid_out.0), laid_out.1, FAILURE).await;
+            for (step, nodes) in all {
+                abandon(session, step, nodes, FAILURE).await;
+            }
             Err(error)
         }
     }
+}
+
+/// A step that the controller has laid out.
+struct LaidOut {
+    job: u32,
+    wishes: Submission,
+    step: CreateStepResponse,
 }
 
 /// Tells the controller of nodes that will never report the end of a step because they never began it.
@@ -104,18 +133,6 @@ async fn end_by_controller(session: &mut Session, job: u32, step: u32) {
     if let Err(error) = asked {
         session.error(&format!("cannot end the step through the controller: {error}"));
     }
-}
-
-/// The job this command is called in.
-fn current_job(session: &Session) -> anyhow::Result<u32> {
-    let text = session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID"));
-    let Some(text) = text else {
-        bail!(
-            "there is no job here (SLURM_JOB_ID is not set): srun runs steps inside jobs; put it into a batch script \
-             and submit that with sbatch"
-        );
-    };
-    text.parse().with_context(|| format!("SLURM_JOB_ID is `{text}`, which is no job number"))
 }
 
 /// Asks the controller for the step. That may take until other steps of the job have ended.
@@ -168,13 +185,21 @@ async fn create(
     }
 }
 
+/// Steps under way at the same time: one, or one for each component of a het job that runs the program.
+struct Party {
+    runs: Vec<Run>,
+    /// What nodes tell, by the number that they have among those of all steps.
+    events: mpsc::Receiver<(usize, Event)>,
+}
+
 /// A step under way.
 struct Run {
     job: u32,
     step: u32,
     wishes: Submission,
+    /// The number of its first node among those of all steps.
+    first: usize,
     nodes: Vec<Node>,
-    events: mpsc::Receiver<(usize, Event)>,
     outputs: Outputs,
     /// Nodes that have something to tell yet.
     open: usize,
@@ -192,44 +217,104 @@ struct Run {
     out_of_reach: bool,
 }
 
+impl Party {
+    /// Launches all steps. What comes in goes to all of them, or to one task of the first.
+    fn launch(session: &Session, steps: Vec<LaidOut>, argv: &[String]) -> anyhow::Result<Party> {
+        let (tell, events) = mpsc::channel(EVENTS);
+        let mut runs: Vec<Run> = Vec::with_capacity(steps.len());
+        let mut input: Option<Input> = None;
+        for laid_out in steps {
+            let first = runs.iter().map(|run| run.nodes.len()).sum();
+            let come_in = match &input {
+                None => {
+                    let directory = place::directory(laid_out.wishes.chdir.as_deref())?;
+                    let said = laid_out.wishes.files.input.as_deref();
+                    let tasks = laid_out.step.nodes.iter().map(|node| node.tasks).sum();
+                    let come_in = Input::of(said, tasks, Path::new(&directory))?;
+                    let all = (come_in.task(), matches!(come_in, Input::None));
+                    input = Some(come_in);
+                    all
+                }
+                Some(input) => (None, matches!(input, Input::None | Input::Task(_))),
+            };
+            runs.push(Run::launch(session, laid_out, argv, (first, tell.clone()), come_in)?);
+        }
+        if let Some(input) = input {
+            let fed = runs.iter().take(if input.task().is_some() { 1 } else { usize::MAX });
+            input.broadcast(fed.flat_map(|run| &run.nodes).map(|node| node.stdin.clone()).collect());
+        }
+        Ok(Party { runs, events })
+    }
+
+    async fn follow_through(&mut self, session: &mut Session, signals: &mut Signals) -> anyhow::Result<u8> {
+        while self.runs.iter().any(|run| run.open > 0) {
+            let rest = self.runs.iter().filter_map(|run| run.rest_until).min();
+            tokio::select! {
+                Some((index, event)) = self.events.recv() => {
+                    if let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index) {
+                        run.take(session, index - run.first, event);
+                    }
+                }
+                signal = signals.next() => {
+                    for run in &mut self.runs {
+                        run.signal(session, signal).await;
+                    }
+                }
+                () = sleep_until(rest.unwrap_or_else(Instant::now)), if rest.is_some() => {
+                    self.runs.iter_mut().for_each(|run| run.end_rest(session));
+                }
+            }
+            if self.events.is_empty() {
+                let flushed = session.out.flush().map_err(|error| error.to_string());
+                for run in &mut self.runs {
+                    run.hear(flushed.clone().map_err(anyhow::Error::msg));
+                }
+            }
+        }
+        let mut ended = Ok(0);
+        for run in &mut self.runs {
+            let code = run.end(session).await;
+            ended = ended.and_then(|worst: u8| Ok(worst.max(code?)));
+        }
+        ended
+    }
+}
+
 impl Run {
     fn launch(
         session: &Session,
-        job: u32,
-        wishes: Submission,
-        argv: Vec<String>,
-        step: CreateStepResponse,
+        LaidOut { job, wishes, step }: LaidOut,
+        argv: &[String],
+        (first, tell): (usize, mpsc::Sender<(usize, Event)>),
+        (stdin_task, no_stdin): (Option<u32>, bool),
     ) -> anyhow::Result<Run> {
         let directory = place::directory(wishes.chdir.as_deref())?;
         let tasks = step.nodes.iter().map(|node| node.tasks).sum();
-        let input = Input::of(wishes.files.input.as_deref(), tasks, Path::new(&directory))?;
         let names = names(session, job, &step, PathBuf::from(&directory));
         let outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
         let environment = place::exported(session.environment(), &wishes.export);
         let launch = StepLaunch {
             credential: step.credential.clone(),
-            argv,
+            argv: argv.to_vec(),
             environment: place::packed(&environment)?.into(),
             job_environment: step.environment,
             work_dir: directory,
             umask: place::file_mask(),
             limits: place::limits(&wishes.propagate),
-            stdin_task: input.task(),
-            no_stdin: matches!(input, Input::None),
+            stdin_task,
+            no_stdin,
         };
         let plan = Arc::new(Launch { credential: step.credential, launch });
-        let (tell, events) = mpsc::channel(EVENTS);
-        let layouts = step.nodes.into_iter().enumerate();
+        let layouts = (first..).zip(step.nodes);
         let nodes: Vec<Node> =
             layouts.map(|(index, layout)| node::follow(index, layout, plan.clone(), tell.clone())).collect();
-        input.broadcast(nodes.iter().map(|node| node.stdin.clone()).collect());
         Ok(Run {
             job,
             step: step.step_id,
             wishes,
             open: nodes.len(),
+            first,
             nodes,
-            events,
             outputs,
             started: 0,
             exit_code: 0,
@@ -242,23 +327,17 @@ impl Run {
         })
     }
 
-    async fn follow_through(&mut self, session: &mut Session, signals: &mut Signals) -> anyhow::Result<u8> {
-        while self.open > 0 {
-            let rest_until = self.rest_until.unwrap_or_else(Instant::now);
-            tokio::select! {
-                Some((index, event)) = self.events.recv() => self.take(session, index, event),
-                signal = signals.next() => self.signal(session, signal).await,
-                () = sleep_until(rest_until), if self.rest_until.is_some() => {
-                    self.rest_until = None;
-                    session.error(&format!("Timed out waiting for the rest of step {}.{}", self.job, self.step));
-                    self.kill();
-                }
-            }
-            if self.events.is_empty() {
-                let flushed = session.out.flush().map_err(anyhow::Error::from);
-                self.hear(flushed);
-            }
+    /// The first task ended so long ago that the rest is ended now, if it is time.
+    fn end_rest(&mut self, session: &mut Session) {
+        if self.rest_until.is_some_and(|rest_until| rest_until <= Instant::now()) {
+            self.rest_until = None;
+            session.error(&format!("Timed out waiting for the rest of step {}.{}", self.job, self.step));
+            self.kill();
         }
+    }
+
+    /// What is left to do when all nodes have told everything.
+    async fn end(&mut self, session: &mut Session) -> anyhow::Result<u8> {
         let rest = self.with_own(session, |outputs, own| outputs.finish_all(own));
         self.hear(rest);
         self.leave(session).await;
@@ -349,7 +428,10 @@ impl Run {
         if signal != Signal::INT || !twice {
             if signal == Signal::INT {
                 self.interrupted = Some(Instant::now());
-                session.inform("interrupt (one more within 1 sec to abort)");
+                // It is said once of all steps.
+                if self.first == 0 {
+                    session.inform("interrupt (one more within 1 sec to abort)");
+                }
             }
             self.pass_on(signal);
             return;

@@ -42,7 +42,10 @@ pub const FIELDS: &[AccountingField] = &[
     field("Group", 9, |r, _| of_job(r, r.group.clone())),
     field("JobID", -12, |r, _| match (r.array_job_id, r.array_task_id) {
         (Some(array), Some(task)) => with_step(r, format!("{array}_{task}")),
-        _ => with_step(r, r.job_id.to_string()),
+        _ => match (r.het_job_id, r.het_job_offset) {
+            (Some(leader), Some(offset)) => with_step(r, format!("{leader}+{offset}")),
+            _ => with_step(r, r.job_id.to_string()),
+        },
     }),
     field("JobIDRaw", -12, |r, _| with_step(r, r.job_id.to_string())),
     field("JobName", 10, |r, _| r.name.clone()),

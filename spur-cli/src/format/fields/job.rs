@@ -140,12 +140,15 @@ pub fn one_per_task(job: Job) -> Vec<Job> {
     }
 }
 
-/// `12`, `12_3`, `12_[4-7%2]`.
+/// `12`, `12_3`, `12_[4-7%2]`, `12+1`.
 pub fn job_id(job: &Job, show: &Show) -> String {
     match (job.array_job_id, job.array_task_id) {
         (Some(array), Some(task)) => format!("{array}_{task}"),
         (Some(array), None) if !job.array_tasks.is_empty() => format!("{array}_[{}]", tasks(job, show)),
-        _ => job.id.to_string(),
+        _ => job
+            .het_job_id
+            .zip(job.het_job_offset)
+            .map_or_else(|| job.id.to_string(), |(leader, offset)| format!("{leader}+{offset}")),
     }
 }
 

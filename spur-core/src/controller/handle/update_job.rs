@@ -7,14 +7,14 @@ use super::{jobs_reply, owned, submit};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
-use crate::model::change::JobChange;
-use crate::model::job::JobSpec;
+use crate::model::change::{JobChange, Reach};
+use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Hold, Phase};
 use crate::text::time::{Time, TimeLimit};
 
 pub(super) struct Decision {
-    job: JobId,
-    spec: Arc<JobSpec>,
+    /// The changed requests: of one job, or of all components of a het job that a change is about.
+    changed: Vec<(JobId, Arc<JobSpec>)>,
     /// Setting a priority of 0 holds a job and any other releases it, as with Slurm.
     hold: Option<bool>,
     by: Hold,
@@ -28,7 +28,52 @@ pub(super) fn check(
     id: JobId,
     changes: &[JobChange],
 ) -> Result<Decision, Reject> {
-    let job = owned(cluster, caller, id)?;
+    let named = owned(cluster, caller, id)?;
+    let by = if caller.operator { Hold::Admin } else { Hold::User };
+    let Some(het) = named.spec.het.as_deref() else {
+        let One { spec, hold, warnings } = one(cluster, now, caller, named, changes)?;
+        return Ok(Decision { changed: vec![(id, spec)], hold, by, warnings });
+    };
+    if het.offset > 0 && changes.iter().any(|change| change.reach() == Reach::Whole) {
+        return Err(Reject::NotWholeHetJob(*het));
+    }
+    let (mut specs, mut changed, mut hold, mut warnings) = (Vec::new(), Vec::new(), None, Vec::new());
+    for component in cluster.jobs().components(id) {
+        let job = owned(cluster, caller, component)?;
+        let concerns =
+            |change: &&JobChange| component == id || (het.offset == 0 && change.reach() != Reach::One);
+        let own: Vec<JobChange> = changes.iter().filter(concerns).cloned().collect();
+        if own.is_empty() {
+            specs.push(Arc::clone(&job.spec));
+            continue;
+        }
+        let offset = specs.len();
+        let made = one(cluster, now, caller, job, &own).map_err(|reject| reject.of_component(offset))?;
+        warnings.extend(made.warnings);
+        hold = hold.or(made.hold);
+        specs.push(Arc::clone(&made.spec));
+        changed.push((component, made.spec));
+    }
+    if matches!(named.phase, Phase::Pending(_)) {
+        warnings.extend(submit::together(cluster, &specs)?);
+    }
+    Ok(Decision { changed, hold, by, warnings })
+}
+
+/// What the changes of one job come to.
+struct One {
+    spec: Arc<JobSpec>,
+    hold: Option<bool>,
+    warnings: Vec<String>,
+}
+
+fn one(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    job: &Job,
+    changes: &[JobChange],
+) -> Result<One, Reject> {
     let pending = match &job.phase {
         Phase::Pending(pending) => Some(pending),
         Phase::Running { .. } => None,
@@ -61,17 +106,18 @@ pub(super) fn check(
         Some(_) => submit::judge(cluster, now, &spec)?,
         None => Vec::new(),
     };
-    let by = if caller.operator { Hold::Admin } else { Hold::User };
-    Ok(Decision { job: id, spec: Arc::new(spec), hold, by, warnings })
+    Ok(One { spec: Arc::new(spec), hold, warnings })
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { job, spec, hold, by, warnings } = decision;
-    ctx.emit(Event::JobUpdated { job, spec });
-    match hold {
-        Some(true) => ctx.emit(Event::JobHeld { job, by }),
-        Some(false) => ctx.emit(Event::JobReleased { job }),
-        None => {}
+    let Decision { changed, hold, by, warnings } = decision;
+    for (job, spec) in changed {
+        ctx.emit(Event::JobUpdated { job, spec });
+        match hold {
+            Some(true) => ctx.emit(Event::JobHeld { job, by }),
+            Some(false) => ctx.emit(Event::JobReleased { job }),
+            None => {}
+        }
     }
     match jobs_reply(Vec::new()) {
         Reply::Jobs { problems, .. } => Reply::Jobs { problems, warnings },

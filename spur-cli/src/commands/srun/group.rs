@@ -1,0 +1,71 @@
+//! Which job, or which components of a het job, a step is for.
+
+use anyhow::{Context, bail};
+
+use crate::options::defs::SRUN_LINE;
+use crate::options::submission::Submission;
+use crate::options::{CommandLine, Settled};
+use crate::session::Session;
+
+/// What stands behind the name of a variable that is about one component, before its number.
+const GROUP: &str = "_HET_GROUP_";
+
+/// The jobs to run a step in, each with its wishes: the job this command is called in, or the components that
+/// `--het-group` names.
+///
+/// # Errors
+/// No job, or a component that it does not have.
+pub(super) fn parts(
+    session: &Session,
+    wishes: Submission,
+    words: &[String],
+) -> anyhow::Result<Vec<(u32, Submission)>> {
+    if wishes.step.het_group.is_empty() {
+        return Ok(vec![(current_job(session)?, wishes)]);
+    }
+    let mut parts = Vec::with_capacity(wishes.step.het_group.len());
+    for group in wishes.step.het_group {
+        let name = format!("SLURM_JOB_ID{GROUP}{group}");
+        let Some(job) = session.env(&name) else {
+            let size = session.env("SLURM_HET_SIZE");
+            match size.and_then(|size| size.parse::<u32>().ok()) {
+                Some(size) => {
+                    bail!("--het-group={group}: the job has components 0 to {}", size.saturating_sub(1))
+                }
+                None => bail!("--het-group={group}: this is not a heterogeneous job; leave the option out"),
+            }
+        };
+        let job = job.parse().with_context(|| format!("{name} is `{job}`, which is no job number"))?;
+        parts.push((job, of_component(session, group, words)?));
+    }
+    Ok(parts)
+}
+
+/// The wishes for one component: a variable that all components have their own of is read as that of this one.
+fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Result<Submission> {
+    let env = |name: &str| {
+        let own = session.env(&format!("{name}{GROUP}{group}"));
+        let is_of_components = || {
+            let mark = format!("{name}{GROUP}");
+            session.environment().keys().any(|name| name.to_string_lossy().starts_with(&mark))
+        };
+        own.or_else(|| if is_of_components() { None } else { session.env(name) })
+    };
+    let mut wishes = Submission::default();
+    let line: &CommandLine<Submission> = &SRUN_LINE;
+    match line.settle(words, &env, &mut wishes)? {
+        Settled::Run(_) | Settled::Show(_) => Ok(wishes),
+    }
+}
+
+/// The job this command is called in.
+fn current_job(session: &Session) -> anyhow::Result<u32> {
+    let text = session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID"));
+    let Some(text) = text else {
+        bail!(
+            "there is no job here (SLURM_JOB_ID is not set): srun runs steps inside jobs; put it into a batch script \
+             and submit that with sbatch"
+        );
+    };
+    text.parse().with_context(|| format!("SLURM_JOB_ID is `{text}`, which is no job number"))
+}

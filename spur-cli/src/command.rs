@@ -35,6 +35,8 @@ pub enum Command {
     Plan,
     /// `spur sim`
     Sim,
+    /// `spur why`
+    Why,
 }
 
 /// How a command is known.
@@ -60,6 +62,12 @@ const COMMANDS: &[Entry] = &[
         name: "plan",
         linked: false,
         about: "say when and where a job would start",
+    },
+    Entry {
+        command: Command::Why,
+        name: "why",
+        linked: false,
+        about: "say why a job waits, or runs where it does",
     },
     Entry {
         command: Command::Sim,
@@ -109,6 +117,7 @@ impl Command {
             Command::Keygen => commands::keygen::run(session, &args),
             Command::Plan => commands::sim::plan::run(session, &args).await,
             Command::Sim => commands::sim::run(session, &args),
+            Command::Why => commands::why::run(session, args).await,
         }
     }
 }

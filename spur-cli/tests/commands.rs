@@ -124,6 +124,10 @@ impl Controller for Fake {
         Err(Status::unimplemented("not asked here"))
     }
 
+    async fn explain_job(&self, _: Request<v1::ExplainJobRequest>) -> Answer<v1::ExplainJobResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
     async fn cancel_jobs(&self, request: Request<v1::CancelJobsRequest>) -> Answer<v1::CancelJobsResponse> {
         let request = request.into_inner();
         assert_eq!(request.request_id.len(), 16);

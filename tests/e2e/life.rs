@@ -234,3 +234,28 @@ fn a_started_job_keeps_its_priority_and_accounting_knows_who_cancelled_it() {
     let uid = rustix::process::getuid().as_raw();
     assert_eq!(row.trim(), format!("CANCELLED by {uid}|{}", priority.trim()));
 }
+
+/// In the mode `easy` only the head of the queue has a planned start; whoever asks learns that of any job.
+#[test]
+fn why_tells_when_any_job_will_start() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let mut gate = cluster.gate("gate");
+    let first = cluster.sbatch(&["-t", "10", "--exclusive", "--wrap", "read x <gate"]);
+    client.wait_for(first, "RUNNING");
+    let head = cluster.sbatch(&["-t", "20", "--exclusive", "--wrap", "true"]);
+    let last = cluster.sbatch(&["-t", "30", "--exclusive", "--wrap", "true"]);
+    client.wait(last, |job| job.reason == "Priority");
+    let said = cluster.ok(&["spur", "why", "--json", &format!("{first},{head}"), &last.to_string()]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let start = |at: usize| said["jobs"][at]["start_time"].as_i64().unwrap_or_else(|| panic!("{said}"));
+    assert_eq!((start(1) - start(0), start(2) - start(1)), (600, 1200), "{said}");
+    assert_eq!(said["jobs"][2]["planned_nodes"], "n1");
+    let text = cluster.ok(&["spur", "why", &head.to_string()]);
+    assert!(text.contains("state   PENDING, Resources\nplanned ") && text.contains("nodes   n1\n"), "{text}");
+    let test = cluster.run(&["sbatch", "--test-only", "-t", "5", "--exclusive", "--wrap", "true"]).err;
+    assert!(test.contains("to start at"), "{test}");
+    assert!(cluster.fails(&["spur", "why", "99"]).contains("Invalid job id"));
+    gate.open();
+    client.wait_for(last, "COMPLETED");
+}

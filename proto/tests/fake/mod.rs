@@ -88,6 +88,7 @@ impl<A: Answers> Controller for Fake<A> {
     never_asked! {
         submit_stream(Streaming<SubmitRequest>) -> Self::SubmitStreamStream;
         test_submit(SubmitRequest) -> TestSubmitResponse;
+        explain_job(ExplainJobRequest) -> ExplainJobResponse;
         update_job(UpdateJobRequest) -> JobsChangedResponse;
         hold_jobs(HoldJobsRequest) -> JobsChangedResponse;
         release_jobs(ReleaseJobsRequest) -> JobsChangedResponse;

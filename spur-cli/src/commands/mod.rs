@@ -15,3 +15,4 @@ pub mod sinfo;
 pub mod squeue;
 pub mod srun;
 pub mod watch;
+pub mod why;

@@ -5,6 +5,7 @@ pub(crate) mod access;
 mod accounting;
 mod admin;
 mod filter;
+mod foretell;
 mod jobs;
 mod lists;
 mod steps;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Input};
-use spur_core::id::RequestId;
+use spur_core::id::{JobId, RequestId};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::NodeAddress;
 use spur_core::text::time::Time;
@@ -177,6 +178,15 @@ impl Controller for Desk {
     ) -> Result<Response<v1::TestSubmitResponse>, Status> {
         let caller = caller_of(&request)?;
         self.test(caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn explain_job(
+        &self,
+        request: Request<v1::ExplainJobRequest>,
+    ) -> Result<Response<v1::ExplainJobResponse>, Status> {
+        caller_of(&request)?;
+        let job = self.explain(JobId(request.into_inner().job_id)).await?;
+        Ok(Response::new(v1::ExplainJobResponse { job: Some(job) }))
     }
 
     async fn cancel_jobs(

@@ -1,0 +1,145 @@
+//! `spur why`: why a job waits and until when, or why it runs where it does.
+
+use std::io::Write;
+
+use spur_core::text::jobid::JobRef;
+use spur_proto::v1::{ExplainJobRequest, Job, JobFilter};
+
+use super::query;
+use crate::error::{FAILURE, Failure};
+use crate::format::fields::job::job_id;
+use crate::format::{Show, json, value};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+
+#[derive(Debug, Default)]
+struct Args {
+    json: bool,
+}
+
+const LINE: CommandLine<Args> = CommandLine {
+    name: "spur why",
+    synopsis: "[--json] JOB …",
+    about: "Says why jobs wait, and when and where each will start if everybody before it starts as soon as it can; and of \
+            jobs that run or have run, why they were given the nodes they have.",
+    options: &[Opt::flag("json", None, "print the jobs as JSON", |args: &mut Args, _| {
+        args.json = true;
+        Ok(())
+    })],
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+/// Runs `spur why`.
+///
+/// # Errors
+/// Words that name no job, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let mut args = Args::default();
+    let operands = match LINE.settle(&words, &|name| session.env(name), &mut args)? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) if operands.is_empty() => {
+            return Err(Failure::new("a job is expected: spur why 42").into());
+        }
+        Settled::Run(operands) => operands,
+    };
+    let mut job_ids = Vec::new();
+    for word in &operands {
+        let named = JobRef::<u32>::parse_list(word);
+        let named = named.map_err(|_| Failure::new(format!("Invalid job id: {word}")))?;
+        job_ids.extend(named.iter().map(JobRef::to_string));
+    }
+    let show = query::show(&|name| session.env(name))?;
+    let connection = session.connection()?;
+    let filter = JobFilter { job_ids, states: vec!["all".to_owned()], ..JobFilter::default() };
+    let mut jobs = query::jobs(connection, filter).await?;
+    for job in jobs.iter_mut().filter(|job| job.state == "PENDING") {
+        let request = ExplainJobRequest { job_id: job.id };
+        let explained =
+            async |mut controller: spur_proto::client::Controller, r| controller.explain_job(r).await;
+        if let Some(explained) = connection.read(request, explained).await?.job {
+            *job = explained;
+        }
+    }
+    if args.json {
+        writeln!(session.out, "{}", json::document("jobs", &jobs))?;
+    } else {
+        let texts: Vec<String> = jobs.iter().map(|job| text(job, &show)).collect();
+        write!(session.out, "{}", texts.join("\n"))?;
+    }
+    Ok(if jobs.is_empty() { FAILURE } else { 0 })
+}
+
+/// What is known of one job, a line for each piece; what says nothing is left out.
+fn text(job: &Job, show: &Show) -> String {
+    let date = |seconds: Option<i64>| value::time(seconds, "not known", show);
+    let spans: Vec<String> = job.spans.iter().map(|span| format!("{} {}", span.layer, span.count)).collect();
+    let (waits, reason) = (job.state == "PENDING", job.reason != "None");
+    let (start, nodes) = if waits { ("planned", &job.planned_nodes) } else { ("start", &job.nodes) };
+    let lines = [
+        ("job", format!("{} ({}) of {} in {}", job_id(job, show), job.name, job.user, job.partition)),
+        ("state", if reason { format!("{}, {}", job.state, job.reason) } else { job.state.clone() }),
+        (start, date(job.start_time)),
+        ("nodes", nodes.clone()),
+        ("spans", spans.join(", ")),
+        ("why", if waits { job.reason_detail.clone() } else { job.why.clone() }),
+        ("relaxed", job.relaxed.join(", ")),
+        (
+            "exact",
+            if job.exact == Some(false) { "no: search_budget was used up".to_owned() } else { String::new() },
+        ),
+    ];
+    let told = lines.into_iter().filter(|(_, text)| !text.is_empty());
+    told.map(|(name, text)| format!("{name:<8}{text}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+    use spur_proto::v1::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_job_is_explained_by_what_is_known_of_it() {
+        let show = Show::new(TimeZone::UTC, 1_000);
+        let job = Job {
+            id: 42,
+            name: "train".to_owned(),
+            user: "alice".to_owned(),
+            partition: "main".to_owned(),
+            state: "PENDING".to_owned(),
+            reason: "Resources".to_owned(),
+            reason_detail: "needs 4 nodes in one leaf; r1 has 3 free".to_owned(),
+            start_time: Some(3_600),
+            start_is_planned: true,
+            planned_nodes: "n[1-4]".to_owned(),
+            ..Job::default()
+        };
+        let waiting = "job     42 (train) of alice in main\nstate   PENDING, Resources\nplanned 1970-01-01T01:00:00\n\
+                       nodes   n[1-4]\nwhy     needs 4 nodes in one leaf; r1 has 3 free\n";
+        assert_eq!(text(&job, &show), waiting);
+        let unknown = Job { start_time: None, planned_nodes: String::new(), ..job.clone() };
+        assert!(text(&unknown, &show).contains("planned not known\n"), "{}", text(&unknown, &show));
+        let spans =
+            vec![Span { layer: "leaf".to_owned(), count: 2 }, Span { layer: "spine".to_owned(), count: 1 }];
+        let running = Job {
+            state: "RUNNING".to_owned(),
+            reason: "None".to_owned(),
+            nodes: "n[5-8]".to_owned(),
+            why: "spine-1 holds it with no waste".to_owned(),
+            spans,
+            relaxed: vec!["--switches=1".to_owned()],
+            exact: Some(false),
+            ..job
+        };
+        let ran = "job     42 (train) of alice in main\nstate   RUNNING\nstart   1970-01-01T01:00:00\n\
+                   nodes   n[5-8]\nspans   leaf 2, spine 1\nwhy     spine-1 holds it with no waste\n\
+                   relaxed --switches=1\nexact   no: search_budget was used up\n";
+        assert_eq!(text(&running, &show), ran);
+    }
+}

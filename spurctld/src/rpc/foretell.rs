@@ -1,0 +1,134 @@
+//! What would become of a job, and what will become of one that waits: plans made for the asking, on a copy of the
+//! cluster that may be a moment old.
+
+use spur_core::cluster::Cluster;
+use spur_core::controller::{self, Reject, Reply};
+use spur_core::id::{JobId, NodeId};
+use spur_core::model::caller::Caller;
+use spur_core::model::phase::Phase;
+use spur_core::sched::forecast::Limits;
+use spur_core::sched::foretell;
+use spur_core::sched::plan::{Plan, Waiting};
+use spur_core::text::hostlist::HostList;
+use spur_core::text::time::{Civil, Time};
+use spur_proto::convert::job::{self, Outlook};
+use spur_proto::convert::reject;
+use spur_proto::v1;
+use tokio::sync::oneshot;
+use tonic::Status;
+
+use super::{Desk, odd, submit};
+use crate::answer::Answer;
+use crate::clock;
+use crate::inbox::{Ask, NoAnswer};
+
+impl Desk {
+    /// Plans a copy of the cluster with the job in it.
+    pub(super) async fn test(
+        &self,
+        caller: Caller,
+        request: v1::SubmitRequest,
+    ) -> Result<v1::TestSubmitResponse, Status> {
+        let Ask { input, .. } = submit::read(caller, request)?;
+        let epoch = self.epoch;
+        self.on_copy(move |mut cluster| {
+            let now = clock::now().max(cluster.at());
+            let answer = controller::handle(&mut cluster, epoch, now, input).answer;
+            let (id, warnings) = match answer.map_err(|rejected| reject::status(&rejected))? {
+                Reply::Submitted { job, warnings } => (job, warnings),
+                other => return Err(odd(&Answer::from(other))),
+            };
+            let plan = foretell(&cluster, now, &Limits, id);
+            Ok(foretold(&cluster, id, &plan, now, warnings))
+        })
+        .await
+    }
+
+    /// A job; one that waits with the start that it has if everybody before it starts as soon as he can.
+    pub(super) async fn explain(&self, id: JobId) -> Result<v1::Job, Status> {
+        let shown = {
+            let cluster = self.replica.read();
+            let job = cluster.job(id).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
+            let shown = job::render(&cluster, job, self.overlay.read().of(id), clock::now());
+            if !matches!(job.phase, Phase::Pending(_)) {
+                return Ok(shown);
+            }
+            shown
+        };
+        self.on_copy(move |cluster| {
+            let now = clock::now().max(cluster.at());
+            // The copy may be from before it was submitted.
+            let Some(job) = cluster.job(id) else { return Ok(shown) };
+            let plan = foretell(&cluster, now, &Limits, id);
+            let Some(waiting) = outlook(&plan, id, now) else { return Ok(shown) };
+            Ok(job::render(&cluster, job, Outlook { waiting: Some(&waiting), evaluated: Some(now) }, now))
+        })
+        .await
+    }
+
+    /// Lets `look` have a copy of the cluster, on a thread that may take its time. One at a time: a copy is as large as
+    /// the cluster.
+    async fn on_copy<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(Cluster) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let copies = self.copies.lock().await;
+        let stopping = || Status::unavailable(NoAnswer::Stopping.to_string());
+        let (wanted, copy) = oneshot::channel();
+        copies.send(wanted).await.map_err(|_| stopping())?;
+        let cluster = copy.await.map_err(|_| stopping())?;
+        let seen = tokio::task::spawn_blocking(move || look(cluster)).await;
+        drop(copies);
+        seen.map_err(|error| Status::internal(error.to_string()))?
+    }
+}
+
+/// What a plan says of a job that waits; one that can start now is about to.
+fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
+    let waiting = plan.waiting.iter().find(|waiting| waiting.job == id);
+    waiting.cloned().or_else(|| {
+        let start = plan.starts.iter().flat_map(|start| start.all()).find(|start| start.attempt.job == id)?;
+        let nodes = start.parts.iter().map(|part| part.node).collect();
+        Some(Waiting { start: Some(now), nodes, ..Waiting::of(id) })
+    })
+}
+
+/// What a plan says of a job.
+fn foretold(
+    cluster: &Cluster,
+    id: JobId,
+    plan: &Plan,
+    now: Time,
+    warnings: Vec<String>,
+) -> v1::TestSubmitResponse {
+    let names = |nodes: &mut dyn Iterator<Item = NodeId>| {
+        HostList::from_names(cluster.names_of(nodes.collect::<Vec<_>>())).to_string()
+    };
+    let spec = cluster.job(id).map(|job| &job.spec);
+    let mut told = v1::TestSubmitResponse {
+        num_cpus: spec.map_or(0, |spec| job::least_cpus(&spec.shape)),
+        partition: spec.map(|spec| spec.partitions.join(",")).unwrap_or_default(),
+        warnings,
+        ..v1::TestSubmitResponse::default()
+    };
+    if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == id) {
+        told.start_time = Some(now.0);
+        told.nodes = names(&mut start.all().flat_map(|start| &start.parts).map(|part| part.node));
+        told.num_cpus = start.all().flat_map(|start| &start.parts).map(|part| part.cpus).sum();
+        let mut partitions: Vec<&str> = start.all().map(|start| &*start.partition).collect();
+        partitions.dedup();
+        told.partition = partitions.join(",");
+        // Those of one component would say nothing of the others.
+        let spans = start.rest.is_empty().then_some(&start.why.spans);
+        told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(layer, *count)).collect();
+        told.detail.clone_from(&start.why.sentence);
+    } else if let Some(waiting) = plan.waiting.iter().find(|waiting| waiting.job == id) {
+        told.start_time = waiting.start.map(|start| start.0);
+        let components = cluster.jobs().components(id);
+        let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
+        told.nodes = names(&mut of_components.flat_map(|waiting| waiting.nodes.iter().copied()));
+        told.reason = waiting.reason.name().to_owned();
+        told.detail = waiting.sentence(|time| format!("{}Z", Civil::from_utc(time)));
+    }
+    told
+}

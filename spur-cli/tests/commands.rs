@@ -141,8 +141,9 @@ impl Controller for Fake {
             request.filter.unwrap_or_default().job_ids.into_iter().chain(request.steps).collect();
         let problems = problems(&ids);
         let failed = |id: &&String| problems.iter().all(|problem| problem.job_id != **id);
-        let cancelled = ids.iter().filter(failed).filter_map(|id| id.parse().ok()).collect();
-        Ok(Response::new(v1::CancelJobsResponse { cancelled, problems }))
+        let names: Vec<String> = ids.iter().filter(failed).cloned().collect();
+        let cancelled = names.iter().filter_map(|id| id.parse().ok()).collect();
+        Ok(Response::new(v1::CancelJobsResponse { cancelled, problems, names }))
     }
 
     async fn update_job(&self, request: Request<v1::UpdateJobRequest>) -> Answer<v1::JobsChangedResponse> {

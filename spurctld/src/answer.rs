@@ -1,9 +1,10 @@
 //! What the owner answers, in the form in which it is kept beside the journal for those who ask again.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use spur_core::controller::Reply;
 use spur_core::id::{Attempt, JobId};
 use spur_core::model::step::Step;
+use spur_core::text::jobid::JobRef;
 use std::sync::Arc;
 
 /// The answer to a request that was not refused. Fields follow the rules of events: added with defaults, never
@@ -52,12 +53,27 @@ pub enum Answer {
 /// Why something was not done to one job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The job.
-    pub job: JobId,
+    /// The job, or tasks of it, as people name them.
+    #[serde(deserialize_with = "name")]
+    pub job: String,
     /// Slurm's name of the refusal.
     pub code: String,
     /// The sentence for people.
     pub message: String,
+}
+
+/// Answers of earlier releases have the job's number.
+fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Name {
+        Number(u32),
+        Text(String),
+    }
+    Ok(match Name::deserialize(from)? {
+        Name::Number(number) => number.to_string(),
+        Name::Text(text) => text,
+    })
 }
 
 impl From<Reply> for Answer {
@@ -66,8 +82,8 @@ impl From<Reply> for Answer {
             Reply::Done => Answer::Done,
             Reply::Submitted { job, warnings } => Answer::Submitted { job, warnings },
             Reply::Jobs { problems, warnings } => {
-                let problem = |(job, reject): (JobId, spur_core::controller::Reject)| Problem {
-                    job,
+                let problem = |(job, reject): (JobRef<JobId>, spur_core::controller::Reject)| Problem {
+                    job: job.to_string(),
                     code: reject.code().to_owned(),
                     message: reject.to_string(),
                 };

@@ -28,7 +28,7 @@ impl Feed {
         }
         let entries: Entries = entries.into();
         self.replica.apply(&entries);
-        self.watchers.tell(&entries);
+        self.watchers.tell(&self.replica.read(), &entries);
         // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.
         let _ = self.planner.send(Arc::clone(&entries));
         let _ = self.archive.send(entries);

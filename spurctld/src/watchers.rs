@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spur_core::cluster::Entry;
+use spur_core::cluster::{Cluster, Entry};
 use spur_core::id::JobId;
+use spur_core::model::job::Job;
 use tokio::sync::Notify;
 
 /// Who waits for which jobs. Clones share it.
@@ -32,14 +33,16 @@ impl Watchers {
         Watch { watchers: self.clone(), jobs, notify }
     }
 
-    /// Wakes those whose jobs are named in committed entries. The replica must have them already.
-    pub(crate) fn tell(&self, entries: &[Arc<Entry>]) {
+    /// Wakes those whose jobs, or tasks of whose arrays, are named in committed entries, which `cluster` must have
+    /// already.
+    pub(crate) fn tell(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
         let table = self.table();
         if table.is_empty() {
             return;
         }
         for job in entries.iter().flat_map(|entry| entry.event.jobs()) {
-            for watcher in table.get(&job).into_iter().flatten() {
+            let array = cluster.job(job).map(Job::array_id).filter(|array| *array != job);
+            for watcher in [Some(job), array].iter().flatten().filter_map(|id| table.get(id)).flatten() {
                 watcher.notify_one();
             }
         }

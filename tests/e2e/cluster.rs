@@ -267,6 +267,14 @@ impl Cluster {
         out.trim().parse().unwrap_or_else(|_| panic!("{words:?} printed {out:?}"))
     }
 
+    /// What the only file of jobs has whose name begins so.
+    pub(crate) fn read_matching(&self, beginning: &str) -> String {
+        let names = fs::read_dir(self.path("work")).expect("it is there").flatten();
+        let mut names = names.filter_map(|item| item.file_name().into_string().ok());
+        let name = names.find(|name| name.starts_with(beginning));
+        self.read(&name.unwrap_or_else(|| panic!("no file begins with {beginning}")))
+    }
+
     /// Writes a batch script.
     pub(crate) fn script(&self, name: &str, text: &str) {
         fs::write(self.work(name), text).expect("the directory is ours");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spur_core::cluster::{Cluster, invariant};
 use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, Submission};
 use spur_core::controller::{self, Command, Input, timers};
-use spur_core::id::{Attempt, BlobId, JobId, NodeId, StepId};
+use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::JobChange;
 use spur_core::model::config::Config;
@@ -17,6 +17,7 @@ use spur_core::model::reservation::ReservationAsk;
 use spur_core::model::step::StepSpec;
 use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::exit::ExitCode;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Time, TimeLimit};
 
@@ -97,7 +98,7 @@ impl Session {
                     JobChange::parse(key, value).unwrap_or_else(|error| panic!("{error}"))
                 };
                 let changes = rest[1..].iter().map(change).collect();
-                self.ask(Command::UpdateJob { job: job(rest[0]), changes })
+                self.ask(Command::UpdateJob { job: named(rest[0]), changes })
             }
             "drain" | "resume" | "down" => {
                 let state = match verb {
@@ -163,7 +164,15 @@ impl Session {
     }
 
     fn proposal(&self, rest: &[&str]) -> Start {
-        let job = self.cluster.job(job(rest[0])).expect("a job");
+        let named = named(rest[0]);
+        let record = self.cluster.jobs().meant(&named).first().copied();
+        let job = record.and_then(|id| self.cluster.job(id)).expect("a job");
+        let task = match &named.part {
+            JobPart::Tasks(tasks) => tasks.only().map(ArrayTaskId),
+            JobPart::Whole | JobPart::Component(_) => {
+                job.array.as_ref().and_then(|part| part.tasks.first()).map(ArrayTaskId)
+            }
+        };
         let names_node = |word: &&str| *word != "exclusive" && !word.contains('=');
         let part = |word: &&str| {
             let (name, cpus) = word.split_once(':').unwrap_or((word, "1"));
@@ -172,6 +181,7 @@ impl Session {
         };
         Start {
             attempt: job.attempt(),
+            task,
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
             reservation: rest.iter().find_map(|word| word.strip_prefix("in=")).map(Into::into),
@@ -250,6 +260,9 @@ impl Session {
                 let nodes: Vec<String> = nomination.nodes().map(|node| node.to_string()).collect();
                 let _ = write!(said, " kept={}", nodes.join(","));
             }
+            if let Some(part) = &job.array {
+                let _ = write!(said, " tasks={} of {}", part.tasks, part.id);
+            }
             if let Some(waits) = &job.waits_for {
                 let _ = write!(said, " waits={waits}{}", if job.never { " never" } else { "" });
             }
@@ -289,8 +302,12 @@ fn job(text: &str) -> JobId {
     text.parse().unwrap_or_else(|_| panic!("{text} is not a job"))
 }
 
-fn jobs(rest: &[&str]) -> Vec<JobId> {
-    rest.iter().map(|text| job(text)).collect()
+fn named(text: &str) -> JobRef<JobId> {
+    text.parse().unwrap_or_else(|_| panic!("{text} is no job"))
+}
+
+fn jobs(rest: &[&str]) -> Vec<JobRef<JobId>> {
+    rest.iter().map(|text| named(text)).collect()
 }
 
 fn attempt(text: &str) -> Attempt {
@@ -309,7 +326,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N time=LIMIT partition=P reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT partition=P reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -361,7 +378,7 @@ fn submission(rest: &[&str]) -> Submission {
             let written: spur_core::text::dependency::Dependency = text.parse().expect("a dependency");
             Box::new(written.map_jobs(|id| id.parse::<JobId>()).expect("job numbers"))
         }),
-        array: None,
+        array: get("array").map(|tasks| Box::new(tasks.parse().expect("tasks"))),
         requeue: true,
         batch: Some(Box::new(batch)),
         extra: Some(Box::new(extra)),

@@ -29,6 +29,7 @@ pub(crate) fn same(one: &Cluster, other: &Cluster, what: &str) {
 pub(crate) fn at_rest(world: &World) {
     numbers_are_used_once(world);
     every_acknowledged_job_ended_once(world);
+    every_task_ended_once(world);
     no_attempt_ran_twice(&world.ledger);
     attempts_follow_each_other(world);
     records_tell_the_truth(world);
@@ -46,10 +47,12 @@ fn numbers_are_used_once(world: &World) {
     let mut seen = BTreeMap::new();
     for (at, entry) in (1u64..).zip(&world.disk.journal) {
         assert_eq!(entry.seq, at, "the journal has no gaps");
-        if let Event::JobSubmitted { .. } | Event::HetJobSubmitted { .. } = &entry.event {
-            for job in entry.event.jobs() {
-                assert_eq!(seen.insert(job, ()), None, "job number {job} was used twice");
-            }
+        let submitted: Vec<JobId> = match &entry.event {
+            Event::JobSubmitted { .. } | Event::HetJobSubmitted { .. } => entry.event.jobs().collect(),
+            event => event.split().into_iter().map(|(_, job)| job).collect(),
+        };
+        for job in submitted {
+            assert_eq!(seen.insert(job, ()), None, "job number {job} was used twice");
         }
     }
 }
@@ -67,6 +70,38 @@ fn every_acknowledged_job_ended_once(world: &World) {
     for job in world.committed().jobs().iter() {
         assert!(matches!(job.phase, Phase::Ended(_)), "job {} is still {:?}", job.id, job.phase);
         assert_eq!(ends.get(&job.id), Some(&1), "job {} ended {:?} times", job.id, ends.get(&job.id));
+    }
+}
+
+/// Every task of every array ends once, in the record that stands for it then; no more run at a time than may.
+fn every_task_ended_once(world: &World) {
+    let mut cluster = Cluster::default();
+    let mut ends: BTreeMap<(JobId, u32), u32> = BTreeMap::new();
+    for entry in &world.disk.journal {
+        match &entry.event {
+            Event::JobSubmitted { job, spec } => {
+                let tasks = spec.array.iter().flat_map(|array| array.tasks.iter());
+                ends.extend(tasks.map(|task| ((*job, task), 0)));
+            }
+            Event::JobEnded { job, .. } => {
+                let part = cluster.job(*job).and_then(|job| job.array.as_ref());
+                for task in part.iter().flat_map(|part| part.tasks.iter()) {
+                    let id = part.expect("it has tasks").id;
+                    *ends.get_mut(&(id, task)).expect("it was submitted") += 1;
+                }
+            }
+            _ => {}
+        }
+        cluster.apply(entry);
+        if let Event::JobStarted { job, .. } = &entry.event {
+            let job = cluster.job(*job).expect("it was submitted");
+            let limit = job.spec.array.as_ref().and_then(|array| array.limit).unwrap_or(u32::MAX);
+            let active = cluster.jobs().array(job.array_id()).map_or(0, |array| array.active());
+            assert!(active <= limit as usize, "{active} tasks of array {} run", job.array_id());
+        }
+    }
+    for ((array, task), times) in ends {
+        assert_eq!(times, 1, "task {task} of array {array} ended {times} times");
     }
 }
 
@@ -197,7 +232,8 @@ fn records_tell_the_truth(world: &World) {
             );
         }
         if ended.outcome.state == EndState::Cancelled {
-            assert!(world.ledger.cancelled.contains(&job.id), "job {} was never cancelled", job.id);
+            let id = job.array_id();
+            assert!(world.ledger.cancelled.contains(&id), "job {id} was never cancelled");
         }
     }
 }

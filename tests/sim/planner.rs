@@ -1,9 +1,11 @@
 //! Who plans: the real planner, or one that is as simple as can be (first come, first served, on the first nodes that
 //! are free), because the controller has to cope with any plan.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
+use spur_core::id::ArrayTaskId;
 use spur_core::model::alloc::Why;
 use spur_core::sched;
 use spur_core::sched::forecast::Limits;
@@ -27,7 +29,13 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
         .map(|node| (node.id, node.free_cpus().len()))
         .collect();
     let mut starts = Vec::new();
+    let mut throttled = BTreeSet::new();
     for job in cluster.jobs().pending().filter(|job| job.eligible_at(now)) {
+        // Of an array with a limit one task at a time.
+        let more = cluster.more_tasks(job);
+        if more == Some(0) || (more.is_some() && !throttled.insert(job.array_id())) {
+            continue;
+        }
         let want = job.spec.shape.nodes.as_ref().map_or(1, |nodes| nodes.min) as usize;
         let cpus = job.spec.shape.cpus_per_task.unwrap_or(1);
         let fit: Vec<usize> = (0..free.len()).filter(|at| free[*at].1 >= cpus).take(want).collect();
@@ -41,6 +49,7 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
             |at: &usize| StartPart { node: free[*at].0, tasks: 1, cpus, memory_mb: 0, gres: Vec::new() };
         starts.push(Start {
             attempt: job.attempt(),
+            task: job.array.as_ref().and_then(|part| part.tasks.first()).map(ArrayTaskId),
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
             reservation: None,

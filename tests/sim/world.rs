@@ -12,7 +12,9 @@ use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::{NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy};
 use spur_core::model::job::{Batch as Script, Extra, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
+use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::signal::Signal;
 use spur_core::text::time::{Seconds, Time, TimeLimit};
@@ -73,6 +75,8 @@ pub(crate) struct World {
     preempts: bool,
     /// What the controller's file says, read at each of its starts.
     policy: Arc<Policy>,
+    /// Whether some jobs are arrays.
+    arrays: bool,
 }
 
 impl World {
@@ -113,6 +117,7 @@ impl World {
             passes: 0,
             preempts,
             policy: Arc::new(policy),
+            arrays: seed % 4 < 2,
         };
         world.start_controller();
         for at in 0..world.nodes.len() {
@@ -585,7 +590,7 @@ impl World {
             priority: None,
             nice: 0,
             dependency: None,
-            array: None,
+            array: self.array().map(Box::new),
             requeue: true,
             batch: Some(Box::new(script)),
             extra,
@@ -599,6 +604,28 @@ impl World {
         }
     }
 
+    /// The tasks of one job in two, where there are arrays.
+    fn array(&mut self) -> Option<ArraySpec> {
+        if !self.arrays || self.chance.percent(50) {
+            return None;
+        }
+        let last = u32::try_from(self.chance.between(0, 7)).expect("small");
+        let step = if self.chance.percent(30) { 2 } else { 1 };
+        let limit = u32::try_from(self.chance.below(4)).expect("small");
+        let tasks = (0..=last).step_by(step).collect();
+        Some(ArraySpec { tasks, limit: Some(limit).filter(|limit| *limit > 0) })
+    }
+
+    /// A job, or where there are arrays perhaps some of its tasks.
+    fn part_of(&mut self, job: JobId) -> JobRef<JobId> {
+        if !self.arrays || self.chance.percent(40) {
+            return JobRef::whole(job);
+        }
+        let first = u32::try_from(self.chance.below(6)).expect("small");
+        let more = u32::try_from(self.chance.below(3)).expect("small");
+        JobRef { part: JobPart::Tasks((first..=first + more).collect()), ..JobRef::whole(job) }
+    }
+
     fn cancel(&mut self) {
         let some: Vec<JobId> = self.ledger.acknowledged.values().copied().collect();
         if some.is_empty() {
@@ -607,7 +634,8 @@ impl World {
         let at = self.chance.below(some.len() as u64);
         let job = some[usize::try_from(at).expect("small")];
         self.ledger.cancelled.insert(job);
-        self.command(user(), Command::Cancel { jobs: vec![job] }, None);
+        let jobs = vec![self.part_of(job)];
+        self.command(user(), Command::Cancel { jobs }, None);
     }
 
     /// An operator who does what operators do.
@@ -615,14 +643,15 @@ impl World {
         let at = self.chance.below(self.nodes.len() as u64);
         let name = Arc::clone(&self.nodes[usize::try_from(at).expect("small")].name);
         let job = JobId(u32::try_from(self.chance.between(1, 20)).expect("small"));
+        let jobs = vec![self.part_of(job)];
         let change =
             |state| NodeChange { state: Some(state), reason: Some("test".into()), ..NodeChange::default() };
         let command = match self.chance.below(5) {
             0 => Command::UpdateNodes { nodes: vec![name], change: change(NodeStateChange::Drain) },
-            1 => Command::Requeue { jobs: vec![job], hold: false },
-            2 => Command::Hold { jobs: vec![job], by_user: false },
+            1 => Command::Requeue { jobs, hold: false },
+            2 => Command::Hold { jobs, by_user: false },
             3 => Command::UpdateNodes { nodes: vec![name], change: change(NodeStateChange::Down) },
-            _ => Command::Release { jobs: vec![job] },
+            _ => Command::Release { jobs },
         };
         self.command(operator(), command, None);
     }
@@ -633,7 +662,7 @@ impl World {
         let nodes = self.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
         let change = NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() };
         self.command(operator(), Command::UpdateNodes { nodes, change }, None);
-        let jobs = (1..=60).map(JobId).collect();
+        let jobs = (1..=400).map(|job| JobRef::whole(JobId(job))).collect();
         self.command(operator(), Command::Release { jobs }, None);
     }
 

@@ -8,6 +8,7 @@ use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched::plan::{RESERVED, Waiting};
 use spur_core::sched::preempt::rule::exempt_until;
+use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gres::GresList;
 use spur_core::text::hostlist::HostList;
@@ -75,6 +76,9 @@ fn requested(job: &Job) -> v1::Job {
     let spec = &job.spec;
     let mut message = v1::Job {
         id: job.id.0,
+        array_job_id: job.array.as_ref().map(|part| part.id.0),
+        array_task_id: job.task().map(|task| task.0),
+        array_tasks: waiting_tasks(job),
         name: spec.name.to_string(),
         uid: owner.uid,
         gid: owner.gid,
@@ -119,6 +123,13 @@ fn requested(job: &Job) -> v1::Job {
         message.submit_host = extra.submit_host.to_string();
     }
     message
+}
+
+/// The tasks of an array that wait as one, and how many of the array may run at one time: `4-7,9%2`.
+pub fn waiting_tasks(job: &Job) -> String {
+    let part = job.array.as_ref().filter(|part| part.tasks.only().is_none());
+    let limit = job.spec.array.as_ref().and_then(|array| array.limit);
+    part.map_or_else(String::new, |part| ArraySpec { tasks: part.tasks.clone(), limit }.to_string())
 }
 
 fn shown<T: ToString>(value: Option<&T>) -> String {
@@ -245,10 +256,12 @@ fn describe_files(job: &Job, batch: &Batch, message: &mut v1::Job) {
 
 /// Where a batch job writes, as far as that is known outside its nodes; Slurm's default without a pattern.
 pub fn output_path(job: &Job, batch: &Batch, pattern: Option<&str>) -> String {
-    let pattern = pattern.unwrap_or("slurm-%j.out");
+    let array = job.array.as_ref().zip(job.task()).map(|(part, task)| (part.id.0, task.0));
+    let default = if job.array.is_some() { FilePattern::DEFAULT_ARRAY } else { FilePattern::DEFAULT };
+    let pattern = pattern.unwrap_or(default);
     let context = PatternContext {
         job: job.id.0,
-        array: None,
+        array,
         step: None,
         node: "",
         node_number: 0,

@@ -47,6 +47,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::InvalidNodeName(_)
         | Reject::InvalidTime(_)
         | Reject::Dependency(_)
+        | Reject::InvalidArray(_)
         | Reject::Invalid(_)
         | Reject::StepTooLarge(_)
         | Reject::InvalidPolicy(_) => Code::InvalidArgument,

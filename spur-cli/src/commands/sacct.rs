@@ -266,10 +266,14 @@ impl Query {
 }
 
 fn is_of(job: &JobRef, row: &AccountingRow) -> bool {
+    use spur_core::text::array::TaskSet;
     use spur_core::text::jobid::JobPart;
     match &job.part {
         JobPart::Tasks(tasks) => {
-            row.array_job_id == Some(job.job) && row.array_task_id.is_some_and(|task| tasks.contains(task))
+            let together = row.array_tasks.split('%').next().unwrap_or_default().parse::<TaskSet>();
+            let named = |mine: TaskSet| !mine.common(tasks).is_empty();
+            row.array_job_id == Some(job.job)
+                && (row.array_task_id.is_some_and(|task| tasks.contains(task)) || together.is_ok_and(named))
         }
         JobPart::Component(component) => {
             (row.het_job_id, row.het_job_offset) == (Some(job.job), Some(*component))

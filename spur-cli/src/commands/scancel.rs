@@ -233,7 +233,7 @@ impl Order {
     /// Tells what became of it and gives the exit code.
     fn report(&self, session: &mut Session, answer: &CancelJobsResponse) -> u8 {
         if self.verbose {
-            for job in &answer.cancelled {
+            for job in &answer.names {
                 session.inform(&match self.signal {
                     Some(signal) => format!("Signal {signal} to job {job}"),
                     None => format!("Terminating job {job}"),
@@ -371,6 +371,7 @@ mod tests {
         };
         let answer = CancelJobsResponse {
             cancelled: vec![1],
+            names: vec!["1".into()],
             problems: vec![
                 problem("99", INVALID_ID, "Invalid job id specified"),
                 problem("7", DONE, "Job/step already completing or completed"),

@@ -288,9 +288,10 @@ impl Cluster {
                 part.tasks = left;
             }
         });
-        dependency::settle(&mut job, &self.jobs);
-        note_eligible(&mut job, at);
         self.jobs.insert(Arc::new(job));
+        for id in [from, id] {
+            self.settle(id, at);
+        }
     }
 
     fn start(&mut self, id: JobId, alloc: &Arc<Alloc>, split: Option<Split>, at: Time) {
@@ -360,11 +361,19 @@ impl Cluster {
     /// Looks again at the jobs that wait for `id`, or for the array it belongs to.
     fn settle_waiting_for(&mut self, id: JobId, at: Time) {
         for waiting in self.jobs.waiting_for(id) {
-            let Some(mut job) = self.jobs.remove(waiting) else { continue };
-            dependency::settle(&mut job, &self.jobs);
-            note_eligible(&mut job, at);
-            self.jobs.insert(Arc::new(job));
+            self.settle(waiting, at);
         }
+    }
+
+    /// Looks again at what a job waits for, if it waits for anything.
+    fn settle(&mut self, id: JobId, at: Time) {
+        if self.jobs.get(id).is_none_or(|job| job.waits_for.is_none()) {
+            return;
+        }
+        let Some(mut job) = self.jobs.remove(id) else { return };
+        dependency::settle(&mut job, &self.jobs);
+        note_eligible(&mut job, at);
+        self.jobs.insert(Arc::new(job));
     }
 }
 

@@ -62,6 +62,14 @@ impl Array {
         self.singles.get(&task).copied()
     }
 
+    /// The records that stand for one of these tasks each.
+    pub(super) fn singles_among(&self, tasks: &TaskSet) -> Vec<JobId> {
+        if tasks.len() < self.singles.len() {
+            return tasks.iter().filter_map(|task| self.single(task)).collect();
+        }
+        self.singles.iter().filter(|(task, _)| tasks.contains(**task)).map(|(_, id)| *id).collect()
+    }
+
     /// The records that stand for several tasks, by number.
     pub fn groups(&self) -> impl Iterator<Item = JobId> + '_ {
         self.groups.iter().copied()

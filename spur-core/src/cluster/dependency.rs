@@ -37,8 +37,7 @@ pub(super) fn of(id: JobId, spec: &JobSpec, of_array: bool, jobs: &Jobs) -> Opti
         jobs.iter().filter(|_| singleton).filter(before).map(Job::array_id).collect();
     earlier.sort_unstable();
     earlier.dedup();
-    let corresponds = |other| of_array && jobs.array(other).is_some();
-    Waits::of(dependency, &earlier, corresponds).map(Box::new)
+    Waits::of(dependency, &earlier, of_array, |other| jobs.array(other).is_some()).map(Box::new)
 }
 
 /// Looks at the jobs that `job` waits for, and updates what it still waits for.
@@ -104,8 +103,8 @@ fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Verdict {
 /// How the thing stands that `tasks` wait for; `None` where nothing is known of it any more.
 fn standing(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Option<Standing> {
     match (wait.scope, jobs.array(wait.job)) {
-        (Scope::Whole, None) => jobs.get(wait.job).map(of_record),
-        (Scope::Whole, Some(array)) => Some(of_array(array, jobs)),
+        (Scope::Whole | Scope::All, None) => jobs.get(wait.job).map(of_record),
+        (Scope::Whole | Scope::All, Some(array)) => Some(of_array(array, jobs)),
         (Scope::Task(task), Some(array)) => of_task(wait.job, array, task.0, jobs),
         (Scope::Same, Some(array)) => Some(of_counterparts(array, tasks?)),
         (Scope::Task(_) | Scope::Same, None) => None,

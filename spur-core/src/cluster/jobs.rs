@@ -8,6 +8,7 @@ use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
+use crate::text::jobid::{JobPart, JobRef};
 use crate::text::time::Time;
 
 /// All jobs in memory.
@@ -165,6 +166,25 @@ impl Jobs {
     /// end of a grace time, the kill that follows them, a deadline.
     pub fn due(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.due.iter().copied()
+    }
+
+    /// The records that a reference means, by number; of some tasks of an array those that stand for any of them. None
+    /// where there is nothing of that name.
+    #[must_use]
+    pub fn meant(&self, reference: &JobRef<JobId>) -> BTreeSet<JobId> {
+        match (&reference.part, self.arrays.get(&reference.job)) {
+            (JobPart::Whole, Some(array)) => array.records().collect(),
+            (JobPart::Whole, None) => self.get(reference.job).map(|job| job.id).into_iter().collect(),
+            (JobPart::Tasks(tasks), Some(array)) => {
+                let singles = array.singles_among(tasks);
+                let among = |id: &JobId| {
+                    let part = self.get(*id).and_then(|job| job.array.as_ref());
+                    part.is_some_and(|part| !part.tasks.common(tasks).is_empty())
+                };
+                singles.into_iter().chain(array.groups().filter(among)).collect()
+            }
+            (JobPart::Tasks(_), None) | (JobPart::Component(_), _) => BTreeSet::new(),
+        }
     }
 
     /// Jobs that wait for `id`, or for the array that it belongs to.

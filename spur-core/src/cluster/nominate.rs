@@ -25,6 +25,20 @@ pub struct Kept {
 }
 
 impl Cluster {
+    /// How many more tasks of a job's array may start now; `None` where nothing limits them. Tasks that nodes are kept
+    /// for count as if they had started.
+    #[must_use]
+    pub fn more_tasks(&self, job: &Job) -> Option<usize> {
+        let limit = job.spec.array.as_ref()?.limit?;
+        if job.nomination().is_some() {
+            return None;
+        }
+        let id = job.array_id();
+        let kept = self.jobs.nominated().filter(|(other, _)| other.array_id() == id).count();
+        let active = self.jobs.array(id).map_or(0, |array| array.active());
+        Some((limit as usize).saturating_sub(active + kept))
+    }
+
     /// What is kept of a node for jobs other than `except`.
     #[must_use]
     pub fn kept(&self, node: NodeId, except: &[JobId]) -> Kept {

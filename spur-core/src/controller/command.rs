@@ -13,6 +13,7 @@ use crate::model::reservation::ReservationAsk;
 use crate::model::step::{Step, StepSpec};
 use crate::sched::plan::{Preemption, Start};
 use crate::text::exit::ExitCode;
+use crate::text::jobid::JobRef;
 use crate::text::signal::Signal;
 use crate::text::time::{Time, TimeLimit};
 
@@ -78,12 +79,12 @@ pub enum Command {
     /// Cancel jobs.
     Cancel {
         /// Which.
-        jobs: Vec<JobId>,
+        jobs: Vec<JobRef<JobId>>,
     },
     /// Send a signal to jobs or a step.
     Signal {
         /// Which jobs.
-        jobs: Vec<JobId>,
+        jobs: Vec<JobRef<JobId>>,
         /// Only this step of them.
         step: Option<StepId>,
         /// What to send.
@@ -103,26 +104,26 @@ pub enum Command {
     /// Hold pending jobs back.
     Hold {
         /// Which.
-        jobs: Vec<JobId>,
+        jobs: Vec<JobRef<JobId>>,
         /// Whether the user may release them, even if an operator asks.
         by_user: bool,
     },
     /// Let held jobs go.
     Release {
         /// Which.
-        jobs: Vec<JobId>,
+        jobs: Vec<JobRef<JobId>>,
     },
     /// End jobs and let them wait again.
     Requeue {
         /// Which.
-        jobs: Vec<JobId>,
+        jobs: Vec<JobRef<JobId>>,
         /// And hold them.
         hold: bool,
     },
     /// Change what a job asks for.
     UpdateJob {
         /// Which.
-        job: JobId,
+        job: JobRef<JobId>,
         /// How, in this order.
         changes: Vec<JobChange>,
     },
@@ -239,7 +240,7 @@ pub enum Reply {
     /// What was asked was done to some jobs and not to others.
     Jobs {
         /// To these it was not done, and why.
-        problems: Vec<(JobId, Reject)>,
+        problems: Vec<(JobRef<JobId>, Reject)>,
         /// What the caller should know.
         warnings: Vec<String>,
     },

@@ -4,8 +4,8 @@
 //! the job is over or waits again. A node that is silent counts as cleared up where the site accepts that
 //! (`[recovery] overlap`); otherwise the job waits for it.
 
-use super::Ctx;
 use super::effect::Effect;
+use super::{Ctx, tasks};
 use crate::cluster::Event;
 use crate::id::{JobId, NodeId};
 use crate::model::node::Health;
@@ -129,7 +129,8 @@ fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
 fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
     let waiting = ctx.cluster().jobs().waiting_for(id);
     ctx.emit(Event::JobEnded { job: id, outcome: how });
-    for other in waiting {
+    let parted: Vec<JobId> = waiting.iter().flat_map(|other| tasks::part_ways(ctx, *other)).collect();
+    for other in waiting.into_iter().chain(parted) {
         let hopeless = ctx.cluster().job(other).is_some_and(|job| {
             let wish = job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
             job.never && wish == Some(true)

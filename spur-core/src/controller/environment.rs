@@ -83,6 +83,14 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
         Some(MemoryNeed::PerCpu(mb)) => env.set("SLURM_MEM_PER_CPU", mb),
         None => {}
     }
+    if let (Some(part), Some(task), Some(array)) = (&job.array, job.task(), &spec.array) {
+        env.set("SLURM_ARRAY_JOB_ID", part.id);
+        env.set("SLURM_ARRAY_TASK_ID", task);
+        env.set("SLURM_ARRAY_TASK_COUNT", array.tasks.len());
+        env.option("SLURM_ARRAY_TASK_MIN", array.tasks.first());
+        env.option("SLURM_ARRAY_TASK_MAX", array.tasks.last());
+        env.set("SLURM_ARRAY_TASK_STEP", array.tasks.step().unwrap_or(1));
+    }
     if let Some(batch) = &spec.batch {
         env.set("SLURM_SUBMIT_DIR", &batch.work_dir);
     }

@@ -13,6 +13,7 @@ mod handle;
 mod react;
 pub mod reject;
 pub mod resume;
+mod tasks;
 pub mod timers;
 
 use std::sync::Arc;

@@ -64,6 +64,9 @@ pub enum Reject {
     /// A dependency that names no job.
     #[error("Job dependency problem: {0}")]
     Dependency(String),
+    /// An array that there cannot be, or something that is asked of one.
+    #[error("Invalid job array specification: {0}")]
+    InvalidArray(String),
     /// Something in the request contradicts itself.
     #[error("{0}")]
     Invalid(String),
@@ -160,6 +163,7 @@ impl Reject {
             Reject::ReservationBusy(_) => "ESLURM_RESERVATION_BUSY",
             Reject::ReservationOverlap(_) => "ESLURM_RESERVATION_OVERLAP",
             Reject::Dependency(_) => "ESLURM_DEPENDENCY",
+            Reject::InvalidArray(_) => "ESLURM_INVALID_ARRAY",
             Reject::Invalid(_) | Reject::InvalidPolicy(_) => "ESLURM_INVALID_REQUEST",
             Reject::AccessDenied => "ESLURM_ACCESS_DENIED",
             Reject::AlreadyDone => "ESLURM_ALREADY_DONE",

@@ -65,6 +65,8 @@ pub enum JobChange {
     Gather(Option<Gather>),
     /// `ReservationName=`
     Reservation(Option<Box<str>>),
+    /// `ArrayTaskThrottle=`; 0 is no limit.
+    ArrayTaskThrottle(u32),
 }
 
 /// Which components of a het job a change is about.
@@ -100,7 +102,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -128,6 +130,7 @@ const KEYS: [&str; 27] = [
     "Gather",
     "EligibleTime",
     "ReservationName",
+    "ArrayTaskThrottle",
 ];
 
 fn suggestion(key: &str) -> String {
@@ -164,6 +167,7 @@ impl JobChange {
                 | JobChange::Qos(_)
                 | JobChange::Priority(_)
                 | JobChange::Nice(_)
+                | JobChange::ArrayTaskThrottle(_)
         )
     }
 
@@ -195,7 +199,8 @@ impl JobChange {
             | JobChange::Exclude(_)
             | JobChange::Switches(_)
             | JobChange::Segment(_)
-            | JobChange::Gather(_) => Reach::One,
+            | JobChange::Gather(_)
+            | JobChange::ArrayTaskThrottle(_) => Reach::One,
         }
     }
 
@@ -231,6 +236,11 @@ impl JobChange {
             JobChange::Segment(segment) => fabric(spec).segment = segment,
             JobChange::Gather(gather) => fabric(spec).gather = gather,
             JobChange::Reservation(names) => spec.extra.get_or_insert_default().reservation = names,
+            JobChange::ArrayTaskThrottle(most) => {
+                if let Some(array) = &mut spec.array {
+                    array.limit = Some(most).filter(|most| *most > 0);
+                }
+            }
         }
     }
 }
@@ -267,6 +277,7 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "SegmentSize" => JobChange::Segment(Some(read(value)?).filter(|size| *size > 0)),
         "Gather" => JobChange::Gather(optional(value)?),
         "ReservationName" => JobChange::Reservation(set.then(|| value.into())),
+        "ArrayTaskThrottle" => JobChange::ArrayTaskThrottle(read(value)?),
         _ => return Err("must not be empty".to_owned()),
     })
 }

@@ -34,9 +34,11 @@ pub struct Wait {
 /// How much of a job or array something is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
-    /// The job, or the array with all its tasks.
+    /// The job.
     #[default]
     Whole,
+    /// The array with all its tasks.
+    All,
     /// One task of the array.
     Task(ArrayTaskId),
     /// The task of the array that has the same index as the one that waits.
@@ -66,17 +68,19 @@ pub enum WaitKind {
 
 impl Waits {
     /// What a dependency amounts to. `earlier` are the jobs a `singleton` term waits for: those of the same name and
-    /// user that were submitted before and have not ended. `corresponds` says of which jobs every task of the one that
-    /// waits has a counterpart. `None` when nothing is left to wait for.
+    /// user that were submitted before and have not ended. `of_array` says whether tasks of an array wait, each of which may
+    /// have a counterpart, and `is_array` what is one. `None` when nothing is left to wait for.
     #[must_use]
     pub fn of(
         dependency: &Dependency<JobId>,
         earlier: &[JobId],
-        corresponds: impl Fn(JobId) -> bool,
+        of_array: bool,
+        is_array: impl Fn(JobId) -> bool,
     ) -> Option<Self> {
         let scope = |kind, on: &DependencyJob<JobId>| match (kind, on.task) {
             (_, Some(TaskRef::One(task))) => Scope::Task(ArrayTaskId(task)),
-            (DependencyKind::AfterCorr, None) if corresponds(on.job) => Scope::Same,
+            (DependencyKind::AfterCorr, None) if of_array && is_array(on.job) => Scope::Same,
+            (_, Some(TaskRef::All) | None) if is_array(on.job) => Scope::All,
             (_, Some(TaskRef::All) | None) => Scope::Whole,
         };
         let mut terms = Vec::new();
@@ -137,7 +141,7 @@ impl fmt::Display for Waits {
             match wait.scope {
                 Scope::Whole => {}
                 Scope::Task(task) => write!(f, "_{task}")?,
-                Scope::Same => f.write_str("_*")?,
+                Scope::All | Scope::Same => f.write_str("_*")?,
             }
             if wait.delay > 0 {
                 write!(f, "+{}", wait.delay / 60)?;

@@ -128,7 +128,8 @@ impl Held {
         taken.chain(closed).collect()
     }
 
-    /// Takes amounts for a job until a time.
+    /// Takes amounts for a job until a time, besides those that are taken for it until then: tasks of an array that start
+    /// in one pass have the number in common of the record that they wait in.
     pub(super) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
         for (id, amount) in &parts {
             let node = &mut self.nodes[id.index()];
@@ -137,7 +138,7 @@ impl Held {
             self.settle(*id);
         }
         self.ends.insert((end, job));
-        self.jobs.insert(job, Holder { end, parts });
+        self.jobs.entry(job).or_insert_with(|| Holder { end, parts: Vec::new() }).parts.extend(parts);
     }
 
     /// Gives back what a job holds; says whether it held anything.

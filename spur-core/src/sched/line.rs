@@ -108,13 +108,22 @@ impl Line {
         for job in event.jobs() {
             self.changed.insert(job);
             self.await_next(job, cluster.job(job), cluster.at());
-            let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
-            let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
-            for (job, watcher) in watchers {
-                // It is put down again if it still has a reason to watch.
-                self.watched.remove(&(job, watcher));
-                self.changed.insert(watcher);
+            self.tell_watchers(job);
+            let array = cluster.job(job).and_then(|job| job.array.as_ref());
+            if let Some(part) = array.filter(|part| part.id != job) {
+                self.tell_watchers(part.id);
             }
+        }
+    }
+
+    /// Those who depend on a job or an array, or want to be near it, are looked at again.
+    fn tell_watchers(&mut self, job: JobId) {
+        let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
+        let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
+        for (job, watcher) in watchers {
+            // It is put down again if it still has a reason to watch.
+            self.watched.remove(&(job, watcher));
+            self.changed.insert(watcher);
         }
     }
 
@@ -270,6 +279,9 @@ impl Line {
                     priority: self.measure.priority(ranked, now),
                     promised: ranked.promised,
                     second: false,
+                    dealt: 0,
+                    waits: 0,
+                    told: false,
                 }),
                 Err(obstacle) => queue.aside.push(aside(row.key.job, obstacle)),
             }
@@ -321,7 +333,9 @@ impl Line {
         self.await_next(job.id, Some(job), now);
         let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);
-        self.watched.extend(awaited.chain(near).map(|other| (other, job.id)));
+        let limits = job.spec.array.as_ref().is_some_and(|array| array.limit.is_some());
+        let siblings = limits.then(|| job.array_id());
+        self.watched.extend(awaited.chain(near).chain(siblings).map(|other| (other, job.id)));
         if let Some(het) = job.spec.het.as_deref() {
             // Components stand and wait together: as one job in the line, under the number of the first.
             self.watched.extend(het.jobs().filter(|other| *other != job.id).map(|other| (other, job.id)));

@@ -6,7 +6,7 @@
 mod het;
 mod way;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -23,7 +23,7 @@ use super::licenses::wanted;
 use super::line::Line;
 use super::plan::{Plan, RESERVED, Start, Waiting};
 use super::prospect::{self, Lenses, Prospect};
-use super::queue::{self, Candidate, Queue, Queued};
+use super::queue::{self, Candidate, Queue, Queued, Throttle};
 use super::realm::{OPEN, Realms};
 use super::scene::Scene;
 use super::state::{Hit, Part, State};
@@ -31,6 +31,9 @@ use super::state::{Hit, Part, State};
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
 const EXPLAINED: u32 = 100;
+
+/// Tasks of one array that have a reservation at one time, where everybody has one: Slurm's `bf_max_job_array_resv`.
+const RESERVED_TASKS: usize = 20;
 
 /// How far a pass has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +118,7 @@ pub struct Pass {
     state: State,
     lenses: Lenses,
     /// Reservations from an earlier pass that are kept.
-    known: BTreeMap<JobId, Reservation>,
+    known: BTreeMap<JobId, VecDeque<Reservation>>,
     made: Vec<Reservation>,
     /// Planned ends of reservations, and whose.
     ends: BTreeMap<Time, Vec<usize>>,
@@ -127,6 +130,9 @@ pub struct Pass {
     plan: Plan,
     /// How many starts have been handed out.
     handed: usize,
+    /// A job of whose tasks some have been looked at.
+    ongoing: Option<Queued>,
+    throttle: Throttle,
 }
 
 impl Pass {
@@ -212,6 +218,8 @@ impl Pass {
             explained: 0,
             plan,
             handed: 0,
+            ongoing: None,
+            throttle: Throttle::default(),
         };
         pass.keep(known);
         pass
@@ -229,13 +237,14 @@ impl Pass {
         self.now
     }
 
-    /// Looks at up to `jobs` more jobs.
+    /// Looks at up to `jobs` more jobs, every task of an array being one.
     pub fn advance(&mut self, jobs: u32) -> Progress {
         for _ in 0..jobs {
             let Some(candidate) = self.next() else { return Progress::Done };
-            self.consider(candidate);
+            self.ongoing = self.consider(candidate);
         }
-        if self.queue.len() == 0 && self.later.is_empty() { Progress::Done } else { Progress::More }
+        let is_done = self.queue.len() == 0 && self.later.is_empty() && self.ongoing.is_none();
+        if is_done { Progress::Done } else { Progress::More }
     }
 
     /// The starts found since this was last asked: they need not wait for the rest of the pass.
@@ -254,6 +263,9 @@ impl Pass {
 
     /// The next job. When the queue has been walked through, those that were put off come, shortest first.
     fn next(&mut self) -> Option<Queued> {
+        if let Some(candidate) = self.ongoing.take() {
+            return Some(candidate);
+        }
         if let Some(candidate) = self.queue.next() {
             return Some(candidate);
         }
@@ -290,7 +302,7 @@ impl Pass {
                 let seat = self.seat(partition, realm);
                 self.heads[seat].get_or_insert(reservation.job);
                 let kept = Reservation { start, end: start + lasts, ..reservation.clone() };
-                self.known.insert(reservation.job, kept);
+                self.known.entry(reservation.job).or_default().push_back(kept);
             }
         }
         for (at, candidate) in together {
@@ -298,45 +310,80 @@ impl Pass {
         }
     }
 
-    /// Starts a job, or finds out when it can start and why not now.
-    fn consider(&mut self, candidate: Queued) {
+    /// Starts a job, or finds out when it can start and why not now. Of an array this is one task; what is left of it is
+    /// given back.
+    fn consider(&mut self, candidate: Queued) -> Option<Queued> {
         let shortest_first = self.scene.policy.scheduler.order == Order::Sjf;
         let behind =
             candidate.all().all(|component| self.seats(component).all(|seat| self.heads[seat].is_some()));
         if shortest_first && behind && !candidate.second {
             self.later.push(Queued { second: true, ..candidate });
-            return;
+            return None;
+        }
+        if candidate.array.as_ref().is_some_and(|tasks| !self.throttle.lets(tasks)) {
+            let (reason, detail) = queue::throttled(&candidate.spec);
+            self.wait(&candidate, reason, detail, None);
+            return None;
         }
         self.plan.report.considered += 1;
         if !candidate.rest.is_empty() {
             self.consider_together(&candidate);
-            return;
+            return None;
         }
         let prospects = match self.prospects(&candidate) {
             Ok(prospects) => prospects,
             Err(problem) => {
                 self.wait(&candidate, Reason::BadConstraints, problem, None);
-                return;
+                return None;
             }
         };
-        let known = self.known.remove(&candidate.attempt.job);
+        let known = self.known.get_mut(&candidate.attempt.job).and_then(VecDeque::pop_front);
         if let Some(known) = &known {
             self.state.unbook(&known.parts, wanted(&known.spec), known.start, known.lasts());
         }
         if self.starts_as_nominated(&candidate) {
-            return;
+            return None;
         }
-        match self.search(&candidate, &prospects, known.is_some()) {
-            Some((index, hit)) if hit.starts => {
+        let (made, waiting) = (self.made.len(), self.plan.waiting.len());
+        let waited = match self.search(&candidate, &prospects, known.is_some()) {
+            Some((index, hit)) if hit.starts && candidate.waits == 0 => {
                 let need = &prospects[index].request.need;
-                match self.state.parts(&self.scene, need, &hit) {
-                    Some(parts) => self.start(&candidate, &prospects[index], &hit, &parts),
+                let parts = self.state.parts(&self.scene, need, &hit);
+                match &parts {
+                    Some(parts) => self.start(&candidate, &prospects[index], &hit, parts),
                     None => self.hold_back(&candidate, &prospects, known, None),
                 }
+                parts.is_none()
             }
-            _ if self.clears_the_way(&candidate, &prospects) => {}
-            found => self.hold_back(&candidate, &prospects, known, found),
+            _ if candidate.waits == 0 && self.clears_the_way(&candidate, &prospects) => false,
+            found => {
+                self.hold_back(&candidate, &prospects, known, found);
+                true
+            }
+        };
+        let told = candidate.told || self.plan.waiting.len() > waiting;
+        let waits = candidate.waits + usize::from(waited);
+        let reserved = self.made.len() > made;
+        self.rest_of(Queued { dealt: candidate.dealt + 1, waits, told, ..candidate }, reserved)
+    }
+
+    /// What is left of an array after one of its tasks was dealt with: tasks that may start now, or are to have a
+    /// reservation of their own as the last one has.
+    fn rest_of(&mut self, candidate: Queued, reserved: bool) -> Option<Queued> {
+        let tasks = candidate.array.as_ref().filter(|tasks| candidate.dealt < tasks.tasks.len())?;
+        if candidate.waits == 0 {
+            let lets = self.throttle.lets(tasks);
+            if !lets {
+                let (reason, detail) = queue::throttled(&candidate.spec);
+                self.wait(&candidate, reason, detail, None);
+            }
+            return lets.then_some(candidate);
         }
+        // What others of its tasks have reserved stays theirs.
+        let known = self.known.remove(&candidate.attempt.job).unwrap_or_default();
+        known.into_iter().for_each(|known| self.remember(known));
+        let all = self.deep && self.backfill == Backfill::Conservative;
+        (all && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
     }
 
     /// Who waits for the same as a job in a partition and a realm: jobs of a reservation that has its own nodes hinder
@@ -408,7 +455,9 @@ impl Pass {
         let backfilled = head.is_none() && self.heads[seat].is_some();
         let why = explain::why(hit, backfilled, candidate.priority);
         let reservation = self.state.realms().reservation(prospect.realm);
-        self.plan.starts.push(prospect.start(&self.scene, candidate, reservation, parts, why));
+        let task = candidate.task(candidate.dealt);
+        self.plan.starts.push(prospect.start(&self.scene, (candidate, task), reservation, parts, why));
+        self.throttle.count(candidate);
     }
 
     /// Says why a job waits, and reserves what was found for it.
@@ -427,7 +476,9 @@ impl Pass {
                 let seat = self.seat(partition, realm);
                 self.heads[seat].get_or_insert(known.job);
             }
-            self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
+            if !candidate.told {
+                self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
+            }
             self.remember(known);
             return;
         }
@@ -560,7 +611,8 @@ impl Pass {
         let is_own = reservation.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && open.iter().flatten().all(|head| *head == job);
         let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
-        if is_head && (self.firm || overdue) && !candidate.promised && self.plan.promise.is_none() {
+        let first = !candidate.promised && !candidate.told && self.plan.promise.is_none();
+        if is_head && (self.firm || overdue) && first {
             // What hangs on a job that should have ended by now cannot be promised.
             self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }
@@ -568,7 +620,9 @@ impl Pass {
             made.waiting = waiting.clone();
             self.remember(made);
         }
-        self.plan.waiting.push(waiting);
+        if !candidate.told {
+            self.plan.waiting.push(waiting);
+        }
     }
 
     /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::id::{Attempt, JobId, NodeId};
+use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
 pub use crate::model::alloc::StartPart;
 use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
@@ -32,6 +32,8 @@ pub struct Plan {
 pub struct Start {
     /// The job and which attempt.
     pub attempt: Attempt,
+    /// Which of the tasks that it stands for, if it belongs to an array.
+    pub task: Option<ArrayTaskId>,
     /// The request it was planned for; a job that was changed since is planned again.
     pub spec: Arc<JobSpec>,
     /// The partition it runs in.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::id::ArrayTaskId;
 use crate::model::alloc::Why;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
@@ -108,11 +109,11 @@ impl Prospect {
         }
     }
 
-    /// The start that is proposed for what was found.
+    /// The start that is proposed for what was found, of one task where there are several.
     pub(super) fn start(
         &self,
         scene: &Scene,
-        candidate: &Candidate,
+        (candidate, task): (&Candidate, Option<ArrayTaskId>),
         reservation: Option<&Arc<Reservation>>,
         parts: &[Part],
         why: Why,
@@ -128,6 +129,7 @@ impl Prospect {
         };
         Start {
             attempt: candidate.attempt,
+            task,
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(scene.partitions[self.partition].partition.name()),
             reservation: reservation.map(|reservation| Arc::clone(&reservation.name)),

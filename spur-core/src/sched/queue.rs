@@ -1,15 +1,16 @@
 //! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
-use crate::id::{Attempt, NodeId};
+use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
 use crate::model::config::{Order, PartitionState, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
+use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
@@ -32,12 +33,48 @@ pub(super) struct Candidate {
     pub(super) choices: Choices,
     /// The other components, where this is the first one of a het job.
     pub(super) rest: Box<[Candidate]>,
+    /// Of a record that belongs to an array: what it stands for.
+    pub(super) array: Option<Box<Tasks>>,
 }
 
 impl Candidate {
     /// This one and those that start with it.
     pub(super) fn all(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(self).chain(&self.rest)
+    }
+
+    /// Its next task, if `before` of them have been dealt with: nothing for one that belongs to no array.
+    pub(super) fn task(&self, before: usize) -> Option<ArrayTaskId> {
+        self.array.as_ref().and_then(|array| array.tasks.nth(before)).map(ArrayTaskId)
+    }
+}
+
+/// Tasks of an array that wait as one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tasks {
+    /// The array's number.
+    pub(super) id: JobId,
+    pub(super) tasks: TaskSet,
+    /// How many more of the array's tasks may start now, if it has a limit.
+    pub(super) more: Option<usize>,
+}
+
+/// How many tasks of each array with a limit a pass has started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Throttle(BTreeMap<JobId, usize>);
+
+impl Throttle {
+    /// Whether the array of these tasks lets another one start.
+    pub(super) fn lets(&self, tasks: &Tasks) -> bool {
+        let started = self.0.get(&tasks.id).copied().unwrap_or(0);
+        tasks.more.is_none_or(|more| started < more)
+    }
+
+    /// Counts a start.
+    pub(super) fn count(&mut self, candidate: &Candidate) {
+        if let Some(tasks) = candidate.array.as_ref().filter(|tasks| tasks.more.is_some()) {
+            *self.0.entry(tasks.id).or_default() += 1;
+        }
     }
 }
 
@@ -57,6 +94,12 @@ pub(super) struct Queued {
     pub(super) promised: bool,
     /// Whether it was put off once already.
     pub(super) second: bool,
+    /// How many of its tasks the pass has dealt with.
+    pub(super) dealt: usize,
+    /// How many of them were found to have to wait: those behind them wait, too.
+    pub(super) waits: usize,
+    /// Whether the plan says already why it waits.
+    pub(super) told: bool,
 }
 
 impl Deref for Queued {
@@ -86,7 +129,7 @@ pub(super) type Obstacle = (Reason, String);
 pub(super) struct Ranked {
     facts: Facts,
     tier: u32,
-    job: crate::id::JobId,
+    job: JobId,
     /// The first of its partitions that starts jobs.
     pub(super) partition: usize,
     /// Whose it is.
@@ -154,6 +197,9 @@ impl Measure {
         let Phase::Pending(pending) = &job.phase else { return Err((Reason::None, String::new())) };
         if let Some(obstacle) = obstacle(cluster, job, pending, now) {
             return Err(obstacle);
+        }
+        if cluster.more_tasks(job) == Some(0) {
+            return Err(throttled(&job.spec));
         }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
         for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
@@ -270,6 +316,7 @@ impl Measure {
             gather_with: companions(cluster, &job.spec),
             choices: self.shared(choices),
             rest: Box::default(),
+            array: tasks(cluster, job).map(Box::new),
         })
     }
 
@@ -316,6 +363,18 @@ fn own_obstacle(job: &Job, pending: &Pending, now: Time) -> Option<Reason> {
         return Some(if never { Reason::DependencyNeverSatisfied } else { Reason::Dependency });
     }
     pending.not_before.is_some_and(|begin| begin > now).then_some(Reason::BeginTime)
+}
+
+/// What keeps tasks waiting of an array of which no more may run at once.
+pub(super) fn throttled(spec: &JobSpec) -> Obstacle {
+    let limit = spec.array.as_ref().and_then(|array| array.limit).unwrap_or_default();
+    (Reason::JobArrayTaskLimit, format!("at most {limit} of its tasks may run at one time"))
+}
+
+/// What a record of an array stands for.
+fn tasks(cluster: &Cluster, job: &Job) -> Option<Tasks> {
+    let part = job.array.as_ref()?;
+    Some(Tasks { id: part.id, tasks: part.tasks.clone(), more: cluster.more_tasks(job) })
 }
 
 /// The nodes of the job that `--gather-with` names, if it runs.

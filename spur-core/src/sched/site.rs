@@ -123,6 +123,7 @@ fn among(
         run_time: 1,
         gather_with: Vec::new(),
         rest: Box::default(),
+        array: None,
         choices: Arc::from([(index, request)]),
     };
     let prospect =

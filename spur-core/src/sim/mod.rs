@@ -19,6 +19,7 @@ mod event;
 mod foresight;
 mod fragmentation;
 mod metrics;
+mod names;
 mod record;
 mod truth;
 mod world;

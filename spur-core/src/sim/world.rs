@@ -7,6 +7,7 @@ use super::event::{Event, What};
 use super::foresight::Foresight;
 use super::fragmentation::{Fewest, Fragmentation};
 use super::metrics::{Run, Summary, Tally};
+use super::names::Names;
 use super::record::{self, Record};
 use super::truth::Truth;
 use crate::cluster::{self, Cluster};
@@ -23,6 +24,7 @@ use crate::sched::forecast::Forecast;
 use crate::sched::plan::{Plan, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
+use crate::text::jobid::JobRef;
 use crate::text::time::Time;
 
 /// A simulation has one controller, which is never restarted.
@@ -137,7 +139,7 @@ pub struct World<W> {
     ended: u64,
     busy_cpus: u64,
     cpus: u64,
-    names: Vec<Arc<str>>,
+    names: Names,
     numbers: BTreeMap<Arc<str>, JobId>,
     dead: BTreeSet<NodeId>,
     registered: BTreeSet<NodeId>,
@@ -180,7 +182,7 @@ impl<W: Watch> World<W> {
             ended: 0,
             busy_cpus: 0,
             cpus: 0,
-            names: Vec::new(),
+            names: Names::default(),
             numbers: BTreeMap::new(),
             dead: BTreeSet::new(),
             registered: BTreeSet::new(),
@@ -221,10 +223,9 @@ impl<W: Watch> World<W> {
         &self.waiting
     }
 
-    /// The workload's name of a job.
+    /// The workload's name of a job, and of a task of an array that of the array with its index.
     fn name(&self, job: JobId) -> Arc<str> {
-        let known = self.names.get(job.0 as usize).filter(|name| !name.is_empty());
-        known.map_or_else(|| job.to_string().into(), Arc::clone)
+        self.names.of(&self.cluster, job)
     }
 
     /// When something will happen by itself next; `None` if nothing will: reservations that come again for ever without
@@ -257,16 +258,18 @@ impl<W: Watch> World<W> {
     ) {
         self.vain = 0;
         self.release_planned();
+        let tasks = submission.spec.array.as_ref().map_or(1, |array| array.tasks.len());
         self.tally.submitted(self.now);
         let job = self.cluster.next_job();
         for job in (job.0..).take(submission.rest.len() + 1).map(JobId) {
             self.truth.learn(job, run_time);
-            self.set_name(job, &name);
+            self.names.set(job, &name);
         }
         let command = Command::Submit(Box::new(submission));
         match self.command(Caller { owner, operator: false }, command) {
             Ok(Reply::Submitted { job, warnings }) => {
                 self.numbers.insert(Arc::clone(&name), job);
+                (1..tasks).for_each(|_| self.tally.submitted(self.now));
                 self.accepted(&name, job, &warnings);
             }
             Ok(_) => {}
@@ -330,11 +333,11 @@ impl<W: Watch> World<W> {
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 
-    /// An operator cancels a job.
+    /// An operator cancels a job, an array or some of its tasks.
     ///
     /// # Errors
     /// A job that is over.
-    pub fn cancel(&mut self, job: JobId) -> Result<(), Reject> {
+    pub fn cancel(&mut self, job: JobRef<JobId>) -> Result<(), Reject> {
         let answer = self.operate(Command::Cancel { jobs: vec![job] });
         match answer? {
             Reply::Jobs { mut problems, .. } => problems.pop().map_or(Ok(()), |(_, reject)| Err(reject)),
@@ -575,12 +578,8 @@ impl<W: Watch> World<W> {
     /// Tells what a pass said of jobs that wait.
     fn tell_waiting(&mut self, plan: &Plan) {
         if self.watch.wants_events() {
-            let names = &self.names;
-            let name = |job: JobId| {
-                let known = names.get(job.0 as usize).filter(|name| !name.is_empty());
-                known.map_or_else(|| job.to_string().into(), Arc::clone)
-            };
-            self.record.waiting(&self.cluster, plan, name);
+            let (names, cluster) = (&self.names, &self.cluster);
+            self.record.waiting(cluster, plan, |job| names.of(cluster, job));
         }
     }
 
@@ -711,11 +710,11 @@ impl<W: Watch> World<W> {
             }
             E::JobEnded { job, outcome } => {
                 let follows = self.cluster.job(*job).is_some_and(|job| job.spec.is_follower());
-                self.ended += u64::from(!follows);
+                let tasks = self.cluster.job(*job).map_or(1, |job| job.task_count() as u64);
+                self.ended += if follows { 0 } else { tasks };
                 let ran = self.cluster.job(*job).is_some_and(|job| job.phase.started().is_some());
                 if !ran {
-                    let name = self.name(*job);
-                    self.tell(*job, || What::End { job: name, state: outcome.state.name() });
+                    self.ended_waiting(*job, outcome.state.name());
                 }
                 self.record.forget(*job);
             }
@@ -726,6 +725,14 @@ impl<W: Watch> World<W> {
             | E::NodeDrained { node, .. }
             | E::NodeResumed { node } => self.look(*node),
             _ => {}
+        }
+    }
+
+    /// A job is over that never ran; of an array each of the tasks that waited.
+    fn ended_waiting(&mut self, id: JobId, state: &'static str) {
+        if self.watch.wants_events() {
+            let names = self.names.each(&self.cluster, id).into_iter();
+            names.for_each(|job| self.record.add(id, What::End { job, state }));
         }
     }
 
@@ -772,14 +779,6 @@ impl<W: Watch> World<W> {
         self.tally.ended(counts.then_some(id.0), &run, self.fewest.as_ref());
         self.watch.run_ended(&self.cluster, &run);
         self.tell(id, || What::End { job, state });
-    }
-
-    fn set_name(&mut self, job: JobId, name: &Arc<str>) {
-        let index = job.0 as usize;
-        if self.names.len() <= index {
-            self.names.resize(index + 1, "".into());
-        }
-        self.names[index] = Arc::clone(name);
     }
 
     fn tell(&mut self, job: JobId, what: impl FnOnce() -> What) {

@@ -79,6 +79,22 @@ impl TaskSet {
         self.iter().next_back()
     }
 
+    /// The index with so many before it.
+    pub fn nth(&self, mut before: usize) -> Option<u32> {
+        match &self.0 {
+            Form::Even { first, count, step } => {
+                let at = u32::try_from(before).ok().filter(|at| at < count)?;
+                Some(first + at * step)
+            }
+            Form::Runs(runs) => runs.iter().find_map(|(first, last)| {
+                let long = (last - first) as usize + 1;
+                let found = u32::try_from(before).ok().filter(|_| before < long).map(|at| first + at);
+                before = before.saturating_sub(long);
+                found
+            }),
+        }
+    }
+
     /// The only index, if there is but one.
     pub fn only(&self) -> Option<u32> {
         match self.0 {
@@ -413,6 +429,8 @@ mod tests {
             prop_assert!(a.iter().rev().eq(one.iter().rev().copied()));
             prop_assert_eq!(a.len(), one.len());
             prop_assert_eq!(a.is_empty(), one.is_empty());
+            let nth = |set: &BTreeSet<u32>| set.iter().nth(task as usize).copied();
+            prop_assert_eq!(a.nth(task as usize), nth(&one));
             prop_assert_eq!(a.contains(task), one.contains(&task));
             prop_assert_eq!(a.only(), if one.len() == 1 { one.first().copied() } else { None });
             prop_assert_eq!(a.with(&b), one.union(&two).copied().collect());

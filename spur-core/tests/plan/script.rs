@@ -277,7 +277,8 @@ fn show(world: &World, plan: &Plan) -> String {
     let mut out = String::new();
     for start in &plan.starts {
         let nodes = names(&mut start.parts.iter().map(|part| part.node));
-        write!(out, "start {} {nodes}", start.attempt.job).unwrap();
+        let task = start.task.map_or_else(String::new, |task| format!("_{task}"));
+        write!(out, "start {}{task} {nodes}", start.attempt.job).unwrap();
         let first = &start.parts[0];
         if start.parts.iter().any(|part| part.tasks != 1) {
             let tasks: Vec<String> = start.parts.iter().map(|part| part.tasks.to_string()).collect();
@@ -362,6 +363,7 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
                 let count = count.parse().expect("a number");
                 spec.extra.get_or_insert_default().licenses.push((name.into(), count));
             }
+            "--array" => spec.array = Some(Box::new(value.parse().expect("tasks"))),
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--reservation" => spec.extra.get_or_insert_default().reservation = Some(value.into()),
             "--hold" => spec.hold = true,

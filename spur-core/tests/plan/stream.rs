@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
+use spur_core::model::change::JobChange;
 use spur_core::model::config::{
     Backfill, Correct, Order, PartitionState, Policy, Predict, PreemptBy, PreemptPolicy, SchedulerPolicy,
 };
@@ -16,6 +17,7 @@ use spur_core::model::reservation::Flag;
 use spur_core::sched::forecast::Recent;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{Planner, next_event_time};
+use spur_core::text::array::TaskSet;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::{Seconds, Time, TimeLimit};
 
@@ -39,6 +41,10 @@ enum Deed {
     Hold(usize),
     Release(usize),
     Requeue(usize),
+    /// The first tasks that wait in a record get one of their own.
+    Split(usize, usize),
+    /// Another limit for an array.
+    Throttle(usize, u32),
     /// Another time limit, for a job that waits or runs.
     Limit(usize, u64),
     Node(u32, u8),
@@ -84,6 +90,8 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         2 => Just("-L lic:1".to_owned()),
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterany:{job}")),
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterok:{job}")),
+        3 => (0_u32..9, 1_u32..4).prop_map(|(last, step)| format!("--array 0-{last}:{step}")),
+        2 => (0_u32..9, 1_u32..4).prop_map(|(last, limit)| format!("--array 0-{last}%{limit}")),
         1 => (0_u32..90).prop_map(|at| format!("--begin {at}")),
         1 => Just("--hold".to_owned()),
         2 => (1_u32..4).prop_map(|number| format!("--reservation r{number}")),
@@ -124,6 +132,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => at().prop_map(Deed::Hold),
         1 => at().prop_map(Deed::Release),
         1 => at().prop_map(Deed::Requeue),
+        1 => (at(), 1_usize..4).prop_map(|(job, tasks)| Deed::Split(job, tasks)),
+        1 => (at(), 0_u32..4).prop_map(|(job, limit)| Deed::Throttle(job, limit)),
         1 => (at(), 1_u64..90).prop_map(|(job, seconds)| Deed::Limit(job, seconds)),
         1 => (0..NODES, 0_u8..3).prop_map(|(node, state)| Deed::Node(node, state)),
         1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
@@ -238,7 +248,7 @@ fn outcome(state: EndState) -> Outcome {
 }
 
 fn carry_out(world: &mut World, deed: &Deed) {
-    let pick = |jobs: Vec<JobId>, at: usize| jobs.get(at % jobs.len().max(1)).copied();
+    let pick = |jobs: Vec<JobId>, at: usize| pick(&jobs, at);
     let pending = |world: &World| jobs(world, |phase| matches!(phase, Phase::Pending(_)));
     let running = |world: &World| jobs(world, |phase| matches!(phase, Phase::Running { .. }));
     match deed {
@@ -277,6 +287,8 @@ fn carry_out(world: &mut World, deed: &Deed) {
             }
         }
         Deed::Requeue(at) => pick(running(world), *at).into_iter().for_each(|job| requeue(world, job)),
+        Deed::Split(at, count) => split(world, *at, *count),
+        Deed::Throttle(at, limit) => throttle(world, *at, *limit),
         Deed::Limit(at, seconds) => limit(world, *at, *seconds),
         Deed::Node(node, state) => {
             let node = NodeId(*node);
@@ -306,7 +318,11 @@ fn carry_out(world: &mut World, deed: &Deed) {
 }
 
 fn submit_het(world: &mut World, components: &[Vec<String>]) {
-    let spec = |words: &Vec<String>| script::spec(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    // Components have no tasks.
+    let spec = |words: &Vec<String>| {
+        let spec = script::spec(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        JobSpec { array: None, ..spec }
+    };
     let job = world.cluster.next_job();
     world.submit_het(job, components.iter().map(spec).collect());
 }
@@ -340,6 +356,34 @@ fn reserve(world: &mut World, deed: &Deed) {
             }
         }
         _ => {}
+    }
+}
+
+fn pick(jobs: &[JobId], at: usize) -> Option<JobId> {
+    jobs.get(at % jobs.len().max(1)).copied()
+}
+
+/// The first tasks that wait in a record get one of their own.
+fn split(world: &mut World, at: usize, count: usize) {
+    let groups = world.cluster.jobs().pending().filter(|job| job.task_count() > count);
+    let groups: Vec<JobId> = groups.map(|job| job.id).collect();
+    let Some(job) = pick(&groups, at) else { return };
+    let part = world.cluster.job(job).unwrap().array.as_ref();
+    let tasks: TaskSet = part.iter().flat_map(|part| part.tasks.iter()).take(count).collect();
+    if !tasks.is_empty() {
+        world.split(job, &tasks);
+    }
+}
+
+/// Another limit for an array.
+fn throttle(world: &mut World, at: usize, limit: u32) {
+    let arrays: Vec<JobId> = world.cluster.jobs().arrays().map(|(id, _)| id).collect();
+    let Some(array) = pick(&arrays, at) else { return };
+    let records: Vec<JobId> = world.cluster.jobs().array(array).unwrap().records().collect();
+    for job in records {
+        let mut spec = JobSpec::clone(&world.cluster.job(job).unwrap().spec);
+        JobChange::ArrayTaskThrottle(limit).make(&mut spec);
+        world.apply(Event::JobUpdated { job, spec: Arc::new(spec) });
     }
 }
 
@@ -422,6 +466,8 @@ proptest! {
                 quick.starts.truncate(quick.starts.len() / 2);
             }
             quick.starts.iter().for_each(|start| world.start(start));
+            let wrong = spur_core::cluster::invariant::violations(&world.cluster);
+            prop_assert!(wrong.is_empty(), "at step {}: {:?}", step, wrong);
             quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
             if let Some((job, start)) = quick.promise {
                 world.apply(Event::StartPromised { job, start });

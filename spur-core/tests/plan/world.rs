@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
-use spur_core::cluster::event::{Entry, Event, Record};
+use spur_core::cluster::event::{Entry, Event, Record, Split};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::caller::Owner;
@@ -16,6 +16,7 @@ use spur_core::model::reason::Reason;
 use spur_core::model::reservation::{Flag, Members, Reservation};
 use spur_core::model::topology::TopologyConfig;
 use spur_core::sched::plan::{Preemption, Start};
+use spur_core::text::array::TaskSet;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Time, TimeLimit};
@@ -99,7 +100,24 @@ impl World {
             exclusive: start.exclusive,
             why: start.why.clone(),
         };
-        self.apply(Event::JobStarted { job: start.attempt.job, alloc: Arc::new(alloc), split: None });
+        let from = start.attempt.job;
+        let job = self.cluster.job(from).unwrap();
+        assert_ne!(self.cluster.more_tasks(job), Some(0), "array {} is throttled", job.array_id());
+        let split = start.task.filter(|_| self.cluster.job(from).unwrap().task_count() > 1);
+        let split = split.map(|task| Split { from, task });
+        let job = if split.is_some() { self.cluster.next_job() } else { from };
+        self.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split });
+    }
+
+    /// Gives some tasks of a record one of their own; the number of the record that stands for them alone.
+    pub(crate) fn split(&mut self, from: JobId, tasks: &TaskSet) -> JobId {
+        let part = self.cluster.job(from).unwrap().array.as_ref().unwrap();
+        if part.tasks == *tasks {
+            return from;
+        }
+        let job = self.cluster.next_job();
+        self.apply(Event::TasksSplit { job, from, tasks: tasks.clone() });
+        job
     }
 
     /// Puts a job on nodes without asking anybody.
@@ -119,7 +137,8 @@ impl World {
     /// planned so many seconds later.
     pub(crate) fn preempt(&mut self, preemption: &Preemption, grace: u64) {
         let Preemption { start, detail, place, victims, displaces } = preemption;
-        let by = start.attempt.job;
+        let from = start.attempt.job;
+        let by = start.task.map_or(from, |task| self.split(from, &TaskSet::from(task.0)));
         for job in displaces {
             self.apply(Event::NominationDropped { job: *job });
         }

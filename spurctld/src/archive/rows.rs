@@ -263,6 +263,9 @@ fn requested(job: &Job) -> JobRow {
     let mut row = JobRow {
         job_id: job.id.0,
         restarts: job.restarts,
+        array_job_id: job.array.as_ref().map(|part| part.id.0),
+        array_task_id: job.task().map(|task| task.0),
+        array_tasks: Some(convert::waiting_tasks(job)).filter(|tasks| !tasks.is_empty()),
         name: spec.name.to_string(),
         user: spec.owner.user.to_string(),
         uid: spec.owner.uid,

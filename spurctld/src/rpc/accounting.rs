@@ -154,6 +154,7 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         priority: job.priority,
         array_job_id: job.array_job_id,
         array_task_id: job.array_task_id,
+        array_tasks: job.array_tasks.unwrap_or_default(),
         cancelled_by: job.cancelled_by.map(|uid| uid.to_string()).unwrap_or_default(),
         req_memory_mb: u64::try_from(job.req_memory_mb).unwrap_or(0),
         reason: job.reason,

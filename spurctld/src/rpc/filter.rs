@@ -16,7 +16,7 @@ use tonic::Status;
 
 /// A [`v1::JobFilter`], read.
 pub(super) struct Filter {
-    /// In ascending order; `None` for all.
+    /// Records, in ascending order; `None` for all.
     pub(super) ids: Option<BTreeSet<JobId>>,
     users: Vec<String>,
     partitions: Vec<String>,
@@ -82,48 +82,45 @@ fn state_named(name: &str) -> Result<&'static str, BadField> {
     })
 }
 
-/// The number that a user writes for a job.
+/// A job, an array or tasks of one as a user writes them.
 ///
 /// # Errors
 /// What names no job, or a part of one that this release has not.
-pub(super) fn job_id(cluster: &Cluster, written: &str) -> Result<JobId, Reject> {
-    let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;
-    let leader = JobId(reference.job);
+pub(super) fn reference(cluster: &Cluster, written: &str) -> Result<JobRef<JobId>, Reject> {
+    let reference: JobRef<JobId> = written.parse().map_err(|_| Reject::InvalidJobId)?;
+    let leader = reference.job;
     match reference.part {
-        JobPart::Whole => Ok(leader),
+        JobPart::Whole | JobPart::Tasks(_) => Ok(JobRef { step: None, ..reference }),
         JobPart::Component(offset) => {
             let het = cluster.job(leader).and_then(|job| job.spec.het.as_deref());
             let het = het.filter(|het| het.leader == leader && offset < het.size);
-            het.map(|_| JobId(leader.0 + offset)).ok_or(Reject::InvalidJobId)
+            het.map(|_| JobRef::whole(JobId(leader.0 + offset))).ok_or(Reject::InvalidJobId)
         }
-        JobPart::Tasks(_) => Err(Reject::InvalidJobId),
     }
 }
 
-/// The same of a job that may have left memory: whether it has that component, its record says.
+/// The number of a job that may have left memory: whether it has that component or task, its record says.
 pub(super) fn numbered(written: &str) -> Result<u32, Reject> {
     let reference: JobRef = written.parse().map_err(|_| Reject::InvalidJobId)?;
     match reference.part {
-        JobPart::Whole => Ok(reference.job),
+        JobPart::Whole | JobPart::Tasks(_) => Ok(reference.job),
         JobPart::Component(offset) => Ok(reference.job.saturating_add(offset)),
-        JobPart::Tasks(_) => Err(Reject::InvalidJobId),
     }
 }
 
-/// The jobs that a user names: the number of a het job means all its components.
-fn meant(cluster: &Cluster, written: &str) -> Vec<JobId> {
-    let whole = written.parse::<JobRef>().is_ok_and(|reference| reference.part == JobPart::Whole);
-    match job_id(cluster, written) {
-        Ok(id) if whole && cluster.job(id).is_some_and(|job| !job.spec.is_follower()) => {
-            cluster.jobs().components(id)
-        }
-        Ok(id) => vec![id],
-        Err(_) => Vec::new(),
+/// The records that a user names: the number of a het job means all its components.
+pub(super) fn meant(cluster: &Cluster, written: &str) -> BTreeSet<JobId> {
+    let Ok(named) = reference(cluster, written) else { return BTreeSet::new() };
+    let whole = written.parse::<JobRef>().is_ok_and(|written| written.part == JobPart::Whole);
+    let job = cluster.job(named.job).filter(|_| whole);
+    match job.is_some_and(|job| job.spec.het.is_some() && !job.spec.is_follower()) {
+        true => cluster.jobs().components(named.job).into_iter().collect(),
+        false => cluster.jobs().meant(&named),
     }
 }
 
 impl Filter {
-    /// Reads a filter. Job ids that cannot be read are left out; [`job_id`] says what is wrong with them.
+    /// Reads a filter. Job ids that cannot be read are left out; [`reference`] says what is wrong with them.
     pub(super) fn read(cluster: &Cluster, wire: &v1::JobFilter) -> Result<Self, Status> {
         let ids = wire.job_ids.iter().flat_map(|id| meant(cluster, id)).collect::<BTreeSet<_>>();
         let states = match &wire.states[..] {
@@ -263,11 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_jobs_have_numbers() {
+    fn jobs_and_tasks_are_named_by_number() {
         let cluster = Cluster::default();
-        assert_eq!(job_id(&cluster, "12"), Ok(JobId(12)));
-        for written in ["", "x", "12_3", "12+1"] {
-            assert_eq!(job_id(&cluster, written), Err(Reject::InvalidJobId), "{written}");
+        for written in ["12", "12_3", "12_[3-5]"] {
+            assert_eq!(reference(&cluster, written).map(|named| named.to_string()), Ok(written.to_owned()));
+        }
+        for written in ["", "x", "12_x", "12+1"] {
+            assert_eq!(reference(&cluster, written), Err(Reject::InvalidJobId), "{written}");
         }
     }
 }

@@ -7,24 +7,25 @@ use spur_core::controller::{Command, Reject};
 use spur_core::id::{JobId, StepId};
 use spur_core::model::caller::Caller;
 use spur_core::model::change::JobChange;
-use spur_core::text::jobid::{JobRef, StepRef};
+use spur_core::model::job::Job;
+use spur_core::text::jobid::{JobPart, JobRef, StepRef};
 use spur_core::text::signal::Signal;
 use spur_proto::convert::{BadField, reject};
 use spur_proto::v1;
 use tonic::Status;
 
-use super::filter::{Filter, job_id};
+use super::filter::{Filter, reference};
 use super::{Desk, Name, odd};
 use crate::answer::{Answer, Problem};
 
 /// Jobs handled by one command; requests about more are handled in parts, so that others get their turn.
 const AT_ONCE: usize = 1000;
 
-/// Jobs as a request names them: those that have numbers, and what is wrong with the rest.
-fn numbered(cluster: &Cluster, written: &[String]) -> (Vec<JobId>, Vec<v1::JobProblem>) {
+/// Jobs as a request names them: those that can be, and what is wrong with the rest.
+fn named(cluster: &Cluster, written: &[String]) -> (Vec<JobRef<JobId>>, Vec<v1::JobProblem>) {
     let (mut jobs, mut problems) = (Vec::new(), Vec::new());
     for id in written {
-        match job_id(cluster, id) {
+        match reference(cluster, id) {
             Ok(job) => jobs.push(job),
             Err(rejected) => problems.push(trouble(id, &rejected)),
         }
@@ -48,9 +49,9 @@ impl Desk {
         caller: Caller,
         name: Name,
         written: &[String],
-        command: impl Fn(Vec<JobId>) -> Command,
+        command: impl Fn(Vec<JobRef<JobId>>) -> Command,
     ) -> Result<v1::JobsChangedResponse, Status> {
-        let (jobs, mut problems) = numbered(&self.replica.read(), written);
+        let (jobs, mut problems) = named(&self.replica.read(), written);
         let warnings = self.in_parts(&caller, name, &jobs, &mut problems, command).await?;
         Ok(v1::JobsChangedResponse { problems, warnings })
     }
@@ -60,9 +61,9 @@ impl Desk {
         &self,
         caller: &Caller,
         name: Name,
-        jobs: &[JobId],
+        jobs: &[JobRef<JobId>],
         problems: &mut Vec<v1::JobProblem>,
-        command: impl Fn(Vec<JobId>) -> Command,
+        command: impl Fn(Vec<JobRef<JobId>>) -> Command,
     ) -> Result<Vec<String>, Status> {
         let jobs = self.without_followers(jobs);
         let mut all = Vec::new();
@@ -78,15 +79,16 @@ impl Desk {
         Ok(all)
     }
 
-    /// Jobs without the components of het jobs whose first component is among them: it stands for all.
-    fn without_followers(&self, jobs: &[JobId]) -> Vec<JobId> {
+    /// The same jobs without components of het jobs that are named with their leader, which stands for all of them: parts
+    /// of a request do not know of each other.
+    fn without_followers(&self, jobs: &[JobRef<JobId>]) -> Vec<JobRef<JobId>> {
         let cluster = self.replica.read();
-        let named: BTreeSet<JobId> = jobs.iter().copied().collect();
-        let led = |id: &JobId| {
-            let het = cluster.job(*id).and_then(|job| job.spec.het.as_deref());
+        let named: BTreeSet<JobId> = jobs.iter().map(|named| named.job).collect();
+        let follows = |job: &JobRef<JobId>| {
+            let het = cluster.job(job.job).and_then(|job| job.spec.het.as_deref());
             het.is_some_and(|het| het.offset > 0 && named.contains(&het.leader))
         };
-        jobs.iter().copied().filter(|id| !led(id)).collect()
+        jobs.iter().filter(|job| !follows(job)).cloned().collect()
     }
 
     pub(super) async fn update(
@@ -100,9 +102,10 @@ impl Desk {
         let changes = keys.into_iter().map(|(key, value)| JobChange::parse(key, value));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
-        let (jobs, mut problems) = numbered(&self.replica.read(), &request.job_ids);
+        let (jobs, mut problems) = named(&self.replica.read(), &request.job_ids);
         let mut all = Vec::new();
         for (number, job) in jobs.into_iter().enumerate() {
+            let id = job.to_string();
             let command = Command::UpdateJob { job, changes: changes.clone() };
             match self.command(caller.clone(), name.part(number), command).await {
                 Ok(Answer::Jobs { problems: found, warnings }) => {
@@ -112,7 +115,7 @@ impl Desk {
                 Ok(other) => return Err(odd(&other)),
                 Err(status) => match spur_proto::refusal::error_of(&status) {
                     Some(error) if error.code != spur_proto::refusal::BUSY => {
-                        problems.push(v1::JobProblem { job_id: job.to_string(), error: Some(error) });
+                        problems.push(v1::JobProblem { job_id: id, error: Some(error) });
                     }
                     Some(_) | None => return Err(status),
                 },
@@ -128,12 +131,12 @@ impl Desk {
     ) -> Result<v1::CancelJobsResponse, Status> {
         let name = Name::read(&request.request_id, request.retry)?;
         let filter = request.filter.clone().unwrap_or_default();
-        let (_, mut problems) = numbered(&self.replica.read(), &filter.job_ids);
+        let (_, mut problems) = named(&self.replica.read(), &filter.job_ids);
         // Steps come first in the count of parts, so that a repeated request has the same names for its parts.
         self.cancel_steps(&caller, name, &request, &mut problems).await?;
         let by_steps_alone = request.filter.is_none() && !request.steps.is_empty();
         if by_steps_alone {
-            return Ok(v1::CancelJobsResponse { cancelled: Vec::new(), problems });
+            return Ok(v1::CancelJobsResponse { problems, ..v1::CancelJobsResponse::default() });
         }
         let jobs = self.meant(&caller, &filter, &mut problems)?;
         let name = name.part(request.steps.len());
@@ -152,9 +155,9 @@ impl Desk {
             }
         }
         let failed: Vec<&str> = problems[before..].iter().map(|problem| problem.job_id.as_str()).collect();
-        let done = jobs.iter().filter(|job| !failed.contains(&job.to_string().as_str()));
-        let cancelled = done.map(|job| job.0).collect();
-        Ok(v1::CancelJobsResponse { cancelled, problems })
+        let done = jobs.iter().map(|job| (job.job.0, job.to_string()));
+        let (cancelled, names) = done.filter(|(_, name)| !failed.contains(&name.as_str())).unzip();
+        Ok(v1::CancelJobsResponse { cancelled, problems, names })
     }
 
     /// The jobs that a filter means. One that only says what jobs are like means the caller's own, unless they may
@@ -164,26 +167,31 @@ impl Desk {
         caller: &Caller,
         wire: &v1::JobFilter,
         problems: &mut Vec<v1::JobProblem>,
-    ) -> Result<Vec<JobId>, Status> {
+    ) -> Result<Vec<JobRef<JobId>>, Status> {
+        let only_names = v1::JobFilter { job_ids: wire.job_ids.clone(), ..v1::JobFilter::default() };
         let cluster = self.replica.read();
-        let named = !wire.job_ids.is_empty();
-        let wire = match named && wire.states.is_empty() {
+        let (names, _) = named(&cluster, &wire.job_ids);
+        if !names.is_empty() && *wire == only_names {
+            return Ok(names);
+        }
+        let wire = match !wire.job_ids.is_empty() && wire.states.is_empty() {
             true => v1::JobFilter { states: vec!["all".to_owned()], ..wire.clone() },
             false => wire.clone(),
         };
         let filter = Filter::read(&cluster, &wire)?;
-        let Some(ids) = &filter.ids else {
+        if wire.job_ids.is_empty() {
             let jobs = cluster.jobs().pending().chain(cluster.jobs().active());
             let meant = jobs.filter(|job| filter.admits(job) && caller.may_change(&job.spec.owner));
-            return Ok(meant.map(|job| job.id).collect());
-        };
-        let mut meant = Vec::with_capacity(ids.len());
-        for id in ids {
-            match cluster.job(*id) {
-                Some(job) if filter.admits(job) => meant.push(*id),
-                Some(_) => {}
-                None => problems.push(trouble(&id.to_string(), &Reject::InvalidJobId)),
+            return Ok(meant.map(Job::reference).collect());
+        }
+        let mut meant = Vec::with_capacity(names.len());
+        for name in &names {
+            let records = cluster.jobs().meant(name);
+            if records.is_empty() {
+                problems.push(trouble(&name.to_string(), &Reject::InvalidJobId));
             }
+            let admitted = records.iter().filter_map(|id| cluster.job(*id)).filter(|job| filter.admits(job));
+            meant.extend(admitted.map(|job| among(job, name)));
         }
         Ok(meant)
     }
@@ -205,7 +213,7 @@ impl Desk {
             let command = match signal {
                 None | Some(Signal::KILL) if step != StepId::BATCH => Command::CancelStep { job, step },
                 signal => Command::Signal {
-                    jobs: vec![job],
+                    jobs: vec![JobRef::whole(job)],
                     step: Some(step),
                     signal: signal.unwrap_or(Signal::TERM),
                     batch: step == StepId::BATCH,
@@ -233,8 +241,9 @@ impl Desk {
     ) -> Result<v1::GetScriptResponse, Status> {
         let script = {
             let cluster = self.replica.read();
-            let id = job_id(&cluster, written).map_err(|rejected| reject::status(&rejected))?;
-            let job = cluster.job(id).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
+            let id = reference(&cluster, written).map_err(|rejected| reject::status(&rejected))?;
+            let record = cluster.jobs().meant(&id).first().and_then(|id| cluster.job(*id));
+            let job = record.ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
             if !caller.may_change(&job.spec.owner) {
                 return Err(reject::status(&Reject::AccessDenied));
             }
@@ -248,15 +257,29 @@ impl Desk {
     }
 }
 
+/// The part of a record that a name means.
+fn among(job: &Job, name: &JobRef<JobId>) -> JobRef<JobId> {
+    let mut own = job.reference();
+    if let (JobPart::Tasks(mine), JobPart::Tasks(named)) = (&mut own.part, &name.part) {
+        *mine = mine.common(named);
+    }
+    own
+}
+
+/// The record of a job or task that runs, and the step of it.
 fn step_id(cluster: &Cluster, written: &str) -> Option<(JobId, StepId)> {
-    let reference: JobRef = written.parse().ok()?;
-    let job = JobRef { step: None, ..reference.clone() };
-    let step = match reference.step? {
+    let read: JobRef = written.parse().ok()?;
+    let named = reference(cluster, &JobRef { step: None, ..read.clone() }.to_string()).ok()?;
+    let step = match read.step? {
         StepRef::Number(number) => StepId(number),
         StepRef::Batch => StepId::BATCH,
         StepRef::Extern | StepRef::Interactive => return None,
     };
-    Some((job_id(cluster, &job.to_string()).ok()?, step))
+    match &named.part {
+        JobPart::Whole => Some((named.job, step)),
+        JobPart::Tasks(_) => Some((cluster.jobs().meant(&named).first().copied()?, step)),
+        JobPart::Component(_) => None,
+    }
 }
 
 fn read_signal(number: u32) -> Result<Signal, Status> {

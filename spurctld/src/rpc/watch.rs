@@ -6,6 +6,7 @@ use spur_core::controller::Reject;
 use spur_core::id::JobId;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
+use spur_core::text::jobid::JobRef;
 use spur_proto::convert::{job, reject};
 use spur_proto::v1;
 use tokio::sync::mpsc;
@@ -19,16 +20,25 @@ use crate::watchers::Watch;
 /// Messages ahead of a slow reader, who sees only the last of several states then.
 const AHEAD: usize = 16;
 
-/// What a watcher was last told of a job: state, reason and attempt.
-type Told = BTreeMap<JobId, (String, String, u32)>;
+/// What a watcher was last told of a job.
+#[derive(PartialEq)]
+struct Told {
+    state: String,
+    reason: String,
+    restarts: u32,
+    task: Option<u32>,
+    over: bool,
+}
 
 impl Desk {
-    /// Every named job now, and again whenever its state or the reason why it waits changes, until all have ended.
+    /// Every named job now, and again whenever its state or the reason why it waits changes, until all have ended; of an
+    /// array every record.
     pub(super) fn watch(&self, ids: &[u32]) -> Result<Listing<v1::WatchJobsResponse>, Status> {
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
         // Before the first look, so that nothing is missed between it and the second.
         let watch = self.watchers.watch(ids.clone());
-        if ids.iter().any(|id| self.replica.read().job(*id).is_none()) {
+        let unknown = |id: &JobId| self.replica.read().jobs().meant(&JobRef::whole(*id)).is_empty();
+        if ids.iter().any(unknown) {
             return Err(reject::status(&Reject::InvalidJobId));
         }
         let (messages, outgoing) = mpsc::channel(AHEAD);
@@ -52,7 +62,7 @@ impl Desk {
         watch: Watch,
         messages: &mpsc::Sender<Result<v1::WatchJobsResponse, Status>>,
     ) {
-        let mut told = Told::new();
+        let mut told = BTreeMap::new();
         loop {
             for message in self.news(&mut ids, &mut told) {
                 let message = v1::WatchJobsResponse { job: Some(message) };
@@ -68,19 +78,32 @@ impl Desk {
     }
 
     /// What has changed since the watcher was last told; jobs that have ended, or are forgotten, are watched no more.
-    fn news(&self, ids: &mut Vec<JobId>, told: &mut Told) -> Vec<v1::Job> {
+    fn news(&self, ids: &mut Vec<JobId>, told: &mut BTreeMap<JobId, Told>) -> Vec<v1::Job> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
         let mut news = Vec::new();
-        ids.retain(|id| {
-            let Some(found) = cluster.job(*id) else { return false };
-            let message = job::render(&cluster, found, outlooks.of(*id), clock::now());
-            let state = (message.state.clone(), message.reason.clone(), found.restarts);
-            if told.get(id) != Some(&state) {
-                told.insert(*id, state);
-                news.push(message);
+        ids.retain(|named| {
+            let mut open = false;
+            for id in cluster.jobs().meant(&JobRef::whole(*named)) {
+                let Some(found) = cluster.job(id) else { continue };
+                open |= !over(found);
+                if told.get(&id).is_some_and(|told| told.over && over(found)) {
+                    continue;
+                }
+                let message = job::render(&cluster, found, outlooks.of(id), clock::now());
+                let now = Told {
+                    state: message.state.clone(),
+                    reason: message.reason.clone(),
+                    restarts: found.restarts,
+                    task: message.array_task_id,
+                    over: over(found),
+                };
+                if told.get(&id) != Some(&now) {
+                    told.insert(id, now);
+                    news.push(message);
+                }
             }
-            !over(found)
+            open
         });
         news
     }

@@ -194,9 +194,9 @@ fn apply<W: Watch>(world: &mut World<W>, deed: &Deed) -> Result<(), String> {
             Ok(())
         }
         What::Cancel(job) => {
-            let cancelled = match world.number(job) {
-                Some(number) => world.cancel(number).map_err(|reject| reject.to_string()),
-                None => Err("Invalid job id specified: it was not submitted".to_owned()),
+            let cancelled = match scontrol::reference(world, job) {
+                Ok(named) => world.cancel(named).map_err(|reject| reject.to_string()),
+                Err(_) => Err("Invalid job id specified: it was not submitted".to_owned()),
             };
             if let Err(problem) = cancelled {
                 let argv = vec!["scancel".to_owned(), job.to_string()];

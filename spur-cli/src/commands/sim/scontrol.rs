@@ -13,6 +13,7 @@ use spur_core::model::config::PartitionState;
 use spur_core::sim::{Watch, World};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::hostlist::HostList;
+use spur_core::text::jobid::JobRef;
 use spur_proto::convert::reservation as convert;
 use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest};
 
@@ -103,18 +104,33 @@ pub(super) fn number<W: Watch>(world: &World<W>, name: &str) -> Result<JobId, St
     known.ok_or_else(|| format!("Invalid job id specified: there is no job {name} now"))
 }
 
+/// A job, an array or tasks of one by the workload's name for it, or by its number.
+pub(super) fn reference<W: Watch>(world: &World<W>, name: &str) -> Result<JobRef<JobId>, String> {
+    // A job may have a name that reads like that of a task.
+    if let Ok(job) = number(world, name) {
+        return Ok(JobRef::whole(job));
+    }
+    let named: JobRef<String> = name.parse().map_err(|error| format!("{error}"))?;
+    named.map_job(|name| number(world, &name))
+}
+
+/// Names in a list as numbers.
 pub(super) fn numbers<W: Watch>(world: &World<W>, names: &str) -> Result<String, String> {
-    let numbers = names.split(',').map(|name| number(world, name).map(|job| job.to_string()));
+    let mut inside = false;
+    let names = names.split(|c: char| {
+        inside = (inside || c == '[') && c != ']';
+        c == ',' && !inside
+    });
+    let numbers = names.map(|name| reference(world, name).map(|job| job.to_string()));
     Ok(numbers.collect::<Result<Vec<_>, _>>()?.join(","))
 }
 
-fn job_ids(words: &[String]) -> Result<Vec<JobId>, String> {
-    let parse =
-        |id: String| id.parse().map_err(|_| format!("{id}: job arrays are not supported by this release"));
+fn job_ids(words: &[String]) -> Result<Vec<JobRef<JobId>>, String> {
     let mut ids = Vec::new();
     for word in words {
         let read = update::job_ids(word).map_err(|failure| failure.text)?;
-        ids.extend(read.into_iter().map(parse).collect::<Result<Vec<JobId>, _>>()?);
+        let read = read.iter().map(|id| id.parse().map_err(|error| format!("{error}")));
+        ids.extend(read.collect::<Result<Vec<JobRef<JobId>>, _>>()?);
     }
     Ok(ids)
 }
@@ -127,9 +143,11 @@ fn update_jobs<W: Watch>(world: &mut World<W>, request: &UpdateJobRequest) -> Re
     let changes = sorted.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let mut problems = Vec::new();
     for job in job_ids(&request.job_ids)? {
-        let command = Command::UpdateJob { job, changes: changes.clone() };
-        if let Err(reject) = world.operate(command) {
-            problems.push((job, reject));
+        let command = Command::UpdateJob { job: job.clone(), changes: changes.clone() };
+        match world.operate(command) {
+            Ok(Reply::Jobs { problems: found, .. }) => problems.extend(found),
+            Ok(_) => {}
+            Err(reject) => problems.push((job, reject)),
         }
     }
     Ok(told(&problems))
@@ -176,7 +194,7 @@ fn queue<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Res
 }
 
 /// What `scontrol` says of jobs to which it could not be done.
-fn told(problems: &[(JobId, Reject)]) -> Ran {
+fn told(problems: &[(JobRef<JobId>, Reject)]) -> Ran {
     let texts: Vec<String> = problems.iter().map(|(job, reject)| format!("{reject} for job {job}")).collect();
     Ran {
         status: u8::from(!texts.is_empty()),

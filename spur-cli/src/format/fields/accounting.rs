@@ -2,6 +2,7 @@
 
 use spur_proto::v1::AccountingRow;
 
+use super::job::cut;
 use crate::format::Show;
 use crate::format::value::{exit, long_limit, memory, or, time};
 
@@ -40,8 +41,11 @@ pub const FIELDS: &[AccountingField] = &[
     field("ExitCode", 8, |r, _| exit(r.exit_code, r.exit_signal)),
     field("GID", 6, |r, _| of_job(r, r.gid.to_string())),
     field("Group", 9, |r, _| of_job(r, r.group.clone())),
-    field("JobID", -12, |r, _| match (r.array_job_id, r.array_task_id) {
+    field("JobID", -12, |r, show| match (r.array_job_id, r.array_task_id) {
         (Some(array), Some(task)) => with_step(r, format!("{array}_{task}")),
+        (Some(array), None) if !r.array_tasks.is_empty() => {
+            format!("{array}_[{}]", cut(&r.array_tasks, show))
+        }
         _ => match (r.het_job_id, r.het_job_offset) {
             (Some(leader), Some(offset)) => with_step(r, format!("{leader}+{offset}")),
             _ => with_step(r, r.job_id.to_string()),

@@ -157,13 +157,18 @@ pub fn tasks(job: &Job, show: &Show) -> String {
     if let Some(task) = job.array_task_id {
         return task.to_string();
     }
-    let (tasks, throttle) = match job.array_tasks.split_once('%') {
+    cut(&job.array_tasks, show)
+}
+
+/// Tasks that wait as one, cut to what Slurm shows of them: `0-15:3%2`.
+pub fn cut(array_tasks: &str, show: &Show) -> String {
+    let (tasks, throttle) = match array_tasks.split_once('%') {
         Some((tasks, throttle)) => (tasks, format!("%{throttle}")),
-        None => (job.array_tasks.as_str(), String::new()),
+        None => (array_tasks, String::new()),
     };
     match tasks.parse::<TaskSet>() {
         Ok(set) if show.array_width > 0 => set.truncated(show.array_width) + &throttle,
-        _ => job.array_tasks.clone(),
+        _ => array_tasks.to_owned(),
     }
 }
 

@@ -17,6 +17,7 @@ mod signal;
 mod silent;
 mod start;
 mod submit;
+mod target;
 mod unsupported;
 mod update_job;
 mod update_nodes;
@@ -98,7 +99,7 @@ fn command_of(
             Ok(requeue::enact(ctx, decision))
         }
         Command::UpdateJob { job, changes } => {
-            let decision = update_job::check(ctx.cluster(), ctx.now(), caller, job, &changes)?;
+            let decision = update_job::check(ctx.cluster(), ctx.now(), caller, &job, &changes)?;
             Ok(update_job::enact(ctx, decision))
         }
         Command::CreateStep { job, step } => {
@@ -140,54 +141,4 @@ fn command_of(
 fn owned<'a>(cluster: &'a Cluster, caller: &Caller, id: JobId) -> Result<&'a Job, Reject> {
     let job = cluster.job(id).ok_or(Reject::InvalidJobId)?;
     if caller.may_change(&job.spec.owner) { Ok(job) } else { Err(Reject::AccessDenied) }
-}
-
-/// The jobs that a request about `jobs` is about, where only whole het jobs will do: all components of those named by
-/// their leader. A component that is named without its leader is a problem of its own.
-fn whole(cluster: &Cluster, jobs: &[JobId]) -> Sorted<JobId> {
-    let mut found = Sorted { doable: Vec::with_capacity(jobs.len()), problems: Vec::new() };
-    for id in jobs {
-        match cluster.job(*id).and_then(|job| job.spec.het.as_deref()) {
-            None => found.doable.push(*id),
-            Some(het) if het.offset == 0 => found.doable.extend(cluster.jobs().components(*id)),
-            Some(het) if jobs.contains(&het.leader) => {}
-            Some(het) => found.problems.push((*id, Reject::NotWholeHetJob(*het))),
-        }
-    }
-    found
-}
-
-/// Like [`sort`], for what is done to whole het jobs only. What is wrong with a het job is said once.
-fn sort_whole<T>(cluster: &Cluster, jobs: &[JobId], ask: impl Fn(JobId) -> Result<T, Reject>) -> Sorted<T> {
-    let Sorted { doable, problems } = whole(cluster, jobs);
-    let mut sorted = sort(&doable, ask);
-    let follows = |id: JobId| cluster.job(id).is_some_and(|job| job.spec.is_follower());
-    sorted.problems.retain(|(id, _)| !follows(*id));
-    sorted.problems.splice(0..0, problems);
-    sorted
-}
-
-/// What can be done to each of several jobs, and what cannot.
-struct Sorted<T> {
-    /// To be done.
-    doable: Vec<T>,
-    /// Not to be done, and why.
-    problems: Vec<(JobId, Reject)>,
-}
-
-/// Asks about each job by itself: a request about many jobs does what it can.
-fn sort<T>(jobs: &[JobId], ask: impl Fn(JobId) -> Result<T, Reject>) -> Sorted<T> {
-    let mut sorted = Sorted { doable: Vec::new(), problems: Vec::new() };
-    for id in jobs {
-        match ask(*id) {
-            Ok(decision) => sorted.doable.push(decision),
-            Err(reject) => sorted.problems.push((*id, reject)),
-        }
-    }
-    sorted
-}
-
-/// The answer to a request about several jobs.
-fn jobs_reply(problems: Vec<(JobId, Reject)>) -> Reply {
-    Reply::Jobs { problems, warnings: Vec::new() }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, ending};
 use super::start;
+use super::target::Target;
 use crate::cluster::{Cluster, Event};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::StartPart;
@@ -17,7 +18,7 @@ use crate::sched::preempt::rule;
 use crate::text::time::Time;
 
 pub(super) struct Decision {
-    job: JobId,
+    job: Target,
     nomination: Arc<Nomination>,
     victims: Vec<Told>,
     /// Jobs that lose their nominations to this one.
@@ -88,7 +89,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
         victims: waits_for.into_boxed_slice(),
     };
     Ok(Decision {
-        job: job.id,
+        job: Target::task(job.id, start.task),
         nomination: Arc::new(nomination),
         victims: told,
         displaced: displaced.collect(),
@@ -96,7 +97,9 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { job: by, nomination, victims, displaced } = decision;
+    let Decision { job, nomination, victims, displaced } = decision;
+    // Room is made for one task of an array, not for all that wait with it.
+    let by = job.single_out(ctx);
     for job in displaced {
         ctx.emit(Event::NominationDropped { job });
     }

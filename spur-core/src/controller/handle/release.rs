@@ -1,27 +1,35 @@
 //! Let held jobs go.
 
 use super::super::{Ctx, Reject, Reply};
-use super::{Sorted, jobs_reply, owned, sort_whole};
+use super::target::{Sorted, sort_whole};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::phase::{Hold, Phase};
+use crate::text::jobid::JobRef;
+
+/// Whether anybody holds it.
+pub(super) struct Held(bool);
 
 /// Releasing a job that is not held does nothing, as with Slurm.
-pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId]) -> Sorted<JobId> {
-    sort_whole(cluster, jobs, |id| match &owned(cluster, caller, id)?.phase {
+pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) -> Sorted<Held> {
+    sort_whole(cluster, caller, jobs, |job| match &job.phase {
         Phase::Pending(pending) if pending.hold == Some(Hold::Admin) && !caller.operator => {
             Err(Reject::AccessDenied)
         }
-        Phase::Pending(_) => Ok(id),
+        Phase::Pending(pending) => Ok(Held(pending.hold.is_some())),
         Phase::Running { .. } => Err(Reject::NotPending),
         Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
     })
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<JobId>) -> Reply {
-    for job in decision.doable {
-        ctx.emit(Event::JobReleased { job });
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Held>) -> Reply {
+    for (target, Held(held)) in decision.doable {
+        // Tasks that wait with others are not taken out of their midst for nothing.
+        if held || !target.is_part(ctx.cluster()) {
+            let job = target.single_out(ctx);
+            ctx.emit(Event::JobReleased { job });
+        }
     }
-    jobs_reply(decision.problems)
+    Sorted::<Held>::reply(decision.problems)
 }

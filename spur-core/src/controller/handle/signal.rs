@@ -1,11 +1,12 @@
 //! Send a signal to jobs or to one step of them.
 
 use super::super::{Ctx, Effect, Reject, Reply};
-use super::{Sorted, jobs_reply, owned, sort};
+use super::target::{Sorted, sort};
 use crate::cluster::Cluster;
 use crate::id::{JobId, StepId};
 use crate::model::caller::Caller;
 use crate::model::phase::Phase;
+use crate::text::jobid::{JobPart, JobRef};
 use crate::text::signal::Signal;
 
 /// What to send, and to what.
@@ -19,9 +20,13 @@ pub(super) struct Wish {
 }
 
 /// Signals are not events: one that is lost with a connection is lost, as it would be between processes.
-pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], wish: Wish) -> Sorted<Vec<Effect>> {
-    let mut sorted = sort(&all(cluster, jobs, wish), |id| {
-        let job = owned(cluster, caller, id)?;
+pub(super) fn check(
+    cluster: &Cluster,
+    caller: &Caller,
+    jobs: &[JobRef<JobId>],
+    wish: Wish,
+) -> Sorted<Vec<Effect>> {
+    let mut sorted = sort(cluster, caller, &all(cluster, jobs, wish), |job| {
         let alloc = match &job.phase {
             Phase::Running { alloc, .. } => alloc,
             Phase::Completing(completing) => &completing.alloc,
@@ -32,7 +37,7 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], wish: Wi
             && step != StepId::BATCH
             && !job.steps.iter().any(|running| running.id == step)
         {
-            return Err(Reject::InvalidStep { job: id, step });
+            return Err(Reject::InvalidStep { job: job.id, step });
         }
         let Wish { step, signal, batch, steps } = wish;
         let attempt = job.attempt();
@@ -46,28 +51,28 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobId], wish: Wi
         };
         Ok(alloc.nodes.iter().map(send).collect())
     });
-    let named = |id: &JobId| jobs.contains(id);
-    sorted.problems.retain(|(id, _)| named(id));
+    let follows = |id: JobId| cluster.job(id).is_some_and(|job| job.spec.is_follower());
+    sorted.problems.retain(|(named, _)| jobs.contains(named) || !follows(named.job));
     sorted
 }
 
 /// The number of a het job stands for all its components, unless a step is named; the others' for themselves.
-fn all(cluster: &Cluster, jobs: &[JobId], wish: Wish) -> Vec<JobId> {
+fn all(cluster: &Cluster, jobs: &[JobRef<JobId>], wish: Wish) -> Vec<JobRef<JobId>> {
     let mut all = Vec::with_capacity(jobs.len());
-    for id in jobs {
-        let leads = cluster.job(*id).is_some_and(|job| job.spec.het.is_some() && !job.spec.is_follower());
-        if leads && wish.step.is_none() {
-            all.extend(cluster.jobs().components(*id));
-        } else if !all.contains(id) {
-            all.push(*id);
+    for named in jobs {
+        let job = cluster.job(named.job).filter(|_| named.part == JobPart::Whole && wish.step.is_none());
+        if job.is_some_and(|job| job.spec.het.is_some() && !job.spec.is_follower()) {
+            all.extend(cluster.jobs().components(named.job).into_iter().map(JobRef::whole));
+        } else if !all.contains(named) {
+            all.push(named.clone());
         }
     }
     all
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Vec<Effect>>) -> Reply {
-    for effect in decision.doable.into_iter().flatten() {
+    for effect in decision.doable.into_iter().flat_map(|(_, effects)| effects) {
         ctx.effect(effect);
     }
-    jobs_reply(decision.problems)
+    Sorted::<Vec<Effect>>::reply(decision.problems)
 }

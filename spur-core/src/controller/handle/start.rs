@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
-use crate::cluster::{Cluster, Event, Kept, Node, Partition};
-use crate::id::{JobId, NodeId};
+use crate::cluster::{Cluster, Event, Kept, Node, Partition, Split};
+use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
 use crate::model::job::Job;
@@ -13,7 +13,15 @@ use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
 
 /// What each job gets: one, or all components of a het job.
-pub(super) struct Decision(Vec<(JobId, Arc<Alloc>)>);
+pub(super) struct Decision(Vec<Grant>);
+
+/// What one job gets.
+struct Grant {
+    job: JobId,
+    alloc: Arc<Alloc>,
+    /// Of an array that others wait beside in the same record: the task that gets one of its own.
+    split: Option<ArrayTaskId>,
+}
 
 /// Plans are made on a cluster that may be older than this one: a job may have been cancelled or changed, a node may
 /// have gone. Then the proposal is dropped and the next pass plans again.
@@ -28,9 +36,10 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
             let node = taken.entry(part.node).or_insert_with(|| cluster.node(part.node).cloned());
             node.iter_mut().for_each(|node| node.take(job, part, alloc.exclusive));
         }
-        started.push((job, Arc::new(alloc)));
+        let several = cluster.job(job).is_some_and(|job| job.task_count() > 1);
+        started.push(Grant { job, alloc: Arc::new(alloc), split: start.task.filter(|_| several) });
     }
-    let jobs: Vec<JobId> = started.iter().map(|(job, _)| *job).collect();
+    let jobs: Vec<JobId> = started.iter().map(|grant| grant.job).collect();
     if cluster.jobs().components(start.attempt.job) != jobs {
         return Err(Reject::Stale(format!("job {}: a component is missing", start.attempt.job)));
     }
@@ -84,6 +93,14 @@ pub(super) fn proposed<'a>(
     if !Arc::ptr_eq(&job.spec, &start.spec) && job.spec != start.spec {
         return stale("its request was changed");
     }
+    match (&job.array, start.task) {
+        (None, None) => {}
+        (Some(part), Some(task)) if part.tasks.contains(task.0) => {}
+        _ => return stale("it does not stand for that task any more"),
+    }
+    if cluster.more_tasks(job) == Some(0) {
+        return stale("no more tasks of its array may run now");
+    }
     let Some(partition) = cluster.partition(&start.partition).filter(|partition| partition.starts()) else {
         return stale("its partition starts nothing");
     };
@@ -105,8 +122,10 @@ pub(super) fn proposed<'a>(
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     // The batch script is the first component's: when it is launched, the others have their nodes.
-    for (job, alloc) in decision.0.into_iter().rev() {
-        ctx.emit(Event::JobStarted { job, alloc, split: None });
+    for Grant { job: from, alloc, split } in decision.0.into_iter().rev() {
+        let split = split.map(|task| Split { from, task });
+        let job = if split.is_some() { ctx.cluster().next_job() } else { from };
+        ctx.emit(Event::JobStarted { job, alloc, split });
     }
     Reply::Done
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::super::command::Submission;
-use super::super::{Ctx, Reject, Reply};
+use super::super::{Ctx, Reject, Reply, tasks};
 use super::{reservation, set_partition, unsupported};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Sharing};
 use crate::sched::feasible;
-use crate::text::dependency::DependencyKind;
+use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
 use crate::text::nodes::NodeCount;
 use crate::text::time::Time;
 
@@ -30,13 +30,15 @@ pub(super) fn check(
     submission: Submission,
 ) -> Result<Decision, Reject> {
     let most = cluster.policy().jobs.max_job_count;
-    if cluster.jobs().len() + submission.rest.len() >= most as usize {
+    let tasks = submission.spec.array.as_ref().map_or(1, |array| array.tasks.len());
+    if cluster.jobs().count() + submission.rest.len() + tasks > most as usize {
         return Err(Reject::TooManyJobs(most));
     }
     if !submission.rest.is_empty() {
         return check_het(cluster, now, caller, submission);
     }
     let spec = resolve(cluster, caller, submission)?;
+    array(cluster, &spec)?;
     let warnings = judge(cluster, now, &spec)?;
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
@@ -52,6 +54,9 @@ fn check_het(
     let size = rest.len() + 1;
     if size > MOST_COMPONENTS {
         return Err(Reject::Invalid(format!("{size} components: a het job has at most {MOST_COMPONENTS}")));
+    }
+    if first.spec.array.is_some() || rest.iter().any(|component| component.spec.array.is_some()) {
+        return Err(Reject::InvalidArray("a het job has no tasks; submit an array or a het job".to_owned()));
     }
     let (leader, hold, requeue) = (cluster.next_job(), first.spec.hold, first.requeue);
     let (mut specs, mut warnings): (Vec<Arc<JobSpec>>, _) = (Vec::with_capacity(size), Vec::new());
@@ -87,6 +92,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             ctx.emit(Event::HetJobSubmitted { jobs, specs });
         }
     }
+    tasks::part_ways(ctx, job);
     Reply::Submitted { job, warnings }
 }
 
@@ -119,6 +125,23 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         spec.shape.memory = default.map(MemoryNeed::PerCpu);
     }
     Ok(spec)
+}
+
+/// Whether there can be an array of these tasks.
+fn array(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+    let Some(array) = &spec.array else { return Ok(()) };
+    let size = cluster.policy().jobs.max_array_size;
+    let last = array.tasks.last().unwrap_or_default();
+    if last >= size {
+        return Err(Reject::InvalidArray(format!(
+            "the largest index is {last}; here it is {} at most ([jobs] max_array_size)",
+            size.saturating_sub(1)
+        )));
+    }
+    if spec.batch.is_none() {
+        return Err(Reject::InvalidArray("only batch jobs have tasks; submit it with sbatch".to_owned()));
+    }
+    Ok(())
 }
 
 /// A job that names its nodes and gives no count gets all of them, as with Slurm. A list with functions (`switch{}`) says
@@ -245,16 +268,41 @@ fn dependency(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     let Some(dependency) = spec.dependency.as_deref() else { return Ok(()) };
     for term in dependency.terms.iter().filter(|term| term.kind != DependencyKind::Singleton) {
         for on in &term.jobs {
-            if on.task.is_some() {
-                return Err(Reject::Dependency(format!(
-                    "{}_…: job arrays are not supported by this release",
-                    on.job
-                )));
-            }
-            if cluster.job(on.job).is_none() {
-                return Err(Reject::Dependency(format!("there is no job {}", on.job)));
+            named(cluster, on).map_err(Reject::Dependency)?;
+            if term.kind == DependencyKind::AfterCorr && on.task.is_none() {
+                counterparts(cluster, spec, on.job).map_err(Reject::Dependency)?;
             }
         }
     }
     Ok(())
+}
+
+/// Whether there is what a dependency names.
+fn named(cluster: &Cluster, on: &DependencyJob<JobId>) -> Result<(), String> {
+    let (jobs, id) = (cluster.jobs(), on.job);
+    match (on.task, jobs.array(id)) {
+        (None, None) if jobs.get(id).is_none() => Err(format!("there is no job {id}")),
+        (Some(_), None) => Err(format!("there is no job array {id}; for a job without tasks write {id}")),
+        (Some(TaskRef::One(task)), Some(array)) => {
+            let ended = array.ended();
+            let has_ended = ended.completed.contains(task) || ended.failed.contains(task);
+            let known = has_ended || jobs.task(id, task).is_some();
+            if known { Ok(()) } else { Err(format!("job array {id} has no task {task}")) }
+        }
+        (None, _) | (Some(TaskRef::All), Some(_)) => Ok(()),
+    }
+}
+
+/// Whether every task has a counterpart in another array, where both are arrays.
+fn counterparts(cluster: &Cluster, spec: &JobSpec, other: JobId) -> Result<(), String> {
+    let mut records = cluster.jobs().array(other).into_iter().flat_map(|array| array.records());
+    let theirs = records.next().and_then(|id| cluster.job(id)?.spec.array.as_ref());
+    let Some((mine, theirs)) = spec.array.as_ref().zip(theirs) else { return Ok(()) };
+    let alone = mine.tasks.without(&theirs.tasks);
+    match alone.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(format!("aftercorr: job array {other} has no task {alone}; its tasks are {}", theirs.tasks))
+        }
+    }
 }

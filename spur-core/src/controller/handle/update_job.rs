@@ -1,23 +1,31 @@
 //! Change what a job asks for. The changed request is judged like a new one.
 
+use std::slice;
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply};
-use super::{jobs_reply, owned, submit};
+use super::super::{Ctx, Reject, Reply, tasks};
+use super::target::{Sorted, Target, sort};
+use super::{owned, submit};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::change::{JobChange, Reach};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Hold, Phase};
+use crate::text::jobid::{JobPart, JobRef};
 use crate::text::time::{Time, TimeLimit};
 
 pub(super) struct Decision {
-    /// The changed requests: of one job, or of all components of a het job that a change is about.
-    changed: Vec<(JobId, Arc<JobSpec>)>,
+    changes: Vec<(Target, Changed)>,
+    problems: Vec<(JobRef<JobId>, Reject)>,
+    by: Hold,
+}
+
+/// What becomes of one record.
+pub(super) struct Changed {
+    spec: Arc<JobSpec>,
     /// Setting a priority of 0 holds a job and any other releases it, as with Slurm.
     hold: Option<bool>,
-    by: Hold,
     warnings: Vec<String>,
 }
 
@@ -25,55 +33,73 @@ pub(super) fn check(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
-    id: JobId,
+    named: &JobRef<JobId>,
     changes: &[JobChange],
 ) -> Result<Decision, Reject> {
-    let named = owned(cluster, caller, id)?;
+    if let Some(job) = cluster.job(named.job).filter(|job| job.spec.het.is_some()) {
+        return of_het_job(cluster, now, caller, job, changes);
+    }
+    let throttles = changes.iter().any(|change| matches!(change, JobChange::ArrayTaskThrottle(_)));
+    if throttles && named.part != JobPart::Whole {
+        return Err(Reject::InvalidArray(format!(
+            "ArrayTaskThrottle is of all its tasks together; write JobId={}",
+            named.job
+        )));
+    }
+    let ask = |job: &Job| changed(cluster, now, caller, job, changes);
+    let Sorted { doable, mut problems } = sort(cluster, caller, slice::from_ref(named), ask);
+    if doable.is_empty() && !problems.is_empty() {
+        return Err(problems.swap_remove(0).1);
+    }
     let by = if caller.operator { Hold::Admin } else { Hold::User };
-    let Some(het) = named.spec.het.as_deref() else {
-        let One { spec, hold, warnings } = one(cluster, now, caller, named, changes)?;
-        return Ok(Decision { changed: vec![(id, spec)], hold, by, warnings });
-    };
-    if het.offset > 0 && changes.iter().any(|change| change.reach() == Reach::Whole) {
+    Ok(Decision { changes: shared(doable), problems, by })
+}
+
+/// What the changes make of the components of a het job that they are about.
+fn of_het_job(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    named: &Job,
+    changes: &[JobChange],
+) -> Result<Decision, Reject> {
+    let by = if caller.operator { Hold::Admin } else { Hold::User };
+    let (id, follows) = (named.id, named.spec.is_follower());
+    if let Some(het) = named.spec.het.as_deref().filter(|_| follows)
+        && changes.iter().any(|change| change.reach() == Reach::Whole)
+    {
         return Err(Reject::NotWholeHetJob(*het));
     }
-    let (mut specs, mut changed, mut hold, mut warnings) = (Vec::new(), Vec::new(), None, Vec::new());
+    let (mut specs, mut made) = (Vec::new(), Vec::new());
     for component in cluster.jobs().components(id) {
         let job = owned(cluster, caller, component)?;
-        let concerns =
-            |change: &&JobChange| component == id || (het.offset == 0 && change.reach() != Reach::One);
+        let concerns = |change: &&JobChange| component == id || (!follows && change.reach() != Reach::One);
         let own: Vec<JobChange> = changes.iter().filter(concerns).cloned().collect();
         if own.is_empty() {
             specs.push(Arc::clone(&job.spec));
             continue;
         }
         let offset = specs.len();
-        let made = one(cluster, now, caller, job, &own).map_err(|reject| reject.of_component(offset))?;
-        warnings.extend(made.warnings);
-        hold = hold.or(made.hold);
-        specs.push(Arc::clone(&made.spec));
-        changed.push((component, made.spec));
+        let new = changed(cluster, now, caller, job, &own).map_err(|reject| reject.of_component(offset))?;
+        specs.push(Arc::clone(&new.spec));
+        made.push((Target::task(component, None), new));
     }
-    if matches!(named.phase, Phase::Pending(_)) {
-        warnings.extend(submit::together(cluster, &specs)?);
+    let hold = made.iter().find_map(|(_, new)| new.hold);
+    made.iter_mut().for_each(|(_, new)| new.hold = hold);
+    if let (Phase::Pending(_), Some((_, first))) = (&named.phase, made.first_mut()) {
+        first.warnings.extend(submit::together(cluster, &specs)?);
     }
-    Ok(Decision { changed, hold, by, warnings })
+    Ok(Decision { changes: made, problems: Vec::new(), by })
 }
 
-/// What the changes of one job come to.
-struct One {
-    spec: Arc<JobSpec>,
-    hold: Option<bool>,
-    warnings: Vec<String>,
-}
-
-fn one(
+/// What the changes make of one record.
+fn changed(
     cluster: &Cluster,
     now: Time,
     caller: &Caller,
     job: &Job,
     changes: &[JobChange],
-) -> Result<One, Reject> {
+) -> Result<Changed, Reject> {
     let pending = match &job.phase {
         Phase::Pending(pending) => Some(pending),
         Phase::Running { .. } => None,
@@ -91,6 +117,9 @@ fn one(
                 continue;
             }
         }
+        if matches!(change, JobChange::ArrayTaskThrottle(_)) && job.array.is_none() {
+            return Err(Reject::InvalidArray(format!("job {} is no job array", job.id)));
+        }
         change.make(&mut spec);
     }
     if !caller.operator {
@@ -106,23 +135,37 @@ fn one(
         Some(_) => submit::judge(cluster, now, &spec)?,
         None => Vec::new(),
     };
-    Ok(One { spec: Arc::new(spec), hold, warnings })
+    Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// Lets neighbours with the same request share it, as the tasks of an array do.
+fn shared(mut changes: Vec<(Target, Changed)>) -> Vec<(Target, Changed)> {
+    let mut last: Option<Arc<JobSpec>> = None;
+    for (_, changed) in &mut changes {
+        match &last {
+            Some(last) if **last == *changed.spec => changed.spec = Arc::clone(last),
+            Some(_) | None => last = Some(Arc::clone(&changed.spec)),
+        }
+    }
+    changes
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { changed, hold, by, warnings } = decision;
-    for (job, spec) in changed {
+    let Decision { changes, problems, by } = decision;
+    let mut warnings = Vec::new();
+    for (target, Changed { spec, hold, warnings: more }) in changes {
+        let job = target.single_out(ctx);
         ctx.emit(Event::JobUpdated { job, spec });
         match hold {
             Some(true) => ctx.emit(Event::JobHeld { job, by }),
             Some(false) => ctx.emit(Event::JobReleased { job }),
             None => {}
         }
+        tasks::part_ways(ctx, job);
+        warnings.extend(more);
     }
-    match jobs_reply(Vec::new()) {
-        Reply::Jobs { problems, .. } => Reply::Jobs { problems, warnings },
-        other => other,
-    }
+    warnings.dedup();
+    Reply::Jobs { problems, warnings }
 }
 
 fn longer(new: TimeLimit, old: TimeLimit) -> bool {

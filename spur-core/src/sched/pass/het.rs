@@ -46,7 +46,7 @@ impl Pass {
         if kept.len() == candidate.rest.len() + 1 {
             for reservation in kept {
                 self.block(&reservation, candidate.attempt.job);
-                self.known.insert(reservation.job, reservation);
+                self.known.entry(reservation.job).or_default().push_back(reservation);
             }
             return;
         }
@@ -67,7 +67,8 @@ impl Pass {
     pub(super) fn consider_together(&mut self, candidate: &Queued) {
         let mut known = Vec::new();
         for component in candidate.all() {
-            if let Some(made) = self.known.remove(&component.attempt.job) {
+            let made = self.known.remove(&component.attempt.job).and_then(|mut known| known.pop_front());
+            if let Some(made) = made {
                 self.state.unbook(&made.parts, wanted(&made.spec), made.start, made.lasts());
                 known.push(made);
             }
@@ -156,7 +157,7 @@ impl Pass {
             self.state.book(parts, wanted(&component.spec), self.now, hit.lasts, true);
             let why = explain::why(hit, backfilled, candidate.priority);
             let reservation = self.state.realms().reservation(of[*at].realm);
-            starts.push(of[*at].start(&self.scene, component, reservation, parts, why));
+            starts.push(of[*at].start(&self.scene, (component, None), reservation, parts, why));
         }
         let mut starts = starts.into_iter();
         if let Some(mut first) = starts.next() {

@@ -114,6 +114,7 @@ impl Pass {
         if ready {
             self.plan.starts.push(Start {
                 attempt: candidate.attempt,
+                task: candidate.task(candidate.dealt),
                 spec: Arc::clone(&candidate.spec),
                 partition: Arc::clone(&nomination.partition),
                 reservation: nomination.reservation.clone(),
@@ -224,11 +225,13 @@ impl Pass {
         };
         let mut why = explain::why(&hit, false, candidate.priority);
         why.exact &= way.exact;
+        let task = candidate.task(candidate.dealt);
         let reservation = self.state.realms().reservation(prospect.realm);
-        let start = prospect.start(&self.scene, candidate, reservation, &way.parts, why);
+        let start = prospect.start(&self.scene, (candidate, task), reservation, &way.parts, why);
+        self.throttle.count(candidate);
         self.state.book(&way.parts, wanted(&candidate.spec), self.now, lasts, true);
         let place = explain::place(&hit);
-        self.plan.waiting.push(Waiting {
+        let waiting = Waiting {
             priority: candidate.priority,
             reason: Reason::Preempting,
             detail: detail.clone(),
@@ -237,7 +240,8 @@ impl Pass {
             place: place.clone(),
             after: way.last,
             ..Waiting::of(candidate.attempt.job)
-        });
+        };
+        self.plan.waiting.extend((!candidate.told).then_some(waiting));
         let (victims, displaces) = (way.victims, way.displaces);
         self.plan.preemptions.push(Preemption { start, detail, place, victims, displaces });
         self.close_queue_behind(candidate);

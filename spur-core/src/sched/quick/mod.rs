@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
-use crate::id::{JobId, NodeId};
+use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::text::time::Time;
 
 use super::explain;
@@ -29,7 +29,7 @@ use super::pass::{Reservation, Reservations};
 use super::plan::{Plan, Waiting};
 use super::preempt::rule;
 use super::prospect::{self, Prospect};
-use super::queue::Candidate;
+use super::queue::{Candidate, Throttle};
 use super::realm::OPEN;
 use super::rows::{Counts, Key, Least, Place, Rows};
 use super::scene::Scene;
@@ -197,6 +197,7 @@ struct Walk<'a> {
     line: &'a Line,
     moment: Moment,
     plan: Plan,
+    throttle: Throttle,
     /// Whether every reservation keeps to the nodes of its own component.
     is_simple: bool,
     /// Whether the next pass may find something else although nothing happens.
@@ -216,7 +217,15 @@ impl<'a> Walk<'a> {
         let nodes = held.overdue(now).flat_map(|holder| holder.parts.iter().map(|(node, _)| *node));
         let overdue: BTreeMap<NodeId, Box<[u64]>> = nodes.map(|node| (node, held.at(node, now))).collect();
         let moment = Moment { now, licenses, overdue, rivalries: 0 };
-        Self { quick, line, moment, plan: Plan::default(), is_simple: true, restless: false }
+        Self {
+            quick,
+            line,
+            moment,
+            plan: Plan::default(),
+            throttle: Throttle::default(),
+            is_simple: true,
+            restless: false,
+        }
     }
 
     /// Looks at jobs that are new, behind the heads there are.
@@ -372,43 +381,66 @@ impl Walk<'_> {
         !behind
     }
 
-    /// Starts a job, or makes it a head if it has to be; says whether it starts.
+    /// Starts a job, or as many tasks of an array as fit, and makes it a head if it has to be; says whether anything of it
+    /// starts.
     fn consider(&mut self, job: JobId) -> bool {
         let Some(candidate) = self.line.candidate(job).cloned() else { return false };
         if candidate.spec.reservations().next().is_some() {
             return false;
         }
-        self.plan.report.considered += 1;
+        let prospects = self.prospects(&candidate);
+        if prospects.is_empty() {
+            return false;
+        }
+        let Some(tasks) = &candidate.array else { return self.consider_one(&candidate, None, &prospects) };
+        let mut started = 0;
+        while let Some(task) = candidate.task(started).filter(|_| self.throttle.lets(tasks))
+            && self.consider_one(&candidate, Some(task), &prospects)
+        {
+            self.throttle.count(&candidate);
+            started += 1;
+        }
+        started > 0
+    }
+
+    fn prospects(&mut self, candidate: &Candidate) -> Vec<Prospect> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         for choice in candidate.choices.iter() {
             let (quick, now) = (&mut *self.quick, self.moment.now);
             let need = quick.finder.need(&choice.1.need);
             prospects.extend(quick.finder.lenses.prospect(
                 &quick.scene,
-                &candidate,
+                candidate,
                 choice,
                 need,
                 (OPEN, None),
                 now,
             ));
         }
-        if prospects.is_empty() {
-            return false;
-        }
-        match self.search(&candidate, &prospects) {
+        prospects
+    }
+
+    fn consider_one(
+        &mut self,
+        candidate: &Candidate,
+        task: Option<ArrayTaskId>,
+        prospects: &[Prospect],
+    ) -> bool {
+        self.plan.report.considered += 1;
+        match self.search(candidate, prospects) {
             Some((index, hit)) if hit.starts => {
                 let ground = self.ground(&prospects[index]);
                 let need = &prospects[index].request.need;
                 let parts = Finder::parts(ground, &self.moment, need, &hit, candidate.run_time);
                 match parts {
                     Some(parts) => {
-                        self.start(&candidate, &prospects[index], &hit, &parts);
+                        self.start((candidate, task), &prospects[index], &hit, &parts);
                         return true;
                     }
-                    None => self.hold_back(&candidate, &prospects, None),
+                    None => self.hold_back(candidate, prospects, None),
                 }
             }
-            found => self.hold_back(&candidate, &prospects, found),
+            found => self.hold_back(candidate, prospects, found),
         }
         false
     }
@@ -451,12 +483,18 @@ impl Walk<'_> {
     }
 
     /// Starts a job.
-    fn start(&mut self, candidate: &Candidate, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
+    fn start(
+        &mut self,
+        (candidate, task): (&Candidate, Option<ArrayTaskId>),
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: &[Part],
+    ) {
         let (now, end) = (self.moment.now, self.moment.now + candidate.run_time);
         let component = self.component(prospect);
         let backfilled = self.quick.heads[component].is_some();
         let why = explain::why(hit, backfilled, self.line.priority(candidate.attempt.job, now));
-        self.plan.starts.push(prospect.start(&self.quick.scene, candidate, None, parts, why));
+        self.plan.starts.push(prospect.start(&self.quick.scene, (candidate, task), None, parts, why));
         self.moment.licenses.take(wanted(&candidate.spec), now, end, true);
         if let Some((_, shadow)) = self.quick.heads[component].as_mut().and_then(|head| head.planned.as_mut())
             && end > shadow.from

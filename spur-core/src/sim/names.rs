@@ -1,0 +1,52 @@
+//! The workload's names of jobs, and of the tasks of its arrays.
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::id::JobId;
+use crate::model::phase::Phase;
+
+/// Names by job number.
+#[derive(Debug, Default)]
+pub(super) struct Names(Vec<Arc<str>>);
+
+impl Names {
+    /// Gives a job its name.
+    pub(super) fn set(&mut self, job: JobId, name: &Arc<str>) {
+        let index = job.0 as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, "".into());
+        }
+        self.0[index] = Arc::clone(name);
+    }
+
+    /// The name that was given to a job of that number; the number itself if none was.
+    pub(super) fn given(&self, job: JobId) -> Arc<str> {
+        let known = self.0.get(job.0 as usize).filter(|name| !name.is_empty());
+        known.map_or_else(|| job.to_string().into(), Arc::clone)
+    }
+
+    /// The names of a job's tasks, each by itself; of one that belongs to no array its own.
+    pub(super) fn each(&self, cluster: &Cluster, id: JobId) -> Vec<Arc<str>> {
+        let Some(part) = cluster.job(id).and_then(|job| job.array.as_ref()) else {
+            return vec![self.given(id)];
+        };
+        let array = self.given(part.id);
+        part.tasks.iter().map(|task| format!("{array}_{task}").into()).collect()
+    }
+
+    /// The name of a job, and of a record of an array what it stands for: the array itself for what waits under the
+    /// number that it was given, otherwise its tasks.
+    pub(super) fn of(&self, cluster: &Cluster, id: JobId) -> Arc<str> {
+        let Some((job, part)) = cluster.job(id).and_then(|job| Some((job, job.array.as_ref()?))) else {
+            return self.given(id);
+        };
+        let array = self.given(part.id);
+        let waits = matches!(job.phase, Phase::Pending(_)) && job.restarts == 0;
+        match job.task() {
+            _ if waits && part.id == id => array,
+            None => format!("{array}_[{}]", part.tasks).into(),
+            Some(task) => format!("{array}_{task}").into(),
+        }
+    }
+}

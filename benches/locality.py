@@ -1,115 +1,163 @@
 #!/usr/bin/env python3
 """What topology-aware placement does to a real workload: how local jobs run, and what that costs.
 
-LLNL Atlas (43,778 jobs, 2006 and 2007) is replayed by `spur sim` on a tree of 1,152 whole nodes: 48 leaves of 24 in four
-groups, arrivals scaled by 0.7, which saturates the machine. Four ways of placing: none (the fabric is not known), tree,
-jobs that fit a leaf bound to one, and bound to one only for a while. Utilisation, waits and leaves over the minimum are those of the simulator's
-summary. With --events, and always where the fabric is not known, leaves are counted here, from the nodes in the events, which also
-tells how many of the jobs that fit a leaf are split; that takes minutes, because every event has to say why everybody waits.
+LLNL Atlas (43,778 jobs, 2006 and 2007) is replayed by `spur sim` on a tree of 1,152 whole nodes: 48 leaves of 24 in four groups,
+arrivals scaled by 0.7, which saturates the machine. The ways of placing:
+
+none     the fabric is ignored (--topology=none)
+tree     as a tree of leaves, groups and core
+must     the same, and jobs that fit a leaf are bound to one
+relax    the same, but only for --relax
+leaves   as a tree of leaves under one core: the groups are left out of the topology
+leafmust the same, and jobs that fit a leaf are bound to one
+rules    the same, with the rules of etc/examples/local.toml: jobs of up to 132 nodes are bound to as few leaves as
+         they would take at 22 nodes a leaf, for the time said there or for --bound
+
+Figures are those of the simulator's summary: the share of the machine in use from the first submission to the last end, waits, leaves
+over the minimum (weighted by node-seconds), and the share of the jobs that a leaf could hold that are split. --copies N
+repeats everything with arrivals moved by up to two hours at random, N times, and adds means: one replay of a saturated
+machine is worth little, because utilisation depends on what happens to be left at the end.
 
 The trace is from the Parallel Workloads Archive and not part of this repository: SPUR_DATA names a directory that has
 traces/LLNL-Atlas-2006-2.1-cln.swf.gz. Without it this says so and ends.
 
-usage: locality.py [--spur PATH] [--only WAY ...] [--events] [--relax TIME] [--scale-arrivals F]
+usage: locality.py [--spur PATH] [--only WAY ...] [--copies N] [--relax TIME] [--bound TIME] [--scale-arrivals F]
 """
 
 import argparse
+import gzip
 import json
 import os
-import re
+import random
 import subprocess
 import sys
 import tempfile
+import tomllib
 
-LEAVES, PER_LEAF, GROUPS = 48, 24, 4
+LEAVES, PER_LEAF, GROUPS, CORES = 48, 24, 4, 8
 NODES = LEAVES * PER_LEAF
-WAYS = ["tree", "must", "relax", "none"]
+WAYS = ["none", "tree", "must", "relax", "leaves", "leafmust", "rules"]
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "etc", "examples", "local.toml")
+# Arrivals are moved by less than this, seconds.
+JITTER = 7200
+SUBMIT, RUN, ALLOCATED, REQUESTED, LIMIT, USER = 1, 3, 4, 7, 8, 11
 
 
-def config(way, relax):
+def rule(most, **keys):
+    """A rule for jobs of up to so many nodes."""
+    size = [f"max_nodes = {most}"] if most else []
+    return ["[[topology.rule]]"] + size + [f'{key} = "{value}"' for key, value in keys.items()]
+
+
+def rules(way, relax, bound):
+    """The rules by size of a way of placing."""
+    if way in ("must", "leafmust"):
+        return rule(PER_LEAF, gather="must:leaf")
+    if way == "relax":
+        return rule(PER_LEAF, gather=f"must:leaf@{relax}")
+    if way != "rules":
+        return []
+    with open(EXAMPLE, "rb") as example:
+        shipped = tomllib.load(example)["topology"]["rule"]
+    lines = []
+    for entry in shipped:
+        leaves, _, until = entry["switches"].partition("@")
+        until = until if bound is None else bound
+        lines += rule(entry["max_nodes"], switches=f"{leaves}@{until}" if until else leaves)
+    return lines
+
+
+def config(way, relax, bound):
     """The cluster as a spur.toml."""
+    grouped = way in ("none", "tree", "must", "relax")
     lines = ['cluster_name = "atlas"', "[scheduler]", 'order = "fcfs"', "depth = 1000",
-             "[[nodes]]", f'names = "n[0001-{NODES}]"', "cpus = 8", "memory_mb = 16384",
-             "[[partitions]]", 'name = "main"', 'nodes = "ALL"', "default = true"]
-    if way == "none":
-        return "\n".join(lines) + "\n"
-    lines += ["[topology]", 'plugin = "tree"', 'layers = ["leaf", "group"]']
-    if way != "tree":
-        rule = "must:leaf" if way == "must" else f"must:leaf@{relax}"
-        lines += ["[[topology.rule]]", f"max_nodes = {PER_LEAF}", f'gather = "{rule}"']
+             "[[nodes]]", f'names = "n[0001-{NODES}]"', f"cpus = {CORES}", "memory_mb = 16384",
+             "[[partitions]]", 'name = "main"', 'nodes = "ALL"', "default = true",
+             "[topology]", 'plugin = "tree"', f'layers = {json.dumps(["leaf", "group"] if grouped else ["leaf"])}']
+    lines += rules(way, relax, bound)
     for leaf in range(LEAVES):
         first = leaf * PER_LEAF + 1
         lines += ["[[topology.switches]]", f'name = "leaf{leaf:02}"',
                   f'nodes = "n[{first:04}-{first + PER_LEAF - 1:04}]"']
-    for group in range(GROUPS):
+    for group in range(GROUPS if grouped else 0):
         first = group * LEAVES // GROUPS
         lines += ["[[topology.switches]]", f'name = "group{group}"',
                   f'switches = "leaf[{first:02}-{first + LEAVES // GROUPS - 1:02}]"']
-    lines += ["[[topology.switches]]", 'name = "core"', f'switches = "group[0-{GROUPS - 1}]"']
+    under = f"group[0-{GROUPS - 1}]" if grouped else f"leaf[00-{LEAVES - 1:02}]"
+    lines += ["[[topology.switches]]", 'name = "core"', f'switches = "{under}"']
     return "\n".join(lines) + "\n"
 
 
-def numbers(hostlist):
-    """The node numbers of a hostlist such as n[0001-0012,0040]."""
-    inside = re.fullmatch(r"n\[?([\d,-]+)\]?", hostlist).group(1)
-    for part in inside.split(","):
-        low, _, high = part.partition("-")
-        yield from range(int(low), int(high or low) + 1)
+def read_jobs(path):
+    """Jobs as (submit, nodes, run, limit or None, user), by time of submission."""
+    jobs = []
+    with gzip.open(path, "rt") as lines:
+        for line in lines:
+            if line.startswith(";"):
+                continue
+            fields = [int(float(field)) for field in line.split()]
+            processors = fields[REQUESTED] if fields[REQUESTED] > 0 else fields[ALLOCATED]
+            if processors > 0 and fields[RUN] > 0:
+                limit = fields[LIMIT] if fields[LIMIT] > 0 else None
+                jobs.append((fields[SUBMIT], -(-processors // CORES), fields[RUN], limit, fields[USER]))
+    return sorted(jobs, key=lambda job: job[0])
 
 
-def local(events):
-    """Leaves touched over the fewest possible, weighted by node-seconds, and the share of small jobs that are split."""
-    running, over, weight, small, split = {}, 0.0, 0.0, 0, 0
-    for line in events:
-        event = json.loads(line)
-        if event["event"] == "start":
-            nodes = list(numbers(event["nodes"]))
-            leaves = len({(node - 1) // PER_LEAF for node in nodes})
-            running[event["job"]] = (event["t"], len(nodes), leaves)
-            if len(nodes) <= PER_LEAF:
-                small += 1
-                split += leaves > 1
-        elif event["event"] == "end" and event["job"] in running:
-            began, count, leaves = running.pop(event["job"])
-            share = count * (event["t"] - began)
-            over += share * leaves / -(-count // PER_LEAF)
-            weight += share
-    return over / weight, split / small
+def workload(jobs, way, copy):
+    """Jobs as lines for `spur sim`; copy 0 has the arrivals of the trace."""
+    chance = random.Random(copy)
+    for number, (submit, nodes, run, limit, user) in enumerate(jobs):
+        at = submit + (chance.randrange(JITTER) if copy else 0)
+        argv = ["-N", str(nodes), "--exclusive"]
+        argv += ["-t", f"0-{limit // 3600}:{limit % 3600 // 60}:{limit % 60}"] if limit else []
+        argv += ["--topology=none"] if way == "none" else []
+        run = min(run, limit) if limit else run
+        submission = {"id": str(number), "argv": argv, "user": f"u{user}", "runtime": run}
+        yield json.dumps({"at": at, "submit": submission}) + "\n"
+
+
+def replay(args, way, jobs, copy):
+    """Utilisation, mean and 99 % wait in hours, leaves over the minimum, share of split jobs."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ("spur.toml", "jobs.jsonl")]
+        with open(paths[0], "w") as out:
+            out.write(config(way, args.relax, args.bound))
+        with open(paths[1], "w") as out:
+            out.writelines(workload(jobs, way, copy))
+        command = [args.spur, "sim", "--config", paths[0], "--workload", paths[1], "--json",
+                   "--scale-arrivals", args.scale_arrivals]
+        summary = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    wait, leaf = summary["wait"], summary["spans"]["leaf"]
+    return (summary["utilization"], wait["mean"] / 3600, wait["p99"] / 3600, leaf["over_minimum"], leaf["split"])
+
+
+def show(way, copy, figures):
+    print(f"{way:10} {copy:>5} {figures[0]:11.4f} {figures[1]:12.1f} {figures[2]:12.1f}"
+          f" {figures[3]:7.4f} {figures[4]:7.4f}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--spur", default="target/release/spur")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--relax", default="10", help="how long the third way insists on one leaf: minutes, or D-HH:MM:SS")
+    parser.add_argument("--copies", type=int, default=0, help="how often to repeat it with moved arrivals")
+    parser.add_argument("--relax", default="10", help="how long `relax` insists: minutes, or D-HH:MM:SS")
+    parser.add_argument("--bound", help="how long `rules` insists, instead of what the example says; empty for ever")
     parser.add_argument("--scale-arrivals", default="0.7")
-    parser.add_argument("--events", action="store_true", help="count from events, split jobs too")
     args = parser.parse_args()
     trace = os.path.join(os.environ.get("SPUR_DATA", ""), "traces", "LLNL-Atlas-2006-2.1-cln.swf.gz")
     if not os.path.isfile(trace):
         print("skipped: SPUR_DATA names no directory with the trace")
         return 0
-    print(f"{'way':14} {'jobs':>6} {'utilisation':>11} {'mean wait, h':>12} {'p99 wait, h':>12} {'leaves':>7} {'split':>7}")
+    jobs = read_jobs(trace)
+    print(f"{'way':10} {'copy':>5} {'utilisation':>11} {'mean wait, h':>12} {'p99 wait, h':>12} {'leaves':>7} {'split':>7}")
     for way in args.only:
-        with tempfile.TemporaryDirectory() as folder:
-            path, events = os.path.join(folder, "spur.toml"), os.path.join(folder, "events.jsonl")
-            with open(path, "w") as out:
-                out.write(config(way, args.relax))
-            command = [args.spur, "sim", "--config", path, "--swf", trace, "--exclusive", "--json",
-                       "--scale-arrivals", args.scale_arrivals]
-            counts = args.events or way == "none"
-            command += ["--events", events] if counts else []
-            summary = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            if counts:
-                with open(events) as lines:
-                    over, share = local(lines)
-                split = f"{share:7.4f}"
-            else:
-                over, split = summary["spans"]["leaf"]["over_minimum"], "      -"
-        title = f"relax@{args.relax}" if way == "relax" else way
-        wait = summary["wait"]
-        print(f"{title:14} {summary['started']:6} {summary['utilization']:11.4f} {wait['mean'] / 3600:12.3f}"
-              f" {wait['p99'] / 3600:12.2f} {over:7.4f} {split}", flush=True)
+        rows = []
+        for copy in range(args.copies + 1):
+            rows.append(replay(args, way, jobs, copy))
+            show(way, copy, rows[-1])
+        if args.copies:
+            show(way, "mean", [sum(column) / len(column) for column in zip(*rows)])
     return 0
 
 

@@ -132,6 +132,19 @@ fn a_second_run_is_the_same_to_the_byte() {
 }
 
 #[test]
+fn events_without_those_who_wait_are_otherwise_the_same() {
+    let made_up = format!("--config {} --generate lublin --jobs 60 --load 1.1 --seed 4", spines().display());
+    for backfill in ["easy", "conservative"] {
+        let options = format!("{made_up} --backfill {backfill}");
+        let (all, few) = (run("pending", &options), run("no-pending", &format!("{options} --no-pending")));
+        let others: Vec<&str> = all.1.lines().filter(|line| !line.contains(r#""event":"pending""#)).collect();
+        assert!(others.len() < all.1.lines().count(), "somebody waits");
+        assert_eq!(others, few.1.lines().collect::<Vec<_>>());
+        assert_eq!(without_cost(&all.0), without_cost(&few.0));
+    }
+}
+
+#[test]
 fn events_of_a_time_come_in_the_order_of_the_contract() {
     let rank = |event: &Value| match event["event"].as_str().expect("an event has a kind") {
         "submit" | "reject" | "test" => 0,
@@ -234,6 +247,7 @@ fn what_makes_no_sense_is_told_with_its_exit_code() {
         (format!("--workload {good} --config {cluster} --seed 1"), 2, "are for --generate"),
         (format!("--workload {good} --config {cluster} --order lifo"), 2, "--order: `lifo` is not known"),
         (format!("--workload {good} --config {cluster} --scale-arrivals 0"), 2, "no number above 0"),
+        (format!("--workload {good} --config {cluster} --no-pending"), 2, "--no-pending is for --events"),
         (format!("--workload {good} --config {cluster} more"), 2, "`more` is no option"),
         (format!("--workload {good} --config /nowhere.toml"), 1, "cannot read /nowhere.toml: "),
         (format!("--workload {good} --config {config}"), 1, "bad.toml:1"),

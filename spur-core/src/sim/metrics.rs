@@ -85,6 +85,8 @@ pub struct LayerSpans {
     pub mean: f64,
     /// Domains touched over the fewest that a job of that many nodes needs, weighted by node-seconds.
     pub over_minimum: f64,
+    /// Of the runs of jobs that one domain could hold, the share that touched several.
+    pub split: f64,
 }
 
 /// Sums of one layer.
@@ -94,6 +96,9 @@ struct Touched {
     domains: u64,
     node_seconds: f64,
     over: f64,
+    /// Runs that one domain could hold, and those of them that touched several.
+    small: u64,
+    split: u64,
 }
 
 /// Counts while a simulation goes on.
@@ -179,6 +184,8 @@ impl Tally {
             if let Some(fewest) = fewest.and_then(|fewest| fewest.of(index, nodes)) {
                 sums.node_seconds += weight;
                 sums.over += weight * f64::from(*touched) / fewest as f64;
+                sums.small += u64::from(fewest == 1);
+                sums.split += u64::from(fewest == 1 && *touched > 1);
             }
         }
     }
@@ -200,7 +207,9 @@ impl Tally {
         let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         let spans = self.layers.iter().map(|(name, sums)| {
             let mean = ratio(sums.domains as f64, sums.runs as f64);
-            (Arc::clone(name), LayerSpans { mean, over_minimum: ratio(sums.over, sums.node_seconds) })
+            let over_minimum = ratio(sums.over, sums.node_seconds);
+            let split = ratio(sums.split as f64, sums.small as f64);
+            (Arc::clone(name), LayerSpans { mean, over_minimum, split })
         });
         let frag = self.frag_names.iter().zip(&self.frag_by_last);
         Summary {
@@ -275,6 +284,6 @@ mod tests {
         assert_eq!((summary.slowdown.mean, summary.slowdown.max), (2.5, 4.0));
         // 2 leaves where 1 would do for 40 node-seconds, 1 of 1 for 5.
         let leaf = summary.spans[0].1;
-        assert_eq!((leaf.mean, leaf.over_minimum), (1.5, (2.0 * 40.0 + 5.0) / 45.0));
+        assert_eq!((leaf.mean, leaf.over_minimum, leaf.split), (1.5, (2.0 * 40.0 + 5.0) / 45.0, 0.5));
     }
 }

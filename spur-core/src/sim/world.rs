@@ -75,7 +75,8 @@ pub struct Moment<'a> {
 
 /// What somebody who follows a simulation is told. Nothing that is done here changes it.
 pub trait Watch {
-    /// Whether [`Watch::event`] is to be called; making events takes time.
+    /// Whether [`Watch::event`] is to be called; making events takes time. Of jobs that wait it is told only where
+    /// [`Watch::wants_reasons`] says so as well.
     fn wants_events(&self) -> bool {
         false
     }
@@ -529,7 +530,7 @@ impl<W: Watch> World<W> {
         self.waiting.clear();
         while self.cluster.jobs().pending_count() > 0 {
             self.watch.pass_begins();
-            let mut plan = if self.watch.wants_events() || self.watch.wants_reasons() {
+            let mut plan = if self.watch.wants_reasons() {
                 self.planner.plan(&self.cluster, self.now, &self.truth)
             } else {
                 self.planner.starts(&self.cluster, self.now, &self.truth)
@@ -577,7 +578,7 @@ impl<W: Watch> World<W> {
 
     /// Tells what a pass said of jobs that wait.
     fn tell_waiting(&mut self, plan: &Plan) {
-        if self.watch.wants_events() {
+        if self.watch.wants_events() && self.watch.wants_reasons() {
             let (names, cluster) = (&self.names, &self.cluster);
             self.record.waiting(cluster, plan, |job| names.of(cluster, job));
         }

@@ -31,6 +31,7 @@ pub(super) struct Args {
     pub(super) scale_arrivals: Option<f64>,
     pub(super) json: bool,
     pub(super) events: Option<PathBuf>,
+    pub(super) no_pending: bool,
     pub(super) plot: Option<PathBuf>,
     pub(super) progress: bool,
 }
@@ -202,6 +203,10 @@ const OPTIONS: &[SimOpt] = &[
         args.events = Some(path(value)?);
         Ok(())
     }),
+    SimOpt::flag("no-pending", None, "leave out of the events why jobs wait, which takes long", |args, _| {
+        args.no_pending = true;
+        Ok(())
+    }),
     SimOpt::value("plot", None, "DIR", "draw pictures, as SVG", |args, value| {
         args.plot = Some(path(value)?);
         Ok(())
@@ -243,6 +248,9 @@ impl Args {
         }
         if made_up && !self.generate {
             return Some("--nodes, --jobs, --load and --seed are for --generate");
+        }
+        if self.no_pending && self.events.is_none() {
+            return Some("--no-pending is for --events");
         }
         if self.exclusive && (self.config.is_none() || self.workload.is_some()) {
             return Some("--exclusive is for --swf or --generate on a cluster from --config");

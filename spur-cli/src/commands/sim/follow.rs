@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
 use spur_core::cluster::Cluster;
-use spur_core::sim::{Event, Moment, Run, Spread, Watch};
+use spur_core::sim::{Event, Moment, Run, Spread, Watch, What};
 
 use super::plot::Trail;
 
@@ -18,6 +18,8 @@ const BAR: usize = 30;
 #[derive(Debug)]
 pub(super) struct Follower {
     events: Option<BufWriter<File>>,
+    /// Whether events tell of jobs that wait.
+    pending: bool,
     /// The first error of writing events; nothing is written after it.
     failure: Option<io::Error>,
     begun: Option<Instant>,
@@ -37,16 +39,18 @@ struct Bar {
 }
 
 impl Follower {
-    /// `progress` is how many jobs a progress bar counts up to, if one is shown; `reasons` whether anybody may ask why
+    /// `pending` says whether events tell of jobs that wait; `progress` is how many jobs a progress bar counts up to, if one is shown; `reasons` whether anybody may ask why
     /// jobs wait.
     pub(super) fn new(
         events: Option<File>,
+        pending: bool,
         progress: Option<usize>,
         trail: Option<Trail>,
         reasons: bool,
     ) -> Self {
         Self {
             events: events.map(BufWriter::new),
+            pending,
             failure: None,
             begun: None,
             passes: Vec::new(),
@@ -82,10 +86,13 @@ impl Watch for Follower {
     }
 
     fn wants_reasons(&self) -> bool {
-        self.reasons
+        self.reasons || self.events.is_some() && self.pending
     }
 
     fn event(&mut self, event: &Event) {
+        if matches!(event.what, What::Pending { .. }) && !self.pending {
+            return;
+        }
         let Some(out) = self.events.as_mut().filter(|_| self.failure.is_none()) else { return };
         let written = serde_json::to_writer(&mut *out, event).map_err(io::Error::from);
         self.failure = written.and_then(|()| out.write_all(b"\n")).err();

@@ -145,7 +145,7 @@ fn simulate(args: &Args, policy: Policy, workload: &Workload) -> Result<World<Fo
     let progress = (args.progress && terminal::shows_progress()).then(|| submits.count());
     let trail = args.plot.as_ref().map(|_| plot::Trail::default());
     let reasons = workload.deeds.iter().any(|deed| matches!(deed.what, What::Command(_)));
-    let follower = Follower::new(events, progress, trail, reasons);
+    let follower = Follower::new(events, !args.no_pending, progress, trail, reasons);
     let world = World::new(Arc::new(policy), args.pass, follower);
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
     play(&mut world, workload, None)?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::time::Duration;
 
-use spur_core::sim::{Spread, Summary};
+use spur_core::sim::{LayerSpans, Spread, Summary};
 
 /// What the simulation itself cost: the only part of a summary that differs from run to run.
 #[derive(Clone, Debug)]
@@ -48,7 +48,8 @@ pub(super) fn json(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> Stri
     let _ = write!(out, ",\"utilization\":{:.6},\"makespan\":{}", summary.utilization, summary.makespan);
     let spans = summary.spans.iter().map(|(layer, spans)| {
         let quoted = serde_json::Value::from(&**layer);
-        format!("{quoted}:{{\"mean\":{:.6},\"over_minimum\":{:.6}}}", spans.mean, spans.over_minimum)
+        let LayerSpans { mean, over_minimum, split } = spans;
+        format!("{quoted}:{{\"mean\":{mean:.6},\"over_minimum\":{over_minimum:.6},\"split\":{split:.6}}}")
     });
     let _ = write!(out, ",\"spans\":{{{}}}", spans.collect::<Vec<_>>().join(","));
     let layers = summary.fragmentation.iter();
@@ -93,8 +94,11 @@ pub(super) fn text(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> Stri
     line("utilization", format!("{:.2} %", summary.utilization * 100.0));
     line("makespan", format!("{} s", summary.makespan));
     for (layer, spans) in &summary.spans {
-        let text =
-            format!("mean {:.3} a job, {:.3} times the fewest possible", spans.mean, spans.over_minimum);
+        let LayerSpans { mean, over_minimum, split } = spans;
+        let text = format!(
+            "mean {mean:.3} a job, {over_minimum:.3} times the fewest possible, {:.2} % split without need",
+            split * 100.0
+        );
         line(&format!("{layer} spans"), text);
     }
     for (layer, share) in &summary.fragmentation {

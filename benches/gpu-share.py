@@ -80,7 +80,8 @@ def spur(program, folder, fabric, stream, gather):
         out.write(config(fabric))
     with open(paths[1], "w") as out:
         out.writelines(line + "\n" for line in workload(stream, gather))
-    subprocess.run([program, "sim", "--config", paths[0], "--workload", paths[1], "--events", paths[2], "--json"],
+    subprocess.run([program, "sim", "--config", paths[0], "--workload", paths[1], "--events", paths[2],
+                    "--no-pending", "--json"],
                    check=True, stdout=subprocess.DEVNULL)
     started = {}
     with open(paths[2]) as lines:

@@ -12,6 +12,7 @@ leaves   as a tree of leaves under one core: the groups are left out of the topo
 leafmust the same, and jobs that fit a leaf are bound to one
 rules    the same, with the rules of etc/examples/local.toml: jobs of up to 132 nodes are bound to as few leaves as
          they would take at 22 nodes a leaf, for the time said there or for --bound
+loose    the same, with 21 nodes a leaf, for jobs of up to 147 nodes, for ever
 
 Figures are those of the simulator's summary: the share of the machine in use from the first submission to the last end, waits, leaves
 over the minimum (weighted by node-seconds), and the share of the jobs that a leaf could hold that are split. --copies N
@@ -36,7 +37,7 @@ import tomllib
 
 LEAVES, PER_LEAF, GROUPS, CORES = 48, 24, 4, 8
 NODES = LEAVES * PER_LEAF
-WAYS = ["none", "tree", "must", "relax", "leaves", "leafmust", "rules"]
+WAYS = ["none", "tree", "must", "relax", "leaves", "leafmust", "rules", "loose"]
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "etc", "examples", "local.toml")
 # Arrivals are moved by less than this, seconds.
 JITTER = 7200
@@ -55,6 +56,8 @@ def rules(way, relax, bound):
         return rule(PER_LEAF, gather="must:leaf")
     if way == "relax":
         return rule(PER_LEAF, gather=f"must:leaf@{relax}")
+    if way == "loose":
+        return [line for leaves in range(1, 8) for line in rule(21 * leaves, switches=str(leaves))]
     if way != "rules":
         return []
     with open(EXAMPLE, "rb") as example:

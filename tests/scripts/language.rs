@@ -138,7 +138,7 @@ impl Session {
         self.cluster.node_named(name).unwrap_or_else(|| panic!("no node {name}")).id
     }
 
-    /// `start JOB NODE[:CPUS]… [in=RESERVATION] [: JOB NODE[:CPUS]…]…`
+    /// `start JOB NODE[:CPUS]… [in=RESERVATION] [limit=LIMIT] [: JOB NODE[:CPUS]…]…`
     fn start(&self, rest: &[&str]) -> Input {
         let mut starts = rest.split(|word| *word == ":").map(|words| self.proposal(words));
         let mut first = starts.next().expect("a job");
@@ -185,6 +185,10 @@ impl Session {
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
             reservation: rest.iter().find_map(|word| word.strip_prefix("in=")).map(Into::into),
+            time_limit: rest
+                .iter()
+                .find_map(|word| word.strip_prefix("limit="))
+                .map(|limit| limit.parse().expect("a time limit")),
             parts: rest[1..].iter().filter(|word| names_node(word)).map(part).collect(),
             exclusive: rest.contains(&"exclusive"),
             why: spur_core::model::alloc::Why::default(),
@@ -246,6 +250,9 @@ impl Session {
         for job in self.cluster.jobs().iter() {
             let (state, _) = job.phase.names();
             let _ = write!(said, "job {} {state}", job.attempt());
+            if let Some(full) = job.full_limit {
+                let _ = write!(said, " limit={} of {full}", job.spec.time_limit);
+            }
             if let Phase::Pending(pending) = &job.phase {
                 let _ =
                     write!(said, " hold={:?} eligible={:?}", pending.hold, pending.eligible.map(|at| at.0));
@@ -326,7 +333,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT partition=P reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -368,7 +375,7 @@ fn submission(rest: &[&str]) -> Submission {
         },
         fabric: None,
         time_limit: TimeLimit::Unlimited,
-        time_min: None,
+        time_min: get("time-min").map(|text| text.parse().expect("a time limit")),
         begin: time("begin"),
         deadline: time("deadline"),
         hold: rest.contains(&"hold"),

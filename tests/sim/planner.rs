@@ -53,6 +53,7 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
             spec: Arc::clone(&job.spec),
             partition: Arc::clone(&job.spec.partitions[0]),
             reservation: None,
+            time_limit: None,
             parts: fit.iter().map(part).collect(),
             exclusive: false,
             why: Why::default(),

@@ -18,7 +18,7 @@ use crate::model::node::Health;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pending, Phase, Preempted, Then};
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
     /// Makes the cluster what it is after `entry`.
@@ -232,6 +232,7 @@ impl Cluster {
             steps: Vec::new(),
             next_step: crate::id::StepId(0),
             derived_exit: ExitCode::default(),
+            full_limit: None,
         };
         dependency::settle(&mut job, &self.jobs);
         note_eligible(&mut job, at);
@@ -251,6 +252,9 @@ impl Cluster {
         {
             pending.not_before = spec.begin;
             pending.eligible = None;
+        }
+        if job.spec.time_limit != spec.time_limit {
+            job.full_limit = None;
         }
         job.spec = Arc::clone(spec);
         note_eligible(&mut job, at);
@@ -310,6 +314,9 @@ impl Cluster {
         }
         let ends_by = alloc.reservation.as_ref().and_then(|name| self.ends_by(name));
         self.jobs.change(id, |job| {
+            if let Some(limit) = alloc.time_limit {
+                job.full_limit = Some(set_limit(job, limit));
+            }
             let alloc = Arc::clone(alloc);
             job.phase = Phase::Running { alloc, started: at, warned: false, preempted: None, ends_by };
         });
@@ -350,6 +357,9 @@ impl Cluster {
     fn requeue(&mut self, id: JobId, not_before: Option<Time>, hold: Option<Hold>, at: Time) {
         self.jobs.change(id, |job| {
             job.restarts += 1;
+            if let Some(full) = job.full_limit.take() {
+                set_limit(job, full);
+            }
             job.promised = None;
             job.steps.clear();
             job.next_step = crate::id::StepId(0);
@@ -387,6 +397,11 @@ fn note_eligible(job: &mut Job, at: Time) {
     {
         pending.eligible = Some(pending.not_before.unwrap_or(at).max(at));
     }
+}
+
+/// Gives a job another time limit; the one it had.
+fn set_limit(job: &mut Job, limit: TimeLimit) -> TimeLimit {
+    std::mem::replace(&mut Arc::make_mut(&mut job.spec).time_limit, limit)
 }
 
 /// Marks a running job as one that has to make way.

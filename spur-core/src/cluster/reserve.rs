@@ -7,7 +7,7 @@ use crate::id::{JobId, NodeId};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
     /// Puts a reservation in force. Unless it only goes on to its next window, as plans have known it would, no start that
@@ -66,10 +66,17 @@ impl Cluster {
         }
     }
 
-    /// Whether a job may be on some nodes from now until it is over, as far as reservations go: not where another one is in
+    /// Whether a job may be on some nodes from now until its limit, as far as reservations go: not where another one is in
     /// force meanwhile, and if it runs in one, nowhere and at no time else.
     #[must_use]
-    pub fn lets_run(&self, job: &Job, reservation: Option<&str>, nodes: &[NodeId], now: Time) -> bool {
+    pub fn lets_run(
+        &self,
+        job: &Job,
+        limit: TimeLimit,
+        reservation: Option<&str>,
+        nodes: &[NodeId],
+        now: Time,
+    ) -> bool {
         if self.reservations.is_empty() {
             return reservation.is_none();
         }
@@ -77,7 +84,7 @@ impl Cluster {
             Some(None) => return false,
             own => own.flatten(),
         };
-        let limit = job.spec.time_limit.end(now);
+        let limit = limit.end(now);
         let end = match own {
             Some(own) if !own.has(Flag::Flex) => {
                 if !own.is_active(now) || !nodes.iter().all(|node| own.holds(*node)) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::idset::IdSet;
 use crate::id::NodeId;
+use crate::text::time::TimeLimit;
 
 /// The resources of one attempt of a job. Results only: replay takes them as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct Alloc {
     /// The reservation it was started in, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<Arc<str>>,
+    /// The time limit it was started with, if that is lower than what it asked for (`--time-min`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit: Option<TimeLimit>,
     /// The nodes in rank order, which is fabric order.
     pub nodes: Box<[NodeAlloc]>,
     /// Whether nobody else may use these nodes meanwhile.

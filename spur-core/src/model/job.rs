@@ -308,6 +308,9 @@ pub struct Job {
     /// The highest exit code of its ended steps.
     #[serde(default)]
     pub derived_exit: crate::text::exit::ExitCode,
+    /// The time limit it asked for, while it runs with a lower one; it asks for that again if it is requeued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_limit: Option<TimeLimit>,
 }
 
 impl JobSpec {

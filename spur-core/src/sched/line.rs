@@ -108,22 +108,27 @@ impl Line {
         for job in event.jobs() {
             self.changed.insert(job);
             self.await_next(job, cluster.job(job), cluster.at());
-            self.tell_watchers(job);
+            self.tell_watchers(cluster, job);
             let array = cluster.job(job).and_then(|job| job.array.as_ref());
             if let Some(part) = array.filter(|part| part.id != job) {
-                self.tell_watchers(part.id);
+                self.tell_watchers(cluster, part.id);
             }
         }
     }
 
     /// Those who depend on a job or an array, or want to be near it, are looked at again.
-    fn tell_watchers(&mut self, job: JobId) {
+    fn tell_watchers(&mut self, cluster: &Cluster, job: JobId) {
         let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
         let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
         for (job, watcher) in watchers {
             // It is put down again if it still has a reason to watch.
             self.watched.remove(&(job, watcher));
             self.changed.insert(watcher);
+            let found = cluster.job(watcher);
+            self.await_next(watcher, found, cluster.at());
+            // Components of a het job are looked at together.
+            let het = found.and_then(|job| job.spec.het.as_deref());
+            self.changed.extend(het.iter().flat_map(|het| het.jobs()));
         }
     }
 
@@ -143,7 +148,8 @@ impl Line {
             let Some(row) = job.and_then(|job| self.enter(cluster, job, forecast, now)) else { continue };
             self.rows.insert(row);
             if let Some(by_length) = &mut self.by_length {
-                by_length.insert(Row { key: row.key.by_length(row.least.run_time), ..row });
+                let run_time = self.standing.get(&id).map_or(0, |standing| standing.ranked.run_time());
+                by_length.insert(Row { key: row.key.by_length(run_time), ..row });
             }
             self.changes.arrived.insert(id);
         }
@@ -367,8 +373,11 @@ impl Line {
     fn sort(&mut self) {
         let rows: Vec<Row> = self.standing.values().map(row).collect();
         if let Some(by_length) = &mut self.by_length {
-            let key = |row: &Row| row.key.by_length(row.least.run_time);
-            *by_length = Rows::new(rows.iter().map(|row| Row { key: key(row), ..*row }).collect());
+            let of = |standing: &Standing| {
+                let row = row(standing);
+                Row { key: row.key.by_length(standing.ranked.run_time()), ..row }
+            };
+            *by_length = Rows::new(self.standing.values().map(of).collect());
         }
         self.rows = Rows::new(rows);
     }
@@ -385,7 +394,7 @@ fn components(scene: &Scene, ranked: &Ranked) -> Vec<usize> {
 }
 
 fn row(standing: &Standing) -> Row {
-    let least = Least { counts: standing.ranked.least(), run_time: standing.ranked.run_time() };
+    let least = Least { counts: standing.ranked.least(), run_time: standing.ranked.shortest() };
     Row { key: standing.key, least }
 }
 

@@ -50,6 +50,7 @@ mod room;
 mod rows;
 mod scene;
 mod shelves;
+mod shorter;
 mod similar;
 pub mod site;
 mod stairs;

@@ -26,7 +26,8 @@ use super::prospect::{self, Lenses, Prospect};
 use super::queue::{self, Candidate, Queue, Queued, Throttle};
 use super::realm::{OPEN, Realms};
 use super::scene::Scene;
-use super::state::{Hit, Part, State};
+use super::shorter;
+use super::state::{Hit, Hunt, Part, State};
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
@@ -124,6 +125,8 @@ pub struct Pass {
     ends: BTreeMap<Time, Vec<usize>>,
     /// Who may be asked to make way, and for whom somebody has been.
     ways: way::Ways,
+    /// Whether a job that waits may yet come before those behind it where it is not planned now.
+    wavers: bool,
     /// By component of partitions, and behind these by realm: the first job that had to wait.
     heads: Vec<Option<JobId>>,
     explained: u32,
@@ -186,7 +189,7 @@ impl Pass {
         known: &Reservations,
         queue: Queue,
     ) -> Self {
-        let times = queue.candidates.iter().map(|candidate| candidate.run_time);
+        let times = queue.candidates.iter().map(|candidate| candidate.shortest);
         let shortest = times.min().unwrap_or(1);
         let realms = Realms::new(&scene.reservations, now);
         let mut wanted = BTreeSet::from([OPEN, realms.unshut()]);
@@ -200,6 +203,7 @@ impl Pass {
         let mut plan = Plan { waiting: queue.aside, ..Plan::default() };
         plan.report.truncated = queue.truncated;
         let mut pass = Self {
+            wavers: false,
             heads: vec![None; seats],
             backfill: scene.policy.scheduler.backfill,
             scene,
@@ -292,7 +296,11 @@ impl Pass {
                 continue;
             }
             let same = candidate.filter(|candidate| Arc::ptr_eq(&candidate.spec, &reservation.spec));
-            let Some(run_time) = same.map(|candidate| candidate.run_time) else { continue };
+            let lasts = |candidate: &&Queued| match candidate.shortest < candidate.run_time {
+                true => reservation.lasts(),
+                false => candidate.run_time,
+            };
+            let Some(run_time) = same.map(lasts) else { continue };
             let Some(partition) = self.scene.partition(&reservation.partition) else { continue };
             let Some(realm) = self.realm_of(reservation) else { continue };
             let start = reservation.start.max(self.now);
@@ -430,15 +438,29 @@ impl Pass {
 
     /// The earliest start among a job's partitions; of equal ones the first it named.
     fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
+        shorter::earliest(candidate, self.now, |run_time, until| {
+            self.search_for(candidate, prospects, is_known, run_time, until)
+        })
+    }
+
+    /// The same before a time, if it runs so many seconds.
+    fn search_for(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        is_known: bool,
+        run_time: u64,
+        before: Time,
+    ) -> Option<(usize, Hit)> {
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
             let reserves = !is_known && self.reserves(prospect);
             if self.backfill == Backfill::None && !reserves && !is_known {
                 continue;
             }
-            let horizon = if reserves { Time::MAX } else { self.now + 1 };
+            let horizon = if reserves { before } else { before.min(self.now + 1) };
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
-            let hunt = prospect.hunt(candidate, until);
+            let hunt = Hunt { run_time, ..prospect.hunt(candidate, until) };
             // Without a reservation to be had, room that a job past its time still holds is of no use.
             if let Some(hit) = self.state.find(&hunt).filter(|hit| hit.starts || reserves) {
                 best = Some((index, hit));
@@ -456,7 +478,8 @@ impl Pass {
         let why = explain::why(hit, backfilled, candidate.priority);
         let reservation = self.state.realms().reservation(prospect.realm);
         let task = candidate.task(candidate.dealt);
-        self.plan.starts.push(prospect.start(&self.scene, (candidate, task), reservation, parts, why));
+        let start = prospect.start(&self.scene, (candidate, task), reservation, parts, why);
+        self.plan.starts.push(Start { time_limit: shorter::limit(hit), ..start });
         self.throttle.count(candidate);
     }
 
@@ -609,7 +632,8 @@ impl Pass {
         let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
         let open = &self.heads[..self.scene.partitions.len()];
         let is_own = reservation.as_ref().is_some_and(|made| made.within.is_some());
-        let is_head = !is_own && open.iter().flatten().all(|head| *head == job);
+        let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
+        self.wavers |= is_own && candidate.spec.reservations().next().is_none();
         let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
         let first = !candidate.promised && !candidate.told && self.plan.promise.is_none();
         if is_head && (self.firm || overdue) && first {

@@ -7,7 +7,7 @@ pub use crate::model::alloc::StartPart;
 use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 /// How sentences begin of jobs that only a reservation of nodes keeps from starting: one for maintenance, or another.
 pub const RESERVED: [&str; 2] = ["Reserved for maintenance", "May be reserved for other job"];
@@ -40,6 +40,8 @@ pub struct Start {
     pub partition: Arc<str>,
     /// The reservation it runs in.
     pub reservation: Option<Arc<str>>,
+    /// The time limit it has to do with, if that is lower than what it asks for (`--time-min`).
+    pub time_limit: Option<TimeLimit>,
     /// Nodes in rank order.
     pub parts: Vec<StartPart>,
     /// Whether it gets its nodes for itself.

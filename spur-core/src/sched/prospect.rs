@@ -133,6 +133,7 @@ impl Prospect {
             spec: Arc::clone(&candidate.spec),
             partition: Arc::clone(scene.partitions[self.partition].partition.name()),
             reservation: reservation.map(|reservation| Arc::clone(&reservation.name)),
+            time_limit: None,
             parts: parts.iter().filter(|part| part.slots > 0).map(part).collect(),
             exclusive: need.whole,
             why,

@@ -28,6 +28,8 @@ pub(super) struct Candidate {
     pub(super) eligible: Time,
     /// Planned run time, seconds.
     pub(super) run_time: u64,
+    /// What it is content with if it starts earlier for that, seconds: `--time-min`, at most the above.
+    pub(super) shortest: u64,
     /// Nodes of the job that `--gather-with` names, if it runs.
     pub(super) gather_with: Vec<NodeId>,
     pub(super) choices: Choices,
@@ -144,6 +146,11 @@ impl Ranked {
     /// Planned run time, seconds.
     pub(super) fn run_time(&self) -> u64 {
         self.facts.run_time
+    }
+
+    /// How long it is planned to run at least, seconds.
+    pub(super) fn shortest(&self) -> u64 {
+        self.candidate.as_ref().map_or(self.facts.run_time, |candidate| candidate.shortest)
     }
 
     /// What it takes at least, whichever of its partitions it runs in.
@@ -313,6 +320,7 @@ impl Measure {
             spec: Arc::clone(&job.spec),
             eligible: facts.eligible,
             run_time: facts.run_time,
+            shortest: shortest(&job.spec, facts.run_time),
             gather_with: companions(cluster, &job.spec),
             choices: self.shared(choices),
             rest: Box::default(),
@@ -328,6 +336,12 @@ impl Measure {
         self.alike.push_front(Arc::clone(&choices));
         choices
     }
+}
+
+/// What a job that is planned to run so long is content with, seconds.
+fn shortest(spec: &JobSpec, run_time: u64) -> u64 {
+    let least = spec.time_min.and_then(|least| least.seconds());
+    least.map_or(run_time, |least| least.clamp(1, run_time))
 }
 
 /// Whether a job has waited so long that it goes before those who have not.

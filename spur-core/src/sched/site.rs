@@ -121,6 +121,7 @@ fn among(
         spec,
         eligible: now,
         run_time: 1,
+        shortest: 1,
         gather_with: Vec::new(),
         rest: Box::default(),
         array: None,

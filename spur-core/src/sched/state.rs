@@ -97,6 +97,8 @@ pub(super) struct Hit {
     pub(super) start: Time,
     /// How long the job is planned to run there, seconds.
     pub(super) lasts: u64,
+    /// The time limit that it has to do with there, seconds, if that is not what it asked for.
+    pub(super) limit: Option<u64>,
     /// Whether the job can start this moment.
     pub(super) starts: bool,
     pub(super) placement: Placement,
@@ -314,7 +316,21 @@ impl State {
         let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
         let (realm, lasts) = (hunt.realm, self.lasts(hunt.realm, start, hunt.run_time));
-        (Some(Hit { realm, start, lasts, starts, placement, lost, relaxed, whole_leaves, lens }), gave_up)
+        (
+            Some(Hit {
+                realm,
+                start,
+                lasts,
+                limit: None,
+                starts,
+                placement,
+                lost,
+                relaxed,
+                whole_leaves,
+                lens,
+            }),
+            gave_up,
+        )
     }
 
     /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
@@ -350,6 +366,7 @@ impl State {
             realm: hunt.realm,
             start: self.now,
             lasts: self.lasts(hunt.realm, self.now, hunt.run_time),
+            limit: None,
             starts: true,
             placement,
             lost,

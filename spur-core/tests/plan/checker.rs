@@ -25,7 +25,12 @@ pub(crate) fn violations(
     let mut uses: BTreeMap<NodeId, Vec<Use>> = BTreeMap::new();
     running(world, &mut uses);
     for start in plan.starts.iter().flat_map(Start::all) {
-        let mut end = start.spec.time_limit.end(world.now);
+        let full = start.spec.time_limit;
+        let limit = start.time_limit.unwrap_or(full);
+        if limit > full || limit < start.spec.time_min.unwrap_or(full) {
+            found.push(format!("the start of {} has a limit of {limit}", start.attempt.job));
+        }
+        let mut end = limit.end(world.now);
         let nodes: Vec<NodeId> = start.parts.iter().map(|part| part.node).collect();
         let stay = Stay { job: start.attempt.job, nodes: &nodes, within: start.reservation.as_deref() };
         trespasses(world, &stay, world.now, &mut end, &mut found);

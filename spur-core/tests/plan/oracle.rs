@@ -76,6 +76,7 @@ impl Seconds {
 struct Plain<'a> {
     job: &'a Job,
     seconds: u64,
+    least: Option<u64>,
     nodes: Option<u32>,
     tasks: Option<u32>,
     cpus: u64,
@@ -96,6 +97,7 @@ impl<'a> Plain<'a> {
         Self {
             job,
             seconds: job.spec.time_limit.seconds().unwrap(),
+            least: job.spec.time_min.and_then(|least| least.seconds()),
             nodes: shape.nodes.as_ref().map(|nodes| nodes.min),
             tasks: shape.tasks,
             cpus: u64::from(shape.cpus_per_task.unwrap_or(1)),
@@ -206,24 +208,28 @@ pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
     let mut blocked: BTreeSet<Option<Arc<str>>> = BTreeSet::new();
     for job in world.cluster.jobs().pending() {
         let plain = Plain::of(job, fabric);
-        let mut best: Option<Found> = None;
         let places = Place::all(world, job);
-        for place in &places {
-            let seat = place.bounds().map(|own| Arc::clone(&own.name));
-            let last = match scheduler.backfill {
-                Backfill::Easy if blocked.contains(&seat) => 1,
-                Backfill::None if blocked.contains(&seat) => 0,
-                Backfill::Conservative | Backfill::Easy | Backfill::None => horizon / 2,
-            };
-            let times = (0..last).map(|after| world.now + u64::try_from(after).unwrap());
-            let before = best.as_ref().map_or(Time::MAX, |best| best.at);
-            let found = times.take_while(|at| *at < before).find_map(|at| {
-                let lasts = place.lasts(at, plain.seconds)?;
-                let shares = fit(world, fabric, &seconds, &plain, place, at, lasts)?;
-                Some(Found { at, lasts, shares, seat: seat.clone() })
-            });
-            best = found.or(best);
-        }
+        let search = |long: u64, before: Time| {
+            let mut best: Option<Found> = None;
+            for place in &places {
+                let seat = place.bounds().map(|own| Arc::clone(&own.name));
+                let last = match scheduler.backfill {
+                    Backfill::Easy if blocked.contains(&seat) => 1,
+                    Backfill::None if blocked.contains(&seat) => 0,
+                    Backfill::Conservative | Backfill::Easy | Backfill::None => horizon / 2,
+                };
+                let times = (0..last).map(|after| world.now + u64::try_from(after).unwrap());
+                let before = best.as_ref().map_or(before, |best| best.at);
+                let found = times.take_while(|at| *at < before).find_map(|at| {
+                    let lasts = place.lasts(at, long)?;
+                    let shares = fit(world, fabric, &seconds, &plain, place, at, lasts)?;
+                    Some(Found { at, lasts, shares, seat: seat.clone() })
+                });
+                best = found.or(best);
+            }
+            best
+        };
+        let best = earliest(&plain, world.now, search);
         let Some(Found { at, lasts, shares, seat }) = best else { continue };
         for (node, tasks) in &shares {
             let amount = plain.amount(full(world, *node), *tasks);
@@ -242,6 +248,19 @@ pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
 fn full(world: &World, node: NodeId) -> Amount {
     let shape = &world.cluster.node(node).unwrap().shape;
     [u64::from(shape.cpus), shape.memory_mb, shape.gres.first().map_or(0, |gres| u64::from(gres.count))]
+}
+
+/// The earliest start with all of the time; if that is not now, the earliest with what the job is content with, and if
+/// that is now, as long as it can be.
+fn earliest(plain: &Plain<'_>, now: Time, search: impl Fn(u64, Time) -> Option<Found>) -> Option<Found> {
+    let full = search(plain.seconds, Time::MAX);
+    let starts = |found: &Option<Found>| found.as_ref().is_some_and(|found| found.at == now);
+    let Some(least) = plain.least.filter(|_| !starts(&full)) else { return full };
+    let brief = search(least, full.as_ref().map_or(Time::MAX, |full| full.at));
+    if !starts(&brief) {
+        return brief.or(full);
+    }
+    (least..plain.seconds).rev().find_map(|seconds| search(seconds, now + 1))
 }
 
 /// When and where a job would start, for how long, and who waits with it.

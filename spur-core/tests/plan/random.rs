@@ -16,14 +16,14 @@ use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner, Progress};
 use spur_core::text::gres::GresSpec;
 use spur_core::text::nodes::NodeCount;
-use spur_core::text::time::{Seconds, Time};
+use spur_core::text::time::{Seconds, Time, TimeLimit};
 
 use crate::world::{self, World};
 use crate::{checker, oracle};
 
-/// A random job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, `must` a leaf, seconds, and which reservation
-/// it asks for.
-type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, bool, u64, Option<usize>);
+/// A random job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, `must` a leaf, seconds and with how many of
+/// them it is content, and which reservation it asks for.
+type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, bool, (u64, Option<u64>), Option<usize>);
 
 /// A random reservation: first node, number of nodes, start, seconds, flags.
 type Kept = (u32, u32, i64, u64, Vec<Flag>);
@@ -45,7 +45,8 @@ fn wish() -> impl Strategy<Value = Wish> {
     let memory = prop::option::weighted(0.3, 1_u64..9);
     let reservation = prop::option::weighted(0.3, 0_usize..3);
     let flags = (prop::bool::ANY, prop::bool::weighted(0.3));
-    (nodes, tasks, 1_u32..3, memory, 0_u64..2, flags, 1_u64..12, reservation).prop_map(
+    let time = (1_u64..12, prop::option::weighted(0.3, 1_u64..6));
+    (nodes, tasks, 1_u32..3, memory, 0_u64..2, flags, time, reservation).prop_map(
         |(nodes, tasks, cpus, memory, gpus, (whole, must), seconds, reservation)| {
             (nodes, tasks, cpus, memory, gpus, whole, must, seconds, reservation)
         },
@@ -86,7 +87,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 fn spec(wish: &Wish, layered: bool, reservations: usize) -> JobSpec {
-    let (nodes, tasks, cpus, memory, gpus, whole, must, seconds, reservation) = *wish;
+    let (nodes, tasks, cpus, memory, gpus, whole, must, (seconds, least), reservation) = *wish;
     let nodes = nodes.map(|nodes| tasks.map_or(nodes, |tasks| nodes.min(tasks)));
     let shape = Shape {
         nodes: nodes.map(NodeCount::exactly).or(tasks.is_none().then(|| NodeCount::exactly(1))),
@@ -102,7 +103,8 @@ fn spec(wish: &Wish, layered: bool, reservations: usize) -> JobSpec {
     let reservation =
         reservation.filter(|index| *index < reservations).map(|index| format!("r{index}").into());
     let extra = reservation.map(|name| Box::new(Extra { reservation: Some(name), ..Extra::default() }));
-    JobSpec { fabric, extra, ..world::spec(shape, seconds) }
+    let time_min = least.map(|least| TimeLimit::Seconds(least.min(seconds)));
+    JobSpec { fabric, extra, time_min, ..world::spec(shape, seconds) }
 }
 
 impl Case {

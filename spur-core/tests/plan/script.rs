@@ -285,6 +285,8 @@ fn show(world: &World, plan: &Plan) -> String {
             write!(out, " tasks={}", tasks.join(",")).unwrap();
         }
         start.reservation.iter().for_each(|name| write!(out, " in {name}").unwrap());
+        let limit = start.time_limit.and_then(|limit| limit.seconds());
+        limit.iter().for_each(|limit| write!(out, " limit={limit}").unwrap());
         if !start.exclusive {
             write!(out, " cpus={}", first.cpus).unwrap();
         }
@@ -345,6 +347,9 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
             "-n" => shape.tasks = value.parse().ok(),
             "-c" => shape.cpus_per_task = value.parse().ok(),
             "-t" => spec.time_limit = spur_core::text::time::TimeLimit::Seconds(value.parse().unwrap()),
+            "--time-min" => {
+                spec.time_min = Some(spur_core::text::time::TimeLimit::Seconds(value.parse().unwrap()));
+            }
             "-p" => spec.partitions = value.split(',').map(Arc::from).collect(),
             "-C" => shape.features = Some(Box::new(value.parse().expect("features"))),
             "-w" => shape.nodelist = Some(Box::new(value.parse().expect("nodes"))),

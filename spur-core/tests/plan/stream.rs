@@ -95,6 +95,7 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         1 => (0_u32..90).prop_map(|at| format!("--begin {at}")),
         1 => Just("--hold".to_owned()),
         2 => (1_u32..4).prop_map(|number| format!("--reservation r{number}")),
+        2 => (1_u32..30).prop_map(|least| format!("--time-min {least}")),
         1 => (0_i32..900).prop_map(|nice| format!("--nice {nice}")),
         1 => (1_u32..40).prop_map(|job| format!("--gather-with {job}")),
         2 => (5_u32..60).prop_map(|wait| format!("--gather must:leaf@{wait}")),

@@ -96,6 +96,7 @@ impl World {
         let alloc = Alloc {
             partition: Arc::clone(&start.partition),
             reservation: start.reservation.clone(),
+            time_limit: start.time_limit,
             nodes,
             exclusive: start.exclusive,
             why: start.why.clone(),

@@ -71,6 +71,7 @@ fn alloc(
     Ok(Alloc {
         partition: Arc::clone(partition.name()),
         reservation: start.reservation.clone(),
+        time_limit: start.time_limit,
         nodes: nodes.into_boxed_slice(),
         exclusive: start.exclusive,
         why: start.why.clone(),
@@ -114,7 +115,12 @@ pub(super) fn proposed<'a>(
         }
     }
     let nodes: Vec<_> = start.parts.iter().map(|part| part.node).collect();
-    if !cluster.lets_run(job, start.reservation.as_deref(), &nodes, now) {
+    let least = job.spec.time_min.unwrap_or(job.spec.time_limit);
+    if start.time_limit.is_some_and(|limit| limit < least || limit > job.spec.time_limit) {
+        return stale("its time limit was changed");
+    }
+    let limit = start.time_limit.unwrap_or(job.spec.time_limit);
+    if !cluster.lets_run(job, limit, start.reservation.as_deref(), &nodes, now) {
         return stale("a reservation keeps it from its nodes");
     }
     Ok((job, partition))

@@ -12,7 +12,7 @@ use crate::model::job::{HetPart, JobSpec, MemoryNeed, Sharing};
 use crate::sched::feasible;
 use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
 use crate::text::nodes::NodeCount;
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 /// Components that a het job may have.
 const MOST_COMPONENTS: usize = 128;
@@ -118,7 +118,8 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
     let partitions = partitions(cluster, &spec)?;
     // The cluster's own names, so that a million jobs do not hold a million copies of them.
     spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
-    spec.time_limit = time_limit.unwrap_or_else(|| default_time(&partitions));
+    let limit = time_limit.unwrap_or_else(|| default_time(&partitions));
+    spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, least)));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
     if spec.shape.memory.is_none() {
         let default = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
@@ -221,10 +222,17 @@ fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partit
     spec.partitions.iter().map(find).collect()
 }
 
+/// The longest that a job may run which is content with less: what all of its partitions allow that allow as much as it
+/// must have.
+fn longest(partitions: &[&Partition], least: TimeLimit) -> TimeLimit {
+    let most = partitions.iter().map(|partition| partition.config.max_time);
+    most.filter(|most| *most >= least).min().unwrap_or(TimeLimit::Unlimited)
+}
+
 /// The limit of a job that asks for none: the shortest default of its partitions, so that it fits all of them.
-fn default_time(partitions: &[&Partition]) -> crate::text::time::TimeLimit {
+fn default_time(partitions: &[&Partition]) -> TimeLimit {
     let default = |partition: &&Partition| partition.config.default_time.unwrap_or(partition.config.max_time);
-    partitions.iter().map(default).min().unwrap_or(crate::text::time::TimeLimit::Unlimited)
+    partitions.iter().map(default).min().unwrap_or(TimeLimit::Unlimited)
 }
 
 fn admit(partition: &Partition, owner: &Owner, spec: &JobSpec) -> Result<(), Reject> {

@@ -118,6 +118,7 @@ impl Pass {
                 spec: Arc::clone(&candidate.spec),
                 partition: Arc::clone(&nomination.partition),
                 reservation: nomination.reservation.clone(),
+                time_limit: None,
                 parts: nomination.parts.to_vec(),
                 exclusive: nomination.exclusive,
                 why: nomination.why.clone(),
@@ -215,6 +216,7 @@ impl Pass {
         let hit = Hit {
             realm: prospect.realm,
             lasts,
+            limit: None,
             start: self.now,
             starts: true,
             placement: way.placement,

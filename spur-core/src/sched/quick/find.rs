@@ -207,6 +207,7 @@ impl Finder {
                     realm: hunt.realm,
                     start,
                     lasts: hunt.run_time,
+                    limit: None,
                     starts: starts && moment.licenses.lacking(hunt.licenses).is_none(),
                     placement,
                     lost,
@@ -222,17 +223,11 @@ impl Finder {
     /// What a placement takes of each node.
     ///
     /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
-    pub(super) fn parts(
-        ground: Ground<'_>,
-        moment: &Moment,
-        need: &Need,
-        hit: &Hit,
-        run_time: u64,
-    ) -> Option<Vec<Part>> {
+    pub(super) fn parts(ground: Ground<'_>, moment: &Moment, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
-            let room = ground.room(moment, node, hit, run_time);
+            let room = ground.room(moment, node, hit, hit.lasts);
             let taken = need.takes(&ground.scene.nodes[node.index()].shape, &room, *slots)?;
             parts.push(Part { node, slots: *slots, taken: taken.into() });
         }

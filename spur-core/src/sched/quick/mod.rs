@@ -26,14 +26,15 @@ use super::held::Held;
 use super::licenses::{Licenses, wanted};
 use super::line::{Changes, Line};
 use super::pass::{Reservation, Reservations};
-use super::plan::{Plan, Waiting};
+use super::plan::{Plan, Start, Waiting};
 use super::preempt::rule;
 use super::prospect::{self, Prospect};
 use super::queue::{Candidate, Throttle};
 use super::realm::OPEN;
 use super::rows::{Counts, Key, Least, Place, Rows};
 use super::scene::Scene;
-use super::state::{Hit, Part};
+use super::shorter;
+use super::state::{Hit, Hunt, Part};
 use find::{Finder, Ground, Moment, Shadow};
 
 /// What quick passes keep.
@@ -431,7 +432,7 @@ impl Walk<'_> {
             Some((index, hit)) if hit.starts => {
                 let ground = self.ground(&prospects[index]);
                 let need = &prospects[index].request.need;
-                let parts = Finder::parts(ground, &self.moment, need, &hit, candidate.run_time);
+                let parts = Finder::parts(ground, &self.moment, need, &hit);
                 match parts {
                     Some(parts) => {
                         self.start((candidate, task), &prospects[index], &hit, &parts);
@@ -460,15 +461,28 @@ impl Walk<'_> {
 
     /// The earliest start among a job's partitions; of equal ones the first it named.
     fn search(&mut self, candidate: &Candidate, prospects: &[Prospect]) -> Option<(usize, Hit)> {
+        shorter::earliest(candidate, self.moment.now, |run_time, until| {
+            self.search_for(candidate, prospects, run_time, until)
+        })
+    }
+
+    /// The same before a time, if it runs so many seconds.
+    fn search_for(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Prospect],
+        run_time: u64,
+        before: Time,
+    ) -> Option<(usize, Hit)> {
         let mut best: Option<(usize, Hit)> = None;
         for (index, prospect) in prospects.iter().enumerate() {
             let reserves = self.head(prospect).is_none();
             if !self.line.backfills() && !reserves {
                 continue;
             }
-            let horizon = if reserves { Time::MAX } else { self.moment.now + 1 };
+            let horizon = if reserves { before } else { before.min(self.moment.now + 1) };
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
-            let hunt = prospect.hunt(candidate, until);
+            let hunt = Hunt { run_time, ..prospect.hunt(candidate, until) };
             let component = self.component(prospect);
             let Quick { scene, held, finder, heads, .. } = &mut *self.quick;
             let planned = heads[component].as_ref().and_then(|head| head.planned.as_ref());
@@ -490,11 +504,12 @@ impl Walk<'_> {
         hit: &Hit,
         parts: &[Part],
     ) {
-        let (now, end) = (self.moment.now, self.moment.now + candidate.run_time);
+        let (now, end) = (self.moment.now, self.moment.now + hit.lasts);
         let component = self.component(prospect);
         let backfilled = self.quick.heads[component].is_some();
         let why = explain::why(hit, backfilled, self.line.priority(candidate.attempt.job, now));
-        self.plan.starts.push(prospect.start(&self.quick.scene, (candidate, task), None, parts, why));
+        let start = prospect.start(&self.quick.scene, (candidate, task), None, parts, why);
+        self.plan.starts.push(Start { time_limit: shorter::limit(hit), ..start });
         self.moment.licenses.take(wanted(&candidate.spec), now, end, true);
         if let Some((_, shadow)) = self.quick.heads[component].as_mut().and_then(|head| head.planned.as_mut())
             && end > shadow.from
@@ -552,9 +567,9 @@ impl Walk<'_> {
         prospect: &Prospect,
         hit: &Hit,
     ) -> Option<(Reservation, Shadow)> {
-        let (job, run_time) = (candidate.attempt.job, candidate.run_time);
+        let job = candidate.attempt.job;
         let ground = self.ground(prospect);
-        let parts = Finder::parts(ground, &self.moment, &prospect.request.need, hit, run_time)?;
+        let parts = Finder::parts(ground, &self.moment, &prospect.request.need, hit)?;
         let left = parts.iter().map(|part| {
             let room = ground.held.at(part.node, hit.start);
             let left = room.iter().zip(part.taken.iter()).map(|(room, take)| room.saturating_sub(*take));
@@ -564,7 +579,7 @@ impl Walk<'_> {
         let component = self.component(prospect);
         let of_others = |part: &Part| ground.held.component(part.node).is_some_and(|of| of != component);
         self.is_simple &= !parts.iter().any(of_others);
-        let end = hit.start + run_time;
+        let end = hit.start + hit.lasts;
         self.moment.licenses.take(wanted(&candidate.spec), hit.start, end, false);
         self.plan.report.reserved += 1;
         let waiting = Waiting {

@@ -56,6 +56,7 @@ impl State {
                         let hit = Hit {
                             realm,
                             lasts: self.lasts(realm, at, place.hunt.run_time),
+                            limit: None,
                             start: at,
                             starts,
                             placement: seat.placement,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use spur_core::cluster::{Cluster, Event, invariant, snapshot};
 use spur_core::id::{Attempt, JobId};
 use spur_core::model::phase::{EndState, Phase};
+use spur_core::text::time::Time;
 
 use crate::ledger::Ledger;
 use crate::world::World;
@@ -34,6 +35,7 @@ pub(crate) fn at_rest(world: &World) {
     attempts_follow_each_other(world);
     records_tell_the_truth(world);
     preemption_keeps_its_word(world);
+    components_share_their_fate(world);
     assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
     let cluster = world.committed();
     for node in cluster.nodes() {
@@ -218,11 +220,38 @@ fn explains_loss(event: &Event, id: JobId) -> bool {
     }
 }
 
+/// The components of a het job start one right after the other at one time, all of them or none, and end alike.
+fn components_share_their_fate(world: &World) {
+    let mut cluster = Cluster::default();
+    let mut open: Option<(Time, Vec<JobId>)> = None;
+    for entry in &world.disk.journal {
+        if let Event::JobStarted { job, .. } = &entry.event {
+            let (at, left) = open.get_or_insert_with(|| (entry.at, cluster.jobs().components(*job)));
+            assert_eq!(*at, entry.at, "job {job} starts at another time than its other components");
+            assert!(left.contains(job), "job {job} starts while {left:?} have yet to");
+            left.retain(|other| other != job);
+            open = open.filter(|(_, left)| !left.is_empty());
+        } else {
+            assert!(open.is_none(), "{open:?} are not started with the others: {:?}", entry.event);
+        }
+        cluster.apply(entry);
+    }
+    for job in world.committed().jobs().iter() {
+        let Some(leader) = job.spec.het.as_ref().and_then(|het| world.committed().job(het.leader)) else {
+            continue;
+        };
+        assert_eq!(job.phase.names(), leader.phase.names(), "job {} ends unlike job {}", job.id, leader.id);
+    }
+}
+
 /// A job that is recorded as completed had a process that exited with 0, and one that never ran has no start.
 fn records_tell_the_truth(world: &World) {
     for job in world.committed().jobs().iter() {
         let Phase::Ended(ended) = &job.phase else { continue };
-        let last = world.ledger.launches.iter().find(|launch| launch.attempt == job.attempt());
+        // The script of a het job is that of its first component.
+        let whose = job.spec.het.as_ref().map_or(job.id, |het| het.leader);
+        let attempt = Attempt { job: whose, ..job.attempt() };
+        let last = world.ledger.launches.iter().find(|launch| launch.attempt == attempt);
         if ended.outcome.state == EndState::Completed {
             let exit = last.and_then(|launch| launch.exit);
             assert!(
@@ -232,7 +261,7 @@ fn records_tell_the_truth(world: &World) {
             );
         }
         if ended.outcome.state == EndState::Cancelled {
-            let id = job.array_id();
+            let id = job.spec.het.as_ref().map_or(job.array_id(), |het| het.leader);
             assert!(world.ledger.cancelled.contains(&id), "job {id} was never cancelled");
         }
     }

@@ -53,6 +53,8 @@ impl Ledger {
 pub(crate) struct Totals {
     pub(crate) runs: u64,
     pub(crate) jobs: u64,
+    /// Jobs of several components.
+    pub(crate) het: u64,
     pub(crate) launches: u64,
     pub(crate) entries: u64,
     pub(crate) preemptions: u64,
@@ -73,6 +75,7 @@ impl Totals {
         let count = |wanted: fn(&Event) -> bool| {
             world.disk.journal.iter().filter(|entry| wanted(&entry.event)).count() as u64
         };
+        self.het += count(|event| matches!(event, Event::HetJobSubmitted { .. }));
         self.preemptions += count(|event| matches!(event, Event::JobPreempted { .. }));
         self.nominations += count(|event| matches!(event, Event::JobNominated { .. }));
         self.power_cuts += ledger.power_cuts;
@@ -86,10 +89,11 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} runs: {} jobs, {} launches, {} entries, {} preempted for {} nominations, {} power cuts of the controller, {} reboots of nodes, \
+            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} power cuts of the controller, {} reboots of nodes, \
              {} kills of node daemons, {} broken connections",
             self.runs,
             self.jobs,
+            self.het,
             self.launches,
             self.entries,
             self.preemptions,

@@ -69,6 +69,8 @@ pub(crate) struct World {
     outstanding: BTreeMap<u64, ()>,
     wakeup: Option<u64>,
     real_planner: bool,
+    /// Whether some jobs have several components.
+    het: bool,
     /// Passes that will happen.
     passes: u64,
     /// Whether there is a partition whose jobs preempt the others.
@@ -94,6 +96,7 @@ impl World {
         let names: Vec<Arc<str>> = (0..count).map(|n| format!("n{n}").into()).collect();
         let node = |(id, name): (u32, &Arc<str>)| Node::new(NodeId(id), Arc::clone(name), shape.clone());
         let nodes = (0u32..).zip(&names).map(node).collect();
+        let het = seed % 5 == 3;
         let preempts = seed % 3 == 1;
         let mut policy = policy(&names, &shape, chance.percent(50));
         if preempts {
@@ -113,7 +116,9 @@ impl World {
             arrivals: BTreeMap::new(),
             outstanding: BTreeMap::new(),
             wakeup: None,
-            real_planner: preempts || seed.is_multiple_of(8),
+            // Who is simple may not find the one way to start several components at once.
+            real_planner: preempts || het || seed.is_multiple_of(8),
+            het,
             passes: 0,
             preempts,
             policy: Arc::new(policy),
@@ -538,7 +543,14 @@ impl World {
                 return;
             }
         }
-        let submission = self.submission(request);
+        let mut submission = self.submission(request);
+        if self.het && self.chance.percent(40) {
+            for _ in 0..self.chance.between(1, 2) {
+                let component = self.submission(request);
+                let spec = JobSpec { batch: None, ..component.spec };
+                submission.rest.push(Submission { spec, ..component });
+            }
+        }
         self.command(user(), Command::Submit(Box::new(submission)), Some((request, id)));
     }
 

@@ -394,6 +394,7 @@ fn tasks(cluster: &Cluster, job: &Job) -> Option<Tasks> {
 /// The nodes of the job that `--gather-with` names, if it runs.
 fn companions(cluster: &Cluster, spec: &JobSpec) -> Vec<NodeId> {
     let wanted = spec.fabric.as_ref().and_then(|wish| wish.gather_with);
-    let alloc = wanted.and_then(|job| cluster.job(job)).and_then(|job| job.phase.alloc());
-    alloc.map_or_else(Vec::new, |alloc| alloc.nodes.iter().map(|part| part.node).collect())
+    let jobs = wanted.map_or_else(Vec::new, |job| cluster.jobs().components(job));
+    let allocs = jobs.into_iter().filter_map(|job| cluster.job(job)?.phase.alloc());
+    allocs.flat_map(|alloc| alloc.nodes.iter().map(|part| part.node)).collect()
 }

@@ -72,7 +72,8 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     }
     let displaced = displaces.iter().copied();
     let displaced = displaced.filter(|id| cluster.job(*id).is_some_and(|job| job.nomination().is_some()));
-    let mut waits_for: Vec<Attempt> = victims.clone();
+    let mut waits_for: Vec<Attempt> =
+        told.iter().filter_map(|victim| cluster.job(victim.job)).map(Job::attempt).collect();
     for id in start.parts.iter().filter_map(|part| cluster.node(part.node)).flat_map(|node| &node.jobs) {
         waits_for.extend(cluster.job(*id).filter(|job| leaves(&job.id)).map(Job::attempt));
     }

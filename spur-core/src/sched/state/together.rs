@@ -11,7 +11,10 @@ use crate::sched::together::{Member, Nearness, Together, place_together};
 use crate::sched::wish::Stage;
 use crate::text::time::Time;
 
-use super::{Hit, Hunt, MAX_TRIES, Part, State, occupied};
+use super::{Hit, Hunt, Part, State, occupied};
+
+/// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
+const MOST_MOMENTS: u32 = 200;
 
 /// A component in one partition, seen through one of its lenses.
 pub(in crate::sched) struct Place<'a> {
@@ -45,7 +48,7 @@ impl State {
         let last = places.iter().filter_map(|place| self.realms.end(place.hunt.realm)).min();
         let until = last.map_or(until, |last| last.min(until));
         let mut at = self.now;
-        for _ in 0..MAX_TRIES {
+        for tried in 0..=MOST_MOMENTS {
             at = self.each_alone(places, &licenses, run_time, at, until)?;
             let starts = at == self.now && self.licenses.lacking(&licenses).is_none();
             for starts in [starts, false] {
@@ -74,7 +77,9 @@ impl State {
                 }
             }
             let moments = moments.get_or_insert_with(|| self.moments(places));
-            at = *moments.get(moments.partition_point(|moment| *moment <= at))?;
+            let next = *moments.get(moments.partition_point(|moment| *moment <= at))?;
+            // After so many, the one at which everything that is planned is over.
+            at = if tried + 1 < MOST_MOMENTS { next } else { moments.last().copied().unwrap_or(next) };
         }
         None
     }

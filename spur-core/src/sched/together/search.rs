@@ -4,6 +4,8 @@
 //! Otherwise each is confined to one domain after another, and after that, as far as the budget goes, to every set of
 //! nodes and shares that would do for it.
 
+use std::borrow::Cow;
+
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
@@ -258,9 +260,21 @@ impl<'a, 'r> Search<'a, 'r> {
     fn confined(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
         let fabric = &self.members[member].lens.fabric;
         let mut options: Vec<Offer> = self.try_one(member, Bounds::Within(within)).into_iter().collect();
-        let ask = self.members[member].asks.last();
-        let least = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| least);
+        let range = |member: &Member<'_>| {
+            let largest = member.asks.first().and_then(|ask| ask.nodes).map_or(1, |(_, largest)| largest);
+            (member.asks.last().and_then(|ask| ask.nodes).map_or(1, |(least, _)| least), largest)
+        };
+        let (least, largest) = range(&self.members[member]);
         let slots = self.slots(member, Bounds::Within(within));
+        if least < largest {
+            // As many nodes as those behind it leave if each takes its fewest for itself; or the fewest of its own.
+            let others = self.members[member + 1..].iter().map(|other| range(other).0);
+            let others = others.fold(0, u32::saturating_add);
+            let left = u32::try_from(slots.nodes()).unwrap_or(u32::MAX).saturating_sub(others);
+            for most in [left.max(least), least] {
+                options.extend(self.try_up_to(member, Bounds::Within(within), most));
+            }
+        }
         let ids: Vec<_> = fabric.domains().map(|(id, _)| id).collect();
         for id in ids.into_iter().filter(|id| slots.nodes_of(*id) >= least) {
             let mut set = FixedBitSet::with_capacity(fabric.len());
@@ -357,6 +371,11 @@ impl<'a, 'r> Search<'a, 'r> {
 
     /// Where a member goes if it is confined so, given those that have been placed.
     fn try_one(&mut self, member: usize, bounds: Bounds<'_>) -> Option<Offer> {
+        self.try_up_to(member, bounds, u32::MAX)
+    }
+
+    /// The same on so many nodes at most.
+    fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<Offer> {
         let members = self.members;
         let Member { lens, asks, occupied, .. } = &members[member];
         let cost = cost(&members[member]);
@@ -379,7 +398,14 @@ impl<'a, 'r> Search<'a, 'r> {
         let mut missed = true;
         let (ask, placement) = asks
             .iter()
-            .find_map(|ask| match place::place(fabric, &view, ask) {
+            .filter_map(|ask| match ask.nodes {
+                Some((least, _)) if least > most => None,
+                Some((least, largest)) if largest > most => {
+                    Some(Cow::Owned(Ask { nodes: Some((least, most)), ..ask.clone() }))
+                }
+                Some(_) | None => Some(Cow::Borrowed(ask)),
+            })
+            .find_map(|ask| match place::place(fabric, &view, &ask) {
                 Ok(placement) => Some((ask, placement)),
                 Err(misfit) => {
                     missed &= misfit.exact;
@@ -393,7 +419,7 @@ impl<'a, 'r> Search<'a, 'r> {
         self.exact &= placement.exact;
         // What is left over is counted in all there is, not in what was allowed.
         let all = self.slots(member, Bounds::Within(None));
-        let key = locality(&view, fabric, ask, &placement);
+        let key = locality(&view, fabric, &ask, &placement);
         let fit = fit(&all, fabric, &placement);
         let parts = self.parts(member, &placement.shares)?;
         Some(Offer { allowed: true, locality: key, fit, seat: Seat { placement, parts } })

@@ -18,7 +18,7 @@ ROW = re.compile(r"(jobs|nodes|layers): (\w+) +(\d+) +(\d+) +(\d+) +([\d.]+) ms"
 PANELS = [("jobs", 1, "waiting jobs, on 10,000 nodes"), ("nodes", 0, "nodes, with 5,000 jobs"),
           ("layers", 2, "layers, 5,000 jobs on 10,000 nodes")]
 COLOURS = {"whole": "#1b6ca8", "shared": "#c8553d", "tasks": "#588157"}
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 300, 260, 56, 34, 46, 26
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 300, 260, 60, 34, 46, 46
 
 
 def read(lines):
@@ -66,8 +66,8 @@ def panel(at, name, title, lines, low, high):
         for x, y in points:
             out.append(f'<circle cx="{across(x):.1f}" cy="{up(y):.1f}" r="3" fill="{COLOURS[kind]}">'
                        f'<title>{kind}, {x:,}: {y:g} ms</title></circle>')
-        x, y = points[-1]
-        out.append(f'<text x="{across(x) - 6:.1f}" y="{up(y) - 8:.1f}" class="name" fill="{COLOURS[kind]}">{kind}</text>')
+        x, y = points[0]
+        out.append(f'<text x="{across(x) + 8:.1f}" y="{up(y) - 14:.1f}" class="name" style="fill:{COLOURS[kind]}">{kind}</text>')
     if name != "layers":
         # From the lower left corner, as far as the panel goes.
         end = min(last, first * high / low)
@@ -82,10 +82,10 @@ def main():
     if missing:
         sys.exit(f"growth.py: no rows of {', '.join(missing)} on standard input")
     times = [y for lines in points.values() for line in lines.values() for _, y in line]
-    low, high = min(times) * 0.8, max(times) * 1.25
+    low, high = min(times) * 0.8, max(times) * 2
     width = LEFT + 3 * WIDTH + 2 * GAP + 12
     style = ("text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.left{text-anchor:end}"
-             ".below{text-anchor:middle}.name{text-anchor:end;font-weight:bold}.frame{fill:none;stroke:#999}"
+             ".below{text-anchor:middle}.name{font-weight:bold}.frame{fill:none;stroke:#999}"
              ".grid{stroke:#e4e4e4}.line{fill:none;stroke-width:2}.even{stroke:#999;stroke-dasharray:4 4}")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + BOTTOM}" '
            'role="img" aria-label="Milliseconds of a deep pass by jobs, nodes and layers">',

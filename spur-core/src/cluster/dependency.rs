@@ -104,7 +104,7 @@ fn verdict(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Verdict {
 fn standing(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Option<Standing> {
     match (wait.scope, jobs.array(wait.job)) {
         (Scope::Whole | Scope::All, None) => jobs.get(wait.job).map(of_record),
-        (Scope::Whole | Scope::All, Some(array)) => Some(of_array(array, jobs)),
+        (Scope::Whole | Scope::All, Some(array)) => Some(of_array(array, jobs, wait.kind)),
         (Scope::Task(task), Some(array)) => of_task(wait.job, array, task.0, jobs),
         (Scope::Same, Some(array)) => Some(of_counterparts(array, tasks?)),
         (Scope::Task(_) | Scope::Same, None) => None,
@@ -142,9 +142,10 @@ fn of_counterparts(array: &Array, tasks: &TaskSet) -> Standing {
     Standing { started: None, completed: (completed || failed).then_some(completed), failed }
 }
 
-fn of_array(array: &Array, jobs: &Jobs) -> Standing {
+fn of_array(array: &Array, jobs: &Jobs, kind: WaitKind) -> Standing {
     let records = || array.records().filter_map(|id| jobs.get(id)).map(of_record);
-    let started = (array.pending() == 0).then(|| records().filter_map(|record| record.started).max());
+    let all = kind == WaitKind::Started && array.pending() == 0;
+    let started = all.then(|| records().filter_map(|record| record.started).max());
     let failed = array.has_failed();
     Standing { started: started.flatten(), completed: array.is_over().then_some(!failed), failed }
 }

@@ -4,6 +4,7 @@
 //! Its records are versioned by their variant names and follow the rules of events: fields are added with defaults,
 //! never renamed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cluster, EndedTasks, Mark, Names, Node};
 use crate::id::JobId;
 use crate::model::config::{PartitionState, Policy};
-use crate::model::job::Job;
+use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
 
@@ -64,6 +65,8 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
 pub struct Restore {
     cluster: Cluster,
     names: Names,
+    /// Requests of arrays, which their tasks share.
+    arrays: BTreeMap<JobId, Arc<JobSpec>>,
     derived: bool,
 }
 
@@ -89,6 +92,7 @@ impl Restore {
             }
             Record::Job(mut job) => {
                 self.names.share(&mut job.spec);
+                self.share_with_siblings(&mut job);
                 self.cluster.restore_job(*job);
             }
             Record::Array { id, ended } => self.cluster.jobs.restore_ended(id, &ended),
@@ -100,6 +104,15 @@ impl Restore {
     pub fn finish(mut self) -> Cluster {
         self.derive();
         self.cluster
+    }
+
+    /// Tasks of an array that ask for the same share one request again.
+    fn share_with_siblings(&mut self, job: &mut Job) {
+        let Some(part) = &job.array else { return };
+        match self.arrays.get(&part.id) {
+            Some(known) if **known == *job.spec => job.spec = Arc::clone(known),
+            Some(_) | None => drop(self.arrays.insert(part.id, Arc::clone(&job.spec))),
+        }
     }
 
     fn derive(&mut self) {

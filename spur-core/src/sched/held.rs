@@ -35,6 +35,8 @@ pub(super) struct Held {
     nodes: Vec<OnNode>,
     jobs: BTreeMap<JobId, Holder>,
     ends: BTreeSet<(Time, JobId)>,
+    /// Tasks of arrays that were started and have no number yet: the records they waited in, and what they go by.
+    tasks: Vec<(JobId, JobId)>,
     /// By component of partitions: what is free of the nodes that may be used.
     free: Vec<Counts>,
 }
@@ -80,7 +82,8 @@ impl Held {
                 free[component].add(Counts::free(rooms.amount(node.idle), rooms.amount(node.idle)));
             }
         }
-        let mut held = Self { rooms, nodes, jobs: BTreeMap::new(), ends: BTreeSet::new(), free };
+        let mut held =
+            Self { rooms, nodes, jobs: BTreeMap::new(), ends: BTreeSet::new(), tasks: Vec::new(), free };
         for job in cluster.jobs().active() {
             held.sync(cluster, scene, forecast, job.id, now);
         }
@@ -96,17 +99,58 @@ impl Held {
         id: JobId,
         now: Time,
     ) -> bool {
+        let given_up = self.give_up_tasks(id);
         let job = cluster.job(id);
         let Some((job, (alloc, end))) = job.and_then(|job| Some((job, holds(job, forecast, now)?))) else {
-            return self.remove(id);
+            return self.remove(id) | given_up;
         };
         let parts = self.parts_of(scene, job, alloc);
         if self.jobs.get(&id).is_some_and(|known| known.end == end && known.parts == parts) {
-            return false;
+            return given_up;
         }
         self.remove(id);
         self.put(id, end, parts);
         true
+    }
+
+    /// What was taken for a task of an array that waited in the record `from` is now its own.
+    pub(super) fn hand_over(
+        &mut self,
+        cluster: &Cluster,
+        scene: &Scene,
+        forecast: &dyn Forecast,
+        (from, to): (JobId, JobId),
+        now: Time,
+    ) {
+        let job = cluster.job(to);
+        let Some((job, (alloc, end))) = job.and_then(|job| Some((job, holds(job, forecast, now)?))) else {
+            return;
+        };
+        let parts = self.parts_of(scene, job, alloc);
+        let same = |(of, key): &(JobId, JobId)| {
+            let taken = self.jobs.get(key).filter(|_| *of == from);
+            taken.is_some_and(|holder| holder.end == end && holder.parts == parts)
+        };
+        let Some(at) = self.tasks.iter().position(same) else { return };
+        let (_, key) = self.tasks.remove(at);
+        self.remove(key);
+        self.put(to, end, parts);
+    }
+
+    /// Takes amounts for a task of an array until a time. It has no number yet: until it has, it goes by one that no job
+    /// ever gets.
+    pub(super) fn put_task(&mut self, from: JobId, end: Time, parts: Vec<HeldPart>) {
+        let lowest = self.tasks.iter().map(|(_, key)| key.0).min().unwrap_or(u32::MAX);
+        let key = JobId(lowest - 1);
+        self.put(key, end, parts);
+        self.tasks.push((from, key));
+    }
+
+    /// Gives back what was taken for tasks of a record that have not started after all; says whether there was any.
+    fn give_up_tasks(&mut self, from: JobId) -> bool {
+        let (gone, kept): (Vec<_>, Vec<_>) = self.tasks.drain(..).partition(|(of, _)| *of == from);
+        self.tasks = kept;
+        gone.iter().fold(false, |any, (_, key)| self.remove(*key) || any)
     }
 
     /// What a job has of each node, and what it closes to others.
@@ -128,8 +172,7 @@ impl Held {
         taken.chain(closed).collect()
     }
 
-    /// Takes amounts for a job until a time, besides those that are taken for it until then: tasks of an array that start
-    /// in one pass have the number in common of the record that they wait in.
+    /// Takes amounts for a job until a time.
     pub(super) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
         for (id, amount) in &parts {
             let node = &mut self.nodes[id.index()];
@@ -138,7 +181,7 @@ impl Held {
             self.settle(*id);
         }
         self.ends.insert((end, job));
-        self.jobs.entry(job).or_insert_with(|| Holder { end, parts: Vec::new() }).parts.extend(parts);
+        self.jobs.insert(job, Holder { end, parts });
     }
 
     /// Gives back what a job holds; says whether it held anything.

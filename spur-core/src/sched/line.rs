@@ -55,6 +55,13 @@ struct Standing {
     ranked: Ranked,
 }
 
+impl Standing {
+    /// Whether it stands as it stood `before`, only with fewer tasks.
+    fn is_rest_of(&self, before: &Self) -> bool {
+        self.key == before.key && self.ranked.is_rest_of(&before.ranked)
+    }
+}
+
 /// What is different about the line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
@@ -141,17 +148,25 @@ impl Line {
             self.changed.extend(due.into_iter().flat_map(|job| cluster.jobs().components(job)));
         }
         for id in std::mem::take(&mut self.changed) {
-            if self.leave(id) {
+            let before = self.standing.get(&id).filter(|standing| standing.ranked.is_array()).cloned();
+            let was_there = self.leave(id);
+            let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
+            let row = job.and_then(|job| self.enter(cluster, job, forecast, now));
+            // That tasks of an array have started changes nothing for those that wait on.
+            let rest =
+                before.zip(self.standing.get(&id)).is_some_and(|(before, rest)| rest.is_rest_of(&before));
+            if was_there && !rest {
                 self.changes.left.insert(id);
             }
-            let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
-            let Some(row) = job.and_then(|job| self.enter(cluster, job, forecast, now)) else { continue };
+            let Some(row) = row else { continue };
             self.rows.insert(row);
             if let Some(by_length) = &mut self.by_length {
                 let run_time = self.standing.get(&id).map_or(0, |standing| standing.ranked.run_time());
                 by_length.insert(Row { key: row.key.by_length(run_time), ..row });
             }
-            self.changes.arrived.insert(id);
+            if !rest {
+                self.changes.arrived.insert(id);
+            }
         }
         if self.measure.varies() && self.keyed != now {
             for standing in self.standing.values_mut() {

@@ -153,6 +153,30 @@ impl Ranked {
         self.candidate.as_ref().map_or(self.facts.run_time, |candidate| candidate.shortest)
     }
 
+    /// Whether it stands for tasks of an array.
+    pub(super) fn is_array(&self) -> bool {
+        self.candidate.as_ref().is_ok_and(|candidate| candidate.array.is_some())
+    }
+
+    /// Whether it is what was there `before`, only with fewer tasks, none of which may start that might not then.
+    pub(super) fn is_rest_of(&self, before: &Self) -> bool {
+        let (Ok(now), Ok(then)) = (&self.candidate, &before.candidate) else { return false };
+        let (Some(mine), Some(theirs)) = (&now.array, &then.array) else { return false };
+        let no_more = match (mine.more, theirs.more) {
+            (None, None) => true,
+            (Some(mine), Some(theirs)) => mine <= theirs,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        no_more
+            && mine.tasks.len() <= theirs.tasks.len()
+            && (self.tier, self.partition, self.uid) == (before.tier, before.partition, before.uid)
+            && (now.attempt, now.eligible) == (then.attempt, then.eligible)
+            && (now.run_time, now.shortest) == (then.run_time, then.shortest)
+            && Arc::ptr_eq(&now.spec, &then.spec)
+            && now.gather_with == then.gather_with
+            && now.choices == then.choices
+    }
+
     /// What it takes at least, whichever of its partitions it runs in.
     pub(super) fn least(&self) -> Counts {
         let Ok(candidate) = &self.candidate else { return Counts::default() };

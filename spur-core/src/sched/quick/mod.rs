@@ -47,6 +47,8 @@ pub(super) struct Quick {
     heads: Vec<Option<Head>>,
     /// Jobs to be looked at again: what they hold may have changed.
     changed: BTreeSet<JobId>,
+    /// Tasks of arrays that have got numbers of their own: the records they were in, and these.
+    split: Vec<(JobId, JobId)>,
     /// Whether nobody who waits could start, as far as is known.
     settled: bool,
     /// Whether a depth left jobs out when that was found.
@@ -72,6 +74,7 @@ impl Quick {
             finder: Finder::default(),
             heads: vec![None; scene.partitions.len()],
             changed: BTreeSet::new(),
+            split: Vec::new(),
             settled: false,
             was_cut: false,
         }
@@ -91,6 +94,7 @@ impl Quick {
     pub(super) fn note(&mut self, event: &Event) {
         if !matches!(event, Event::StartPromised { .. }) {
             self.changed.extend(event.jobs());
+            self.split.extend(event.split());
         }
     }
 
@@ -106,6 +110,9 @@ impl Quick {
         forecast: &dyn Forecast,
         now: Time,
     ) -> Option<(Plan, Reservations)> {
+        for split in std::mem::take(&mut self.split) {
+            self.held.hand_over(cluster, &self.scene, forecast, split, now);
+        }
         for job in std::mem::take(&mut self.changed) {
             let moved = self.held.sync(cluster, &self.scene, forecast, job, now);
             self.settled &= !moved;
@@ -525,7 +532,10 @@ impl Walk<'_> {
             }
         }
         let held = parts.iter().map(|part| (part.node, Arc::from(&*part.taken))).collect();
-        self.quick.held.put(candidate.attempt.job, end, held);
+        match task {
+            Some(_) => self.quick.held.put_task(candidate.attempt.job, end, held),
+            None => self.quick.held.put(candidate.attempt.job, end, held),
+        }
         for part in parts {
             if let Some(room) = self.moment.overdue.get_mut(&part.node) {
                 *room = self.quick.held.at(part.node, now);

@@ -13,11 +13,6 @@ use spurctld::stop::Stop;
 use spurctld::{detach, log};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A queue of a million small records is what this daemon holds; this allocator keeps them closer together than the
-/// system's does.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = || std::env::args_os().skip(1);
     let ended = match args::parse(arguments()) {

@@ -342,7 +342,8 @@ impl Gate {
     /// Waits until a job has said something with `echo x >NAME`.
     pub(crate) fn wait(&mut self) {
         let timeout = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::new(&self.fifo, PollFlags::IN)], Some(&timeout));
+        let look = || poll(&mut [PollFd::new(&self.fifo, PollFlags::IN)], Some(&timeout));
+        let ready = rustix::io::retry_on_intr(look);
         assert!(ready.expect("the pipe is open") == 1, "no job has said anything");
         let mut byte = [0];
         while byte != *b"\n" {
@@ -365,7 +366,7 @@ impl Daemon {
             match ready.recv(&mut message) {
                 Ok(length) if message[..length].windows(7).any(|word| word == b"READY=1") => return,
                 Ok(_) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) if passes(error.kind()) => {}
                 Err(error) => panic!("the notify socket: {error}"),
             }
             let log = || fs::read_to_string(&self.log).unwrap_or_default();
@@ -410,6 +411,11 @@ max_time = "1:00:00"
 {more}
 "#
     )
+}
+
+/// Whether waiting has only been cut short, by its timeout or by a signal.
+fn passes(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// A program of this workspace, as it was last built in the profile of this test.

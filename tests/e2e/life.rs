@@ -150,8 +150,8 @@ fn a_job_over_its_limit_is_asked_to_end_and_then_made_to() {
     let mut client = cluster.client();
     let polite = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done";
     let stubborn = "trap 'echo asked' TERM; while :; do sleep 0.05; done";
-    let polite = cluster.sbatch(&["-t", "0:01", "-o", "polite.txt", "--wrap", polite]);
-    let stubborn = cluster.sbatch(&["-t", "0:01", "-o", "stubborn.txt", "--wrap", stubborn]);
+    let polite = cluster.sbatch(&["-t", "0:03", "-o", "polite.txt", "--wrap", polite]);
+    let stubborn = cluster.sbatch(&["-t", "0:03", "-o", "stubborn.txt", "--wrap", stubborn]);
     client.wait_for(polite, "TIMEOUT");
     client.wait_for(stubborn, "TIMEOUT");
     for file in ["polite.txt", "stubborn.txt"] {

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -114,7 +115,10 @@ impl Cluster {
         let ports = free_ports(1 + fabric::NODES).context("cannot find free ports")?;
         fs::write(self.site.conf(), fabric::configuration(&self.site.directory, &ports))
             .context("cannot write spur.toml")?;
-        links::make(&self.site.path("bin"), &program)?;
+        let commands = self.site.path("bin");
+        links::make(&commands, &program)?;
+        // In the demo's shell `spur why` and its like are at hand, too.
+        symlink(&program, commands.join("spur")).context("cannot make a link to spur")?;
         self.spawn("spurctld", &controller, &["-D"])?;
         let mut session = self.site.session("spur demo");
         tokio::select! {

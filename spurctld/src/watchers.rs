@@ -1,6 +1,6 @@
 //! Those who wait for something to happen to a job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spur_core::cluster::{Cluster, Entry};
@@ -11,26 +11,44 @@ use tokio::sync::Notify;
 /// Who waits for which jobs. Clones share it.
 #[derive(Clone, Default)]
 pub struct Watchers {
-    jobs: Arc<Mutex<BTreeMap<JobId, Vec<Arc<Notify>>>>>,
+    jobs: Arc<Mutex<BTreeMap<JobId, Vec<Arc<Bell>>>>>,
 }
 
 /// Wakes one who watches some jobs, for as long as it lives.
 pub struct Watch {
     watchers: Watchers,
     jobs: Vec<JobId>,
-    notify: Arc<Notify>,
+    bell: Arc<Bell>,
+}
+
+/// Of which jobs one watcher has not heard yet.
+#[derive(Default)]
+struct Bell {
+    rung: Notify,
+    jobs: Mutex<BTreeSet<JobId>>,
+}
+
+impl Bell {
+    fn ring(&self, job: JobId) {
+        self.jobs().insert(job);
+        self.rung.notify_one();
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeSet<JobId>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Watchers {
     /// Watches these jobs from now on.
     pub fn watch(&self, jobs: Vec<JobId>) -> Watch {
-        let notify = Arc::new(Notify::new());
+        let bell = Arc::<Bell>::default();
         let mut table = self.table();
         for job in &jobs {
-            table.entry(*job).or_default().push(Arc::clone(&notify));
+            table.entry(*job).or_default().push(Arc::clone(&bell));
         }
         drop(table);
-        Watch { watchers: self.clone(), jobs, notify }
+        Watch { watchers: self.clone(), jobs, bell }
     }
 
     /// Wakes those whose jobs, or tasks of whose arrays, are named in committed entries, which `cluster` must have
@@ -42,8 +60,8 @@ impl Watchers {
         }
         for job in entries.iter().flat_map(|entry| entry.event.jobs()) {
             let array = cluster.job(job).map(Job::array_id).filter(|array| *array != job);
-            for watcher in [Some(job), array].iter().flatten().filter_map(|id| table.get(id)).flatten() {
-                watcher.notify_one();
+            for named in [Some(job), array].into_iter().flatten() {
+                table.get(&named).into_iter().flatten().for_each(|bell| bell.ring(named));
             }
         }
     }
@@ -52,20 +70,26 @@ impl Watchers {
     pub(crate) fn tell_where(&self, mut changed: impl FnMut(JobId) -> bool) {
         for (job, watching) in self.table().iter() {
             if changed(*job) {
-                watching.iter().for_each(|watcher| watcher.notify_one());
+                watching.iter().for_each(|bell| bell.ring(*job));
             }
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<Arc<Notify>>>> {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<Arc<Bell>>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watch {
-    /// Waits until something has happened to one of the jobs since the last time.
-    pub async fn changed(&self) {
-        self.notify.notified().await;
+    /// Waits until something has happened to some of the jobs since the last time, and says to which.
+    pub async fn changed(&self) -> BTreeSet<JobId> {
+        loop {
+            let changed = std::mem::take(&mut *self.bell.jobs());
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.bell.rung.notified().await;
+        }
     }
 }
 
@@ -74,7 +98,7 @@ impl Drop for Watch {
         let mut table = self.watchers.table();
         for job in &self.jobs {
             let Some(waiting) = table.get_mut(job) else { continue };
-            waiting.retain(|other| !Arc::ptr_eq(other, &self.notify));
+            waiting.retain(|other| !Arc::ptr_eq(other, &self.bell));
             if waiting.is_empty() {
                 table.remove(job);
             }

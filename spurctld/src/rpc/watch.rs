@@ -1,6 +1,6 @@
 //! Job states as they change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spur_core::controller::Reject;
 use spur_core::id::JobId;
@@ -58,35 +58,46 @@ impl Desk {
 
     async fn follow(
         &self,
-        mut ids: Vec<JobId>,
+        ids: Vec<JobId>,
         watch: Watch,
         messages: &mpsc::Sender<Result<v1::WatchJobsResponse, Status>>,
     ) {
         let mut told = BTreeMap::new();
+        let mut open: BTreeSet<JobId> = ids.into_iter().collect();
+        let mut changed = open.clone();
         loop {
-            for message in self.news(&mut ids, &mut told) {
+            for message in self.news(&changed, &mut open, &mut told) {
                 let message = v1::WatchJobsResponse { job: Some(message) };
                 if messages.send(Ok(message)).await.is_err() {
                     return;
                 }
             }
-            if ids.is_empty() {
+            if open.is_empty() {
                 return;
             }
-            watch.changed().await;
+            changed = watch.changed().await;
         }
     }
 
-    /// What has changed since the watcher was last told; jobs that have ended, or are forgotten, are watched no more.
-    fn news(&self, ids: &mut Vec<JobId>, told: &mut BTreeMap<JobId, Told>) -> Vec<v1::Job> {
+    /// What is new of some of the jobs that a watcher named; those that have ended, or are forgotten, are no more among
+    /// the `open` ones.
+    fn news(
+        &self,
+        changed: &BTreeSet<JobId>,
+        open: &mut BTreeSet<JobId>,
+        told: &mut BTreeMap<JobId, Told>,
+    ) -> Vec<v1::Job> {
         let cluster = self.replica.read();
         let outlooks = self.overlay.read();
         let mut news = Vec::new();
-        ids.retain(|named| {
-            let mut open = false;
-            for id in cluster.jobs().meant(&JobRef::whole(*named)) {
+        for &named in changed {
+            if !open.contains(&named) {
+                continue;
+            }
+            let mut goes_on = false;
+            for id in cluster.jobs().meant(&JobRef::whole(named)) {
                 let Some(found) = cluster.job(id) else { continue };
-                open |= !over(found);
+                goes_on |= !over(found);
                 if told.get(&id).is_some_and(|told| told.over && over(found)) {
                     continue;
                 }
@@ -103,8 +114,10 @@ impl Desk {
                     news.push(message);
                 }
             }
-            open
-        });
+            if !goes_on {
+                open.remove(&named);
+            }
+        }
         news
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct World {
     het: bool,
     /// Passes that will happen.
     passes: u64,
+    /// No pass is made before this entry is committed: the last that a proposal led to.
+    floor: u64,
     /// Whether there is a partition whose jobs preempt the others.
     preempts: bool,
     /// What the controller's file says, read at each of its starts.
@@ -120,6 +122,7 @@ impl World {
             real_planner: preempts || het || seed.is_multiple_of(8),
             het,
             passes: 0,
+            floor: 0,
             preempts,
             policy: Arc::new(policy),
             arrays: seed % 4 < 2,
@@ -278,6 +281,7 @@ impl World {
         checks::sound(&cluster);
         let waiting: Vec<usize> = (0..self.nodes.len()).collect();
         self.controller = Some(Controller::new(cluster));
+        self.floor = 0;
         self.command(operator(), Command::Reconfigure(Arc::clone(&self.policy)), None);
         for node in waiting {
             self.later(TIMEOUT, Happening::Silence { node, session: 0 });
@@ -373,7 +377,11 @@ impl World {
 
     fn plan(&mut self) {
         self.passes -= 1;
-        let Some(controller) = &self.controller else { return };
+        // The commit that is waited for brings the next pass.
+        let Some(controller) = self.controller.as_ref().filter(|running| running.replica.seq() >= self.floor)
+        else {
+            return;
+        };
         let at = Time(i64::try_from(self.now / 1000).expect("small"));
         let (starts, preemptions) = planner::plan(&controller.replica, at, self.real_planner);
         let waiting = controller.replica.jobs().pending_count() > starts.len();
@@ -383,6 +391,7 @@ impl World {
         for preemption in preemptions {
             self.input(Input::Preempt(Box::new(preemption)));
         }
+        self.floor = self.controller.as_ref().map_or(0, |running| running.cluster.seq());
         if waiting && self.passes == 0 {
             self.passes += 1;
             self.later(1000, Happening::Plan);

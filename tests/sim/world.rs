@@ -591,31 +591,18 @@ impl World {
             umask: 0o022,
             limits: Box::default(),
         };
+        let shape = Shape {
+            nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
+            cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
+            ..Shape::default()
+        };
         let spec = JobSpec {
-            name: format!("job{request}").into(),
-            owner: owner(1000),
-            account: None,
-            qos: None,
             partitions,
-            shape: Shape {
-                nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
-                cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
-                ..Shape::default()
-            },
-            fabric: None,
-            time_limit: TimeLimit::Unlimited,
-            time_min: None,
-            begin: None,
-            deadline: None,
-            hold: false,
-            priority: None,
-            nice: 0,
-            dependency: None,
             array: self.array().map(Box::new),
             requeue: true,
             batch: Some(Box::new(script)),
             extra,
-            het: None,
+            ..JobSpec::plain(format!("job{request}").into(), owner(1000), shape)
         };
         Submission {
             spec,

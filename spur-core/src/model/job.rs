@@ -84,6 +84,35 @@ pub struct JobSpec {
     pub het: Option<Box<HetPart>>,
 }
 
+impl JobSpec {
+    /// A request for so much and nothing else, without a limit of time, partition or script: where others begin.
+    #[must_use]
+    pub fn plain(name: Arc<str>, owner: Arc<Owner>, shape: Shape) -> Self {
+        Self {
+            name,
+            owner,
+            account: None,
+            qos: None,
+            partitions: Box::default(),
+            shape,
+            fabric: None,
+            time_limit: TimeLimit::Unlimited,
+            time_min: None,
+            begin: None,
+            deadline: None,
+            hold: false,
+            priority: None,
+            nice: 0,
+            dependency: None,
+            array: None,
+            requeue: false,
+            batch: None,
+            extra: None,
+            het: None,
+        }
+    }
+}
+
 /// A place in a het job. Its components are jobs with numbers one after another that start together or not at all, and
 /// end together; the first one, the *leader*, has the batch script, and its number is that of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use crate::model::reservation::{Flag, Reservation};
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nodes::NodeCount;
-use crate::text::time::{Time, TimeLimit};
+use crate::text::time::Time;
 
 use super::lens::named;
 use super::place;
@@ -164,26 +164,7 @@ fn spec(site: &Site<'_>) -> JobSpec {
         sharing: Sharing::Exclusive,
         ..Shape::default()
     };
-    JobSpec {
-        name: "reservation".into(),
-        owner: Arc::new(Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() }),
-        account: None,
-        qos: None,
-        partitions: Box::from([Arc::from(site.partition)]),
-        shape,
-        fabric: None,
-        time_limit: TimeLimit::Unlimited,
-        time_min: None,
-        begin: None,
-        deadline: None,
-        hold: false,
-        priority: None,
-        nice: 0,
-        dependency: None,
-        array: None,
-        het: None,
-        requeue: false,
-        batch: None,
-        extra: None,
-    }
+    let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
+    let partitions = Box::from([Arc::from(site.partition)]);
+    JobSpec { partitions, ..JobSpec::plain("reservation".into(), Arc::new(owner), shape) }
 }

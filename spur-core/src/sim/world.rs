@@ -16,7 +16,7 @@ use crate::controller::{self, Command, Effect, Input, Reject, Reply};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::caller::{Caller, Owner};
-use crate::model::config::{Backfill, Policy};
+use crate::model::config::Policy;
 use crate::model::job::JobSpec;
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
@@ -315,9 +315,6 @@ impl<W: Watch> World<W> {
     /// When and where a job would start if it were submitted now and every job that waits had a reservation.
     pub fn foresee(&self, owner: Arc<Owner>, submission: Submission) -> Foresight {
         let mut trial = self.cluster.clone();
-        let mut policy = Policy::clone(trial.policy());
-        policy.scheduler.backfill = Backfill::Conservative;
-        policy.scheduler.depth = 0;
         let job = trial.next_job();
         let caller = Caller { owner, operator: false };
         let command = Command::Submit(Box::new(submission));
@@ -327,10 +324,7 @@ impl<W: Watch> World<W> {
             Ok(_) => Vec::new(),
             Err(reject) => return Foresight::refused(&reject),
         };
-        let input = operator(Command::Reconfigure(Arc::new(policy)));
-        // The policy in force with another depth can be put in force, too.
-        let _ = controller::handle(&mut trial, EPOCH, self.now, input);
-        let plan = sched::plan(&trial, self.now, &self.truth);
+        let plan = sched::foretell(&trial, self.now, &self.truth, job);
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 
@@ -792,8 +786,4 @@ impl<W: Watch> World<W> {
 fn operator_caller() -> Caller {
     let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
     Caller { owner: Arc::new(owner), operator: true }
-}
-
-fn operator(command: Command) -> Input {
-    Input::Command { caller: operator_caller(), request: None, command }
 }

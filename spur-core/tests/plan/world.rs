@@ -267,26 +267,10 @@ pub(crate) fn topology(toml: &str) -> TopologyConfig {
 
 /// A request for the partition `main`.
 pub(crate) fn spec(shape: Shape, seconds: u64) -> JobSpec {
+    let owner = Owner { uid: 1000, gid: 1000, user: "user".into(), group: "user".into() };
     JobSpec {
-        name: "job".into(),
-        owner: Arc::new(Owner { uid: 1000, gid: 1000, user: "user".into(), group: "user".into() }),
-        account: None,
-        qos: None,
         partitions: Box::from(["main".into()]),
-        shape,
-        fabric: None,
         time_limit: TimeLimit::Seconds(seconds),
-        time_min: None,
-        begin: None,
-        deadline: None,
-        hold: false,
-        priority: None,
-        nice: 0,
-        dependency: None,
-        array: None,
-        requeue: false,
-        batch: None,
-        extra: None,
-        het: None,
+        ..JobSpec::plain("job".into(), Arc::new(owner), shape)
     }
 }

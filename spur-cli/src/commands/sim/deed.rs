@@ -147,28 +147,8 @@ impl Machine {
 
 /// The submission of a job that is only a shape.
 pub(super) fn plain(arrival: &Arrival, shape: Shape, limit: Option<u64>) -> Submission {
-    let spec = JobSpec {
-        name: Arc::clone(&arrival.name),
-        owner: Arc::clone(&arrival.owner),
-        account: None,
-        qos: None,
-        partitions: Box::default(),
-        shape,
-        fabric: None,
-        time_limit: TimeLimit::Unlimited,
-        time_min: None,
-        begin: None,
-        deadline: None,
-        hold: false,
-        priority: None,
-        nice: 0,
-        dependency: None,
-        array: None,
-        requeue: false,
-        batch: Some(Box::new(script())),
-        extra: None,
-        het: None,
-    };
+    let asked = JobSpec::plain(Arc::clone(&arrival.name), Arc::clone(&arrival.owner), shape);
+    let spec = JobSpec { batch: Some(Box::new(script())), ..asked };
     Submission { spec, time_limit: limit.map(TimeLimit::Seconds), requeue: None, rest: Vec::new() }
 }
 

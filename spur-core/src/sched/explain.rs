@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::id::NodeId;
 use crate::model::alloc::Why;
 use crate::model::fabric::Fabric;
+use crate::sched::request::wish::Stage;
+use crate::sched::scene::lens::Lens;
 use crate::text::hostlist::HostList;
 
-use super::lens::Lens;
 use super::place::{self, Ask, Misfit, MisfitKind};
 use super::request::Request;
 use super::scene::Scene;
 use super::state::Hit;
-use super::wish::Stage;
 
 /// What is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {

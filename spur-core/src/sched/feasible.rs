@@ -8,18 +8,18 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, Layer};
 use crate::model::job::{JobSpec, Shape};
+use crate::sched::request::wish::{Stage, Wisher};
+use crate::sched::scene::lens::{Filter, Lens, named};
+use crate::sched::scene::room::Rooms;
+use crate::sched::timeline::licenses::wanted;
 use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-use super::lens::{Filter, Lens, named};
-use super::licenses::wanted;
 use super::place;
 use super::request::{Need, Request, Slot};
-use super::room::Rooms;
 use super::scene::{Scene, SceneNode, fabric_for};
 use super::together::{Member, Nearness, nearness, place_together, ways};
-use super::wish::{Stage, Wisher};
 
 /// Why a request can never be honoured, and the nearest one that can.
 #[derive(Clone, Debug, PartialEq, Eq)]

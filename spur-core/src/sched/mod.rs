@@ -30,38 +30,23 @@
 
 mod explain;
 pub mod feasible;
-pub mod forecast;
-mod held;
-mod holes;
-mod lens;
-mod licenses;
-mod line;
 mod pass;
 pub mod place;
 pub mod plan;
 pub mod preempt;
-pub mod priority;
 mod prospect;
 mod queue;
 mod quick;
-mod realm;
 pub mod request;
-mod room;
-mod rows;
 mod scene;
-mod shelves;
 mod shorter;
-mod similar;
 pub mod site;
-mod stairs;
-mod standing;
 mod state;
-mod sweep;
 mod timeline;
 mod together;
-mod wish;
 
 pub use pass::{Pass, Progress, Reservation, Reservations};
+pub use queue::{forecast, priority};
 
 use std::sync::Arc;
 
@@ -72,8 +57,8 @@ use crate::model::config::Backfill;
 use crate::text::time::Time;
 
 use forecast::{Forecast, Prudent, Recent};
-use line::Line;
 use plan::Plan;
+use queue::line::{self, Line};
 use quick::Quick;
 use scene::Scene;
 

@@ -7,18 +7,18 @@ use crate::id::ArrayTaskId;
 use crate::model::alloc::Why;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
+use crate::sched::request::wish::{Stage, Wisher};
+use crate::sched::scene::lens::{Filter, Lens};
+use crate::sched::scene::room::{CPUS, GRES, MEMORY};
+use crate::sched::timeline::licenses::wanted;
 use crate::text::time::Time;
 
 use super::explain;
-use super::lens::{Filter, Lens};
-use super::licenses::wanted;
 use super::plan::{Start, StartPart};
 use super::queue::Candidate;
 use super::request::Request;
-use super::room::{CPUS, GRES, MEMORY};
 use super::scene::{Scene, fabric_for};
 use super::state::{Hunt, Part};
-use super::wish::{Stage, Wisher};
 
 /// What a job admits, besides its need: realm and partition, fabric, constraint, the alternative chosen in it, exclusion.
 type Outline = ((usize, usize), String, Option<String>, usize, Option<String>);

@@ -8,16 +8,16 @@ use crate::model::caller::Owner;
 use crate::model::job::{JobSpec, Shape, Sharing};
 use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
+use crate::sched::scene::lens::named;
+use crate::sched::timeline::realm::OPEN;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nodes::NodeCount;
 use crate::text::time::Time;
 
-use super::lens::named;
 use super::place;
 use super::prospect::Lenses;
 use super::queue::Candidate;
-use super::realm::OPEN;
 use super::request::Request;
 use super::scene::{Scene, flat};
 

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{Pass, Reservation};
 use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::licenses::wanted;
 use crate::sched::plan::{Start, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::state::together::Place;
 use crate::sched::state::{Hit, Part};
+use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
+
+use super::{Pass, Reservation};
 
 /// What was found for a het job.
 struct Found {

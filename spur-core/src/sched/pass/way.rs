@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Pass;
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId};
 use crate::model::config::Backfill;
@@ -11,16 +10,18 @@ use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::forecast::Forecast;
-use crate::sched::licenses::wanted;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims};
 use crate::sched::prospect::Prospect;
 use crate::sched::queue::Queued;
+use crate::sched::queue::forecast::Forecast;
 use crate::sched::scene::Scene;
-use crate::sched::stairs::{Family, Size};
 use crate::sched::state::{Hit, Part, State};
+use crate::sched::timeline::licenses::wanted;
+use crate::sched::timeline::stairs::{Family, Size};
 use crate::text::time::Time;
+
+use super::Pass;
 
 /// Searches for victims in one deep pass: a count, so that many waiting jobs of a high tier do not hold it up. What was
 /// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made

@@ -1,7 +1,8 @@
 //! The block rule: a guarantee by configured size, whatever is free or down now.
 
-use super::Slots;
 use crate::model::fabric::{DomainId, Fabric, Layer};
+
+use super::Slots;
 
 /// The largest domain of every layer, over the nodes that are admitted.
 ///

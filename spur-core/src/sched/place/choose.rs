@@ -1,5 +1,7 @@
 //! Choosing among the domains that could hold the whole job.
 
+use crate::model::fabric::{DomainId, Layer, Pos};
+
 use super::cost::Cost;
 use super::even::balance;
 use super::front::Item;
@@ -9,7 +11,6 @@ use super::share::share;
 use super::solve::Solver;
 use super::trace::{Chosen, trace};
 use super::{Lost, Mode, Placement};
-use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// A candidate with its rank and the way to use it.
 #[derive(Clone)]

@@ -4,8 +4,9 @@
 //! them, and every amount and every waste is that many nodes' worth, less a constant. The question about nodes has one
 //! number less to come out right, and the common case of it needs no search.
 
-use super::{Ask, Mode, Placement, Slots, Strategy, View};
 use crate::model::fabric::Fabric;
+
+use super::{Ask, Mode, Placement, Slots, Strategy, View};
 
 /// A question about tasks as one about nodes.
 pub(super) struct Equal {

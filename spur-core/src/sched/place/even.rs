@@ -4,11 +4,12 @@
 //! Shares are no sum, so they are found by narrowing bounds: each bound is the tightest under which the solver still
 //! finds the spans it found without.
 
+use crate::model::fabric::DomainId;
+
 use super::cost::Cost;
 use super::front::Item;
 use super::rank::{Means, Step};
 use super::solve::Solver;
-use crate::model::fabric::DomainId;
 
 /// A balanced way to put the job into a domain.
 pub(super) struct Balanced<C> {

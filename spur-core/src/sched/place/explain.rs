@@ -1,8 +1,9 @@
 //! The answers: a placement with its reasons, or what is missing where.
 
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+
 use super::problem::Problem;
 use super::{Ask, View};
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ask, Placement, View};
 use crate::model::fabric::{Fabric, Pos};
+
+use super::{Ask, Placement, View};
 
 /// A node that could take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,9 @@
 //! of nodes that is still wanted and for every part of the way up that is in use already. Costs are packed into one
 //! number, so that adding and comparing them is cheap.
 
-use super::problem::Problem;
 use crate::model::fabric::{DomainId, Layer};
+
+use super::problem::Problem;
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
 const MOST: usize = 1 << 18;

@@ -39,6 +39,7 @@ pub use slots::{Slots, View};
 pub use words::refusal;
 
 use crate::model::fabric::{Fabric, Layer};
+
 use cost::Narrow;
 use equal::Equal;
 use problem::{Frame, Problem};

@@ -5,10 +5,11 @@
 //! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
 //! each leaf lacks of the fullest one, which is small because one leaf less would not do.
 
+use crate::model::fabric::{DomainId, Layer, Pos};
+
 use super::leaves::{Packing, spread};
 use super::problem::{Problem, positions};
 use super::{Mode, Placement, choose};
-use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// What the common case comes to.
 pub(super) enum Plain {

@@ -3,10 +3,11 @@
 
 use fixedbitset::FixedBitSet;
 
-use super::front::{Item, Key, MAX_COUNTS, MAX_SPAN_CAPS};
-use super::{Ask, Mode, View};
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::cost::Cost;
+
+use super::front::{Item, Key, MAX_COUNTS, MAX_SPAN_CAPS};
+use super::{Ask, Mode, View};
 
 /// Where the fields of a cost stand, from the one that decides first.
 #[derive(Debug, Clone)]

@@ -1,12 +1,13 @@
 //! Candidates and the order among them: every step of the choice as numbers, smaller is better.
 
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
+
 use super::cost::Cost;
 use super::front::Item;
 use super::problem::Problem;
 use super::score::score;
 use super::{LostWhy, Mode};
-use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::model::topology::ScoreBefore;
 
 /// Where a whole job could go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

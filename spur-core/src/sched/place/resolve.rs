@@ -1,12 +1,13 @@
 //! From what people wrote to an [`Ask`]: layer names become layers, rules by size and limits come in, what has waited
 //! long enough is relaxed, and what can never be is refused.
 
-use super::{Ask, Mode, Score, Segment, Strategy};
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::job::FabricAsk;
 use crate::model::topology::{Plugin, RuleConfig, TopologyConfig};
 use crate::text::gather::{Gather, GatherClause, Placement, Switches};
 use crate::text::nearest::nearest;
+
+use super::{Ask, Mode, Score, Segment, Strategy};
 
 /// What a job says about the fabric, and what is known of the job.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,8 @@
 //! The settable score of a domain, in millionths: four terms from 0 to 1, each with its weight.
 
-use super::problem::{Problem, positions};
 use crate::model::fabric::DomainId;
+
+use super::problem::{Problem, positions};
 
 const ONE: u64 = 1_000_000;
 

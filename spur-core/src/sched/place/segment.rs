@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+
 use super::block::{BlockRule, Containment};
 use super::cost::{self, Narrow};
 use super::problem::{Frame, Problem, positions};
 use super::{Ask, Missed, Placement, Segment, Slots, View, choose, lower, solve};
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
 pub(super) fn place_segments(

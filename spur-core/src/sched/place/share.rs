@@ -1,9 +1,10 @@
 //! How much each chosen node takes, where tasks are placed: earlier nodes are filled first, within what their domains
 //! must hold.
 
+use crate::model::fabric::{DomainId, Layer, Pos};
+
 use super::problem::Problem;
 use super::trace::Chosen;
-use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// What a chosen node may take, and what a part of the fabric over some of them may.
 #[derive(Debug, Clone, Copy)]

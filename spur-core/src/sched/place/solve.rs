@@ -5,11 +5,12 @@
 
 use std::rc::Rc;
 
+use crate::model::fabric::{DomainId, Layer, Pos};
+
 use super::Mode;
 use super::cost::Cost;
 use super::front::{Item, prune};
 use super::problem::{Problem, positions};
-use crate::model::fabric::{DomainId, Layer, Pos};
 
 /// A part of a domain: a domain below it, or a node of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

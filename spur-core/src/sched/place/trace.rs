@@ -3,12 +3,13 @@
 //! Members of a domain are gone through in fabric order and each is used if the rest can still be completed at the
 //! same cost; as every list has equally many positions, that gives the first one.
 
+use crate::model::fabric::{DomainId, Pos};
+
 use super::Mode;
 use super::cost::Cost;
 use super::front::Item;
 use super::problem::positions;
 use super::solve::{Front, Member, Solver};
-use crate::model::fabric::{DomainId, Pos};
 
 /// What must be true of a domain's part for the whole to come out: added to `rest` it is a way to use `domain`'s
 /// members, which in turn is a part of what `outer` describes. The outermost goal is the domain that holds the job.

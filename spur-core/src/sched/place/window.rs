@@ -3,12 +3,13 @@
 
 use std::ops::Range;
 
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::Plugin;
+
 use super::choose::{Candidate, choose, realise};
 use super::cost::Cost;
 use super::problem::Problem;
 use super::{Missed, Mode, Placement};
-use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::model::topology::Plugin;
 
 /// The best placement on consecutive positions.
 pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {

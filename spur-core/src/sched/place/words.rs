@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Ask, Lost, LostWhy, Misfit, MisfitKind, Placement, Slots, Unit, View, place};
 use crate::model::fabric::{Fabric, Layer};
+
+use super::{Ask, Lost, LostWhy, Misfit, MisfitKind, Placement, Slots, Unit, View, place};
 
 impl Unit {
     fn name(self, count: u32) -> &'static str {

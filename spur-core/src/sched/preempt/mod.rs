@@ -24,14 +24,14 @@ use crate::model::config::{PreemptBy, PreemptCost};
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
 use crate::text::time::Time;
 
-use super::lens::Lens;
 use super::pass::Reservation;
 use super::place::{Ask, Placement, Strategy};
 use super::plan::Start;
 use super::request::Request;
-use super::room::{CPUS, GRES, MEMORY, capacity};
 use super::scene::{Scene, others_of_leaves};
 use super::state::Part;
 use cost::{Loss, Price};

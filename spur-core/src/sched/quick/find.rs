@@ -11,20 +11,20 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::Pos;
+use crate::sched::request::wish::Stage;
+use crate::sched::scene::lens::{DomainTable, Domains, Lens};
+use crate::sched::scene::room::{CPUS, RoomId};
+use crate::sched::timeline::held::Held;
+use crate::sched::timeline::licenses::Licenses;
+use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
+use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::time::Time;
 
-use super::super::held::Held;
-use super::super::lens::{DomainTable, Domains, Lens};
-use super::super::licenses::Licenses;
 use super::super::place::{self, Ask, Lost, Placement, Slots, View};
 use super::super::prospect::Lenses;
 use super::super::request::{Need, Slot};
-use super::super::room::{CPUS, RoomId};
 use super::super::scene::{Scene, others_of_leaves};
-use super::super::stairs::{Family, Size, Smaller, Stairs};
 use super::super::state::{Hit, Hunt, MAX_TRIES, Part, RIVALRIES, RIVALS, layer};
-use super::super::sweep::NOWHERE;
-use super::super::wish::Stage;
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;

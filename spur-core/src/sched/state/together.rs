@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::id::NodeId;
-use crate::sched::lens::Lens;
-use crate::sched::licenses::Wanted;
-use crate::sched::room::RoomId;
+use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::RoomId;
+use crate::sched::timeline::licenses::Wanted;
 use crate::sched::together::{Member, Nearness, Together, place_together};
-use crate::sched::wish::Stage;
 use crate::text::time::Time;
 
 use super::{Hit, Hunt, Part, State, occupied};

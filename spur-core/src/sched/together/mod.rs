@@ -19,13 +19,13 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::job::JobSpec;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::{RoomId, Rooms};
 use crate::text::gather::HetGather;
 use crate::text::nearest::nearest;
 
-use super::lens::Lens;
 use super::place::{Ask, Placement};
 use super::request::Need;
-use super::room::{RoomId, Rooms};
 use super::scene::Scene;
 use super::state::Part;
 use search::{Found, Search};

@@ -9,16 +9,16 @@ use std::borrow::Cow;
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
+use crate::model::fabric::Layer;
 use crate::model::fabric::{Fabric, Pos};
-use crate::sched::lens::slots_by_position;
 use crate::sched::place::{self, Ask, Placement, Slots, View};
-use crate::sched::room::{CPUS, RoomId, Rooms};
+use crate::sched::scene::lens::slots_by_position;
+use crate::sched::scene::room::{CPUS, RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::state::Part;
 
 use super::rank::{fit, locality};
 use super::{Member, Seat, used};
-use crate::model::fabric::Layer;
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;

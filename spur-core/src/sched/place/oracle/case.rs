@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use fixedbitset::FixedBitSet;
 
-use super::{Ask, Slots};
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::{BlockConfig, Plugin, SwitchConfig, TopologyConfig};
 use crate::sched::place::Strategy;
+
+use super::{Ask, Slots};
 
 /// A source of numbers that a seed repeats (splitmix64).
 pub(super) struct Random(u64);

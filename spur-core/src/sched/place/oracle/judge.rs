@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Mode;
-use super::case::Case;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::{Segment, Strategy};
+
+use super::Mode;
+use super::case::Case;
 
 pub(super) struct Judge<'c> {
     case: &'c Case,

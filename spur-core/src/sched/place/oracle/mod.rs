@@ -5,11 +5,11 @@
 mod case;
 mod judge;
 
+use crate::model::fabric::Layer;
+
 use super::{Ask, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place};
 use case::{Case, Random};
 use judge::Judge;
-
-use crate::model::fabric::Layer;
 
 /// How many random cases each kind gets; more by the environment, for a long search.
 fn cases(default: u64) -> u64 {

@@ -12,13 +12,12 @@ use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::sched::queue::forecast::Forecast;
+use crate::sched::queue::rows::Counts;
+use crate::sched::scene::Scene;
+use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::state::amount_of;
 use crate::text::time::Time;
-
-use super::forecast::Forecast;
-use super::room::{RoomId, Rooms};
-use super::rows::Counts;
-use super::scene::Scene;
-use super::state::amount_of;
 
 /// Amounts that are numbered before those that nothing has any more are forgotten.
 const MOST_ROOMS: usize = 4_096;
@@ -26,11 +25,11 @@ const MOST_ROOMS: usize = 4_096;
 const ANY_MOMENT: Time = Time(i64::MIN);
 
 /// What a job holds of a node.
-pub(super) type HeldPart = (NodeId, Arc<[u64]>);
+pub(in crate::sched) type HeldPart = (NodeId, Arc<[u64]>);
 
 /// What is held, by node and by job.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(in crate::sched) struct Held {
     rooms: Rooms,
     nodes: Vec<OnNode>,
     jobs: BTreeMap<JobId, Holder>,
@@ -56,19 +55,24 @@ struct OnNode {
 
 /// A job that holds something.
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(in crate::sched) struct Holder {
     /// When it is planned to end.
-    pub(super) end: Time,
-    pub(super) parts: Vec<HeldPart>,
+    pub(in crate::sched) end: Time,
+    pub(in crate::sched) parts: Vec<HeldPart>,
 }
 
 impl Held {
     /// What is held on a cluster.
-    pub(super) fn new(cluster: &Cluster, scene: &Scene, forecast: &dyn Forecast, now: Time) -> Self {
+    pub(in crate::sched) fn new(
+        cluster: &Cluster,
+        scene: &Scene,
+        forecast: &dyn Forecast,
+        now: Time,
+    ) -> Self {
         let rooms = scene.rooms.clone();
         let nodes = scene.nodes.iter().enumerate().map(|(index, node)| {
             let full = rooms.full(node.class);
-            let within = |partition: &&super::scene::ScenePartition| {
+            let within = |partition: &&crate::sched::scene::ScenePartition| {
                 node.available && partition.partition.members.contains(index)
             };
             let component = scene.partitions.iter().find(within).map(|partition| partition.component);
@@ -91,7 +95,7 @@ impl Held {
     }
 
     /// Makes what one job holds what the cluster says; says whether that made a difference.
-    pub(super) fn sync(
+    pub(in crate::sched) fn sync(
         &mut self,
         cluster: &Cluster,
         scene: &Scene,
@@ -114,7 +118,7 @@ impl Held {
     }
 
     /// What was taken for a task of an array that waited in the record `from` is now its own.
-    pub(super) fn hand_over(
+    pub(in crate::sched) fn hand_over(
         &mut self,
         cluster: &Cluster,
         scene: &Scene,
@@ -139,7 +143,7 @@ impl Held {
 
     /// Takes amounts for a task of an array until a time. It has no number yet: until it has, it goes by one that no job
     /// ever gets.
-    pub(super) fn put_task(&mut self, from: JobId, end: Time, parts: Vec<HeldPart>) {
+    pub(in crate::sched) fn put_task(&mut self, from: JobId, end: Time, parts: Vec<HeldPart>) {
         let lowest = self.tasks.iter().map(|(_, key)| key.0).min().unwrap_or(u32::MAX);
         let key = JobId(lowest - 1);
         self.put(key, end, parts);
@@ -173,7 +177,7 @@ impl Held {
     }
 
     /// Takes amounts for a job until a time.
-    pub(super) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
+    pub(in crate::sched) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
         for (id, amount) in &parts {
             let node = &mut self.nodes[id.index()];
             node.sum.iter_mut().zip(&**amount).for_each(|(sum, more)| *sum += more);
@@ -213,7 +217,12 @@ impl Held {
     }
 
     /// The jobs whose planned end has come and whose end is now planned for another time. They are put right.
-    pub(super) fn correct(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> bool {
+    pub(in crate::sched) fn correct(
+        &mut self,
+        cluster: &Cluster,
+        forecast: &dyn Forecast,
+        now: Time,
+    ) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
             let planned = cluster.job(*id).and_then(|job| holds(job, forecast, now));
@@ -230,7 +239,7 @@ impl Held {
     }
 
     /// Forgets amounts that nothing has, if there are many; says whether it did: their numbers mean something else then.
-    pub(super) fn tidy(&mut self, scene: &Scene) -> bool {
+    pub(in crate::sched) fn tidy(&mut self, scene: &Scene) -> bool {
         if self.rooms.len() < MOST_ROOMS + 2 * self.nodes.len() {
             return false;
         }
@@ -242,32 +251,32 @@ impl Held {
     }
 
     /// The amounts that are numbered.
-    pub(super) fn rooms(&self) -> &Rooms {
+    pub(in crate::sched) fn rooms(&self) -> &Rooms {
         &self.rooms
     }
 
     /// What nobody holds of a node.
-    pub(super) fn idle(&self, node: NodeId) -> RoomId {
+    pub(in crate::sched) fn idle(&self, node: NodeId) -> RoomId {
         self.nodes[node.index()].idle
     }
 
     /// The component of partitions that a node counts for; `None` for one that may not be used.
-    pub(super) fn component(&self, node: NodeId) -> Option<usize> {
+    pub(in crate::sched) fn component(&self, node: NodeId) -> Option<usize> {
         self.nodes[node.index()].component
     }
 
     /// Whether a node may be used.
-    pub(super) fn is_open(&self, node: NodeId) -> bool {
+    pub(in crate::sched) fn is_open(&self, node: NodeId) -> bool {
         self.component(node).is_some()
     }
 
     /// What is free in a component of partitions.
-    pub(super) fn free(&self, component: usize) -> Counts {
+    pub(in crate::sched) fn free(&self, component: usize) -> Counts {
         self.free[component]
     }
 
     /// What is held of a node by jobs that are planned to end after a time.
-    pub(super) fn sum_after(&self, node: NodeId, at: Time) -> Box<[u64]> {
+    pub(in crate::sched) fn sum_after(&self, node: NodeId, at: Time) -> Box<[u64]> {
         let node = &self.nodes[node.index()];
         let mut sum = node.sum.clone();
         for (_, _, amount) in node.holds.iter().filter(|(end, ..)| *end <= at) {
@@ -277,36 +286,36 @@ impl Held {
     }
 
     /// What a node has when so much of it is held.
-    pub(super) fn left(&self, node: NodeId, sum: &[u64]) -> Box<[u64]> {
+    pub(in crate::sched) fn left(&self, node: NodeId, sum: &[u64]) -> Box<[u64]> {
         let class = self.rooms.class_of(self.nodes[node.index()].idle);
         let full = self.rooms.amount(self.rooms.full(class));
         full.iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
     }
 
     /// What a node has from a time on, as far as running jobs go.
-    pub(super) fn at(&self, node: NodeId, at: Time) -> Box<[u64]> {
+    pub(in crate::sched) fn at(&self, node: NodeId, at: Time) -> Box<[u64]> {
         self.left(node, &self.sum_after(node, at))
     }
 
     /// Everything that a node has.
-    pub(super) fn full(&self, node: NodeId) -> &[u64] {
+    pub(in crate::sched) fn full(&self, node: NodeId) -> &[u64] {
         self.rooms.amount(self.rooms.full(self.rooms.class_of(self.nodes[node.index()].idle)))
     }
 
     /// Jobs with their planned ends, those after `from`, the next first.
-    pub(super) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
+    pub(in crate::sched) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
         let rest =
             self.ends.range((std::ops::Bound::Excluded((from, JobId(u32::MAX))), std::ops::Bound::Unbounded));
         rest.filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
     }
 
     /// Jobs that should have ended by now.
-    pub(super) fn overdue(&self, now: Time) -> impl Iterator<Item = &Holder> {
+    pub(in crate::sched) fn overdue(&self, now: Time) -> impl Iterator<Item = &Holder> {
         self.ends.range(..=(now, JobId(u32::MAX))).filter_map(|(_, job)| self.jobs.get(job))
     }
 
     /// All jobs with their planned ends.
-    pub(super) fn ends(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
+    pub(in crate::sched) fn ends(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ends.iter().copied()
     }
 }

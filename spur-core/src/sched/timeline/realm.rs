@@ -17,20 +17,20 @@ use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::Time;
 
 /// The realm of jobs that run in no reservation.
-pub(super) const OPEN: usize = 0;
+pub(in crate::sched) const OPEN: usize = 0;
 
 /// What a node shows in a realm for a while, whatever jobs leave of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Screen {
-    pub(super) from: Time,
-    pub(super) to: Time,
+pub(in crate::sched) struct Screen {
+    pub(in crate::sched) from: Time,
+    pub(in crate::sched) to: Time,
     /// Everything, or else nothing.
-    pub(super) shows_all: bool,
+    pub(in crate::sched) shows_all: bool,
 }
 
 /// The realms of one pass.
 #[derive(Clone, Debug)]
-pub(super) struct Realms {
+pub(in crate::sched) struct Realms {
     reservations: Arc<[Arc<Reservation>]>,
     /// By reservation: when it is in force.
     windows: Vec<Vec<(Time, Time)>>,
@@ -38,45 +38,45 @@ pub(super) struct Realms {
 
 impl Realms {
     /// The realms from `now` on.
-    pub(super) fn new(reservations: &Arc<[Arc<Reservation>]>, now: Time) -> Self {
+    pub(in crate::sched) fn new(reservations: &Arc<[Arc<Reservation>]>, now: Time) -> Self {
         let windows = reservations.iter().map(|reservation| reservation.windows(now)).collect();
         Self { reservations: Arc::clone(reservations), windows }
     }
 
     /// How many there are, with the one in which nothing is shut: there jobs are only compared with how it would be.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::sched) fn count(&self) -> usize {
         if self.is_single() { 1 } else { self.reservations.len() + 2 }
     }
 
     /// Until when it is known what is reserved: of what comes again and again only so many windows are planned with.
-    pub(super) fn known_until(&self) -> Time {
+    pub(in crate::sched) fn known_until(&self) -> Time {
         let again =
             self.reservations.iter().zip(&self.windows).filter(|(reservation, _)| reservation.repeats());
         again.filter_map(|(_, windows)| windows.last()).map(|(_, end)| *end).min().unwrap_or(Time::MAX)
     }
 
     /// Whether there is only the open one.
-    pub(super) fn is_single(&self) -> bool {
+    pub(in crate::sched) fn is_single(&self) -> bool {
         self.reservations.is_empty()
     }
 
     /// The one in which nothing is shut.
-    pub(super) fn unshut(&self) -> usize {
+    pub(in crate::sched) fn unshut(&self) -> usize {
         self.count() - 1
     }
 
     /// The reservation that a realm is that of.
-    pub(super) fn reservation(&self, realm: usize) -> Option<&Arc<Reservation>> {
+    pub(in crate::sched) fn reservation(&self, realm: usize) -> Option<&Arc<Reservation>> {
         realm.checked_sub(1).and_then(|index| self.reservations.get(index))
     }
 
     /// The realm of the reservation of that name.
-    pub(super) fn named(&self, name: &str) -> Option<usize> {
+    pub(in crate::sched) fn named(&self, name: &str) -> Option<usize> {
         self.reservations.iter().position(|reservation| *reservation.name == *name).map(|index| index + 1)
     }
 
     /// The realms in which a job may be planned, those it would rather be in first.
-    pub(super) fn of_job(&self, spec: &JobSpec) -> Vec<usize> {
+    pub(in crate::sched) fn of_job(&self, spec: &JobSpec) -> Vec<usize> {
         let admits = |reservation: &Reservation| reservation.admits(&spec.owner, spec.account.as_deref());
         let mut names = spec.reservations().peekable();
         if names.peek().is_some() {
@@ -89,22 +89,22 @@ impl Realms {
     }
 
     /// The reservation whose nodes are all there is in a realm.
-    pub(super) fn bounds(&self, realm: usize) -> Option<&Arc<Reservation>> {
+    pub(in crate::sched) fn bounds(&self, realm: usize) -> Option<&Arc<Reservation>> {
         self.reservation(realm).filter(|own| !own.has(Flag::Flex))
     }
 
     /// When jobs of a realm have to be over.
-    pub(super) fn end(&self, realm: usize) -> Option<Time> {
+    pub(in crate::sched) fn end(&self, realm: usize) -> Option<Time> {
         self.bounds(realm).map(|own| own.end)
     }
 
     /// Whether a node is in a realm.
-    pub(super) fn holds(&self, realm: usize, node: NodeId) -> bool {
+    pub(in crate::sched) fn holds(&self, realm: usize, node: NodeId) -> bool {
         self.bounds(realm).is_none_or(|own| own.holds(node))
     }
 
     /// What a node shows in a realm instead of what jobs leave of it: by time, one after another.
-    pub(super) fn screens(&self, realm: usize, node: NodeId, now: Time) -> Vec<Screen> {
+    pub(in crate::sched) fn screens(&self, realm: usize, node: NodeId, now: Time) -> Vec<Screen> {
         if self.is_single() || realm == self.unshut() {
             return Vec::new();
         }
@@ -130,7 +130,7 @@ impl Realms {
     }
 
     /// The first reservation that keeps jobs of the open realm from a node at some time from `from` to `to`.
-    pub(super) fn shut_by(&self, node: NodeId, from: Time, to: Time) -> Option<&Arc<Reservation>> {
+    pub(in crate::sched) fn shut_by(&self, node: NodeId, from: Time, to: Time) -> Option<&Arc<Reservation>> {
         let meets =
             |windows: &Vec<(Time, Time)>| windows.iter().any(|window| window.0 < to && from < window.1);
         let mut all = self.reservations.iter().zip(&self.windows);

@@ -12,36 +12,36 @@ use std::collections::binary_heap::PeekMut;
 
 use fixedbitset::FixedBitSet;
 
+use crate::sched::scene::room::RoomId;
+use crate::sched::timeline::Timeline;
 use crate::text::time::Time;
 
 use super::holes::Hole;
-use super::room::RoomId;
 use super::shelves::Measure;
-use super::timeline::Timeline;
 
 /// The number of a node that belongs to no domain of the layer.
-pub(super) const NOWHERE: u32 = u32::MAX;
+pub(in crate::sched) const NOWHERE: u32 = u32::MAX;
 
 /// What is looked for.
-pub(super) struct Search<'a> {
+pub(in crate::sched) struct Search<'a> {
     /// Nodes that may be used.
-    pub(super) admitted: &'a FixedBitSet,
+    pub(in crate::sched) admitted: &'a FixedBitSet,
     /// How long, seconds.
-    pub(super) duration: u64,
+    pub(in crate::sched) duration: u64,
     /// Not before.
-    pub(super) from: Time,
+    pub(in crate::sched) from: Time,
     /// Before this.
-    pub(super) until: Time,
+    pub(in crate::sched) until: Time,
     /// For every node the domain that has to hold the whole job, or [`NOWHERE`].
-    pub(super) domains: &'a [u32],
+    pub(in crate::sched) domains: &'a [u32],
     /// Nodes wanted, at least.
-    pub(super) min_nodes: u32,
+    pub(in crate::sched) min_nodes: u32,
     /// Slots wanted, at least.
-    pub(super) min_slots: u64,
+    pub(in crate::sched) min_slots: u64,
     /// What a slot takes of a node, at least.
-    pub(super) least: Measure,
+    pub(in crate::sched) least: Measure,
     /// No node has more slots than that.
-    pub(super) most: u32,
+    pub(in crate::sched) most: u32,
 }
 
 /// What a node offers at the time a sweep has reached.
@@ -57,7 +57,7 @@ struct Offer {
 
 /// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
+pub(in crate::sched) struct Counters {
     /// By node.
     offers: Vec<Offer>,
     /// Nodes that had a slot at some time of the sweep.
@@ -76,18 +76,18 @@ pub(super) struct Counters {
 
 impl Counters {
     /// For so many nodes.
-    pub(super) fn new(nodes: usize) -> Self {
+    pub(in crate::sched) fn new(nodes: usize) -> Self {
         Self { offers: vec![Offer::default(); nodes], next_end: Time::MAX, ..Self::default() }
     }
 
     /// Nodes with their slots at the time the sweep has reached.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(in crate::sched) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let offers = self.listed.iter().map(|node| (*node, self.offers[*node as usize].slots));
         offers.filter(|(_, slots)| *slots > 0)
     }
 
     /// Makes room for so many domains.
-    pub(super) fn fit(&mut self, domains: usize) {
+    pub(in crate::sched) fn fit(&mut self, domains: usize) {
         self.clear();
         self.sums.resize(self.sums.len().max(domains), (0, 0));
     }
@@ -166,7 +166,7 @@ impl Search<'_> {
 
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
     /// first time for which it does is the answer. Without one, `counters` tell what there was at the last time.
-    pub(super) fn sweep(
+    pub(in crate::sched) fn sweep(
         &self,
         timeline: &Timeline,
         counters: &mut Counters,
@@ -315,7 +315,7 @@ impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
 }
 
 /// What the caller of a sweep knows and the timeline does not.
-pub(super) trait Judge {
+pub(in crate::sched) trait Judge {
     /// How many slots a room has.
     fn slots(&mut self, room: RoomId) -> u32;
 
@@ -325,7 +325,7 @@ pub(super) trait Judge {
 
 /// What a judge says to a time at which a domain has enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(in crate::sched) enum Found {
     /// It will do.
     Yes,
     /// Go on.

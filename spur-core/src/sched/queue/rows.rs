@@ -4,10 +4,9 @@
 use std::cmp::Reverse;
 
 use crate::id::JobId;
+use crate::sched::request::Request;
+use crate::sched::scene::room::{CPUS, GRES};
 use crate::text::time::Time;
-
-use super::request::Request;
-use super::room::{CPUS, GRES};
 
 /// Rows in a chunk before it is cut in two.
 const FULL: usize = 128;
@@ -17,7 +16,7 @@ const FULL: usize = 128;
 /// Jobs that have waited too long come before all others, in order of submission; then tiers, the order's own measure,
 /// and submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(in crate::sched) struct Key {
     /// Seconds planned to run, where that is looked at first of all; otherwise 0.
     length: u64,
     aged: Reverse<bool>,
@@ -25,12 +24,18 @@ pub(super) struct Key {
     priority: Reverse<u32>,
     rank: u64,
     submitted: Time,
-    pub(super) job: JobId,
+    pub(in crate::sched) job: JobId,
 }
 
 impl Key {
     /// A job's place by tier, priority and rank.
-    pub(super) fn new(tier: u32, priority: u32, rank: Option<f64>, submitted: Time, job: JobId) -> Self {
+    pub(in crate::sched) fn new(
+        tier: u32,
+        priority: u32,
+        rank: Option<f64>,
+        submitted: Time,
+        job: JobId,
+    ) -> Self {
         Self {
             length: 0,
             aged: Reverse(false),
@@ -43,17 +48,17 @@ impl Key {
     }
 
     /// The place of a job that has waited too long.
-    pub(super) fn aged(submitted: Time, job: JobId) -> Self {
+    pub(in crate::sched) fn aged(submitted: Time, job: JobId) -> Self {
         Self { aged: Reverse(true), ..Self::new(0, 0, None, submitted, job) }
     }
 
     /// Whether the job has waited too long.
-    pub(super) fn is_aged(&self) -> bool {
+    pub(in crate::sched) fn is_aged(&self) -> bool {
         self.aged.0
     }
 
     /// The job's place among others by how long they are planned to run, before all else.
-    pub(super) fn by_length(self, seconds: u64) -> Self {
+    pub(in crate::sched) fn by_length(self, seconds: u64) -> Self {
         Self { length: seconds, ..self }
     }
 }
@@ -66,19 +71,19 @@ fn sortable(value: f64) -> u64 {
 
 /// Amounts that a job takes at least, or that are free at most. Two jobs' minima together hold for both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) cpus: u64,
+pub(in crate::sched) struct Counts {
+    pub(in crate::sched) cpus: u64,
     /// Nodes with a CPU to take.
-    pub(super) nodes: u64,
+    pub(in crate::sched) nodes: u64,
     /// Nodes of which all CPUs are taken.
-    pub(super) whole: u64,
+    pub(in crate::sched) whole: u64,
     /// Devices of all kinds.
-    pub(super) devices: u64,
+    pub(in crate::sched) devices: u64,
 }
 
 impl Counts {
     /// What a request takes at least.
-    pub(super) fn of(request: &Request) -> Self {
+    pub(in crate::sched) fn of(request: &Request) -> Self {
         let (nodes, slots) = (u64::from(request.min_nodes()), request.min_slots());
         let need = &request.need;
         let on_nodes = need.devices_of_node().saturating_mul(nodes);
@@ -91,7 +96,7 @@ impl Counts {
     }
 
     /// What a node counts for that has an amount of what it has in full.
-    pub(super) fn free(amount: &[u64], full: &[u64]) -> Self {
+    pub(in crate::sched) fn free(amount: &[u64], full: &[u64]) -> Self {
         let some = amount[CPUS] > 0;
         Self {
             cpus: amount[CPUS],
@@ -102,7 +107,7 @@ impl Counts {
     }
 
     /// Whether this is no more than `other` in any count.
-    pub(super) fn within(&self, other: &Self) -> bool {
+    pub(in crate::sched) fn within(&self, other: &Self) -> bool {
         self.cpus <= other.cpus
             && self.nodes <= other.nodes
             && self.whole <= other.whole
@@ -110,7 +115,7 @@ impl Counts {
     }
 
     /// The smaller of each.
-    pub(super) fn min(self, other: Self) -> Self {
+    pub(in crate::sched) fn min(self, other: Self) -> Self {
         Self {
             cpus: self.cpus.min(other.cpus),
             nodes: self.nodes.min(other.nodes),
@@ -120,7 +125,7 @@ impl Counts {
     }
 
     /// Adds counts to these.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(in crate::sched) fn add(&mut self, other: Self) {
         self.cpus += other.cpus;
         self.nodes += other.nodes;
         self.whole += other.whole;
@@ -128,7 +133,7 @@ impl Counts {
     }
 
     /// Takes counts out of these.
-    pub(super) fn take(&mut self, other: Self) {
+    pub(in crate::sched) fn take(&mut self, other: Self) {
         self.cpus -= other.cpus;
         self.nodes -= other.nodes;
         self.whole -= other.whole;
@@ -138,10 +143,10 @@ impl Counts {
 
 /// The least that a job takes, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Least {
-    pub(super) counts: Counts,
+pub(in crate::sched) struct Least {
+    pub(in crate::sched) counts: Counts,
     /// Seconds.
-    pub(super) run_time: u64,
+    pub(in crate::sched) run_time: u64,
 }
 
 impl Least {
@@ -152,9 +157,9 @@ impl Least {
 
 /// A job with its place and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) key: Key,
-    pub(super) least: Least,
+pub(in crate::sched) struct Row {
+    pub(in crate::sched) key: Key,
+    pub(in crate::sched) least: Least,
 }
 
 /// Some neighbours; never empty.
@@ -173,44 +178,44 @@ impl Chunk {
 
 /// A place in the order, from which a walk goes on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(in crate::sched) struct Place {
     chunk: usize,
     row: usize,
 }
 
 /// Rows in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rows {
+pub(in crate::sched) struct Rows {
     chunks: Vec<Chunk>,
     len: usize,
 }
 
 impl Rows {
     /// Puts rows in order.
-    pub(super) fn new(mut rows: Vec<Row>) -> Self {
+    pub(in crate::sched) fn new(mut rows: Vec<Row>) -> Self {
         rows.sort_unstable_by_key(|row| row.key);
         let chunks = rows.chunks(FULL / 2).filter_map(|chunk| Chunk::new(chunk.to_vec()));
         Self { chunks: chunks.collect(), len: rows.len() }
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::sched) fn len(&self) -> usize {
         self.len
     }
 
     /// All of them in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Row> {
+    pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = &Row> {
         self.chunks.iter().flat_map(|chunk| &chunk.rows)
     }
 
     /// How many stand before a key.
-    pub(super) fn before(&self, key: &Key) -> usize {
+    pub(in crate::sched) fn before(&self, key: &Key) -> usize {
         let (at, row) = self.find(key);
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
     }
 
     /// Adds a row.
-    pub(super) fn insert(&mut self, row: Row) {
+    pub(in crate::sched) fn insert(&mut self, row: Row) {
         let (at, place) = self.find(&row.key);
         self.len += 1;
         // A place at the start of a chunk may as well be the end of the one before.
@@ -232,7 +237,7 @@ impl Rows {
     }
 
     /// Takes a row out; nothing happens if it is not there.
-    pub(super) fn remove(&mut self, key: &Key) {
+    pub(in crate::sched) fn remove(&mut self, key: &Key) {
         let (at, place) = self.find(key);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
         if chunk.rows.get(place).is_none_or(|row| row.key != *key) {
@@ -248,7 +253,7 @@ impl Rows {
 
     /// The next row at or behind a place for which `may` holds; it has to hold for the least of several rows if it
     /// holds for any of them. The place is moved behind the row.
-    pub(super) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
+    pub(in crate::sched) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
         while let Some(chunk) = self.chunks.get(place.chunk) {
             if may(&chunk.least) {
                 let rest = &chunk.rows[place.row..];

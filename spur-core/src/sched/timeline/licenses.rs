@@ -9,10 +9,10 @@ use crate::model::job::JobSpec;
 use crate::text::time::Time;
 
 /// What a job wants: names and counts.
-pub(super) type Wanted = [(Box<str>, u32)];
+pub(in crate::sched) type Wanted = [(Box<str>, u32)];
 
 /// What a request says of licenses.
-pub(super) fn wanted(spec: &JobSpec) -> &Wanted {
+pub(in crate::sched) fn wanted(spec: &JobSpec) -> &Wanted {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
 }
 
@@ -26,11 +26,11 @@ struct License {
 
 /// All licenses by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Licenses(BTreeMap<Arc<str>, License>);
+pub(in crate::sched) struct Licenses(BTreeMap<Arc<str>, License>);
 
 impl Licenses {
     /// What is left of the configured licenses by jobs that run until the given times.
-    pub(super) fn new<'a>(
+    pub(in crate::sched) fn new<'a>(
         cluster: &'a Cluster,
         running: impl Iterator<Item = (Time, JobId)> + 'a,
         now: Time,
@@ -51,7 +51,7 @@ impl Licenses {
     }
 
     /// Takes licenses for a stretch of time.
-    pub(super) fn take(&mut self, wanted: &Wanted, from: Time, to: Time, starts: bool) {
+    pub(in crate::sched) fn take(&mut self, wanted: &Wanted, from: Time, to: Time, starts: bool) {
         self.change(wanted, from, to, -1);
         for (name, count) in wanted.iter().filter(|_| starts) {
             if let Some(license) = self.0.get_mut(&**name) {
@@ -61,7 +61,7 @@ impl Licenses {
     }
 
     /// Undoes a reservation.
-    pub(super) fn give_back(&mut self, wanted: &Wanted, from: Time, to: Time) {
+    pub(in crate::sched) fn give_back(&mut self, wanted: &Wanted, from: Time, to: Time) {
         self.change(wanted, from, to, 1);
     }
 
@@ -77,7 +77,7 @@ impl Licenses {
     }
 
     /// The first time from `from` on at which all that is wanted is free for `seconds`; `None` if there is none.
-    pub(super) fn earliest(&self, wanted: &Wanted, from: Time, seconds: u64) -> Option<Time> {
+    pub(in crate::sched) fn earliest(&self, wanted: &Wanted, from: Time, seconds: u64) -> Option<Time> {
         let mut at = from;
         // Each round moves on to the end of a step that is too small, so there are no more rounds than steps.
         'again: loop {
@@ -98,7 +98,7 @@ impl Licenses {
     }
 
     /// The first license of which too few are held by nobody at this moment: name, wanted, free.
-    pub(super) fn lacking(&self, wanted: &Wanted) -> Option<(String, u32, i64)> {
+    pub(in crate::sched) fn lacking(&self, wanted: &Wanted) -> Option<(String, u32, i64)> {
         let free = |name: &str| self.0.get(name).map_or(0, |license| license.idle);
         let short = wanted.iter().find(|(name, count)| free(name) < i64::from(*count))?;
         Some((short.0.to_string(), short.1, free(&short.0)))

@@ -4,12 +4,13 @@
 //! The unit a placement hands out is a *slot*: a task, or a node where the job counts only nodes, or a device where it
 //! asks for a number of GPUs without saying for what. [`Need`] answers how many slots fit a room and what they take.
 
+pub(super) mod wish;
+
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::node::NodeShape;
+use crate::sched::scene::room::{CPUS, GRES, MEMORY};
 use crate::text::gres::GresSpec;
-
-use super::room::{CPUS, GRES, MEMORY};
 
 /// A job's request in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 /// Runs of a user that are remembered.
-pub(super) const REMEMBERED: usize = 30;
+pub(in crate::sched) const REMEMBERED: usize = 30;
 
 /// What a run weighs, of the weight of the one after it.
 const FADES: f64 = 0.9;
@@ -20,26 +20,26 @@ const SHORTEST: u64 = 10;
 
 /// A run, and what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(in crate::sched) struct Run {
     /// How long it took.
-    pub(super) seconds: u64,
+    pub(in crate::sched) seconds: u64,
     /// How long it was allowed to take, seconds.
-    pub(super) request: u64,
+    pub(in crate::sched) request: u64,
     /// The fewest CPUs it would have run on.
-    pub(super) cpus: u64,
+    pub(in crate::sched) cpus: u64,
 }
 
 /// What is guessed of a job's run time, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Guess {
+pub(in crate::sched) struct Guess {
     /// What plans count with.
-    pub(super) likely: u64,
+    pub(in crate::sched) likely: u64,
     /// What orders weigh by.
-    pub(super) mean: u64,
+    pub(in crate::sched) mean: u64,
 }
 
 /// Guesses from a user's last runs, the newest first; `None` without any.
-pub(super) fn guess(runs: &VecDeque<Run>, asked: &Run) -> Option<Guess> {
+pub(in crate::sched) fn guess(runs: &VecDeque<Run>, asked: &Run) -> Option<Guess> {
     let (mut weight, mut weights, mut mean, mut logs) = (1.0, 0.0, 0.0, 0.0);
     for run in runs {
         let resembles = (alike(run.request, asked.request) * alike(run.cpus, asked.cpus)).powi(2);

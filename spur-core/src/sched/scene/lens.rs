@@ -9,26 +9,26 @@ use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
 use crate::model::reservation::Reservation;
+use crate::sched::place::{Slots, View};
+use crate::sched::request::{Need, Slot};
+use crate::sched::scene::Scene;
+use crate::sched::timeline::sweep::{Counters, NOWHERE};
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
-use super::place::{Slots, View};
-use super::request::{Need, Slot};
 use super::room::ClassId;
-use super::scene::Scene;
-use super::sweep::{Counters, NOWHERE};
 
 /// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
 #[derive(Clone, Debug)]
-pub(super) struct Lens {
+pub(in crate::sched) struct Lens {
     /// The number of what it admits through which fabric: the same for lenses that differ by need alone.
-    pub(super) outline: usize,
+    pub(in crate::sched) outline: usize,
     /// The fabric the job is placed on.
-    pub(super) fabric: Arc<Fabric>,
+    pub(in crate::sched) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
-    pub(super) admitted: FixedBitSet,
+    pub(in crate::sched) admitted: FixedBitSet,
     /// Their slots when nothing runs and every one is up.
-    pub(super) idle: Slots,
+    pub(in crate::sched) idle: Slots,
     /// Weights by position; `None` where all are equal.
     weights: Option<Vec<u32>>,
     /// By node: its position, or [`NOWHERE`].
@@ -40,7 +40,7 @@ impl Lens {
     ///
     /// # Errors
     /// A name in a hostlist that means nothing.
-    pub(super) fn new(
+    pub(in crate::sched) fn new(
         outline: usize,
         scene: &Scene,
         partition: usize,
@@ -95,7 +95,7 @@ impl Lens {
     }
 
     /// The slots that a sweep has counted, by position, each cut to what `limit` allows.
-    pub(super) fn slots(
+    pub(in crate::sched) fn slots(
         &self,
         need: &Need,
         counters: &Counters,
@@ -122,13 +122,13 @@ impl Lens {
     }
 
     /// Where a node is on the fabric, if it is there.
-    pub(super) fn position(&self, node: NodeId) -> Option<Pos> {
+    pub(in crate::sched) fn position(&self, node: NodeId) -> Option<Pos> {
         let pos = self.positions[node.index()];
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
     /// Some nodes with their slots, by position.
-    pub(super) fn slots_of(&self, nodes: Vec<(u32, u32)>) -> Slots {
+    pub(in crate::sched) fn slots_of(&self, nodes: Vec<(u32, u32)>) -> Slots {
         let places = nodes.into_iter().filter_map(|(node, slots)| Some((self.pos(node)?, slots)));
         if self.idle.are_whole() {
             let mut open = FixedBitSet::with_capacity(self.fabric.len());
@@ -141,33 +141,33 @@ impl Lens {
     }
 
     /// Where a node is, if it may be used.
-    pub(super) fn pos(&self, node: u32) -> Option<Pos> {
+    pub(in crate::sched) fn pos(&self, node: u32) -> Option<Pos> {
         let pos = self.positions[node as usize];
         (pos != NOWHERE && self.admitted.contains(node as usize)).then_some(Pos(pos))
     }
 
     /// What a placement looks at.
-    pub(super) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
+    pub(in crate::sched) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }
     }
 }
 
 /// The part of a request that says which nodes will do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filter<'a> {
+pub(in crate::sched) struct Filter<'a> {
     /// What each node has to meet.
-    pub(super) features: Option<&'a FeatureExpr>,
+    pub(in crate::sched) features: Option<&'a FeatureExpr>,
     /// Of each `[a|b]`, the alternative that all nodes have to meet.
-    pub(super) shared: &'a [&'a FeatureExpr],
+    pub(in crate::sched) shared: &'a [&'a FeatureExpr],
     /// Nodes that will not do.
-    pub(super) exclude: Option<&'a HostExpr>,
+    pub(in crate::sched) exclude: Option<&'a HostExpr>,
     /// The reservation whose nodes alone will do.
-    pub(super) within: Option<&'a Reservation>,
+    pub(in crate::sched) within: Option<&'a Reservation>,
 }
 
 impl<'a> Filter<'a> {
     /// What a request says.
-    pub(super) fn of(shape: &'a Shape) -> Self {
+    pub(in crate::sched) fn of(shape: &'a Shape) -> Self {
         Self {
             features: shape.features.as_deref(),
             shared: &[],
@@ -191,7 +191,7 @@ impl<'a> Filter<'a> {
 }
 
 /// The names that a hostlist stands for, functions over the fabric resolved.
-pub(super) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
+pub(in crate::sched) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
     let resolve = |function: &Function| {
         let mut names = Vec::new();
         for argument in function.names.iter() {
@@ -207,16 +207,16 @@ pub(super) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, Str
 
 /// For every node the domain that counts for a layer (`None`: the whole fabric), and how many numbers that takes.
 #[derive(Clone, Debug)]
-pub(super) struct Domains {
-    pub(super) of_node: Vec<u32>,
-    pub(super) count: usize,
+pub(in crate::sched) struct Domains {
+    pub(in crate::sched) of_node: Vec<u32>,
+    pub(in crate::sched) count: usize,
     /// Those that count, where they are domains of the fabric.
-    pub(super) ids: Vec<DomainId>,
+    pub(in crate::sched) ids: Vec<DomainId>,
 }
 
 impl Domains {
     /// The domains of one layer.
-    pub(super) fn of(fabric: &Fabric, layer: Option<Layer>, nodes: usize) -> Self {
+    pub(in crate::sched) fn of(fabric: &Fabric, layer: Option<Layer>, nodes: usize) -> Self {
         let mut of_node = vec![NOWHERE; nodes];
         for index in 0..fabric.len() {
             let domain = match layer {
@@ -237,10 +237,10 @@ impl Domains {
 }
 
 /// Domains by outline and layer.
-pub(super) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
+pub(in crate::sched) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
 
 /// Slots from their number at each position.
-pub(super) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
+pub(in crate::sched) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
     if !matches!(need.slot, Slot::Node { .. }) {
         return Slots::tasks(fabric, slots);
     }

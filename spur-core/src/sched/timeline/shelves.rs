@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::sched::request::{Need, Slot};
+use crate::sched::scene::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
+
 use super::holes::{Hole, Holes};
-use super::request::{Need, Slot};
-use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 
 /// What a room has at most, or what a slot takes at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Measure {
+pub(in crate::sched) struct Measure {
     /// Whether the node is idle, and has to be.
     idle: bool,
     cpus: u64,
@@ -23,7 +24,7 @@ pub(super) struct Measure {
 
 impl Measure {
     /// What one slot takes at least; a node may make more of it.
-    pub(super) fn of(need: &Need) -> Self {
+    pub(in crate::sched) fn of(need: &Need) -> Self {
         let tasks = match need.slot {
             Slot::Node { tasks } => u64::from(tasks),
             Slot::Task | Slot::Gpu => 1,
@@ -74,7 +75,7 @@ const NONE: u32 = u32::MAX;
 
 /// All holes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shelves {
+pub(in crate::sched) struct Shelves {
     shelves: Vec<Shelf>,
     kinds: Vec<Kind>,
     /// Kinds by what tells them apart.
@@ -85,7 +86,7 @@ pub(super) struct Shelves {
 
 impl Shelves {
     /// Puts holes in order.
-    pub(super) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
+    pub(in crate::sched) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
         let mut shelves = Self::default();
         let mut lists: Vec<Vec<Hole>> = Vec::new();
         for hole in holes {
@@ -100,19 +101,19 @@ impl Shelves {
     }
 
     /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
-    pub(super) fn holding(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
+    pub(in crate::sched) fn holding(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
         let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
     /// Adds a hole.
-    pub(super) fn insert(&mut self, rooms: &Rooms, hole: Hole) {
+    pub(in crate::sched) fn insert(&mut self, rooms: &Rooms, hole: Hole) {
         let shelf = self.of(rooms, &hole);
         self.shelves[shelf].holes.insert(hole);
     }
 
     /// Takes a hole out; nothing happens if it is not there.
-    pub(super) fn remove(&mut self, rooms: &Rooms, hole: &Hole) {
+    pub(in crate::sched) fn remove(&mut self, rooms: &Rooms, hole: &Hole) {
         let shelf = self.of(rooms, hole);
         self.shelves[shelf].holes.remove(hole);
     }

@@ -12,9 +12,9 @@ use crate::id::JobId;
 use crate::model::config::{Correct, Predict};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{EndState, Phase};
+use crate::sched::request::least;
 use crate::text::time::Time;
 
-use super::request::least;
 use super::similar::{self, Guess, Run};
 
 /// What a job without a limit is planned with, seconds: a century, so that plans behind it have a place without ever
@@ -27,7 +27,7 @@ const INCREMENTS: [u64; 11] = [60, 300, 900, 1_800, 3_600, 7_200, 18_000, 36_000
 /// Says how long jobs are planned to run.
 ///
 /// What it says of a job changes with what happens to the job, and besides only in one way: a planned end that has come may
-/// be put off. So a [`Planner`](super::Planner) need not ask again before.
+/// be put off. So a [`Planner`](crate::sched::Planner) need not ask again before.
 pub trait Forecast {
     /// Seconds a waiting job is planned to run; at least 1.
     fn run_time(&self, job: &Job) -> u64;
@@ -66,10 +66,10 @@ impl Forecast for Limits {
 /// place: a promise made to those who have waited, and what is reserved, is kept only by plans in which nothing lasts
 /// longer than planned.
 #[derive(Clone, Copy)]
-pub(super) struct Prudent<'a> {
-    pub(super) by: &'a dyn Forecast,
+pub(in crate::sched) struct Prudent<'a> {
+    pub(in crate::sched) by: &'a dyn Forecast,
     /// Whether limits are planned with.
-    pub(super) firm: bool,
+    pub(in crate::sched) firm: bool,
 }
 
 impl Forecast for Prudent<'_> {

@@ -9,28 +9,28 @@ use std::sync::Arc;
 use crate::model::node::NodeShape;
 
 /// Where an amount keeps its CPUs.
-pub(super) const CPUS: usize = 0;
+pub(in crate::sched) const CPUS: usize = 0;
 /// Where an amount keeps its memory, MiB.
-pub(super) const MEMORY: usize = 1;
+pub(in crate::sched) const MEMORY: usize = 1;
 /// Where an amount keeps the devices of the first `gres` entry; the others follow.
-pub(super) const GRES: usize = 2;
+pub(in crate::sched) const GRES: usize = 2;
 
 /// A class of nodes of equal shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ClassId(pub(super) u32);
+pub(in crate::sched) struct ClassId(pub(in crate::sched) u32);
 
 impl ClassId {
-    pub(super) fn index(self) -> usize {
+    pub(in crate::sched) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// A numbered amount of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RoomId(pub(super) u32);
+pub(in crate::sched) struct RoomId(pub(in crate::sched) u32);
 
 impl RoomId {
-    pub(super) fn index(self) -> usize {
+    pub(in crate::sched) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -43,7 +43,7 @@ struct Room {
 
 /// The classes of nodes and every amount a pass has come across.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rooms {
+pub(in crate::sched) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
@@ -56,7 +56,7 @@ pub(super) struct Rooms {
 
 impl Rooms {
     /// The class of nodes of that shape.
-    pub(super) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
+    pub(in crate::sched) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
         let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
         let index = known.unwrap_or_else(|| {
             self.shapes.push(Arc::clone(shape));
@@ -70,48 +70,48 @@ impl Rooms {
     }
 
     /// What the nodes of a class are made of.
-    pub(super) fn shape(&self, class: ClassId) -> &NodeShape {
+    pub(in crate::sched) fn shape(&self, class: ClassId) -> &NodeShape {
         &self.shapes[class.index()]
     }
 
     /// Everything that a node of the class has.
-    pub(super) fn full(&self, class: ClassId) -> RoomId {
+    pub(in crate::sched) fn full(&self, class: ClassId) -> RoomId {
         self.full[class.index()]
     }
 
     /// Nothing of a node of the class.
-    pub(super) fn nothing(&mut self, class: ClassId) -> RoomId {
+    pub(in crate::sched) fn nothing(&mut self, class: ClassId) -> RoomId {
         let zeros = vec![0; self.amount(self.full(class)).len()];
         self.intern(class, &zeros)
     }
 
     /// How many rooms are numbered.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::sched) fn len(&self) -> usize {
         self.rooms.len()
     }
 
     /// The class a room belongs to.
-    pub(super) fn class_of(&self, room: RoomId) -> ClassId {
+    pub(in crate::sched) fn class_of(&self, room: RoomId) -> ClassId {
         self.rooms[room.index()].class
     }
 
     /// The amount.
-    pub(super) fn amount(&self, room: RoomId) -> &[u64] {
+    pub(in crate::sched) fn amount(&self, room: RoomId) -> &[u64] {
         &self.rooms[room.index()].amount
     }
 
     /// Whether there is a CPU in it: without one nothing can run there.
-    pub(super) fn usable(&self, room: RoomId) -> bool {
+    pub(in crate::sched) fn usable(&self, room: RoomId) -> bool {
         self.amount(room)[CPUS] > 0
     }
 
     /// Whether `small` is contained in `large`, both of one class.
-    pub(super) fn within(&self, small: RoomId, large: RoomId) -> bool {
+    pub(in crate::sched) fn within(&self, small: RoomId, large: RoomId) -> bool {
         small == large || self.amount(small).iter().zip(self.amount(large)).all(|(less, more)| less <= more)
     }
 
     /// The number of an amount.
-    pub(super) fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
+    pub(in crate::sched) fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
         if let Some(known) = self.numbers[class.index()].get(amount) {
             return *known;
         }
@@ -133,7 +133,7 @@ impl Rooms {
     }
 
     /// What is left of a room when `taken` is taken; nothing of what there is less of.
-    pub(super) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
+    pub(in crate::sched) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
         if let Some((known, same, left)) = &self.last
             && *known == room
             && **same == *taken
@@ -152,14 +152,14 @@ impl Rooms {
     }
 
     /// A room with `given` added, never more than the class has.
-    pub(super) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
+    pub(in crate::sched) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
         let full = self.full(self.class_of(room));
         let full: Box<[u64]> = self.amount(full).into();
         self.of_both(room, given, |at, have, add| (have + add).min(full[at]))
     }
 
     /// What is in both rooms.
-    pub(super) fn common(&mut self, one: RoomId, other: RoomId) -> RoomId {
+    pub(in crate::sched) fn common(&mut self, one: RoomId, other: RoomId) -> RoomId {
         if self.within(one, other) {
             return one;
         }
@@ -177,7 +177,7 @@ impl Rooms {
 }
 
 /// Everything that a node of that shape has.
-pub(super) fn capacity(shape: &NodeShape) -> Box<[u64]> {
+pub(in crate::sched) fn capacity(shape: &NodeShape) -> Box<[u64]> {
     let fixed = [u64::from(shape.cpus), shape.memory_mb];
     fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
 }

@@ -1,19 +1,18 @@
 //! The holes of all nodes by their start, in chunks and blocks of chunks that say how far their holes reach.
 
+use crate::sched::scene::room::RoomId;
 use crate::text::time::Time;
-
-use super::room::RoomId;
 
 /// Holes in a chunk, and chunks in a block, before it is cut in two.
 const FULL: usize = 48;
 
 /// A stretch of time over which a node has a room free throughout; `end` is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hole {
-    pub(super) start: Time,
-    pub(super) end: Time,
-    pub(super) node: u32,
-    pub(super) room: RoomId,
+pub(in crate::sched) struct Hole {
+    pub(in crate::sched) start: Time,
+    pub(in crate::sched) end: Time,
+    pub(in crate::sched) node: u32,
+    pub(in crate::sched) room: RoomId,
 }
 
 impl Hole {
@@ -98,13 +97,13 @@ impl Block {
 
 /// All holes, by start, then node, then end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Holes {
+pub(in crate::sched) struct Holes {
     blocks: Vec<Block>,
 }
 
 impl Holes {
     /// Puts holes in order.
-    pub(super) fn new(mut holes: Vec<Hole>) -> Self {
+    pub(in crate::sched) fn new(mut holes: Vec<Hole>) -> Self {
         holes.sort_unstable_by_key(Hole::key);
         let mut chunks = holes.chunks(FULL / 2).map(|chunk| Chunk::new(chunk.to_vec())).peekable();
         let mut blocks = Vec::new();
@@ -116,7 +115,12 @@ impl Holes {
 
     /// The holes in order, chunk by chunk; left out are those that begin at `before` or later, and chunks of which no
     /// hole lasts for `duration` seconds and until `until`.
-    pub(super) fn reaching(&self, duration: u64, until: Time, before: Time) -> impl Iterator<Item = &[Hole]> {
+    pub(in crate::sched) fn reaching(
+        &self,
+        duration: u64,
+        until: Time,
+        before: Time,
+    ) -> impl Iterator<Item = &[Hole]> {
         let blocks = self.blocks.iter().take_while(move |block| block.first.0 < before);
         let blocks = blocks.filter(move |block| block.reach.may_hold(duration, until));
         let chunks = blocks.flat_map(|block| block.chunks.iter());
@@ -125,7 +129,7 @@ impl Holes {
     }
 
     /// Adds a hole.
-    pub(super) fn insert(&mut self, hole: Hole) {
+    pub(in crate::sched) fn insert(&mut self, hole: Hole) {
         let Some((at, within)) = self.find(&hole) else {
             self.blocks.push(Block::new(vec![Chunk::new(vec![hole])]));
             return;
@@ -151,7 +155,7 @@ impl Holes {
     }
 
     /// Takes a hole out; nothing happens if it is not there.
-    pub(super) fn remove(&mut self, hole: &Hole) {
+    pub(in crate::sched) fn remove(&mut self, hole: &Hole) {
         let Some((at, within)) = self.find(hole) else { return };
         let block = &mut self.blocks[at];
         let chunk = &mut block.chunks[within];

@@ -4,7 +4,7 @@
 //! longest stretch of time over which some room is free throughout. A job that needs a node for a while fits if one
 //! hole has the length and the room, and then nothing else has to be looked at. All holes of all nodes stand on a few
 //! shelves by their room, and there by their start, so that "the earliest time at which some domain can hold this" is one sweep over them
-//! with a counter for each domain; see [`sweep`](super::sweep).
+//! with a counter for each domain; see [`sweep`].
 //!
 //! Where reservations of nodes and time say what a node shows for a while, that is shown over the steps: holes are those
 //! of what is shown, bookings change what is below.
@@ -12,18 +12,27 @@
 //! Promises: nothing is ever booked twice, because a booking takes its amounts out of the steps; what was asked for
 //! once and not found before some time is not found before it later in the same pass, because room only shrinks.
 
+pub(super) mod held;
+pub(super) mod holes;
+pub(super) mod licenses;
+pub(super) mod realm;
+pub(super) mod shelves;
+pub(super) mod stairs;
+pub(super) mod standing;
+pub(super) mod sweep;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
+use crate::sched::scene::room::{RoomId, Rooms};
 use crate::text::time::Time;
 
-use super::holes::Hole;
-use super::realm::Screen;
-use super::room::{RoomId, Rooms};
-use super::shelves::Shelves;
+use holes::Hole;
+use realm::Screen;
+use shelves::Shelves;
 
 /// From this time on a node has this room, until its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,18 +13,18 @@ use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::sched::plan::Waiting;
+use crate::sched::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
+use crate::sched::request::wish;
+use crate::sched::scene::Scene;
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
-use super::plan::Waiting;
-use super::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
 use super::rows::{Key, Least, Row, Rows};
-use super::scene::Scene;
-use super::wish;
 
 /// All pending jobs, in order or set aside.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(in crate::sched) struct Line {
     scene: Arc<Scene>,
     measure: Measure,
     standing: BTreeMap<JobId, Standing>,
@@ -64,18 +64,23 @@ impl Standing {
 
 /// What is different about the line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Changes {
+pub(in crate::sched) struct Changes {
     /// Jobs that are new in the line, or stand in it in another way.
-    pub(super) arrived: BTreeSet<JobId>,
+    pub(in crate::sched) arrived: BTreeSet<JobId>,
     /// Jobs that were in the line and are not, or not as they were.
-    pub(super) left: BTreeSet<JobId>,
+    pub(in crate::sched) left: BTreeSet<JobId>,
     /// Whether all were sorted again.
-    pub(super) resorted: bool,
+    pub(in crate::sched) resorted: bool,
 }
 
 impl Line {
     /// The line of a cluster.
-    pub(super) fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {
+    pub(in crate::sched) fn new(
+        cluster: &Cluster,
+        scene: &Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+    ) -> Self {
         let shortest_first = scene.policy.scheduler.order == Order::Sjf;
         let mut line = Self {
             scene: Arc::clone(scene),
@@ -100,12 +105,12 @@ impl Line {
     }
 
     /// Whether it is the line of that scene.
-    pub(super) fn is_of(&self, scene: &Arc<Scene>) -> bool {
+    pub(in crate::sched) fn is_of(&self, scene: &Arc<Scene>) -> bool {
         Arc::ptr_eq(&self.scene, scene)
     }
 
     /// Learns that something happened to jobs; `cluster` has applied it.
-    pub(super) fn note(&mut self, cluster: &Cluster, event: &Event) {
+    pub(in crate::sched) fn note(&mut self, cluster: &Cluster, event: &Event) {
         if let Event::StartPromised { job, .. } = event {
             if let Some(standing) = self.standing.get_mut(job) {
                 standing.ranked.promised = true;
@@ -140,7 +145,7 @@ impl Line {
     }
 
     /// Looks again at the jobs that something happened to, and at those whose time has come.
-    pub(super) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
+    pub(in crate::sched) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
         let due: Vec<JobId> = due.map(|(_, job)| *job).collect();
         self.changed.extend(due.iter().copied());
@@ -179,86 +184,86 @@ impl Line {
     }
 
     /// The line in order.
-    pub(super) fn rows(&self) -> &Rows {
+    pub(in crate::sched) fn rows(&self) -> &Rows {
         &self.rows
     }
 
     /// The line by planned run time first, where backfill goes by that.
-    pub(super) fn by_length(&self) -> Option<&Rows> {
+    pub(in crate::sched) fn by_length(&self) -> Option<&Rows> {
         self.by_length.as_ref()
     }
 
     /// The place of a job in the line.
-    pub(super) fn key(&self, job: JobId) -> Option<Key> {
+    pub(in crate::sched) fn key(&self, job: JobId) -> Option<Key> {
         self.standing.get(&job).map(|standing| standing.key)
     }
 
     /// A job in the line.
-    pub(super) fn get(&self, job: JobId) -> Option<&Ranked> {
+    pub(in crate::sched) fn get(&self, job: JobId) -> Option<&Ranked> {
         self.standing.get(&job).map(|standing| &standing.ranked)
     }
 
     /// Whether somebody has waited too long.
-    pub(super) fn is_overdue(&self) -> bool {
+    pub(in crate::sched) fn is_overdue(&self) -> bool {
         self.rows.iter().next().is_some_and(|row| row.key.is_aged())
     }
 
     /// Whether nodes are reserved for some time.
-    pub(super) fn has_reservations(&self) -> bool {
+    pub(in crate::sched) fn has_reservations(&self) -> bool {
         !self.scene.reservations.is_empty()
     }
 
     /// What a job counts for under multifactor priority; 0 for one that is not in the line.
-    pub(super) fn priority(&self, job: JobId, now: Time) -> u32 {
+    pub(in crate::sched) fn priority(&self, job: JobId, now: Time) -> u32 {
         self.get(job).map_or(0, |ranked| self.measure.priority(ranked, now))
     }
 
     /// By component of partitions: how many jobs of the line may run there.
-    pub(super) fn members(&self) -> &[usize] {
+    pub(in crate::sched) fn members(&self) -> &[usize] {
         &self.members
     }
 
     /// The components of partitions that a job may run in.
-    pub(super) fn components(&self, job: JobId) -> Vec<usize> {
+    pub(in crate::sched) fn components(&self, job: JobId) -> Vec<usize> {
         self.get(job).map_or_else(Vec::new, |ranked| components(&self.scene, ranked))
     }
 
     /// A job in the line whose request makes sense.
-    pub(super) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
+    pub(in crate::sched) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
         self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())
     }
 
     /// Whether a depth leaves a job out whoever else is in the line.
-    pub(super) fn is_beyond(&self, key: &Key) -> bool {
+    pub(in crate::sched) fn is_beyond(&self, key: &Key) -> bool {
         let depth = self.scene.policy.scheduler.depth as usize;
         depth > 0 && self.rows.before(key) >= depth
     }
 
     /// Whether users or partitions have depths of their own.
-    pub(super) fn has_shares(&self) -> bool {
+    pub(in crate::sched) fn has_shares(&self) -> bool {
         let policy = &self.scene.policy.scheduler;
         policy.depth_per_user > 0 || policy.depth_per_partition > 0
     }
 
     /// Whether anybody may go ahead of a job that waits.
-    pub(super) fn backfills(&self) -> bool {
+    pub(in crate::sched) fn backfills(&self) -> bool {
         self.scene.policy.scheduler.backfill != Backfill::None
     }
 
     /// What is different since this was last asked.
-    pub(super) fn take_changes(&mut self) -> Changes {
+    pub(in crate::sched) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
     /// Whether a depth leaves jobs out.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(in crate::sched) fn is_cut(&self) -> bool {
         let policy = &self.scene.policy.scheduler;
         let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
         is_long || (self.rows.len() > 0 && self.has_shares())
     }
 
     /// The line as far as the depths allow.
-    pub(super) fn window(&self) -> Vec<Row> {
+    pub(in crate::sched) fn window(&self) -> Vec<Row> {
         let policy = &self.scene.policy.scheduler;
         let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
         let (total, per_user, per_partition) =
@@ -281,7 +286,7 @@ impl Line {
     }
 
     /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
-    pub(super) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
+    pub(in crate::sched) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
         let window = match last.and_then(|last| self.key(last)) {
             Some(last) => self.rows.iter().take(self.rows.before(&last) + 1).copied().collect(),
             None if last.is_some() => Vec::new(),
@@ -311,7 +316,7 @@ impl Line {
     }
 
     /// The next moment after `now` at which a plan would turn out differently although nothing happens.
-    pub(super) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
+    pub(in crate::sched) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
         let known = self.times.range((Bound::Excluded((now, JobId(u32::MAX))), Bound::Unbounded)).next();
         // What comes after a moment that has passed is not known before the line is refreshed.
         let max_wait = self.scene.policy.scheduler.max_wait.0;
@@ -418,7 +423,7 @@ fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
 }
 
 /// The first moment after `now` at which time alone changes something about a job.
-pub(super) fn next_moment(job: &Job, max_wait: u64, now: Time) -> Option<Time> {
+pub(in crate::sched) fn next_moment(job: &Job, max_wait: u64, now: Time) -> Option<Time> {
     moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min()
 }
 

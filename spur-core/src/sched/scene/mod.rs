@@ -2,6 +2,9 @@
 //! moment it was begun and the cluster may change meanwhile. A cluster keeps its scene until it changes
 //! ([`Cluster::standing`]), so two passes look at the same one if and only if nothing that stands has changed.
 
+pub(super) mod lens;
+pub(super) mod room;
+
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
@@ -14,11 +17,11 @@ use crate::model::job::{JobSpec, Sharing};
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
+use crate::sched::request::wish::Wisher;
 use crate::text::time::Time;
 
 use super::request::Request;
-use super::room::{ClassId, Rooms};
-use super::wish::Wisher;
+use room::{ClassId, Rooms};
 
 /// A node as far as plans care.
 #[derive(Clone, Debug)]

@@ -14,22 +14,22 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
+use crate::sched::queue::forecast::Forecast;
+use crate::sched::request::wish::Stage;
+use crate::sched::scene::lens::{DomainTable, Domains, Lens};
+use crate::sched::scene::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
+use crate::sched::timeline::licenses::{Licenses, Wanted};
+use crate::sched::timeline::realm::{OPEN, Realms};
+use crate::sched::timeline::shelves::Measure;
+use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
+use crate::sched::timeline::standing::{Moment, Standing};
+use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
 use crate::text::time::Time;
 
-use super::forecast::Forecast;
-use super::lens::{DomainTable, Domains, Lens};
-use super::licenses::{Licenses, Wanted};
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
-use super::realm::{OPEN, Realms};
 use super::request::{Need, Request, Slot};
-use super::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use super::scene::{Scene, SceneNode, others_of_leaves};
-use super::shelves::Measure;
-use super::stairs::{Family, Size, Smaller, Stairs};
-use super::standing::{Moment, Standing};
-use super::sweep::{Counters, Found, Judge, Search};
 use super::timeline::{Step, Timeline};
-use super::wish::Stage;
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.

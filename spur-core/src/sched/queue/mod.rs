@@ -1,5 +1,11 @@
 //! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
+pub mod forecast;
+pub(super) mod line;
+pub mod priority;
+pub(super) mod rows;
+pub(super) mod similar;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,12 +19,12 @@ use crate::model::reason::Reason;
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
-use super::forecast::Forecast;
 use super::plan::Waiting;
-use super::priority::{self, Facts, Scale};
 use super::request::{Request, least};
-use super::rows::{Counts, Key};
 use super::scene::Scene;
+use forecast::Forecast;
+use priority::{Facts, Scale};
+use rows::{Counts, Key};
 
 /// A job that may be started if there is room: what does not change while it waits.
 #[derive(Clone, Debug)]

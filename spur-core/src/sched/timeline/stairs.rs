@@ -7,15 +7,14 @@
 use std::collections::BTreeMap;
 
 use crate::model::fabric::Layer;
-use crate::text::time::Time;
-
-use super::place::{Ask, Strategy};
-use super::request::{Need, Slot};
+use crate::sched::place::{Ask, Strategy};
+use crate::sched::request::{Need, Slot};
 use crate::text::gres::GresSpec;
+use crate::text::time::Time;
 
 /// What requests have to agree in to be compared: the nodes they admit and their constraints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Family {
+pub(in crate::sched) struct Family {
     outline: usize,
     must: Option<Layer>,
     is_flat: bool,
@@ -30,7 +29,7 @@ pub(super) struct Family {
 
 impl Family {
     /// The family of an ask; `None` where a larger one may fit although a smaller one does not.
-    pub(super) fn of(outline: usize, ask: &Ask) -> Option<Self> {
+    pub(in crate::sched) fn of(outline: usize, ask: &Ask) -> Option<Self> {
         let grows = ask.multiples.is_empty()
             && ask.segment.is_none()
             && ask.adjacent.is_none()
@@ -54,29 +53,29 @@ impl Family {
 
 /// How much a request wants, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) nodes: u32,
-    pub(super) slots: u64,
+pub(in crate::sched) struct Size {
+    pub(in crate::sched) nodes: u32,
+    pub(in crate::sched) slots: u64,
     /// Seconds.
-    pub(super) run_time: u64,
+    pub(in crate::sched) run_time: u64,
 }
 
 impl Size {
-    pub(super) fn within(&self, other: &Self) -> bool {
+    pub(in crate::sched) fn within(&self, other: &Self) -> bool {
         self.nodes <= other.nodes && self.slots <= other.slots && self.run_time <= other.run_time
     }
 }
 
 /// Which needs are no larger than which; see [`Need::within`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Smaller(Vec<Vec<usize>>);
+pub(in crate::sched) struct Smaller(Vec<Vec<usize>>);
 
 /// Needs that are compared with all others; beyond, each stands for itself.
 const COMPARED: usize = 256;
 
 impl Smaller {
     /// Notes a need with the next number, which is that of the last of `all`.
-    pub(super) fn add(&mut self, all: &[Need]) {
+    pub(in crate::sched) fn add(&mut self, all: &[Need]) {
         let Some((new, known)) = all.split_last() else { return };
         let number = known.len();
         let mut smaller = vec![number];
@@ -99,18 +98,24 @@ impl Smaller {
 
 /// The bounds of every family, by need.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stairs(BTreeMap<Family, Vec<Vec<(Size, Time)>>>);
+pub(in crate::sched) struct Stairs(BTreeMap<Family, Vec<Vec<(Size, Time)>>>);
 
 impl Stairs {
     /// No request of that need and size can start before.
-    pub(super) fn bound(&self, family: &Family, need: usize, size: &Size, smaller: &Smaller) -> Option<Time> {
+    pub(in crate::sched) fn bound(
+        &self,
+        family: &Family,
+        need: usize,
+        size: &Size,
+        smaller: &Smaller,
+    ) -> Option<Time> {
         let needs = self.0.get(family)?;
         let steps = smaller.than(need).iter().filter_map(|need| needs.get(*need)).flatten();
         steps.filter(|(smaller, _)| smaller.within(size)).map(|(_, time)| *time).max()
     }
 
     /// Notes that a request of that need and size cannot start before `time`.
-    pub(super) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
+    pub(in crate::sched) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
         let needs = self.0.entry(family).or_default();
         needs.resize(needs.len().max(need + 1), Vec::new());
         let steps = &mut needs[need];
@@ -122,7 +127,7 @@ impl Stairs {
     }
 
     /// Forgets everything: room was given back.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::sched) fn clear(&mut self) {
         self.0.clear();
     }
 }

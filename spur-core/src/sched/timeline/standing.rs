@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::fabric::Pos;
+use crate::sched::place::Slots;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::RoomId;
+use crate::sched::timeline::Timeline;
 use crate::text::time::Time;
 
 use super::holes::Hole;
-use super::lens::Lens;
-use super::place::Slots;
-use super::room::RoomId;
 use super::shelves::Measure;
-use super::timeline::Timeline;
 
 /// One lens.
 #[derive(Clone, Debug)]
@@ -27,23 +27,23 @@ struct Sight {
 
 /// What every lens sees now for ever, by outline and need.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing {
+pub(in crate::sched) struct Standing {
     sights: BTreeMap<(usize, usize), Sight>,
 }
 
 /// The moment that is looked at, and for how long.
-pub(super) struct Moment<'a> {
-    pub(super) timeline: &'a Timeline,
-    pub(super) now: Time,
+pub(in crate::sched) struct Moment<'a> {
+    pub(in crate::sched) timeline: &'a Timeline,
+    pub(in crate::sched) now: Time,
     /// Planned run time, seconds.
-    pub(super) run_time: u64,
+    pub(in crate::sched) run_time: u64,
     /// What a slot takes, at least.
-    pub(super) least: Measure,
+    pub(in crate::sched) least: Measure,
 }
 
 impl Standing {
     /// Shows `look` what a lens sees for a job that starts now; `slots_in` says how many slots a room has.
-    pub(super) fn look<T>(
+    pub(in crate::sched) fn look<T>(
         &mut self,
         lens: &Arc<Lens>,
         need: usize,

@@ -5,45 +5,44 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::{FabricAsk, JobSpec, Sharing};
+use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
+use crate::sched::request::{Request, Slot};
+use crate::sched::scene::Scene;
+use crate::sched::scene::lens::named;
 use crate::text::gather::GatherClause;
 use crate::text::time::{Time, TimeLimit};
 
-use super::lens::named;
-use super::place::{self, Ask, AskError, Resolved, Wish};
-use super::request::{Request, Slot};
-use super::scene::Scene;
-
 /// What a job asks for while a start lies in a stretch of time.
 #[derive(Clone, Debug)]
-pub(super) struct Stage {
+pub(in crate::sched) struct Stage {
     /// From then on,
-    pub(super) from: Time,
+    pub(in crate::sched) from: Time,
     /// until then.
-    pub(super) until: Time,
+    pub(in crate::sched) until: Time,
     /// What it asks for: one ask, or one for each size that will do, the largest first.
-    pub(super) asks: Vec<Ask>,
+    pub(in crate::sched) asks: Vec<Ask>,
     /// What it had asked for before, as written.
-    pub(super) relaxed: Vec<String>,
+    pub(in crate::sched) relaxed: Vec<String>,
     /// What had no effect.
-    pub(super) warnings: Vec<String>,
+    pub(in crate::sched) warnings: Vec<String>,
 }
 
 /// A job's wishes, and where they apply.
 #[derive(Clone, Copy)]
-pub(super) struct Wisher<'a> {
-    pub(super) scene: &'a Scene,
+pub(in crate::sched) struct Wisher<'a> {
+    pub(in crate::sched) scene: &'a Scene,
     /// The number of the partition.
-    pub(super) partition: usize,
+    pub(in crate::sched) partition: usize,
     /// The fabric the job is placed on there.
-    pub(super) fabric: &'a Fabric,
-    pub(super) spec: &'a JobSpec,
-    pub(super) request: &'a Request,
+    pub(in crate::sched) fabric: &'a Fabric,
+    pub(in crate::sched) spec: &'a JobSpec,
+    pub(in crate::sched) request: &'a Request,
     /// Nodes of the job that `--gather-with` names, if it runs.
-    pub(super) gather_with: &'a [NodeId],
+    pub(in crate::sched) gather_with: &'a [NodeId],
 }
 
 /// Every time at which something that a job asked for falls away.
-pub(super) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item = Time> + '_ {
+pub(in crate::sched) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item = Time> + '_ {
     let fabric = spec.fabric.as_deref();
     let gather = fabric.and_then(|fabric| fabric.gather.as_ref());
     let clauses = gather.into_iter().flat_map(|gather| &gather.clauses).filter_map(|clause| match clause {
@@ -57,7 +56,7 @@ pub(super) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item 
 
 impl Stage {
     /// The first ask, for what all have in common.
-    pub(super) fn ask(&self) -> &Ask {
+    pub(in crate::sched) fn ask(&self) -> &Ask {
         &self.asks[0]
     }
 }
@@ -67,7 +66,7 @@ impl Wisher<'_> {
     ///
     /// # Errors
     /// What can never be, with what would work.
-    pub(super) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, String> {
+    pub(in crate::sched) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, String> {
         let first = self.stage(eligible, now)?;
         let mut stages = vec![first];
         let mut times: Vec<Time> = relax_times(self.spec, eligible).filter(|time| *time > now).collect();

@@ -37,7 +37,7 @@ pub(super) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, b
         if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
             break;
         }
-        for candidate in at_layer(&mut solver, layer, false) {
+        for candidate in at_layer(&mut solver, layer, None) {
             take_better(&mut solver, &mut winner, candidate);
         }
     }
@@ -78,7 +78,7 @@ fn all<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Candidate<C>> {
     let mut found: Vec<Candidate<C>> = Vec::new();
     for layer in 0..problem.layout.layers {
         let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
-        found.extend(at_layer(&mut solver, layer, true));
+        found.extend(at_layer(&mut solver, layer, Some(most + 2)));
         let domains = found.iter().filter(|other| matches!(other.holder, Holder::Domain(_))).count();
         // One of them may be the winner, and one the leaf of a single node that won.
         if is_by_height && domains >= most + 2 {
@@ -149,8 +149,13 @@ fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
         })
 }
 
-/// The candidates whose own layer this is; unless `everyone` is wanted, those that cannot be best may be missing.
-fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer, everyone: bool) -> Vec<Candidate<C>> {
+/// The candidates whose own layer this is: those that may be the best, or as many of the best as are wanted. Others may
+/// be among them.
+fn at_layer<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    layer: Layer,
+    wanted: Option<usize>,
+) -> Vec<Candidate<C>> {
     let problem = solver.problem;
     if problem.within.is_some_and(|within| layer > within) {
         return Vec::new();
@@ -161,8 +166,10 @@ fn at_layer<C: Cost>(solver: &mut Solver<'_, '_, C>, layer: Layer, everyone: boo
     let holders = problem.fabric.domains_of(layer);
     let mut holders: Vec<DomainId> =
         holders.filter(|&id| problem.capacity(id) >= problem.amount && may_hold(problem, id)).collect();
-    if !everyone && holders.len() > 1 {
-        narrow(solver, &mut holders);
+    match wanted {
+        None if holders.len() > 1 => narrow(solver, &mut holders),
+        Some(wanted) if layer == Layer::LEAF => keep_first(problem, &mut holders, wanted),
+        _ => {}
     }
     let mut found = Vec::new();
     for id in holders {
@@ -181,11 +188,7 @@ fn narrow<C: Cost>(solver: &mut Solver<'_, '_, C>, holders: &mut Vec<DomainId>) 
     let fabric = problem.fabric;
     let ask = problem.ask;
     let layer = fabric.domain(holders[0]).layer();
-    let in_order = ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
-        && ask.prefer_domain.is_none()
-        && !ask.lowest_latency
-        && !ask.score.weights.any();
-    if !problem.can_be_guided() || !in_order {
+    if !problem.can_be_guided() || !is_by_counts(problem, layer) {
         return;
     }
     keep_least(holders, |&id| problem.fewest_members(id));
@@ -203,6 +206,32 @@ fn narrow<C: Cost>(solver: &mut Solver<'_, '_, C>, holders: &mut Vec<DomainId>) 
             keep_least(holders, |&id| problem.slots(fabric.covering(id, above)));
         }
     }
+}
+
+/// Keeps of the leaves that could hold the job the first few, by counts alone, and those that are no worse.
+fn keep_first(problem: &Problem<'_>, leaves: &mut Vec<DomainId>, wanted: usize) {
+    if leaves.len() <= wanted || !problem.can_be_guided() || !is_by_counts(problem, Layer::LEAF) {
+        return;
+    }
+    let waste = match problem.ask.mode {
+        Mode::Consolidated => |problem: &Problem<'_>, id: DomainId| problem.slots(id),
+        Mode::Balanced | Mode::Distributed => |_: &Problem<'_>, _: DomainId| 0,
+    };
+    let keys: Vec<(usize, u64)> =
+        leaves.iter().map(|&id| (problem.fewest_members(id), waste(problem, id))).collect();
+    let mut sorted = keys.clone();
+    let (_, last, _) = sorted.select_nth_unstable(wanted - 1);
+    let mut kept = keys.iter().map(|key| *key <= *last);
+    leaves.retain(|_| kept.next().unwrap_or(true));
+}
+
+/// Whether nothing but counts tells domains of one layer apart before their slots do.
+fn is_by_counts(problem: &Problem<'_>, layer: Layer) -> bool {
+    let ask = problem.ask;
+    ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
+        && ask.prefer_domain.is_none()
+        && !ask.lowest_latency
+        && !ask.score.weights.any()
 }
 
 fn keep_least<K: Ord>(holders: &mut Vec<DomainId>, key: impl FnMut(&DomainId) -> K) {

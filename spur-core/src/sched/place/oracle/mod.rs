@@ -7,7 +7,7 @@ mod judge;
 
 use crate::model::fabric::Layer;
 
-use super::{Ask, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place};
+use super::{Ask, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place, rivals};
 use case::{Case, Random};
 use judge::Judge;
 
@@ -72,6 +72,41 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
             Ok(true)
         }
     }
+}
+
+/// Looking for few rivals leaves out those that cannot be among them, by counts; looking for all leaves out none.
+#[test]
+fn a_few_rivals_are_the_first_of_all() {
+    let mut named = 0;
+    for seed in 0..cases(1500) {
+        let random = &mut Random::new(seed);
+        let fabric = if random.one_in(2) { random.large_tree() } else { random.fabric() };
+        let slots = if random.one_in(3) { random.tasks(&fabric) } else { random.whole(&fabric) };
+        let ask = if slots.are_whole() {
+            Ask::nodes(random.between(1, 6))
+        } else {
+            Ask::tasks(random.between(1, 9))
+        };
+        let mut case = Case::new(random, fabric, slots, ask);
+        if random.one_in(3) {
+            case.constrain(random);
+        }
+        let view = View { weights: case.weights.as_deref(), ..View::new(&case.slots, &case.idle) };
+        let Ok(placement) = place(&case.fabric, &view, &case.ask) else { continue };
+        let all = rivals(&case.fabric, &view, &case.ask, &placement, 1000);
+        for most in 1..4 {
+            let few = rivals(&case.fabric, &view, &case.ask, &placement, most);
+            assert_eq!(
+                few,
+                all[..most.min(all.len())],
+                "seed {seed}, {most} of {}\n{}",
+                all.len(),
+                case.describe()
+            );
+            named += few.len();
+        }
+    }
+    assert!(named > 0, "no case has rivals");
 }
 
 #[test]

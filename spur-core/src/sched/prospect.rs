@@ -81,15 +81,34 @@ impl Lenses {
             );
             let next = self.outlines.len();
             let outline = *self.outlines.entry(outline).or_insert(next);
-            let lens = self.made.entry((outline, need)).or_insert_with(|| {
-                Lens::new(outline, scene, partition, fabric, &request.need, &filter).map(Arc::new)
-            });
-            lenses.push(lens.clone()?);
+            let new = || Lens::new(outline, scene, partition, fabric, &request.need, &filter);
+            lenses.push(self.lens(outline, need, new, |alike| alike.seen_by(scene, &request.need))?);
         }
         let gather_with = &candidate.gather_with;
         let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
         let stages = stages.stages(candidate.eligible, now)?;
         Ok(Prospect { realm, partition, request: request.clone(), need, lenses, stages })
+    }
+}
+
+impl Lenses {
+    /// The lens of an outline and a need: one that is known, or made `like` another of the outline, or `new`.
+    fn lens(
+        &mut self,
+        outline: usize,
+        need: usize,
+        new: impl FnOnce() -> Result<Lens, String>,
+        like: impl FnOnce(&Lens) -> Lens,
+    ) -> Result<Arc<Lens>, String> {
+        if let Some(known) = self.made.get(&(outline, need)) {
+            return known.clone();
+        }
+        let mut alike = self.made.range((outline, 0)..(outline + 1, 0));
+        let made = match alike.next() {
+            Some((_, alike)) => alike.as_ref().map(|alike| like(alike)).map_err(Clone::clone),
+            None => new(),
+        };
+        self.made.entry((outline, need)).or_insert(made.map(Arc::new)).clone()
     }
 }
 

@@ -48,6 +48,54 @@ impl Slots {
         Self { open, tasks: Some(tasks), sums, nodes }
     }
 
+    /// No slots anywhere, of whole nodes or of tasks.
+    #[must_use]
+    pub fn none(fabric: &Fabric, whole: bool) -> Self {
+        let domains = fabric.domains().size_hint().0;
+        Self {
+            open: FixedBitSet::with_capacity(fabric.len()),
+            tasks: (!whole).then(|| vec![0; fabric.len()]),
+            sums: vec![0; domains],
+            nodes: vec![0; domains],
+        }
+    }
+
+    /// Forgets what it knew of the fabric and has these slots instead, in time proportional to their number. A position
+    /// comes at most once; those without slots are passed over.
+    pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
+        if let Some(tasks) = &mut self.tasks {
+            self.open.ones().for_each(|index| tasks[index] = 0);
+        }
+        self.open.clear();
+        self.sums.fill(0);
+        self.nodes.fill(0);
+        let mut leaves: Vec<DomainId> = Vec::new();
+        for (pos, slots) in slots.filter(|(_, slots)| *slots > 0) {
+            self.open.insert(pos.index());
+            let slots = match &mut self.tasks {
+                Some(tasks) => {
+                    tasks[pos.index()] = slots;
+                    slots
+                }
+                None => 1,
+            };
+            let Some(leaf) = fabric.leaf_of(pos) else { continue };
+            if self.nodes[leaf.index()] == 0 {
+                leaves.push(leaf);
+            }
+            self.nodes[leaf.index()] += 1;
+            self.sums[leaf.index()] += u64::from(slots);
+        }
+        for leaf in leaves {
+            let (sum, nodes) = (self.sums[leaf.index()], self.nodes[leaf.index()]);
+            let above = std::iter::successors(fabric.domain(leaf).parent(), |&id| fabric.domain(id).parent());
+            for id in above {
+                self.sums[id.index()] += sum;
+                self.nodes[id.index()] += nodes;
+            }
+        }
+    }
+
     /// Changes the slots of one position, in time proportional to the depth of the fabric. For whole nodes any
     /// number above 0 is 1.
     pub fn set(&mut self, fabric: &Fabric, pos: Pos, slots: u32) {

@@ -203,7 +203,8 @@ impl Need {
         if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) {
             return 0;
         }
-        let fits = |slots: u32| self.takes(shape, amount, slots).is_some();
+        let mut taken = vec![0; amount.len()];
+        let mut fits = |slots: u32| self.take(shape, amount, slots, &mut taken).is_some();
         let most = match self.slot {
             Slot::Node { .. } => 1,
             Slot::Task => amount[CPUS] / u64::from(self.cpus_per_task),
@@ -227,24 +228,36 @@ impl Need {
     #[must_use]
     pub fn takes(&self, shape: &NodeShape, amount: &[u64], slots: u32) -> Option<Box<[u64]>> {
         let mut taken = vec![0; amount.len()];
-        taken[CPUS] = self.cpus(shape, slots)?;
+        self.take(shape, amount, slots, &mut taken)?;
+        Some(taken.into_boxed_slice())
+    }
+
+    /// Writes into `taken` what `slots` slots are given; what does not fit leaves anything there.
+    fn take(&self, shape: &NodeShape, amount: &[u64], slots: u32, taken: &mut [u64]) -> Option<()> {
+        taken.fill(0);
+        taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
         taken[MEMORY] = match self.memory_per_node {
             u64::MAX => shape.memory_mb,
             memory => memory.checked_add(taken[CPUS].checked_mul(self.memory_per_cpu)?)?,
         };
-        let per_task = self.gres_per_task.iter().map(|spec| (spec, u64::from(self.shares(slots))));
-        let wanted = self.gres_per_node.iter().map(|spec| (spec, 1)).chain(per_task);
-        let mut wanted: Vec<(&GresSpec, u64)> = wanted.collect();
-        // Those that name a type go first: the others take what is left.
-        wanted.sort_by_key(|(spec, _)| spec.kind.is_none());
-        for (spec, times) in wanted {
-            take_gres(shape, amount, &mut taken, spec, spec.count.checked_mul(times)?)?;
+        if taken[MEMORY] > amount[MEMORY] {
+            return None;
         }
-        let fits = taken.iter().zip(amount).all(|(taken, have)| taken <= have);
+        let times = u64::from(self.shares(slots));
+        // Those that name a type go first: the others take what is left.
+        for named in [true, false] {
+            let suits = |spec: &&GresSpec| spec.kind.is_some() == named;
+            for spec in self.gres_per_node.iter().filter(suits) {
+                take_gres(shape, amount, taken, spec, spec.count)?;
+            }
+            for spec in self.gres_per_task.iter().filter(suits) {
+                take_gres(shape, amount, taken, spec, spec.count.checked_mul(times)?)?;
+            }
+        }
         if self.whole {
             taken[GRES..].copy_from_slice(&amount[GRES..]);
         }
-        fits.then(|| taken.into_boxed_slice())
+        Some(())
     }
 
     /// CPUs that each slot takes at least.

@@ -12,7 +12,7 @@ use crate::model::reservation::Reservation;
 use crate::sched::place::{Slots, View};
 use crate::sched::request::{Need, Slot};
 use crate::sched::scene::Scene;
-use crate::sched::timeline::sweep::{Counters, NOWHERE};
+use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
@@ -26,13 +26,13 @@ pub(in crate::sched) struct Lens {
     /// The fabric the job is placed on.
     pub(in crate::sched) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
-    pub(in crate::sched) admitted: FixedBitSet,
+    pub(in crate::sched) admitted: Arc<FixedBitSet>,
     /// Their slots when nothing runs and every one is up.
     pub(in crate::sched) idle: Slots,
     /// Weights by position; `None` where all are equal.
-    weights: Option<Vec<u32>>,
+    weights: Option<Arc<[u32]>>,
     /// By node: its position, or [`NOWHERE`].
-    positions: Vec<u32>,
+    positions: Arc<[u32]>,
 }
 
 impl Lens {
@@ -64,19 +64,7 @@ impl Lens {
                 }
             }
         }
-        // Nodes of one class have the same slots when they are idle.
-        let mut by_class: BTreeMap<ClassId, u32> = BTreeMap::new();
-        let mut slots_of = |node: &NodeId| {
-            if !admitted.contains(node.index()) {
-                return 0;
-            }
-            let class = scene.nodes[node.index()].class;
-            let full = scene.rooms.amount(scene.rooms.full(class));
-            *by_class.entry(class).or_insert_with(|| need.slots(scene.rooms.shape(class), full))
-        };
-        let positions = (0..fabric.len()).map(|index| fabric.node(pos(index)));
-        let slots: Vec<u32> = positions.map(|node| slots_of(&node)).collect();
-        let idle = slots_by_position(fabric, need, slots);
+        let idle = idle(scene, fabric, &admitted, need);
         let weights: Vec<u32> =
             (0..fabric.len()).map(|index| scene.nodes[fabric.node(pos(index)).index()].weight).collect();
         let equal = weights.iter().all(|weight| Some(weight) == weights.first());
@@ -86,39 +74,41 @@ impl Lens {
         }
         Ok(Self {
             outline,
-            positions: positions_of,
+            positions: positions_of.into(),
             fabric: Arc::clone(fabric),
-            admitted,
+            admitted: Arc::new(admitted),
             idle,
-            weights: (!equal).then_some(weights),
+            weights: (!equal).then(|| weights.into()),
         })
     }
 
-    /// The slots that a sweep has counted, by position, each cut to what `limit` allows.
-    pub(in crate::sched) fn slots(
+    /// The same nodes through the same fabric, seen by another need.
+    pub(in crate::sched) fn seen_by(&self, scene: &Scene, need: &Need) -> Self {
+        Self {
+            outline: self.outline,
+            fabric: Arc::clone(&self.fabric),
+            admitted: Arc::clone(&self.admitted),
+            idle: idle(scene, &self.fabric, &self.admitted, need),
+            weights: self.weights.clone(),
+            positions: Arc::clone(&self.positions),
+        }
+    }
+
+    /// These slots of nodes, by position, on a canvas that is used again and again.
+    pub(in crate::sched) fn paint<'a>(
         &self,
+        canvas: &'a mut Canvas,
         need: &Need,
-        counters: &Counters,
-        mut limit: impl FnMut(u32, u32) -> u32,
-    ) -> Slots {
-        if matches!(need.slot, Slot::Node { .. }) {
-            let mut open = FixedBitSet::with_capacity(self.fabric.len());
-            for (node, slots) in counters.nodes() {
-                let pos = self.positions[node as usize];
-                if pos != NOWHERE && limit(node, slots) > 0 {
-                    open.insert(pos as usize);
-                }
-            }
-            return Slots::whole(&self.fabric, open);
-        }
-        let mut by_position = vec![0; self.fabric.len()];
-        for (node, slots) in counters.nodes() {
-            let pos = self.positions[node as usize];
-            if pos != NOWHERE {
-                by_position[pos as usize] = limit(node, slots);
-            }
-        }
-        Slots::tasks(&self.fabric, by_position)
+        nodes: impl Iterator<Item = (u32, u32)>,
+    ) -> &'a Slots {
+        let whole = matches!(need.slot, Slot::Node { .. });
+        let kept = if whole { &mut canvas.whole } else { &mut canvas.tasks };
+        let known = kept.take().filter(|(fabric, _)| Arc::ptr_eq(fabric, &self.fabric));
+        let (_, slots) = kept
+            .insert(known.unwrap_or_else(|| (Arc::clone(&self.fabric), Slots::none(&self.fabric, whole))));
+        let position = |node: u32| Some(self.positions[node as usize]).filter(|pos| *pos != NOWHERE).map(Pos);
+        slots.refill(&self.fabric, nodes.filter_map(|(node, slots)| Some((position(node)?, slots))));
+        slots
     }
 
     /// Where a node is on the fabric, if it is there.
@@ -150,6 +140,13 @@ impl Lens {
     pub(in crate::sched) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }
     }
+}
+
+/// Slots of a moment, filled in anew for each look: of whole nodes and of tasks, on the fabric they were last for.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sched) struct Canvas {
+    whole: Option<(Arc<Fabric>, Slots)>,
+    tasks: Option<(Arc<Fabric>, Slots)>,
 }
 
 /// The part of a request that says which nodes will do.
@@ -238,6 +235,27 @@ impl Domains {
 
 /// Domains by outline and layer.
 pub(in crate::sched) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
+
+/// What a need sees of an idle cluster. Nodes of one class have the same slots there.
+fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need) -> Slots {
+    let mut by_class: BTreeMap<ClassId, u32> = BTreeMap::new();
+    let mut last: Option<(ClassId, u32)> = None;
+    let mut slots_of = |node: NodeId| {
+        if !admitted.contains(node.index()) {
+            return 0;
+        }
+        let class = scene.nodes[node.index()].class;
+        if let Some((_, slots)) = last.filter(|(known, _)| *known == class) {
+            return slots;
+        }
+        let full = scene.rooms.amount(scene.rooms.full(class));
+        let slots = *by_class.entry(class).or_insert_with(|| need.slots(scene.rooms.shape(class), full));
+        last = Some((class, slots));
+        slots
+    };
+    let slots = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
+    slots_by_position(fabric, need, slots)
+}
 
 /// Slots from their number at each position.
 pub(in crate::sched) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {

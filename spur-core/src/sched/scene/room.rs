@@ -3,8 +3,9 @@
 //! An amount is a row of numbers: CPUs, memory in MiB, then devices in the order of the node's `gres`. Nodes of equal
 //! shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a class have one number.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use hashbrown::HashTable;
 
 use crate::model::node::NodeShape;
 
@@ -41,14 +42,20 @@ struct Room {
     amount: Box<[u64]>,
 }
 
+impl Room {
+    fn hash(&self) -> u64 {
+        hash(self.class, &self.amount)
+    }
+}
+
 /// The classes of nodes and every amount a pass has come across.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sched) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
-    /// By class.
-    numbers: Vec<BTreeMap<Box<[u64]>, RoomId>>,
+    /// Every room, by the hash of its class and amount. Looked up, never walked through.
+    numbers: HashTable<RoomId>,
     /// The last answer of [`Rooms::minus`]: nodes that are taken together are often alike.
     last: Option<(RoomId, Box<[u64]>, RoomId)>,
     scratch: Vec<u64>,
@@ -60,7 +67,6 @@ impl Rooms {
         let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
         let index = known.unwrap_or_else(|| {
             self.shapes.push(Arc::clone(shape));
-            self.numbers.push(BTreeMap::new());
             let class = ClassId(number(self.shapes.len() - 1));
             let full = self.intern(class, &capacity(shape));
             self.full.push(full);
@@ -112,12 +118,18 @@ impl Rooms {
 
     /// The number of an amount.
     pub(in crate::sched) fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
-        if let Some(known) = self.numbers[class.index()].get(amount) {
+        let Self { rooms, numbers, .. } = self;
+        let hash = hash(class, amount);
+        let is_same = |id: &RoomId| {
+            let room = &rooms[id.index()];
+            room.class == class && *room.amount == *amount
+        };
+        if let Some(known) = numbers.find(hash, is_same) {
             return *known;
         }
-        let id = RoomId(number(self.rooms.len()));
-        self.rooms.push(Room { class, amount: amount.into() });
-        self.numbers[class.index()].insert(amount.into(), id);
+        let id = RoomId(number(rooms.len()));
+        rooms.push(Room { class, amount: amount.into() });
+        numbers.insert_unique(hash, id, |id| rooms[id.index()].hash());
         id
     }
 
@@ -180,6 +192,18 @@ impl Rooms {
 pub(in crate::sched) fn capacity(shape: &NodeShape) -> Box<[u64]> {
     let fixed = [u64::from(shape.cpus), shape.memory_mb];
     fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
+}
+
+/// A number that tells amounts apart, the same on every machine: each word is mixed in by a multiplication whose halves
+/// are folded, as wyhash does.
+fn hash(class: ClassId, amount: &[u64]) -> u64 {
+    let mix = |hash: u64, word: &u64| {
+        let product = u128::from(hash ^ *word) * 0x9e37_79b9_7f4a_7c15_u128;
+        (product >> 64) as u64 ^ product as u64
+    };
+    amount
+        .iter()
+        .fold(u64::from(class.0) + 1, |hash, word| mix(hash.rotate_left(29) ^ 0x2545_f491_4f6c_dd1d, word))
 }
 
 fn number(index: usize) -> u32 {

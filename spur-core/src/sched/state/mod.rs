@@ -16,7 +16,7 @@ use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::{DomainTable, Domains, Lens};
+use crate::sched::scene::lens::{Canvas, DomainTable, Domains, Lens};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
@@ -61,6 +61,7 @@ pub(super) struct State {
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
     counters: Counters,
+    canvas: Canvas,
     stairs: Stairs,
     licenses: Licenses,
     standing: Standing,
@@ -190,6 +191,7 @@ impl State {
             slots: Vec::new(),
             domains: DomainTable::new(),
             counters,
+            canvas: Canvas::default(),
             stairs: Stairs::default(),
             licenses,
             standing: Standing::default(),
@@ -291,6 +293,8 @@ impl State {
             timeline: stage.ask().whole_leaves.then_some((&self.timelines[hunt.realm], hunt.run_time)),
             tries: 0,
             rivalries: self.rivalries,
+            in_domain: !domains.ids.is_empty(),
+            canvas: &mut self.canvas,
             hit: None,
         };
         let search = Search {
@@ -415,12 +419,12 @@ impl State {
         if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
-        let slots = lens.slots(&hunt.request.need, &self.counters, |_, slots| slots);
+        let slots = lens.paint(&mut self.canvas, &hunt.request.need, self.counters.nodes());
         let occupied = stage.ask().whole_leaves.then(|| {
             let timeline = &self.timelines[hunt.realm];
             occupied(&lens.fabric, &self.rooms, &self.idle, timeline, self.now, self.now, hunt.run_time)
         });
-        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let view = View { occupied: occupied.as_ref(), ..lens.view(slots) };
         let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
         Some((misfit, slots.total()))
     }
@@ -561,17 +565,49 @@ struct Trial<'a> {
     tries: u32,
     /// Starts of this pass with which rivals were named.
     rivalries: u32,
+    /// Whether the whole job has to be in one of the domains that are counted.
+    in_domain: bool,
+    canvas: &'a mut Canvas,
     hit: Option<(Placement, Vec<Lost>, bool)>,
 }
 
 impl Trial<'_> {
+    /// What a sweep has counted, in one domain or everywhere, each node cut to what `limit` allows.
+    fn seen<'c>(
+        &mut self,
+        canvas: &'c mut Canvas,
+        counters: &Counters,
+        sole: Option<DomainId>,
+        mut limit: impl FnMut(&mut Self, u32, u32) -> u32,
+    ) -> &'c Slots {
+        let (lens, need) = (self.lens, self.need);
+        match sole {
+            Some(domain) => {
+                let range = lens.fabric.domain(domain).range();
+                let nodes = range.map(|index| lens.fabric.node(position(index)).0);
+                let counted =
+                    nodes.map(|node| (node, counters.slots_on(node))).filter(|(_, slots)| *slots > 0);
+                lens.paint(canvas, need, counted.map(|(node, slots)| (node, limit(self, node, slots))))
+            }
+            None => {
+                let counted = counters.nodes();
+                lens.paint(canvas, need, counted.map(|(node, slots)| (node, limit(self, node, slots))))
+            }
+        }
+    }
+
+    /// Whether rivals are named with a start.
+    fn names(&self) -> bool {
+        self.rivalries < RIVALRIES
+    }
+
     /// The best placement there is; for one that starts, with those that lost.
     fn place(&self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
             occupied(&self.lens.fabric, self.rooms, self.idle, timeline, self.now, at, run_time)
         });
-        let names = starts && self.rivalries < RIVALRIES;
-        let (placement, lost) = placed(self.lens, self.asks, occupied.as_ref(), slots, names)?;
+        let (placement, lost) =
+            placed(self.lens, self.asks, occupied.as_ref(), slots, starts && self.names())?;
         Some((placement, lost, starts))
     }
 }
@@ -611,24 +647,29 @@ impl Judge for Trial<'_> {
         slots_in(self.known, self.rooms, self.need, room)
     }
 
-    fn accept(&mut self, at: Time, counters: &Counters) -> Found {
+    fn accept(&mut self, at: Time, counters: &Counters, sole: Option<u32>) -> Found {
         self.tries += 1;
-        let (lens, need, idle) = (self.lens, self.need, self.idle);
+        let mut canvas = std::mem::take(self.canvas);
+        // No placement leaves the one domain that has enough. Rivals and scores are looked for elsewhere as well.
+        let starts = at == self.now;
+        let looks_around = starts && self.names() || self.asks.iter().any(|ask| ask.score.weights.any());
+        let is_small = |domain: &DomainId| self.lens.fabric.domain(*domain).range().len() < counters.len();
+        let sole = sole.filter(|_| self.in_domain && !looks_around).map(DomainId).filter(is_small);
         let mut held_back = false;
-        let slots = if at == self.now {
-            lens.slots(need, counters, |node, slots| {
-                let free = self.slots(idle[node as usize]).min(slots);
+        if starts {
+            let idle = self.idle;
+            let slots = self.seen(&mut canvas, counters, sole, |trial, node, slots| {
+                let free = trial.slots(idle[node as usize]).min(slots);
                 held_back |= free < slots;
                 free
-            })
-        } else {
-            lens.slots(need, counters, |_, slots| slots)
-        };
-        self.hit = self.place(&slots, at, at == self.now);
-        if self.hit.is_none() && held_back {
-            let slots = lens.slots(need, counters, |_, slots| slots);
-            self.hit = self.place(&slots, at, false);
+            });
+            self.hit = self.place(slots, at, true);
         }
+        if !starts || (self.hit.is_none() && held_back) {
+            let slots = self.seen(&mut canvas, counters, sole, |_, _, slots| slots);
+            self.hit = self.place(slots, at, false);
+        }
+        *self.canvas = canvas;
         match self.hit {
             Some(_) => Found::Yes,
             None if self.tries < MAX_TRIES => Found::No,
@@ -648,12 +689,16 @@ fn occupied(
     run_time: u64,
 ) -> FixedBitSet {
     let free = |index: usize| {
-        let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
+        let node = fabric.node(position(index));
         let idle = idle[node.index()];
         let full = rooms.full(rooms.class_of(idle));
         timeline.is_throughout(node.0, at, at + run_time, full) && (at > now || idle == full)
     };
     (0..fabric.len()).filter(|index| !free(*index)).collect()
+}
+
+fn position(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
 }
 
 /// The layer of which one domain has to hold the job; `None`: the whole fabric.

@@ -115,17 +115,8 @@ impl Holes {
 
     /// The holes in order, chunk by chunk; left out are those that begin at `before` or later, and chunks of which no
     /// hole lasts for `duration` seconds and until `until`.
-    pub(in crate::sched) fn reaching(
-        &self,
-        duration: u64,
-        until: Time,
-        before: Time,
-    ) -> impl Iterator<Item = &[Hole]> {
-        let blocks = self.blocks.iter().take_while(move |block| block.first.0 < before);
-        let blocks = blocks.filter(move |block| block.reach.may_hold(duration, until));
-        let chunks = blocks.flat_map(|block| block.chunks.iter());
-        let chunks = chunks.take_while(move |chunk| chunk.first.0 < before);
-        chunks.filter(move |chunk| chunk.reach.may_hold(duration, until)).map(|chunk| chunk.holes.as_slice())
+    pub(in crate::sched) fn reaching(&self, duration: u64, until: Time, before: Time) -> Reaching<'_> {
+        Reaching { blocks: self.blocks.iter(), chunks: [].iter(), duration, until, before }
     }
 
     /// Adds a hole.
@@ -184,6 +175,38 @@ impl Holes {
         let at = self.blocks.partition_point(|block| block.first <= key).saturating_sub(1);
         let chunks = &self.blocks.get(at)?.chunks;
         Some((at, chunks.partition_point(|chunk| chunk.first <= key).saturating_sub(1)))
+    }
+}
+
+/// See [`Holes::reaching`].
+#[derive(Debug)]
+pub(in crate::sched) struct Reaching<'a> {
+    blocks: std::slice::Iter<'a, Block>,
+    chunks: std::slice::Iter<'a, Chunk>,
+    duration: u64,
+    until: Time,
+    before: Time,
+}
+
+impl<'a> Iterator for Reaching<'a> {
+    type Item = &'a [Hole];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [Hole]> {
+        loop {
+            for chunk in self.chunks.by_ref() {
+                if chunk.first.0 >= self.before {
+                    return None;
+                }
+                if chunk.reach.may_hold(self.duration, self.until) {
+                    return Some(&chunk.holes);
+                }
+            }
+            let block = self.blocks.next().filter(|block| block.first.0 < self.before)?;
+            if block.reach.may_hold(self.duration, self.until) {
+                self.chunks = block.chunks.iter();
+            }
+        }
     }
 }
 

@@ -52,8 +52,9 @@ pub(super) struct Timeline {
     shortest: u64,
     /// Nodes that have a hole from the beginning on that ends: something is planned there.
     limited: FixedBitSet,
-    /// Nodes that were changed, one after another.
+    /// Nodes that were changed, one after another, and where each stands there last.
     changed: Vec<u32>,
+    last_change: Vec<usize>,
     scratch: Scratch,
 }
 
@@ -77,6 +78,7 @@ impl Timeline {
             shortest: shortest.max(1),
             limited: FixedBitSet::with_capacity(nodes),
             changed: Vec::new(),
+            last_change: vec![0; nodes],
             scratch: Scratch::default(),
         }
     }
@@ -148,9 +150,15 @@ impl Timeline {
         self.steps.iter().flatten().map(|step| step.from).chain(screens)
     }
 
-    /// Nodes on which something was booked or given back since the beginning, in that order.
-    pub(super) fn changed(&self) -> &[u32] {
-        &self.changed
+    /// How many changes there were: bookings and returns, node by node.
+    pub(super) fn changes(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// The nodes that were changed after the first so many changes, each once.
+    pub(super) fn changed_since(&self, changes: usize) -> impl Iterator<Item = u32> + '_ {
+        let changed = self.changed.iter().enumerate().skip(changes);
+        changed.filter(|(at, node)| self.last_change[**node as usize] == *at).map(|(_, node)| *node)
     }
 
     /// Notes whether what a node has at the beginning ends.
@@ -212,6 +220,7 @@ impl Timeline {
         self.find_holes(rooms, index);
         std::mem::swap(&mut self.of_node[index], &mut self.scratch.holes);
         self.find_limits(index);
+        self.last_change[index] = self.changed.len();
         self.changed.push(node);
         let (before, after) = (&self.scratch.holes, &self.of_node[index]);
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());

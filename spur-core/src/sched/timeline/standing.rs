@@ -54,13 +54,13 @@ impl Standing {
         let Moment { timeline, now, .. } = *moment;
         let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| Sight {
             slots: lens.slots_of(lasting(moment, &mut slots_in)),
-            followed: timeline.changed().len(),
+            followed: timeline.changes(),
         });
-        for node in &timeline.changed()[sight.followed..] {
+        for node in timeline.changed_since(sight.followed) {
             let suits = |hole: &Hole| hole.start <= now && hole.end.is_never();
-            set(lens, &mut sight.slots, *node, timeline, suits, &mut slots_in);
+            set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in);
         }
-        sight.followed = timeline.changed().len();
+        sight.followed = timeline.changes();
         let mut before: Vec<(Pos, u32)> = Vec::new();
         for node in timeline.limited() {
             let suits = |hole: &Hole| hole.start <= now && hole.end >= now + moment.run_time;

@@ -44,15 +44,34 @@ pub(in crate::sched) struct Search<'a> {
     pub(in crate::sched) most: u32,
 }
 
-/// What a node offers at the time a sweep has reached.
+/// What a node offers at the time a sweep has reached. There is one for every node, so it is kept small.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offer {
     /// Slots throughout the job's time.
     slots: u32,
-    /// Whether the node is among those that had a slot at some time of the sweep.
-    listed: bool,
-    /// Until when it has them.
-    until: Time,
+    /// Until when it has them; 0 for a node that had no slot at any time of the sweep.
+    until: Second,
+}
+
+/// Seconds since the beginning of a sweep; [`FOR_EVER`] and beyond is never.
+type Second = u32;
+
+/// More than a century.
+const FOR_EVER: Second = Second::MAX;
+
+/// The end of an offer and its node, in one number that sorts by the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct End(u64);
+
+impl End {
+    fn new(until: Second, node: u32) -> Self {
+        Self(u64::from(until) << 32 | u64::from(node))
+    }
+
+    fn parts(self) -> (Second, u32) {
+        let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).expect("it was cut to 32 bits");
+        (low(self.0 >> 32), low(self.0))
+    }
 }
 
 /// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
@@ -67,23 +86,37 @@ pub(in crate::sched) struct Counters {
     used: Vec<u32>,
     /// Domains that have enough.
     enough: u32,
+    /// The domain that came to have enough last.
+    latest: u32,
     /// Ends of offers, and whose: as they came until the first of them matters, then the earliest first.
-    ends: BinaryHeap<Reverse<(Time, u32)>>,
-    unsorted: Vec<Reverse<(Time, u32)>>,
+    ends: BinaryHeap<Reverse<End>>,
+    unsorted: Vec<Reverse<End>>,
     /// No offer ends before.
-    next_end: Time,
+    next_end: Second,
+    /// When the sweep began.
+    begin: Time,
 }
 
 impl Counters {
     /// For so many nodes.
     pub(in crate::sched) fn new(nodes: usize) -> Self {
-        Self { offers: vec![Offer::default(); nodes], next_end: Time::MAX, ..Self::default() }
+        Self { offers: vec![Offer::default(); nodes], next_end: FOR_EVER, ..Self::default() }
     }
 
     /// Nodes with their slots at the time the sweep has reached.
     pub(in crate::sched) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let offers = self.listed.iter().map(|node| (*node, self.offers[*node as usize].slots));
         offers.filter(|(_, slots)| *slots > 0)
+    }
+
+    /// How many nodes had a slot at some time of the sweep.
+    pub(in crate::sched) fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// What a node has at the time the sweep has reached.
+    pub(in crate::sched) fn slots_on(&self, node: u32) -> u32 {
+        self.offers[node as usize].slots
     }
 
     /// Makes room for so many domains.
@@ -102,21 +135,28 @@ impl Counters {
         self.enough = 0;
         self.ends.clear();
         self.unsorted.clear();
-        self.next_end = Time::MAX;
+        self.next_end = FOR_EVER;
+    }
+
+    /// How long after the beginning a time is.
+    #[inline]
+    fn second(&self, time: Time) -> Second {
+        Second::try_from(time.since(self.begin)).unwrap_or(FOR_EVER)
     }
 
     /// Gives a node other slots and keeps the sums right.
     #[inline]
     fn set(&mut self, search: &Search<'_>, node: u32, slots: u32, until: Time) {
+        let until = self.second(until).max(1);
         let offer = &mut self.offers[node as usize];
         let before = offer.slots;
-        if !offer.listed {
+        if offer.until == 0 {
             self.listed.push(node);
         }
-        *offer = Offer { slots, listed: true, until };
-        if slots > 0 && !until.is_never() {
+        *offer = Offer { slots, until };
+        if slots > 0 && until < FOR_EVER {
             self.next_end = self.next_end.min(until);
-            self.unsorted.push(Reverse((until, node)));
+            self.unsorted.push(Reverse(End::new(until, node)));
         }
         let domain = search.domains[node as usize];
         if domain == NOWHERE {
@@ -131,10 +171,13 @@ impl Counters {
         sum.1 = sum.1 - u64::from(before) + u64::from(slots);
         let has = search.enough(*sum);
         self.enough = self.enough - u32::from(had) + u32::from(has);
+        if has && !had {
+            self.latest = domain;
+        }
     }
 
     /// The next node whose offer ends before `needed`, if one does.
-    fn ended(&mut self, needed: Time) -> Option<u32> {
+    fn ended(&mut self, needed: Second) -> Option<u32> {
         if self.ends.is_empty() {
             // All at once, without sorting one by one.
             let spare = std::mem::take(&mut self.ends).into_vec();
@@ -142,7 +185,8 @@ impl Counters {
         } else {
             self.ends.extend(self.unsorted.drain(..));
         }
-        while let Some(&Reverse((until, node))) = self.ends.peek() {
+        while let Some(&Reverse(end)) = self.ends.peek() {
+            let (until, node) = end.parts();
             if until >= needed {
                 self.next_end = until;
                 return None;
@@ -153,7 +197,7 @@ impl Counters {
                 return Some(node);
             }
         }
-        self.next_end = Time::MAX;
+        self.next_end = FOR_EVER;
         None
     }
 }
@@ -173,6 +217,7 @@ impl Search<'_> {
         judge: &mut impl Judge,
     ) -> Option<Time> {
         counters.clear();
+        counters.begin = self.from;
         let needed = self.from + self.duration;
         let mut later = Vec::new();
         let mut ahead = BinaryHeap::new();
@@ -259,7 +304,9 @@ impl Search<'_> {
         if counters.enough == 0 {
             return None;
         }
-        match judge.accept(now, counters) {
+        let latest = counters.latest;
+        let is_sole = counters.enough == 1 && self.enough(counters.sums[latest as usize]);
+        match judge.accept(now, counters, is_sole.then_some(latest)) {
             Found::Yes => Some(Some(now)),
             Found::No => None,
             Found::GiveUp => Some(None),
@@ -276,11 +323,11 @@ impl Search<'_> {
         now: Time,
     ) -> bool {
         let needed = now + self.duration;
-        if counters.next_end >= needed {
+        if counters.next_end >= counters.second(needed) {
             return false;
         }
         let mut grew = false;
-        while let Some(node) = counters.ended(needed) {
+        while let Some(node) = counters.ended(counters.second(needed)) {
             let holes = timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
@@ -319,8 +366,8 @@ pub(in crate::sched) trait Judge {
     /// How many slots a room has.
     fn slots(&mut self, room: RoomId) -> u32;
 
-    /// Whether the job can start at a time at which some domain has enough.
-    fn accept(&mut self, at: Time, counters: &Counters) -> Found;
+    /// Whether the job can start at a time at which some domain has enough: none but `sole`, where that is given.
+    fn accept(&mut self, at: Time, counters: &Counters, sole: Option<u32>) -> Found;
 }
 
 /// What a judge says to a time at which a domain has enough.

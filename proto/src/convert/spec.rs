@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memchr::{memchr, memchr_iter};
 use spur_core::controller::command::Submission;
 use spur_core::id::{BlobId, JobId};
 use spur_core::model::caller::Owner;
@@ -292,10 +293,13 @@ fn check_environment(environment: &[u8]) -> Result<(), BadField> {
     if *last != 0 {
         return wrong("the environment does not end with a NUL character: it was cut off".to_owned());
     }
-    for variable in environment[..environment.len() - 1].split(|&byte| byte == 0) {
-        if variable.iter().position(|&byte| byte == b'=').is_none_or(|name| name == 0) {
+    let mut begin = 0;
+    for end in memchr_iter(0, environment) {
+        let variable = &environment[begin..end];
+        if memchr(b'=', variable).is_none_or(|name| name == 0) {
             return wrong(format!("`{}` is not NAME=VALUE", variable.escape_ascii()));
         }
+        begin = end + 1;
     }
     Ok(())
 }

@@ -272,6 +272,7 @@ impl Machine {
             journal: journal.clone(),
             accounting: accounting.clone(),
             reached,
+            written: 0,
             snapshot,
         };
         // The queue is new and its other end is here: it takes them.

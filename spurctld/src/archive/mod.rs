@@ -2,9 +2,9 @@
 //!
 //! It has a cluster of its own. Accounting follows from the journal, so nothing is lost by writing it late: a burst of
 //! submissions is noted by number only, and its rows are written when the burst is over, when somebody asks for them
-//! ([`Accounts`]), or when they have become many. Rows are written before the snapshot that covers them, so after a
-//! restart the snapshot is never ahead of accounting, and the entries after it are enough to go on without losing a
-//! row.
+//! ([`Accounts`]), or when they have waited for long. Rows of what the cluster has no more are the exception: they are
+//! written before the snapshot that lacks it. Those of all else are written once more after a start; so snapshot and
+//! entries are enough to go on without losing a row.
 
 mod accounts;
 mod rows;
@@ -13,7 +13,7 @@ pub(crate) use accounts::Accounts;
 pub(crate) use rows::step_label;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spur_core::cluster::{Cluster, Entry, snapshot};
 use tokio::sync::{mpsc, oneshot};
@@ -24,17 +24,19 @@ use crate::recover::CHUNK;
 use crate::store::accounting::Accounting;
 use crate::store::{Journal, Retention, StoreError};
 use accounts::Wanted;
-use rows::Rows;
+use rows::{Extent, Rows};
 
 /// Entries after which a snapshot is written, so that a start never has to read many more; after one with more jobs than
 /// that, so many entries as it had jobs, so that what is written grows with what happens.
 const SNAPSHOT_EVERY: u64 = 50_000;
 /// Entries applied before others who want something get their turn.
 const TAKE: usize = 4096;
-/// Entries after which rows are written however busy it is.
-const WRITE_EVERY: u64 = 65_536;
-/// Silence after which they are written anyway.
+/// Rows of what the cluster has no more that are kept in memory.
+const NOTED: usize = 16_384;
+/// Silence after which rows are written.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long they wait for it. What happens to a job meanwhile costs one row.
+const LATEST: Duration = Duration::from_secs(30);
 /// Bytes in one chunk of a snapshot.
 const CHUNK_BYTES: usize = 64 << 10;
 /// How long request ids are remembered, in seconds.
@@ -47,8 +49,10 @@ pub(crate) struct Archive {
     pub(crate) cluster: Cluster,
     pub(crate) journal: Journal,
     pub(crate) accounting: Accounting,
-    /// The last entry that accounting has.
+    /// The entry up to which accounting has the rows of what the cluster then has no more.
     pub(crate) reached: u64,
+    /// The entry up to which it has all rows; 0 after a start.
+    pub(crate) written: u64,
     /// The entry of the last snapshot.
     pub(crate) snapshot: u64,
 }
@@ -64,10 +68,11 @@ impl Archive {
         mut copies: Copies,
         mut wanted: Wanted,
     ) {
-        let mut rows = Rows::default();
+        let mut rows = Rows::of(&self.cluster);
         let mut snapshot_due = self.snapshot_due();
+        let mut since = Instant::now();
         loop {
-            let behind = self.cluster.seq() > self.reached;
+            let behind = self.cluster.seq() > self.written;
             tokio::select! {
                 entries = feed.recv() => {
                     let Some(entries) = entries else { break };
@@ -82,20 +87,26 @@ impl Archive {
                     let _ = wanted.send(self.cluster.clone());
                 }
                 () = wanted.come() => {}
-                () = tokio::time::sleep(PAUSE), if behind => self.write(&mut rows).await,
+                () = tokio::time::sleep(PAUSE), if behind => self.write(&mut rows, Extent::All).await,
             }
-            if wanted.due(self.cluster.seq()) || self.cluster.seq() >= self.reached + WRITE_EVERY {
-                self.write(&mut rows).await;
-                wanted.answer(self.reached);
+            if !behind {
+                since = Instant::now();
+            }
+            if wanted.due(self.cluster.seq()) || since.elapsed() >= LATEST {
+                self.write(&mut rows, Extent::All).await;
+            }
+            wanted.answer(self.written);
+            if rows.noted() >= NOTED {
+                self.write(&mut rows, Extent::Noted).await;
             }
             if self.cluster.seq() >= snapshot_due {
-                self.write(&mut rows).await;
+                self.write(&mut rows, Extent::Noted).await;
                 self.snapshot().await;
                 snapshot_due = self.snapshot_due();
             }
         }
         // What cannot be written now is written after the next start.
-        let _ = self.try_write(&mut rows).await;
+        let _ = self.try_write(&mut rows, Extent::All).await;
     }
 
     /// Applies entries, and notes what accounting must know of those it does not have; says how many they were.
@@ -114,8 +125,8 @@ impl Archive {
     }
 
     /// Writes rows, however long the database refuses them: nothing waits for this.
-    async fn write(&mut self, rows: &mut Rows) {
-        while let Err(error) = self.try_write(rows).await {
+    async fn write(&mut self, rows: &mut Rows, extent: Extent) {
+        while let Err(error) = self.try_write(rows, extent).await {
             tracing::error!(%error, cause = ?std::error::Error::source(&error), "accounting cannot be written");
             tokio::time::sleep(RETRY).await;
         }
@@ -123,17 +134,20 @@ impl Archive {
 
     /// Writes rows, some at a time; the last ones carry the entry they reach. Should they not all become durable, those
     /// that have are written once more after the next start, in the same places.
-    async fn try_write(&mut self, rows: &mut Rows) -> Result<(), StoreError> {
+    async fn try_write(&mut self, rows: &mut Rows, extent: Extent) -> Result<(), StoreError> {
         let seq = self.cluster.seq();
-        while seq > self.reached {
-            let page = rows.page(&self.cluster);
-            let reached = if rows.is_empty() { seq } else { self.reached };
+        while seq > self.reached || (extent == Extent::All && seq > self.written) {
+            let page = rows.page(&self.cluster, extent);
+            let reached = if rows.noted() == 0 { seq } else { self.reached };
             let (jobs, steps) = (page.jobs.clone(), page.steps.clone());
             if let Err(error) = self.accounting.write(reached, jobs, steps).await {
                 rows.put_back(page);
                 return Err(error);
             }
             self.reached = reached;
+            if rows.is_empty() {
+                self.written = seq;
+            }
         }
         Ok(())
     }
@@ -194,6 +208,7 @@ mod tests {
     use crate::owner;
     use crate::recover::{self, recover};
     use crate::store::Batch;
+    use crate::store::accounting::Query;
 
     fn directory() -> PathBuf {
         let path = std::env::temp_dir().join(format!("spurctld-archive-{}", std::process::id()));
@@ -217,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_snapshot_leads_back_to_the_same_cluster() {
+    async fn snapshot_and_rows_lead_back_to_the_same_cluster_and_accounting() {
         let directory = directory();
         let path = directory.join("spur.db");
         let (journal, _) = Journal::open(&path).await.unwrap();
@@ -229,15 +244,22 @@ mod tests {
         };
         journal.commit(batch).await.unwrap();
         let accounting = Accounting::open(&directory.join("acct.db")).await.unwrap();
-        let (journal_of_archive, base) = (journal.clone(), Cluster::default());
-        let mut archive =
-            Archive { cluster: base, journal: journal_of_archive, accounting, reached: 0, snapshot: 0 };
+        let archive_of = |cluster, journal, reached| Archive {
+            cluster,
+            journal,
+            accounting: accounting.clone(),
+            reached,
+            written: 0,
+            snapshot: reached,
+        };
+        let mut archive = archive_of(Cluster::default(), journal.clone(), 0);
         let mut rows = Rows::default();
         archive.take(&entries, &mut rows);
-        archive.write(&mut rows).await;
+        archive.write(&mut rows, Extent::Noted).await;
         archive.snapshot().await;
         assert_eq!(archive.snapshot, cluster.seq());
-        assert_eq!(archive.accounting.reached().await.unwrap(), cluster.seq());
+        assert_eq!(accounting.reached().await.unwrap(), cluster.seq());
+        assert_eq!((archive.written, accounting.jobs(&Query::default()).await.unwrap().len()), (0, 0));
         drop(archive);
         journal.close().await;
 
@@ -247,6 +269,16 @@ mod tests {
         assert!(history.entries.is_empty(), "the snapshot covers them");
         let records = |cluster: &Cluster| snapshot::records(cluster).collect::<Vec<_>>();
         assert_eq!(records(&history.cluster), records(&cluster));
+
+        // The jobs wait, so the snapshot did not wait for their rows: they are made from it.
+        let mut archive = archive_of(history.cluster, journal.clone(), cluster.seq());
+        let mut rows = Rows::of(&archive.cluster);
+        archive.write(&mut rows, Extent::All).await;
+        let jobs = accounting.jobs(&Query::default()).await.unwrap();
+        let ids: Vec<u32> = jobs.iter().map(|job| job.job_id).collect();
+        assert_eq!(ids, cluster.jobs().iter().map(|job| job.id.0).collect::<Vec<_>>());
+        assert_eq!((ids.len(), archive.written), (3, cluster.seq()));
+        drop(archive);
         journal.close().await;
         std::fs::remove_dir_all(&directory).unwrap();
     }

@@ -28,6 +28,15 @@ pub(crate) struct Rows {
     steps: BTreeMap<(Attempt, i64), StepRow>,
 }
 
+/// Which rows are to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Those of what the cluster has no more: nothing else would remember it.
+    Noted,
+    /// All.
+    All,
+}
+
 /// Some rows, to be written at once.
 #[derive(Default)]
 pub(crate) struct Page {
@@ -36,6 +45,12 @@ pub(crate) struct Page {
 }
 
 impl Rows {
+    /// Rows of everything in a cluster: at a start it is not known which of them accounting has.
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let changed = cluster.jobs().iter().map(|job| job.id).collect();
+        Self { changed, ..Self::default() }
+    }
+
     /// Notes what `entry` is about to take away.
     pub(crate) fn before(&mut self, cluster: &Cluster, entry: &Entry) {
         match &entry.event {
@@ -103,7 +118,7 @@ impl Rows {
     }
 
     /// Takes out some of the rows to write; what is left of the cluster's jobs is read from it when its turn comes.
-    pub(crate) fn page(&mut self, cluster: &Cluster) -> Page {
+    pub(crate) fn page(&mut self, cluster: &Cluster, extent: Extent) -> Page {
         let mut page = Page::default();
         while let (true, Some((_, row))) = (page.steps.len() < PAGE, self.steps.pop_first()) {
             page.steps.push(row);
@@ -111,7 +126,8 @@ impl Rows {
         while let (true, Some((_, row))) = (page.jobs.len() < PAGE, self.jobs.pop_first()) {
             page.jobs.push(row);
         }
-        while let (true, Some(job)) = (page.jobs.len() < PAGE, self.changed.pop_first()) {
+        while extent == Extent::All && page.jobs.len() < PAGE {
+            let Some(job) = self.changed.pop_first() else { break };
             page.jobs.extend(cluster.job(job).map(|job| job_row(cluster, job)));
         }
         page
@@ -129,9 +145,14 @@ impl Rows {
         }
     }
 
+    /// How many rows there are of what the cluster has no more.
+    pub(crate) fn noted(&self) -> usize {
+        self.jobs.len() + self.steps.len()
+    }
+
     /// Whether all have been taken out.
     pub(crate) fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.jobs.is_empty() && self.steps.is_empty()
+        self.changed.is_empty() && self.noted() == 0
     }
 
     /// Steps that end with their job did not end by themselves.

@@ -17,6 +17,8 @@ const FORMAT: i64 = 1;
 /// Bytes of chunks after which the file is synced: little by little, so that the journal's syncs never wait behind
 /// one that flushes a whole snapshot.
 const SYNC_BYTES: usize = 2 << 20;
+/// Bytes in one page: a chunk takes few of them.
+const PAGE_BYTES: u32 = 64 << 10;
 const PART: &str = ".part";
 
 /// A whole snapshot on disk.
@@ -94,6 +96,7 @@ impl Writer {
         // No journal: a file whose writing was interrupted is thrown away. A commit still syncs the file.
         let options = SqliteConnectOptions::new()
             .filename(part)
+            .page_size(PAGE_BYTES)
             .locking_mode(SqliteLockingMode::Exclusive)
             .journal_mode(SqliteJournalMode::Off)
             .synchronous(SqliteSynchronous::Normal);

@@ -3,9 +3,10 @@
 //! What costs most in a small commit is not the rows but the way to the thread that owns the connection and back. So
 //! all of a commit, from BEGIN to COMMIT, goes there at once, and the statements are always the same, however many rows
 //! there are: the rows of a table arrive as two arguments, their contents one after the other and a list in JSON of
-//! what lies where.
+//! what lies where. Numbers are part of the contents, in digits, and an item of the list is one number: JSON that had to
+//! be taken apart for each column would cost more than the row.
 
-use std::fmt::Write;
+use std::io::Write as _;
 
 use sqlx::Arguments;
 use sqlx::error::BoxDynError;
@@ -14,26 +15,35 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use super::{BLOB_PART_BITS, BLOB_PART_BYTES, sql_int};
 use crate::store::{Batch, Blob, Entry, Request};
 
-/// Should it fail on the way, the connection is closed, which takes back what was done of it.
+/// Should it fail on the way, the connection is closed, which takes back what was done of it. An item says where its
+/// contents begin, times 2^32, and how many bytes they have behind the columns of fixed width.
 const COMMIT: &str = "BEGIN IMMEDIATE;
 INSERT INTO journal (seq, epoch, at, body)
-    SELECT ? + key, ?, value ->> 0, substr(?, value ->> 1, value ->> 2) FROM json_each(?);
+    SELECT $1 + key, $2, CAST(substr($3, value >> 32, 20) AS INTEGER),
+           substr($3, (value >> 32) + 20, value & 0xffffffff) FROM json_each($4);
 INSERT INTO blob (key, body)
-    SELECT value ->> 0, substr(?, value ->> 1, value ->> 2) FROM json_each(?);
+    SELECT CAST(substr($5, value >> 32, 20) AS INTEGER),
+           substr($5, (value >> 32) + 20, value & 0xffffffff) FROM json_each($6);
 INSERT INTO request (id, uid, seq, at, reply)
-    SELECT substr(?, value ->> 0, 16), value ->> 1, value ->> 2, value ->> 3,
-           substr(?, (value ->> 0) + 16, value ->> 4) FROM json_each(?)
+    SELECT substr($7, value >> 32, 16), CAST(substr($7, (value >> 32) + 16, 20) AS INTEGER),
+           CAST(substr($7, (value >> 32) + 36, 20) AS INTEGER), CAST(substr($7, (value >> 32) + 56, 20) AS INTEGER),
+           substr($7, (value >> 32) + 76, value & 0xffffffff) FROM json_each($8)
     WHERE true ON CONFLICT (id) DO NOTHING;
-INSERT INTO released (id) SELECT value FROM json_each(?) WHERE true ON CONFLICT DO NOTHING;
+INSERT INTO released (id) SELECT value FROM json_each($9) WHERE true ON CONFLICT DO NOTHING;
 COMMIT";
+
+/// Digits of a number among the contents, with its sign.
+const DIGITS: usize = 20;
+/// Bytes in a request's id.
+const ID: usize = 16;
 
 /// Rows of one table.
 struct Rows {
     /// What they hold, one after the other, behind one byte that keeps this from being empty: SQL takes the piece of
     /// nothing for NULL.
     content: Vec<u8>,
-    /// A JSON array with an item for each.
-    list: String,
+    /// A JSON array with a number for each.
+    list: Vec<u8>,
 }
 
 /// What is to become durable at once.
@@ -50,88 +60,105 @@ pub(super) struct Transaction {
 impl Rows {
     /// No rows; `content` is how many bytes will come, `count` how many rows.
     fn new(content: usize, count: usize) -> Self {
-        const ITEM: usize = 40;
-        let mut rows =
-            Self { content: Vec::with_capacity(content + 1), list: String::with_capacity(count * ITEM + 2) };
+        let mut rows = Self {
+            content: Vec::with_capacity(content + 1),
+            list: Vec::with_capacity(count * (DIGITS + 1) + 2),
+        };
         rows.content.push(0);
-        rows.list.push('[');
+        rows.list.push(b'[');
         rows
     }
 
-    /// Where the next content begins, as SQL counts: from 1.
-    fn place(&self) -> usize {
-        self.content.len() + 1
+    /// Adds a row whose columns of fixed width come next, and then `length` bytes.
+    fn row(&mut self, length: usize) {
+        // As SQL counts: from 1.
+        let place = self.content.len() as u64 + 1;
+        self.item(place << 32 | length as u64);
     }
 
-    fn item(&mut self, item: std::fmt::Arguments<'_>) {
-        if self.list.len() > 1 {
-            self.list.push(',');
-        }
-        // Writing into a string cannot fail.
-        let _ = self.list.write_fmt(item);
+    fn item(&mut self, item: u64) {
+        let separator = if self.list.len() > 1 { "," } else { "" };
+        // Writing into memory cannot fail.
+        let _ = write!(self.list, "{separator}{item}");
     }
 
-    fn bind(mut self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
-        self.list.push(']');
+    fn number(&mut self, number: i64) {
+        // Writing into memory cannot fail.
+        let _ = write!(self.content, "{number:0DIGITS$}");
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.content.extend_from_slice(bytes);
+    }
+
+    fn bind(self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
         arguments.add(self.content)?;
-        arguments.add(self.list)
+        bind_list(self.list, arguments)
     }
+}
+
+fn bind_list(mut list: Vec<u8>, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
+    list.push(b']');
+    arguments.add(String::from_utf8(list)?)
 }
 
 impl Transaction {
     /// All of `batches`, whose entries follow each other from `first` on.
-    pub(super) fn of(first: u64, epoch: u64, batches: Vec<Batch>) -> Self {
-        let sum = |size: fn(&Batch) -> usize| batches.iter().map(size).sum::<usize>();
-        let entries = sum(|batch| batch.entries.iter().map(|entry| entry.body.len()).sum());
-        let blobs = sum(|batch| batch.blobs.iter().map(|blob| blob.body.len()).sum());
-        let requests = sum(|batch| batch.requests.iter().map(|request| 16 + request.reply.len()).sum());
+    pub(super) fn of(first: u64, epoch: u64, batches: &[Batch]) -> Self {
+        let entries = batches.iter().flat_map(|batch| &batch.entries);
+        let blobs = batches.iter().flat_map(|batch| &batch.blobs);
+        let requests = batches.iter().flat_map(|batch| &batch.requests);
+        let released = batches.iter().flat_map(|batch| &batch.released);
+        let rows = |sizes: &mut dyn Iterator<Item = usize>| {
+            let (count, content) = sizes.fold((0, 0), |(count, content), size| (count + 1, content + size));
+            Rows::new(content, count)
+        };
         let mut transaction = Self {
             first,
             epoch,
-            entries: Rows::new(entries, sum(|batch| batch.entries.len())),
-            parts: Rows::new(blobs, sum(|batch| batch.blobs.len())),
-            requests: Rows::new(requests, sum(|batch| batch.requests.len())),
-            released: Rows::new(0, sum(|batch| batch.released.len())),
+            entries: rows(&mut entries.clone().map(|entry| DIGITS + entry.body.len())),
+            parts: rows(&mut blobs.clone().map(|blob| DIGITS + blob.body.len())),
+            requests: rows(&mut requests.clone().map(|request| ID + 3 * DIGITS + request.reply.len())),
+            released: rows(&mut released.clone().map(|_| 0)),
         };
-        for batch in batches {
-            batch.entries.iter().for_each(|entry| transaction.entry(entry));
-            batch.blobs.iter().for_each(|blob| transaction.blob(blob));
-            batch.requests.iter().for_each(|request| transaction.request(request));
-            for id in batch.released {
-                transaction.released.item(format_args!("{}", sql_int(id)));
-            }
-        }
+        entries.for_each(|entry| transaction.entry(entry));
+        blobs.for_each(|blob| transaction.blob(blob));
+        requests.for_each(|request| transaction.request(request));
+        released.for_each(|id| transaction.released.item(*id));
         transaction
     }
 
     fn entry(&mut self, entry: &Entry) {
         let rows = &mut self.entries;
-        let (place, length) = (rows.place(), entry.body.len());
-        rows.item(format_args!("[{},{place},{length}]", entry.at));
-        rows.content.extend_from_slice(&entry.body);
+        rows.row(entry.body.len());
+        rows.number(entry.at);
+        rows.bytes(&entry.body);
     }
 
     /// Cuts a blob into parts under ascending keys. An empty one has one empty part, so that it is there.
     fn blob(&mut self, blob: &Blob) {
         let rows = &mut self.parts;
-        let (mut place, mut rest) = (rows.place(), blob.body.len());
+        let mut rest = &blob.body[..];
         for key in blob.id << BLOB_PART_BITS.. {
-            let length = rest.min(BLOB_PART_BYTES);
-            rows.item(format_args!("[{},{place},{length}]", sql_int(key)));
-            (place, rest) = (place + length, rest - length);
-            if rest == 0 {
+            let (part, after) = rest.split_at(rest.len().min(BLOB_PART_BYTES));
+            rows.row(part.len());
+            rows.number(sql_int(key));
+            rows.bytes(part);
+            rest = after;
+            if rest.is_empty() {
                 break;
             }
         }
-        rows.content.extend_from_slice(&blob.body);
     }
 
     fn request(&mut self, request: &Request) {
-        let (rows, seq) = (&mut self.requests, sql_int(request.seq));
-        let (place, length) = (rows.place(), request.reply.len());
-        rows.item(format_args!("[{place},{},{seq},{},{length}]", request.uid, request.at));
-        rows.content.extend_from_slice(&request.id);
-        rows.content.extend_from_slice(&request.reply);
+        let rows = &mut self.requests;
+        rows.row(request.reply.len());
+        rows.bytes(&request.id);
+        rows.number(request.uid.into());
+        rows.number(sql_int(request.seq));
+        rows.number(request.at);
+        rows.bytes(&request.reply);
     }
 
     /// Makes it durable.
@@ -146,12 +173,8 @@ impl Transaction {
         arguments.add(sql_int(self.epoch))?;
         self.entries.bind(&mut arguments)?;
         self.parts.bind(&mut arguments)?;
-        // The statement looks at it in two places.
-        arguments.add(self.requests.content.clone())?;
         self.requests.bind(&mut arguments)?;
-        let Rows { mut list, .. } = self.released;
-        list.push(']');
-        arguments.add(list)?;
+        bind_list(self.released.list, &mut arguments)?;
         Ok(arguments)
     }
 }

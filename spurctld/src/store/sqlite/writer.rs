@@ -122,7 +122,7 @@ impl Writer {
         }
         let last_seq = self.check_order(batches.iter().flat_map(|batch| &batch.entries))?;
         let bytes = batches.iter().map(Batch::size).sum();
-        let transaction = Transaction::of(self.last_seq + 1, self.epoch, batches);
+        let transaction = Transaction::of(self.last_seq + 1, self.epoch, &batches);
         transaction.commit(&mut self.conn).await.map_err(|error| self.refused(error))?;
         self.last_seq = last_seq;
         self.committed.send_if_modified(|last| {

@@ -21,6 +21,10 @@ pub const STREAM_WINDOW: u32 = 1 << 20;
 /// What all streams of a connection may send ahead together.
 pub const CONNECTION_WINDOW: u32 = 2 << 20;
 
+/// The largest frame that the controller takes, in bytes: what a client of a stream encodes at once (32 KiB and a job) goes
+/// into one, and is read at once.
+pub const FRAME_BYTES: u32 = 64 << 10;
+
 /// The largest script that a job may have, in bytes.
 pub const MAX_SCRIPT: usize = 4 << 20;
 /// The largest environment that a job may have, in bytes.

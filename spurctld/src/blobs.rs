@@ -1,8 +1,9 @@
-//! Scripts and environments: how they are numbered, and the few that were submitted last.
+//! Scripts and environments: how they are kept and numbered, and the few that were submitted last.
 //!
-//! A job's blobs are numbered by the job, so that they are found without being remembered: they are written with the
-//! job's submission and released with the entry that forgets it. Most jobs that start at all start soon after they
-//! were submitted; for these the launch needs no read.
+//! A job's script and environment are one blob: the script, which has no NUL, a NUL, and the environment. Both ids that
+//! the job's record has are then the same; older records have two, of a blob each. The blob is numbered by the job, so
+//! that it is found without being remembered: it is written with the job's submission and released with the entry that
+//! forgets it. Most jobs that start at all start soon after they were submitted; for these the launch needs no read.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +20,28 @@ const KEPT_BYTES: usize = 8 << 20;
 /// What a blob costs beside its content, about.
 const OVERHEAD_BYTES: usize = 128;
 
-/// The number of a job's script.
-pub(crate) fn script_of(job: JobId) -> BlobId {
+/// The number of what a job carries.
+pub(crate) fn payload_of(job: JobId) -> BlobId {
     BlobId(u64::from(job.0) * 2)
 }
 
-/// The number of a job's environment.
-pub(crate) fn environment_of(job: JobId) -> BlobId {
-    BlobId(u64::from(job.0) * 2 + 1)
+/// The numbers of all blobs that a job may have. A record of before script and environment were one has its environment
+/// in the second.
+pub(crate) fn all_of(job: JobId) -> [BlobId; 2] {
+    let payload = payload_of(job);
+    [payload, BlobId(payload.0 + 1)]
+}
+
+/// Script and environment as one blob. It is a copy: what came from the network should not be kept for as long with all
+/// that came in the same piece.
+pub(crate) fn join(payload: &Payload) -> Bytes {
+    [&payload.script[..], &payload.environment[..]].join(&0).into()
+}
+
+/// Both, from one blob.
+fn split(blob: &Bytes) -> Payload {
+    let end = blob.iter().position(|byte| *byte == 0).unwrap_or(blob.len());
+    Payload { script: blob.slice(..end), environment: blob.slice(blob.len().min(end + 1)..) }
 }
 
 /// Reads blobs, the last ones from memory. Clones share it.
@@ -63,11 +78,20 @@ impl Blobs {
         }
     }
 
-    /// A blob; `None` if there is no such blob any more.
+    /// What a batch job carries; `None` if it is gone.
     ///
     /// # Errors
     /// What the journal's database refuses.
-    pub async fn read(&self, id: BlobId) -> Result<Option<Bytes>, StoreError> {
+    pub async fn payload(&self, batch: &Batch) -> Result<Option<Payload>, StoreError> {
+        let first = self.read(batch.script).await?;
+        if batch.script == batch.environment {
+            return Ok(first.as_ref().map(split));
+        }
+        let environment = self.read(batch.environment).await?;
+        Ok(first.zip(environment).map(|(script, environment)| Payload { script, environment }))
+    }
+
+    async fn read(&self, id: BlobId) -> Result<Option<Bytes>, StoreError> {
         let kept = {
             let recent = self.recent();
             let at = recent.bodies.binary_search_by_key(&id, |(id, _)| *id);
@@ -79,17 +103,55 @@ impl Blobs {
         }
     }
 
-    /// What a batch job carries; `None` if it is gone.
-    ///
-    /// # Errors
-    /// What the journal's database refuses.
-    pub async fn payload(&self, batch: &Batch) -> Result<Option<Payload>, StoreError> {
-        let script = self.read(batch.script).await?;
-        let environment = self.read(batch.environment).await?;
-        Ok(script.zip(environment).map(|(script, environment)| Payload { script, environment }))
-    }
-
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spur_proto::convert::spec;
+    use spur_proto::v1;
+
+    use super::*;
+    use crate::store::{self, Blob};
+
+    fn payload(script: &'static str, environment: &'static str) -> Payload {
+        Payload { script: script.into(), environment: environment.into() }
+    }
+
+    fn batch(script: BlobId, environment: BlobId) -> Batch {
+        let wire = v1::Batch { script: "#!".into(), work_dir: "/".into(), ..v1::Batch::default() };
+        let wire = v1::JobSpec { batch: Some(wire), ..v1::JobSpec::default() };
+        let (submission, _) = spec::submission(wire).unwrap();
+        Batch { script, environment, ..*submission.spec.batch.unwrap() }
+    }
+
+    #[test]
+    fn script_and_environment_come_apart_as_they_were() {
+        for (script, environment) in [("#!/bin/sh\n", "A=1\0B=\0"), ("#!/bin/sh\n", ""), ("#!x", "A=\0")] {
+            let payload = payload(script, environment);
+            assert_eq!(split(&join(&payload)), payload);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_job_carries_is_found_in_one_blob_and_in_two() {
+        let directory = std::env::temp_dir().join(format!("spurctld-blobs-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (journal, _) = Journal::open(&directory.join("spur.db")).await.unwrap();
+        let carried = payload("#!/bin/sh\n", "A=1\0");
+        let ([old, second], new) = (all_of(JobId(1)), payload_of(JobId(2)));
+        let bodies =
+            [(old, carried.script.clone()), (second, carried.environment.clone()), (new, join(&carried))];
+        let blobs = bodies.map(|(id, body)| Blob { id: id.0, body });
+        journal.commit(store::Batch { blobs: blobs.into(), ..store::Batch::default() }).await.unwrap();
+        let blobs = Blobs::new(journal);
+        for (script, environment) in [(old, second), (new, new)] {
+            assert_eq!(blobs.payload(&batch(script, environment)).await.unwrap().as_ref(), Some(&carried));
+        }
+        let gone = payload_of(JobId(3));
+        assert_eq!(blobs.payload(&batch(gone, gone)).await.unwrap(), None);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -3,9 +3,9 @@
 //! Clients never wait for room: a full queue is answered with "busy" at once, and they back off. The planner and the
 //! nodes do wait, each for itself alone.
 
+use bytes::Bytes;
 use spur_core::controller::{Command, Input, Reject};
 use spur_core::id::RequestId;
-use spur_proto::convert::spec::Payload;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::Answer;
@@ -19,8 +19,8 @@ const CAPACITY: usize = 8192;
 pub struct Ask {
     /// What.
     pub input: Input,
-    /// Script and environment of a submission.
-    pub payload: Option<Payload>,
+    /// Script and environment of a submission, [as one blob](crate::blobs).
+    pub payload: Option<Bytes>,
     /// Whether this may have been asked before under the same request id.
     pub retry: bool,
     /// Whether a step that finds its job's CPUs taken waits for them.
@@ -73,6 +73,21 @@ pub(crate) enum Message {
 #[derive(Clone, Debug)]
 pub struct Inbox {
     sender: mpsc::Sender<Message>,
+}
+
+/// Places in the queue that are kept for someone.
+pub(crate) struct Room<'a> {
+    places: mpsc::PermitIterator<'a, Message>,
+}
+
+impl Room<'_> {
+    /// Puts a request in one of them, and returns where its answer will be; refused if there are no more.
+    pub(crate) fn put(&mut self, mut ask: Ask) -> Result<oneshot::Receiver<Answered>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        ask.reply = Some(reply);
+        self.places.next().ok_or(NoAnswer::Busy)?.send(Message::Ask(Box::new(ask)));
+        Ok(answer)
+    }
 }
 
 impl Ask {
@@ -136,6 +151,15 @@ impl Inbox {
         ask.reply = Some(reply);
         self.sender.send(Message::Ask(Box::new(ask))).await.map_err(|_| NoAnswer::Stopping)?;
         Ok(answer)
+    }
+
+    /// Waits for room for so many requests at once: the owner is woken once for them.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub(crate) async fn room(&self, requests: usize) -> Result<Room<'_>, NoAnswer> {
+        let places = self.sender.reserve_many(requests).await.map_err(|_| NoAnswer::Stopping)?;
+        Ok(Room { places })
     }
 
     /// Asks, waiting for room if need be, and waits for the answer.

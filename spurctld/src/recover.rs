@@ -12,9 +12,13 @@ use crate::store::{self, Recovered};
 /// What chunks of a snapshot are called: records of the cluster, one on each line, in the core's own versions.
 pub(crate) const CHUNK: &str = "records";
 
+/// Room for most events.
+const ENTRY_BYTES: usize = 1000;
+
 /// An entry as the journal keeps it: the event in full, the rest in columns of its own.
 pub(crate) fn to_store(entry: &Entry) -> store::Entry {
-    let body = serde_json::to_vec(&entry.event).expect("an event holds nothing that JSON cannot");
+    let mut body = Vec::with_capacity(ENTRY_BYTES);
+    serde_json::to_writer(&mut body, &entry.event).expect("an event holds nothing that JSON cannot");
     store::Entry { seq: entry.seq, epoch: entry.epoch, at: entry.at.0, body }
 }
 

@@ -12,7 +12,7 @@ use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
 use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
 use spur_proto::channel::{
-    CONNECTION_WINDOW, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, STREAM_WINDOW,
+    CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, STREAM_WINDOW,
 };
 use spur_proto::identity::Window;
 use spur_proto::v1::agents_server::AgentsServer;
@@ -374,6 +374,7 @@ impl Machine {
         let router = tonic::transport::Server::builder()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME_BYTES)
             .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
             .add_service(InterceptedService::new(controller, gate.clone()))

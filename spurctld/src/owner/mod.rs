@@ -161,7 +161,7 @@ impl Work {
     fn perform(&mut self, mut ask: Ask) {
         let now = clock::now();
         let job = self.owner.cluster.next_job();
-        number_blobs(&mut ask, job);
+        number_blob(&mut ask, job);
         let again = ask.patient.then(|| ask.input.clone());
         let request = ask.request();
         let woken = matches!(ask.input, Input::Wakeup);
@@ -174,8 +174,9 @@ impl Work {
         self.woken += u64::from(woken);
         let answer = outcome.answer.map(Answer::from);
         if let (Ok(Answer::Submitted { job, .. }), Some(payload)) = (&answer, payload) {
-            self.keep(blobs::script_of(*job), payload.script);
-            self.keep(blobs::environment_of(*job), payload.environment);
+            let id = blobs::payload_of(*job);
+            self.bundle.batch.blobs.push(store::Blob { id: id.0, body: payload.clone() });
+            self.owner.blobs.remember(id, payload);
         }
         if let (Some((id, uid)), Ok(answer), false) = (request, &answer, outcome.entries.is_empty()) {
             let seq = self.owner.cluster.seq();
@@ -200,17 +201,12 @@ impl Work {
         self.hold(reply, answer.map_err(Refused::Rejected));
     }
 
-    fn keep(&mut self, id: spur_core::id::BlobId, body: bytes::Bytes) {
-        self.bundle.batch.blobs.push(store::Blob { id: id.0, body: body.clone() });
-        self.owner.blobs.remember(id, body);
-    }
-
     fn journal(&mut self, entry: Arc<Entry>) {
         if let Event::JobsForgotten { jobs, arrays } = &entry.event {
             // All tasks of an array have the script of the record that was submitted.
             let jobs = jobs.iter().filter(|job| self.owner.cluster.jobs().array(**job).is_none());
             let over = jobs.filter(|job| !arrays.contains(job)).chain(arrays);
-            let blobs = over.flat_map(|job| [blobs::script_of(*job), blobs::environment_of(*job)]);
+            let blobs = over.flat_map(|job| blobs::all_of(*job));
             self.bundle.batch.released.extend(blobs.map(|id| id.0));
         }
         self.bundle.batch.entries.push(crate::recover::to_store(&entry));
@@ -250,13 +246,12 @@ impl Work {
     }
 }
 
-/// The blobs of a submission are numbered by the number its job will get.
-fn number_blobs(ask: &mut Ask, job: JobId) {
+/// The blob of a submission is numbered by the number its job will get.
+fn number_blob(ask: &mut Ask, job: JobId) {
     if let Input::Command { command: Command::Submit(submission), .. } = &mut ask.input
         && let Some(batch) = &mut submission.spec.batch
     {
-        batch.script = blobs::script_of(job);
-        batch.environment = blobs::environment_of(job);
+        (batch.script, batch.environment) = (blobs::payload_of(job), blobs::payload_of(job));
     }
 }
 

@@ -239,7 +239,7 @@ impl Desk {
         caller: &Caller,
         written: &str,
     ) -> Result<v1::GetScriptResponse, Status> {
-        let script = {
+        let batch = {
             let cluster = self.replica.read();
             let id = reference(&cluster, written).map_err(|rejected| reject::status(&rejected))?;
             let record = cluster.jobs().meant(&id).first().and_then(|id| cluster.job(*id));
@@ -247,13 +247,14 @@ impl Desk {
             if !caller.may_change(&job.spec.owner) {
                 return Err(reject::status(&Reject::AccessDenied));
             }
-            job.spec.batch.as_ref().map(|batch| batch.script)
+            job.spec.batch.clone()
         };
         let none = || Reject::Invalid(format!("job {written} has no batch script"));
-        let script = script.ok_or_else(|| reject::status(&none()))?;
-        let script = self.blobs.read(script).await.map_err(|error| Status::internal(error.to_string()))?;
-        let script = script.ok_or_else(|| reject::status(&none()))?;
-        Ok(v1::GetScriptResponse { script })
+        let batch = batch.ok_or_else(|| reject::status(&none()))?;
+        let payload =
+            self.blobs.payload(&batch).await.map_err(|error| Status::internal(error.to_string()))?;
+        let payload = payload.ok_or_else(|| reject::status(&none()))?;
+        Ok(v1::GetScriptResponse { script: payload.script })
     }
 }
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Input};
 use spur_core::id::{JobId, RequestId};
@@ -24,7 +25,6 @@ use spur_core::model::config::NodeAddress;
 use spur_core::text::time::Time;
 use spur_proto::auth::ClusterKey;
 use spur_proto::convert::reject;
-use spur_proto::convert::spec::Payload;
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::controller_server::Controller;
@@ -115,7 +115,7 @@ fn input(caller: Caller, name: Name, command: Command) -> Input {
 }
 
 /// A submission for the owner.
-fn submission(caller: Caller, name: Name, command: Command, payload: Option<Payload>) -> Ask {
+fn submission(caller: Caller, name: Name, command: Command, payload: Option<Bytes>) -> Ask {
     Ask { payload, retry: name.retry, ..Ask::of(input(caller, name, command)) }
 }
 

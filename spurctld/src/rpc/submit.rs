@@ -1,23 +1,30 @@
 //! Accepting jobs, one by one and many at once.
 
-use bytes::Bytes;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 use spur_core::controller::Command;
 use spur_core::model::caller::Caller;
-use spur_proto::convert::spec::Payload;
 use spur_proto::convert::{reject, spec};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::submit_stream_response::Result as Outcome;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Status, Streaming};
 
-use super::{Desk, Listing, Name, odd, outcome, submission};
+use super::{Desk, Listing, Name, no_answer, odd, outcome, submission};
 use crate::answer::Answer;
-use crate::inbox::{Answered, Ask, NoAnswer};
+use crate::blobs;
+use crate::inbox::{Answered, Ask, Inbox, NoAnswer};
 
 /// Submissions of one stream that may wait for their answers. At 5 ms for a commit that is 50,000 a second from one client.
 const IN_FLIGHT: usize = 256;
+
+/// Submissions of one stream that are put in the queue at once, if so many have come.
+const AT_ONCE: usize = 16;
 
 /// A submission of a stream: its answer to come, or why there will be none.
 type Taken = Result<oneshot::Receiver<Answered>, Status>;
@@ -37,62 +44,71 @@ impl Desk {
         caller: Caller,
         mut requests: Streaming<v1::SubmitRequest>,
     ) -> Listing<v1::SubmitStreamResponse> {
-        let (taken, mut waiting) = mpsc::channel::<Taken>(IN_FLIGHT);
-        let (answers, outgoing) = mpsc::channel(IN_FLIGHT);
-        let desk = self.clone();
+        let (taken, waiting) = mpsc::channel::<Taken>(IN_FLIGHT);
+        let inbox = self.inbox.clone();
         tokio::spawn(async move {
-            while let Ok(Some(request)) = requests.message().await {
-                let taking = match read(caller.clone(), request) {
-                    Ok(ask) => desk.take(ask).await,
-                    Err(refused) => Err(refused),
-                };
-                if taken.send(taking).await.is_err() {
+            let mut some = Vec::with_capacity(AT_ONCE);
+            loop {
+                let more = next(&mut requests, &mut some).await;
+                let asks = some.drain(..).map(|request| read(caller.clone(), request)).collect();
+                for taking in take(&inbox, asks).await {
+                    if taken.send(taking).await.is_err() {
+                        return;
+                    }
+                }
+                if !more {
                     return;
                 }
             }
         });
-        tokio::spawn(async move {
-            while let Some(taking) = waiting.recv().await {
-                let answer = match taking {
-                    Ok(answer) => outcome(answer.await.map_err(|_| NoAnswer::Stopping)).and_then(accepted),
-                    Err(refused) => Err(refused),
-                };
-                let outcome = match answer {
-                    Ok(accepted) => Outcome::Submitted(accepted),
-                    Err(status) => match refusal::error_of(&status) {
-                        Some(error) => Outcome::Refused(error),
-                        None => {
-                            // The stream ends with what ended it; a client that is gone need not be told.
-                            let _ = answers.send(Err(status)).await;
-                            return;
-                        }
-                    },
-                };
-                if answers.send(Ok(v1::SubmitStreamResponse { result: Some(outcome) })).await.is_err() {
-                    return;
-                }
-            }
-        });
-        Box::pin(ReceiverStream::new(outgoing))
+        Box::pin(ReceiverStream::new(waiting).then(answered))
     }
+}
 
-    /// Puts a submission of a stream in the queue. A stream waits for room instead of being told to come back.
-    async fn take(&self, ask: Ask) -> Taken {
-        let answer = self.inbox.enqueue(ask).await;
-        answer.map_err(|error| Status::unavailable(error.to_string()))
-    }
+/// Puts what has come of a stream into `some`, of which it waits for the first; says whether more may come.
+async fn next(requests: &mut Streaming<v1::SubmitRequest>, some: &mut Vec<v1::SubmitRequest>) -> bool {
+    poll_fn(|context| {
+        while some.len() < AT_ONCE {
+            match Pin::new(&mut *requests).poll_next(context) {
+                Poll::Ready(Some(Ok(request))) => some.push(request),
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(false),
+                Poll::Pending if some.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(true)
+    })
+    .await
+}
+
+/// Puts submissions of a stream in the queue. A stream waits for room instead of being told to come back.
+async fn take(inbox: &Inbox, asks: Vec<Result<Ask, Status>>) -> Vec<Taken> {
+    let mut room = inbox.room(asks.len()).await.ok();
+    let mut put = |ask| match &mut room {
+        Some(room) => room.put(ask).map_err(no_answer),
+        None => Err(no_answer(NoAnswer::Stopping)),
+    };
+    asks.into_iter().map(|ask| ask.and_then(&mut put)).collect()
+}
+
+/// What a stream says of a submission. An error ends it.
+async fn answered(taking: Taken) -> Result<v1::SubmitStreamResponse, Status> {
+    let answer = match taking {
+        Ok(answer) => outcome(answer.await.map_err(|_| NoAnswer::Stopping)).and_then(accepted),
+        Err(refused) => Err(refused),
+    };
+    let result = match answer {
+        Ok(accepted) => Outcome::Submitted(accepted),
+        Err(status) => Outcome::Refused(refusal::error_of(&status).ok_or(status)?),
+    };
+    Ok(v1::SubmitStreamResponse { result: Some(result) })
 }
 
 pub(super) fn read(caller: Caller, request: v1::SubmitRequest) -> Result<Ask, Status> {
     let name = Name::read(&request.request_id, request.retry)?;
     let wire = request.job.unwrap_or_default();
     let (wish, payload) = spec::submission(wire).map_err(|bad| reject::bad_field(&bad))?;
-    // They are kept for a while, and should not keep what else came in the same piece from the network.
-    let payload = payload.map(|payload| Payload {
-        script: Bytes::copy_from_slice(&payload.script),
-        environment: Bytes::copy_from_slice(&payload.environment),
-    });
-    Ok(submission(caller, name, Command::Submit(Box::new(wish)), payload))
+    Ok(submission(caller, name, Command::Submit(Box::new(wish)), payload.as_ref().map(blobs::join)))
 }
 
 fn accepted(answer: Answer) -> Result<v1::SubmitResponse, Status> {

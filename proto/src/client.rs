@@ -25,8 +25,8 @@ use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
     CancelJobsRequest, CreateReservationRequest, CreateStepRequest, DeleteReservationRequest,
-    HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, UpdateJobRequest,
-    UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
+    HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest,
+    UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 
@@ -163,6 +163,7 @@ mutations!(
     HoldJobsRequest,
     ReleaseJobsRequest,
     RequeueJobsRequest,
+    SuspendJobsRequest,
     CreateStepRequest,
     UpdateNodesRequest,
     UpdatePartitionRequest,

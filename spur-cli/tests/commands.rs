@@ -175,6 +175,15 @@ impl Controller for Fake {
         Ok(self.jobs_heard(if request.hold { "RequeueJobs held" } else { "RequeueJobs" }, &request.job_ids))
     }
 
+    async fn suspend_jobs(
+        &self,
+        request: Request<v1::SuspendJobsRequest>,
+    ) -> Answer<v1::JobsChangedResponse> {
+        let request = request.into_inner();
+        Ok(self
+            .jobs_heard(if request.resume { "SuspendJobs resume" } else { "SuspendJobs" }, &request.job_ids))
+    }
+
     async fn get_script(&self, request: Request<v1::GetScriptRequest>) -> Answer<v1::GetScriptResponse> {
         self.heard("GetScript", &[("job", request.into_inner().job_id)]);
         Ok(Response::new(v1::GetScriptResponse { script: "#!/bin/sh\ntrue\n".into() }))

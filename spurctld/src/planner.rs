@@ -318,7 +318,10 @@ fn news(event: &Event) -> News {
         | Event::PartitionSet { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }
-        | Event::ReservationDeleted { .. } => News::Ground,
+        | Event::ReservationDeleted { .. }
+        // It ends later than was planned, or takes CPUs that nobody had.
+        | Event::JobSuspended { .. }
+        | Event::JobRecalled { .. } => News::Ground,
         Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }
         | Event::HetJobSubmitted { .. }
@@ -332,6 +335,8 @@ fn news(event: &Event) -> News {
         Event::JobStarted { .. }
         | Event::JobNominated { .. }
         | Event::JobPreempted { .. }
+        | Event::CpusReturned { .. }
+        | Event::JobResumed { .. }
         | Event::JobEnding { .. } => News::Order,
         Event::StartPromised { .. }
         | Event::JobWarned { .. }

@@ -181,6 +181,11 @@ impl Owner {
                 self.causes.insert(attempt, cause);
                 self.tell(Input::Terminate { attempt, kill });
             }
+            Order::Suspend(v1::Suspend { attempt: Some(attempt), resume }) => {
+                let attempt = convert::agent::attempt(attempt);
+                tracing::info!(%attempt, resume, "suspend");
+                self.tell(Input::Suspend { attempt, stop: !resume });
+            }
             Order::Signal(v1::Signal { attempt: Some(attempt), signal, step_id, batch, steps }) => {
                 let attempt = convert::agent::attempt(attempt);
                 match u8::try_from(signal).ok().and_then(Signal::new) {
@@ -199,7 +204,9 @@ impl Owner {
                     self.tell(Input::Forget { attempt: convert::agent::attempt(attempt) });
                 }
             }
-            Order::Terminate(_) | Order::Signal(_) => tracing::error!("an order that names no attempt"),
+            Order::Terminate(_) | Order::Suspend(_) | Order::Signal(_) => {
+                tracing::error!("an order that names no attempt")
+            }
             Order::Welcome(_) | Order::Refusal(_) | Order::Shutdown(_) => {
                 tracing::error!("not an order about an attempt");
             }
@@ -260,6 +267,9 @@ impl Owner {
                 }
                 Effect::TerminateStep { attempt, step, kill } => {
                     self.terminate(StepAttempt { attempt, step }, kill)
+                }
+                Effect::SuspendStep { attempt, step, stop } => {
+                    self.ask(StepAttempt { attempt, step }, Request::Suspend { stop });
                 }
                 Effect::SignalStep { attempt, step, signal, tasks_only } => {
                     let scope = if tasks_only { SignalScope::Tasks } else { SignalScope::All };

@@ -337,6 +337,49 @@ async fn a_signal_reaches_the_shell_alone_or_everything() {
     }
 }
 
+/// Of every process that a shell loop forks while it is being stopped none goes on.
+#[tokio::test]
+async fn a_stopped_step_stands_still_and_goes_on() {
+    let node = Node::new();
+    let script =
+        "touch ready; i=0; until [ -e enough ]; do /bin/sh -c 'echo $PPID >> forks'; done; echo over";
+    let (step, mut events) = node.start(node.batch(script)).await;
+    let pids = started(&mut events).await;
+    wait_file(&node.path("forks")).await;
+    step.request(Request::Suspend { stop: true }).await.unwrap();
+    let is_stopped = |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.contains("State:\tT")
+    };
+    while !pids.iter().all(is_stopped) {
+        tokio::task::yield_now().await;
+    }
+    fs::write(node.path("enough"), "").unwrap();
+    // SIGCONT is not passed on meanwhile; the answer to what is asked after it proves that it has been looked at.
+    step.request(Request::Signal { signal: 18, scope: SignalScope::All }).await.unwrap();
+    step.request(Request::Subscribe).await.unwrap();
+    assert!(matches!(events.recv().await, Some(StepEvent::Found { .. })));
+    assert!(pids.iter().all(is_stopped));
+    step.request(Request::Suspend { stop: false }).await.unwrap();
+    assert_eq!(ended(&mut events).await.status(), status(0, 0));
+    assert_eq!(node.read("out"), "over\n");
+
+    // Killed while it is stopped, it is gone; asked to end, it goes on to do that.
+    for (wait, expected) in [(Some(0), status(0, 9)), (None, status(3, 0))] {
+        let node = Node::new();
+        let (step, mut events) =
+            node.start(node.batch("trap 'exit 3' TERM; touch ready; while :; do sleep 0.01; done")).await;
+        let pids = started(&mut events).await;
+        wait_file(&node.path("ready")).await;
+        step.request(Request::Suspend { stop: true }).await.unwrap();
+        while !pids.iter().all(is_stopped) {
+            tokio::task::yield_now().await;
+        }
+        step.request(Request::Terminate { kill_wait_ms: wait, notice: None }).await.unwrap();
+        assert_eq!(ended(&mut events).await.status(), expected);
+    }
+}
+
 #[tokio::test]
 async fn an_attempt_that_ended_is_refused() {
     let node = Node::new();

@@ -16,4 +16,5 @@ mod preempt;
 mod reservation;
 mod simulated;
 mod steps;
+mod suspend;
 mod wrong;

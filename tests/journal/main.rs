@@ -57,6 +57,15 @@ fn summary(cluster: &Cluster) -> String {
         if let Phase::Running { preempted: Some(preempted), .. } = &job.phase {
             let _ = write!(text, " makes way for {} until {}", preempted.by, preempted.end_at.0);
         }
+        if let Phase::Suspended(suspended) = &job.phase {
+            let (since, wanted) = (suspended.pauses.last.map(|at| at.0), suspended.wanted.map(|at| at.0));
+            let back: Vec<String> =
+                suspended.back.iter().map(|(node, cpus)| format!("{cpus} of {node}")).collect();
+            let _ = write!(text, " since {since:?} wanted {wanted:?} has {}", back.join(" "));
+        }
+        if !job.phase.pauses().is_none() {
+            let _ = write!(text, " ran {} s", job.phase.run_time(cluster.at()));
+        }
         if let Some(part) = &job.array {
             let waits = job.waits_for.as_ref().map(|waits| format!(" waiting for {waits}"));
             let _ = write!(text, " tasks {} of {}{}", part.tasks, part.id, waits.unwrap_or_default());

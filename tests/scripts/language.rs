@@ -91,6 +91,8 @@ impl Session {
             "cancel" => self.ask(Command::Cancel { jobs: jobs(rest) }),
             "hold" => self.ask(Command::Hold { jobs: jobs(rest), by_user: false }),
             "release" => self.ask(Command::Release { jobs: jobs(rest) }),
+            "suspend" => self.ask(Command::Suspend { jobs: jobs(rest) }),
+            "resume-job" => self.ask(Command::Resume { jobs: jobs(rest) }),
             "requeue" => self.ask(Command::Requeue { jobs: jobs(rest), hold: false }),
             "update" => {
                 let change = |word: &&str| {
@@ -259,6 +261,15 @@ impl Session {
             }
             if let Phase::Running { ends_by: Some(by), .. } = &job.phase {
                 let _ = write!(said, " by {}", by.0);
+            }
+            if let Phase::Suspended(suspended) = &job.phase {
+                let back: Vec<String> =
+                    suspended.back.iter().map(|(node, cpus)| format!("{node}:{cpus}")).collect();
+                let wanted = suspended.wanted.map(|at| at.0);
+                let _ = write!(said, " wanted={wanted:?} back={}", back.join(","));
+            }
+            if !job.phase.pauses().is_none() {
+                let _ = write!(said, " ran={}", job.phase.run_time(Time(self.now)));
             }
             if let Some(asked) = job.spec.extra.as_ref().and_then(|extra| extra.reservation.as_ref()) {
                 let _ = write!(said, " asks for {asked}");

@@ -79,9 +79,19 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::NominationDropped { job } => format!("NominationDropped {job}"),
         Event::JobPreempted { job, by, then, end_at } => {
-            let then = if *then == Then::End { "end" } else { "requeue" };
+            let then = match then {
+                Some(Then::End) => "end",
+                Some(Then::Requeue { .. }) => "requeue",
+                None => "suspend",
+            };
             format!("JobPreempted {job} by {by}, {then} at {}", end_at.0)
         }
+        Event::JobSuspended { job, wanted } => {
+            format!("JobSuspended {job}{}", if *wanted { ", goes on when it can" } else { "" })
+        }
+        Event::JobRecalled { job } => format!("JobRecalled {job}"),
+        Event::CpusReturned { job, node, cpus } => format!("CpusReturned {job} {node}:{cpus}"),
+        Event::JobResumed { job } => format!("JobResumed {job}"),
         Event::TasksSplit { job, from, tasks } => format!("TasksSplit {job} from {from} tasks {tasks}"),
         Event::JobStarted { job, alloc: held, split } => {
             let from = split.map(|split| format!(" as task {} of {}", split.task, split.from));
@@ -139,6 +149,9 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Launch { node, attempt } => format!("launch {attempt} on {node}"),
         Effect::Terminate { node, attempt, kill } => {
             format!("{} {attempt} on {node}", if *kill { "kill" } else { "terminate" })
+        }
+        Effect::Suspend { node, attempt, stop } => {
+            format!("{} {attempt} on {node}", if *stop { "stop" } else { "continue" })
         }
         Effect::Signal { node, attempt, signal, .. } => format!("signal {signal} to {attempt} on {node}"),
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),

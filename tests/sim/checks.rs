@@ -36,6 +36,8 @@ pub(crate) fn at_rest(world: &World) {
     records_tell_the_truth(world);
     preemption_keeps_its_word(world);
     components_share_their_fate(world);
+    suspended_jobs_come_first(world);
+    suspended_time_does_not_count(world);
     assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
     let cluster = world.committed();
     for node in cluster.nodes() {
@@ -181,8 +183,7 @@ fn preemption_keeps_its_word(world: &World) {
                 assert!(kept.is_none_or(|kept| kept.nodes().eq(nodes)), "job {job} starts elsewhere");
             }
             Event::JobEnding { job, outcome, .. } if outcome.state == EndState::Preempted => {
-                let phase = cluster.job(*job).map(|job| &job.phase);
-                let asked = matches!(phase, Some(Phase::Running { preempted: Some(_), .. }));
+                let asked = cluster.job(*job).is_some_and(|job| job.phase.preempted().is_some());
                 assert!(asked, "job {job} ends as PREEMPTED and was never asked to make way");
             }
             _ => assert!(told.is_empty(), "{told:?} make way for nobody: {:?}", entry.event),
@@ -241,6 +242,65 @@ fn components_share_their_fate(world: &World) {
             continue;
         };
         assert_eq!(job.phase.names(), leader.phase.names(), "job {} ends unlike job {}", job.id, leader.id);
+    }
+}
+
+/// Nobody is started on a CPU that a suspended job waits for, unless nodes were kept for him; and nobody goes on who has
+/// not got all his CPUs back.
+fn suspended_jobs_come_first(world: &World) {
+    let mut cluster = Cluster::default();
+    for entry in &world.disk.journal {
+        match &entry.event {
+            Event::JobStarted { job, alloc, .. }
+                if cluster.job(*job).is_none_or(|job| job.nomination().is_none()) =>
+            {
+                for waits in cluster.jobs().claims() {
+                    let Phase::Suspended(suspended) = &waits.phase else { panic!("it is suspended") };
+                    for part in &alloc.nodes {
+                        let wanted = suspended.alloc.on(part.node);
+                        let free = wanted.is_none_or(|wanted| wanted.cpus.is_disjoint(&part.cpus));
+                        assert!(free, "job {job} has CPUs that job {} waits for", waits.id);
+                    }
+                }
+            }
+            Event::JobResumed { job } => {
+                let phase = &cluster.job(*job).expect("it was submitted").phase;
+                let whole = matches!(phase, Phase::Suspended(suspended) if suspended.is_whole());
+                assert!(whole, "job {job} goes on without its CPUs: {phase:?}");
+            }
+            _ => {}
+        }
+        cluster.apply(entry);
+    }
+}
+
+/// Who ends at his time limit has run that long, not counting when he was suspended.
+fn suspended_time_does_not_count(world: &World) {
+    let mut cluster = Cluster::default();
+    let mut since: BTreeMap<JobId, Option<Time>> = BTreeMap::new();
+    let mut ran: BTreeMap<JobId, u64> = BTreeMap::new();
+    for entry in &world.disk.journal {
+        match &entry.event {
+            Event::JobStarted { job, .. } => {
+                ran.insert(*job, 0);
+                since.insert(*job, Some(entry.at));
+            }
+            Event::JobResumed { job } => drop(since.insert(*job, Some(entry.at))),
+            Event::JobSuspended { job, .. } | Event::JobEnding { job, .. } => {
+                let from = since.insert(*job, None).flatten();
+                *ran.entry(*job).or_default() += from.map_or(0, |from| entry.at.since(from));
+            }
+            _ => {}
+        }
+        cluster.apply(entry);
+        if let Event::JobEnding { job, outcome, .. } = &entry.event {
+            let known = cluster.job(*job).expect("it was submitted");
+            let ran = ran.get(job).copied().unwrap_or_default();
+            assert_eq!(known.phase.run_time(entry.at), ran, "what job {job} has run");
+            let limit = known.spec.time_limit.seconds().unwrap_or_default();
+            let over = outcome.state != EndState::Timeout || ran >= limit;
+            assert!(over || known.spec.het.is_some(), "job {job} is ended after {ran} of {limit} seconds");
+        }
     }
 }
 

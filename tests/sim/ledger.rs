@@ -59,6 +59,7 @@ pub(crate) struct Totals {
     pub(crate) entries: u64,
     pub(crate) preemptions: u64,
     pub(crate) nominations: u64,
+    pub(crate) suspensions: u64,
     pub(crate) power_cuts: u64,
     reboots: u64,
     daemon_kills: u64,
@@ -78,6 +79,7 @@ impl Totals {
         self.het += count(|event| matches!(event, Event::HetJobSubmitted { .. }));
         self.preemptions += count(|event| matches!(event, Event::JobPreempted { .. }));
         self.nominations += count(|event| matches!(event, Event::JobNominated { .. }));
+        self.suspensions += count(|event| matches!(event, Event::JobSuspended { .. }));
         self.power_cuts += ledger.power_cuts;
         self.reboots += ledger.reboots;
         self.daemon_kills += ledger.daemon_kills;
@@ -89,7 +91,7 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} power cuts of the controller, {} reboots of nodes, \
+            "{} runs: {} jobs ({} of several components), {} launches, {} entries, {} preempted for {} nominations, {} suspended, {} power cuts of the controller, {} reboots of nodes, \
              {} kills of node daemons, {} broken connections",
             self.runs,
             self.jobs,
@@ -98,6 +100,7 @@ impl fmt::Display for Totals {
             self.entries,
             self.preemptions,
             self.nominations,
+            self.suspensions,
             self.power_cuts,
             self.reboots,
             self.daemon_kills,

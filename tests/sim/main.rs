@@ -44,6 +44,7 @@ fn every_acknowledged_job_ends_once_whatever_dies() {
     println!("{totals}");
     assert!(totals.power_cuts > 0 && totals.launches > 0, "the faults must have happened: {totals}");
     assert!(totals.het > 0, "some must have several components: {totals}");
+    assert!(totals.suspensions > 0, "some must have been suspended: {totals}");
     assert!(totals.preemptions > 0, "some must have made way for others: {totals}");
 }
 

@@ -1,7 +1,7 @@
 //! A node that keeps the protocol: a spool that survives, processes that do not survive a boot, and reports that are
 //! repeated until they are acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spur_core::controller::command::{Held, Report};
@@ -11,10 +11,14 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::time::Time;
 
 /// What the spool says of an attempt.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Record {
     /// A process of it is alive.
     live: bool,
+    /// It is stopped.
+    stopped: bool,
+    /// How it ends when it goes on, if its time came meanwhile.
+    due: Vec<ExitCode>,
     /// Reports nobody has acknowledged, oldest first.
     unacknowledged: Vec<(u64, Report)>,
 }
@@ -24,6 +28,7 @@ struct Record {
 pub(crate) enum Order {
     Launch(Attempt),
     Terminate { attempt: Attempt, kill: bool },
+    Suspend { attempt: Attempt, stop: bool },
     Signal(Attempt),
     Acknowledge(u64),
     Forget(Attempt),
@@ -36,6 +41,8 @@ pub(crate) enum Deed {
     Launched(Attempt),
     /// The process is told to end; a TERM may be ignored.
     Told { attempt: Attempt, kill: bool },
+    /// The process goes on, and ends so.
+    Continued(Attempt, ExitCode),
     /// There is something to report.
     Report(u64, Attempt, Report),
 }
@@ -51,6 +58,8 @@ pub(crate) struct Node {
     /// The connection it has, if it has one.
     pub(crate) session: Option<u64>,
     records: BTreeMap<Attempt, Record>,
+    /// What the daemon was told to stop, whether or not it is here.
+    suspended: BTreeSet<Attempt>,
     next_report: u64,
 }
 
@@ -64,6 +73,7 @@ impl Node {
             running: true,
             session: None,
             records: BTreeMap::new(),
+            suspended: BTreeSet::new(),
             next_report: 1,
         }
     }
@@ -112,15 +122,17 @@ impl Node {
         match order {
             Order::Launch(attempt) if self.records.contains_key(&attempt) => Vec::new(),
             Order::Launch(attempt) => {
-                self.records.insert(attempt, Record { live: true, unacknowledged: Vec::new() });
+                let stopped = self.suspended.contains(&attempt);
+                self.records.insert(attempt, Record { live: true, stopped, ..Record::default() });
                 vec![Deed::Launched(attempt)]
             }
+            Order::Suspend { attempt, stop } => self.suspend(attempt, stop),
             Order::Terminate { attempt, kill } => match self.records.get(&attempt) {
                 Some(record) if record.live => vec![Deed::Told { attempt, kill }],
                 Some(record) if !record.unacknowledged.is_empty() => Vec::new(),
                 // Nothing was ever here, or it was said and acknowledged: say it again, and refuse a late launch.
                 _ => {
-                    self.records.insert(attempt, Record { live: false, unacknowledged: Vec::new() });
+                    self.records.insert(attempt, Record::default());
                     vec![self.report(attempt, Report::NodeDone { epilog_error: None })]
                 }
             },
@@ -135,12 +147,37 @@ impl Node {
                 Vec::new()
             }
             Order::Forget(attempt) => {
+                self.suspended.remove(&attempt);
                 if self.records.get(&attempt).is_some_and(|record| !record.live) {
                     self.records.remove(&attempt);
                 }
                 Vec::new()
             }
         }
+    }
+
+    fn suspend(&mut self, attempt: Attempt, stop: bool) -> Vec<Deed> {
+        match stop {
+            true => self.suspended.insert(attempt),
+            false => self.suspended.remove(&attempt),
+        };
+        let Some(record) = self.records.get_mut(&attempt) else { return Vec::new() };
+        record.stopped = stop;
+        let due = if stop { Vec::new() } else { std::mem::take(&mut record.due) };
+        due.into_iter().map(|exit| Deed::Continued(attempt, exit)).collect()
+    }
+
+    /// The daemon begins anew: what is stopped stays so, but it does not know.
+    pub(crate) fn forget_marks(&mut self) {
+        self.suspended.clear();
+    }
+
+    /// Whether a process is stopped, which ends it later, unless it is killed.
+    pub(crate) fn holds_back(&mut self, attempt: Attempt, exit: ExitCode) -> bool {
+        let stopped = self.records.get_mut(&attempt).filter(|record| record.live && record.stopped);
+        let Some(record) = stopped.filter(|_| exit.signal != 9) else { return false };
+        record.due.push(exit);
+        true
     }
 
     /// The process of an attempt is gone; `exit` is `None` when nobody saw how.
@@ -163,6 +200,7 @@ impl Node {
     /// All processes die and nobody sees how. The daemon is not back yet.
     pub(crate) fn boot(&mut self) -> Vec<Attempt> {
         self.boot += 1;
+        self.suspended.clear();
         self.running = false;
         self.session = None;
         let died: Vec<Attempt> =

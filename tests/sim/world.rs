@@ -81,6 +81,8 @@ pub(crate) struct World {
     policy: Arc<Policy>,
     /// Whether some jobs are arrays.
     arrays: bool,
+    /// Whether operators suspend jobs.
+    suspends: bool,
 }
 
 impl World {
@@ -126,6 +128,7 @@ impl World {
             preempts,
             policy: Arc::new(policy),
             arrays: seed % 4 < 2,
+            suspends: seed % 2 == 1,
         };
         world.start_controller();
         for at in 0..world.nodes.len() {
@@ -404,6 +407,7 @@ impl World {
         let (node, order) = match effect {
             Effect::Launch { node, attempt } => (node, Order::Launch(attempt)),
             Effect::Terminate { node, attempt, kill } => (node, Order::Terminate { attempt, kill }),
+            Effect::Suspend { node, attempt, stop } => (node, Order::Suspend { attempt, stop }),
             Effect::Acknowledge { node, report } => (node, Order::Acknowledge(report)),
             Effect::Forget { node, attempt } => (node, Order::Forget(attempt)),
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
@@ -488,6 +492,10 @@ impl World {
                         self.soon(Happening::Exit { node, boot, attempt, exit });
                     }
                 }
+                Deed::Continued(attempt, exit) => {
+                    let boot = self.nodes[node].boot;
+                    self.soon(Happening::Exit { node, boot, attempt, exit });
+                }
                 Deed::Report(id, attempt, report) => {
                     let Some(session) = self.nodes[node].session.filter(|_| self.nodes[node].running) else {
                         continue;
@@ -516,7 +524,7 @@ impl World {
     }
 
     fn exit(&mut self, node: usize, boot: u32, attempt: Attempt, exit: ExitCode) {
-        if self.nodes[node].boot != boot {
+        if self.nodes[node].boot != boot || self.nodes[node].holds_back(attempt, exit) {
             return;
         }
         let now = self.now;
@@ -654,10 +662,12 @@ impl World {
         let jobs = vec![self.part_of(job)];
         let change =
             |state| NodeChange { state: Some(state), reason: Some("test".into()), ..NodeChange::default() };
-        let command = match self.chance.below(5) {
+        let command = match self.chance.below(if self.suspends { 9 } else { 5 }) {
             0 => Command::UpdateNodes { nodes: vec![name], change: change(NodeStateChange::Drain) },
             1 => Command::Requeue { jobs, hold: false },
             2 => Command::Hold { jobs, by_user: false },
+            5..=7 => Command::Suspend { jobs: self.some_active().unwrap_or(jobs) },
+            8 => Command::Resume { jobs: self.some_active().unwrap_or(jobs) },
             3 => Command::UpdateNodes { nodes: vec![name], change: change(NodeStateChange::Down) },
             _ => Command::Release { jobs },
         };
@@ -672,6 +682,18 @@ impl World {
         self.command(operator(), Command::UpdateNodes { nodes, change }, None);
         let jobs = (1..=400).map(|job| JobRef::whole(JobId(job))).collect();
         self.command(operator(), Command::Release { jobs }, None);
+        let active = self.controller.as_ref().map(|running| &running.cluster);
+        let active = active.into_iter().flat_map(|cluster| cluster.jobs().active());
+        let jobs = active.map(|job| job.reference()).collect();
+        self.command(operator(), Command::Resume { jobs }, None);
+    }
+
+    /// A job that has started and is not over, or a task of an array.
+    fn some_active(&mut self) -> Option<Vec<JobRef<JobId>>> {
+        let active: Vec<JobRef<JobId>> =
+            self.controller.as_ref()?.cluster.jobs().active().map(|job| job.reference()).collect();
+        let at = self.chance.below(active.len().max(1) as u64);
+        Some(vec![active.get(usize::try_from(at).expect("small"))?.clone()])
     }
 
     fn fault(&mut self) {
@@ -686,6 +708,7 @@ impl World {
             6 | 7 => {
                 // The daemon dies and comes back; its processes live on.
                 self.ledger.daemon_kills += 1;
+                self.nodes[node].forget_marks();
                 self.lose_link(node);
             }
             _ => self.reboot(node),

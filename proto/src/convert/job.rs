@@ -37,20 +37,29 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
     let waits = job.waits_for.as_ref().map(ToString::to_string);
     message.dependency = waits.unwrap_or_default();
     exits(job, &mut message);
+    message.run_time = job.phase.run_time(now);
+    if let (pauses, Some(started)) = (job.phase.pauses(), job.phase.started()) {
+        message.suspend_time = pauses.last.map(|last| last.0);
+        message.pre_suspend_time = pauses.ran_before(started);
+    }
     match &job.phase {
         Phase::Pending(pending) => waiting(cluster, job, pending, outlook, now, &mut message),
         Phase::Running { alloc, started, preempted, .. } => {
             let end = job.ends_at(*started);
-            let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
+            let told = preempted.filter(|preempted| preempted.then.is_some());
+            let end = told.map_or(end, |told| told.end_at.min(end));
             message.end_time = (!end.is_never()).then_some(end.0);
             message.preempt_eligible_time = exempt_until(cluster, job).map(|time| time.0);
             message.preempt_time = preempted.map(|preempted| preempted.at.0);
-            message.run_time = now.since(*started);
             held(cluster, alloc, *started, &mut message);
+        }
+        Phase::Suspended(suspended) => {
+            message.end_time = suspended.ends_by.map(|end| end.0);
+            message.preempt_time = suspended.preempted.map(|preempted| preempted.at.0);
+            held(cluster, &suspended.alloc, suspended.started, &mut message);
         }
         Phase::Completing(completing) => {
             message.end_time = Some(completing.ended.0);
-            message.run_time = completing.ended.since(completing.started);
             message.reason = completing.outcome.reason.name().to_owned();
             held(cluster, &completing.alloc, completing.started, &mut message);
         }
@@ -59,7 +68,6 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
             message.reason = ended.outcome.reason.name().to_owned();
             message.start_time = Some(ended.started.unwrap_or(ended.ended).0);
             if let (Some(alloc), Some(started)) = (&ended.alloc, ended.started) {
-                message.run_time = ended.ended.since(started);
                 held(cluster, alloc, started, &mut message);
             }
         }
@@ -281,7 +289,7 @@ fn exits(job: &Job, message: &mut v1::Job) {
     let exit = match &job.phase {
         Phase::Completing(completing) => completing.outcome.exit,
         Phase::Ended(ended) => ended.outcome.exit,
-        Phase::Pending(_) | Phase::Running { .. } => ExitCode::default(),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) => ExitCode::default(),
     };
     (message.exit_code, message.exit_signal) = (exit.code.into(), exit.signal.into());
     (message.derived_exit_code, message.derived_exit_signal) =

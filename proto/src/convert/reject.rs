@@ -31,6 +31,9 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::NotPending
         | Reject::Pending
         | Reject::NotRequeueable
+        | Reject::Ending
+        | Reject::NotSuspended
+        | Reject::Suspended
         | Reject::NotWholeHetJob(_)
         | Reject::StepBusy
         | Reject::NodesBusy(_)

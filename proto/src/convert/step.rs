@@ -47,19 +47,26 @@ fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> 
 
 /// The steps of a job that are under way, its batch script first.
 pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
-    let Phase::Running { alloc, started, .. } = &job.phase else { return Vec::new() };
+    let (alloc, started, state) = match &job.phase {
+        Phase::Running { alloc, started, .. } => (alloc, started, "RUNNING"),
+        Phase::Suspended(suspended) => (&suspended.alloc, &suspended.started, "SUSPENDED"),
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => return Vec::new(),
+    };
+    let pauses = job.phase.pauses();
     let base = |id: StepId, name: &str| v1::Step {
         job_id: job.id.0,
         step_id: id.label(),
         name: name.to_owned(),
         partition: alloc.partition.to_string(),
         user: job.spec.owner.user.to_string(),
-        state: "RUNNING".to_owned(),
+        state: state.to_owned(),
+        suspended_since: pauses.last.filter(|_| state == "SUSPENDED").map(|since| since.0),
         ..v1::Step::default()
     };
     let batch = job.spec.batch.as_ref().and_then(|_| alloc.nodes.first()).map(|first| v1::Step {
         start_time: started.0,
         nodes: HostList::from_names(cluster.names_of([first.node])).to_string(),
+        suspended_secs: pauses.seconds,
         tasks: 1,
         cpus: first.cpus.len(),
         ..base(StepId::BATCH, "batch")
@@ -67,6 +74,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
     let step = |step: &Arc<Step>| v1::Step {
         start_time: step.started.0,
         nodes: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node))).to_string(),
+        suspended_secs: pauses.seconds.saturating_sub(step.paused),
         tasks: narrow(step.tasks()),
         cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
         ..base(step.id, &step.name)

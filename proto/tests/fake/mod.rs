@@ -93,6 +93,7 @@ impl<A: Answers> Controller for Fake<A> {
         hold_jobs(HoldJobsRequest) -> JobsChangedResponse;
         release_jobs(ReleaseJobsRequest) -> JobsChangedResponse;
         requeue_jobs(RequeueJobsRequest) -> JobsChangedResponse;
+        suspend_jobs(SuspendJobsRequest) -> JobsChangedResponse;
         get_script(GetScriptRequest) -> GetScriptResponse;
         list_jobs(ListJobsRequest) -> Self::ListJobsStream;
         list_steps(ListStepsRequest) -> Self::ListStepsStream;

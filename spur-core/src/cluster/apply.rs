@@ -15,7 +15,7 @@ use crate::model::config::{PartitionState, Policy};
 use crate::model::fabric::Fabric;
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::Health;
-use crate::model::phase::{Completing, Ended, Hold, Outcome, Pending, Phase, Preempted, Then};
+use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
@@ -47,6 +47,10 @@ impl Cluster {
                 let preempted = Preempted { by: *by, at, end_at: *end_at, then: *then };
                 self.jobs.change(*job, |job| make_way(job, preempted));
             }
+            Event::JobSuspended { .. }
+            | Event::JobRecalled { .. }
+            | Event::CpusReturned { .. }
+            | Event::JobResumed { .. } => self.apply_to_suspended(&entry.event, at),
             Event::TasksSplit { job, from, tasks } => self.split(*job, *from, tasks, at),
             Event::JobStarted { job, alloc, split } => self.start(*job, alloc, *split, at),
             Event::JobWarned { job } => self.jobs.change(*job, |job| {
@@ -54,9 +58,7 @@ impl Cluster {
                     *warned = true;
                 }
             }),
-            Event::JobEnding { job, outcome, then, kill_at } => {
-                self.jobs.change(*job, |job| begin_end(job, outcome, *then, *kill_at, at));
-            }
+            Event::JobEnding { .. } => self.begin_end(&entry.event, at),
             Event::JobKilled { job } => self.jobs.change(*job, |job| {
                 if let Phase::Completing(completing) = &mut job.phase {
                     completing.kill_at = None;
@@ -318,15 +320,23 @@ impl Cluster {
                 job.full_limit = Some(set_limit(job, limit));
             }
             let alloc = Arc::clone(alloc);
-            job.phase = Phase::Running { alloc, started: at, warned: false, preempted: None, ends_by };
+            let pauses = Pauses::default();
+            job.phase =
+                Phase::Running { alloc, started: at, warned: false, preempted: None, ends_by, pauses };
         });
         self.settle_waiting_for(id, at);
     }
 
+    fn begin_end(&mut self, event: &Event, at: Time) {
+        let Event::JobEnding { job, outcome, then, kill_at } = event else { return };
+        self.give_up_cpus(*job);
+        self.jobs.change(*job, |job| begin_end(job, outcome, *then, *kill_at, at));
+    }
+
     fn release(&mut self, id: JobId, node: NodeId, at: Time) {
-        let Some(alloc) = self.jobs.get(id).and_then(|job| job.phase.alloc()).cloned() else { return };
-        if let (Some(part), Some(node)) = (alloc.on(node), self.nodes.get_mut(node.index())) {
-            node.give_back(id, part, at);
+        let Some(job) = self.jobs.get(id) else { return };
+        if let (Some(part), Some(node)) = (job.phase.holds_on(node), self.nodes.get_mut(node.index())) {
+            node.give_back(id, &part, at);
         }
         self.jobs.change(id, |job| {
             if let Phase::Completing(completing) = &mut job.phase {
@@ -340,13 +350,14 @@ impl Cluster {
         self.jobs.change(id, |job| {
             let ended = match &job.phase {
                 Phase::Completing(completing) => completing.ended,
-                Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => at,
+                Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => at,
             };
             job.phase = Phase::Ended(Ended {
                 alloc: job.phase.alloc().cloned(),
                 started: job.phase.started(),
                 ended,
                 outcome: outcome.clone(),
+                pauses: job.phase.pauses(),
             });
             job.waits_for = None;
             job.steps.clear();
@@ -404,34 +415,39 @@ fn set_limit(job: &mut Job, limit: TimeLimit) -> TimeLimit {
     std::mem::replace(&mut Arc::make_mut(&mut job.spec).time_limit, limit)
 }
 
-/// Marks a running job as one that has to make way.
+/// Marks a started job as one that has to make way.
 fn make_way(job: &mut Job, told: Preempted) {
-    if let Phase::Running { preempted, .. } = &mut job.phase {
-        *preempted = Some(told);
+    match &mut job.phase {
+        Phase::Running { preempted, .. } => *preempted = Some(told),
+        Phase::Suspended(suspended) => suspended.preempted = Some(told),
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => {}
     }
 }
 
 /// An end that is decided again while the job is ending replaces what was decided, not what has been done of it.
 fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>, at: Time) {
-    match &mut job.phase {
-        Phase::Running { alloc, started, .. } => {
-            job.phase = Phase::Completing(Completing {
-                alloc: Arc::clone(alloc),
-                started: *started,
-                ended: at,
-                waiting: alloc.nodes.iter().map(|part| part.node).collect(),
-                outcome: outcome.clone(),
-                then,
-                kill_at,
-            })
-        }
+    let (alloc, started, pauses, suspended) = match &mut job.phase {
+        Phase::Running { alloc, started, pauses, .. } => (Arc::clone(alloc), *started, *pauses, false),
+        Phase::Suspended(held) => (Arc::clone(&held.alloc), held.started, held.pauses.over(at), true),
         Phase::Completing(completing) => {
             completing.outcome.clone_from(outcome);
             completing.then = then;
             completing.kill_at = kill_at;
+            return;
         }
-        Phase::Pending(_) | Phase::Ended(_) => {}
-    }
+        Phase::Pending(_) | Phase::Ended(_) => return,
+    };
+    job.phase = Phase::Completing(Completing {
+        waiting: alloc.nodes.iter().map(|part| part.node).collect(),
+        alloc,
+        started,
+        ended: at,
+        outcome: outcome.clone(),
+        then,
+        kill_at,
+        pauses,
+        suspended,
+    });
 }
 
 fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, exit: ExitCode) {

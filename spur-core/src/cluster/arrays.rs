@@ -120,7 +120,7 @@ impl Array {
         }
         let count = match phase {
             Phase::Pending(_) => &mut self.pending,
-            Phase::Running { .. } | Phase::Completing(_) => &mut self.active,
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => &mut self.active,
             // How a task ended stays known when its record leaves.
             Phase::Ended(ended) => return self.ended.add(&part.tasks, ended.outcome.state),
         };

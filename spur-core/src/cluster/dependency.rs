@@ -114,7 +114,7 @@ fn standing(wait: Wait, tasks: Option<&TaskSet>, jobs: &Jobs) -> Option<Standing
 fn of_record(job: &Job) -> Standing {
     let ended = match &job.phase {
         Phase::Ended(ended) => Some(ended),
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) => None,
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => None,
     };
     let completed = ended.map(|ended| ended.outcome.state == EndState::Completed);
     let started = job.phase.started().or(ended.map(|ended| ended.ended));

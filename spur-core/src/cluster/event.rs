@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::Alloc;
 use crate::model::config::Policy;
+use crate::model::idset::IdSet;
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::{Drain, Registration};
 use crate::model::nomination::Nomination;
@@ -137,10 +138,38 @@ pub enum Event {
         job: JobId,
         /// For which job.
         by: JobId,
-        /// Whether it is over then or waits again.
-        then: Then,
-        /// When it is ended: now, or after its grace time.
+        /// Whether it is over then or waits again; `None`: it is suspended.
+        #[serde(default)]
+        then: Option<Then>,
+        /// When it is ended or suspended: now, or after its grace time.
         end_at: Time,
+    },
+    /// A running job is stopped: its CPUs are free, memory and devices stay its own. Of one that is suspended already:
+    /// what CPUs it had got back are free again.
+    JobSuspended {
+        /// Which.
+        job: JobId,
+        /// Whether it goes on as soon as its CPUs are free; otherwise when an operator says so.
+        wanted: bool,
+    },
+    /// A suspended job is to go on as soon as its CPUs are free.
+    JobRecalled {
+        /// Which.
+        job: JobId,
+    },
+    /// CPUs of a suspended job are its own again.
+    CpusReturned {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+        /// Which of its CPUs there.
+        cpus: IdSet,
+    },
+    /// A suspended job that has all its CPUs again goes on.
+    JobResumed {
+        /// Which.
+        job: JobId,
     },
     /// Some of the tasks of an array that wait as one record got a record of their own.
     TasksSplit {
@@ -341,6 +370,10 @@ impl Event {
             | Event::JobPreempted { job, .. }
             | Event::TasksSplit { job, .. }
             | Event::JobStarted { job, .. }
+            | Event::JobSuspended { job, .. }
+            | Event::JobRecalled { job }
+            | Event::CpusReturned { job, .. }
+            | Event::JobResumed { job }
             | Event::JobWarned { job }
             | Event::JobEnding { job, .. }
             | Event::JobKilled { job }

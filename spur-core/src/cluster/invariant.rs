@@ -43,7 +43,7 @@ fn tasks(cluster: &Cluster, id: JobId, array: &Array, found: &mut Vec<String>) {
         count += part.tasks.len();
         match &job.phase {
             Phase::Pending(_) => pending += part.tasks.len(),
-            Phase::Running { .. } | Phase::Completing(_) => active += part.tasks.len(),
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => active += part.tasks.len(),
             Phase::Ended(_) => gone = gone.without(&part.tasks),
         }
         if part.tasks.only().is_none() && job.phase.started().is_some() {
@@ -67,8 +67,7 @@ fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
     let (mut cpus, mut memory_mb) = (IdSet::EMPTY, 0);
     let mut gres = vec![IdSet::EMPTY; node.used.gres.len()];
     for job in &node.jobs {
-        let part =
-            cluster.job(*job).and_then(|job| job.phase.alloc()).and_then(|alloc| alloc.on(id).cloned());
+        let part = cluster.job(*job).and_then(|job| job.phase.holds_on(id));
         let Some(part) = part else {
             found.push(format!("{name} is held by job {job}, which has nothing on it"));
             continue;
@@ -88,8 +87,13 @@ fn holdings(cluster: &Cluster, id: NodeId, found: &mut Vec<String>) {
     if cpus != node.used.cpus || memory_mb != node.used.memory_mb || gres != node.used.gres {
         found.push(format!("{name}: what is taken is not what its jobs hold"));
     }
-    if node.exclusive.is_some() && node.jobs.len() > 1 {
-        found.push(format!("{name} is held for one job alone and has {} jobs", node.jobs.len()));
+    let has_cpus = |job: &&JobId| {
+        let part = cluster.job(**job).and_then(|job| job.phase.holds_on(id));
+        part.is_some_and(|part| !part.cpus.is_empty())
+    };
+    let with_cpus = node.jobs.iter().filter(has_cpus).count();
+    if node.exclusive.is_some() && with_cpus > 1 {
+        found.push(format!("{name} is held for one job alone and {with_cpus} have CPUs of it"));
     }
 }
 
@@ -109,19 +113,24 @@ fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
     if !node.available() {
         found.push(format!("{name} is kept for a job and cannot be used"));
     }
-    let stay = |id: &&crate::id::JobId| {
-        let phase = cluster.job(**id).map(|job| &job.phase);
-        matches!(phase, Some(Phase::Running { preempted: None, .. }))
+    // Whoever is to be suspended gives up CPUs alone, as does whoever is.
+    let leaves =
+        |job: &Job| matches!(&job.phase, Phase::Running { preempted: Some(told), .. } if told.then.is_some());
+    let stops = |job: &Job| matches!(&job.phase, Phase::Running { preempted: Some(_), .. });
+    let jobs = || node.jobs.iter().filter_map(|id| cluster.job(*id));
+    let stays = || {
+        jobs().filter(|job| !leaves(job) && matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_)))
     };
-    let stays: Vec<_> = node.jobs.iter().filter(stay).filter_map(|id| cluster.job(*id)).collect();
-    if kept.exclusive && (!stays.is_empty() || nominees.len() > 1) {
-        found.push(format!("{name} is kept for one job alone, and {} others stay", stays.len()));
+    let at_work = stays().filter(|job| !stops(job)).filter_map(|job| job.phase.holds_on(node.id));
+    let busy: Vec<_> = at_work.filter(|part| !part.cpus.is_empty()).collect();
+    if kept.exclusive && (!busy.is_empty() || nominees.len() > 1) {
+        found.push(format!("{name} is kept for one job alone, and {} others stay", busy.len()));
     }
-    let parts = || stays.iter().filter_map(|job| job.phase.alloc()).filter_map(|alloc| alloc.on(node.id));
-    let cpus: u32 = parts().map(|part| part.cpus.len()).sum();
+    let cpus: u32 = busy.iter().map(|part| part.cpus.len()).sum();
     if cpus + kept.cpus > node.shape.cpus {
         found.push(format!("{name}: {cpus} CPUs stay in use and {} are kept", kept.cpus));
     }
+    let parts = || stays().filter_map(|job| job.phase.alloc()).filter_map(|alloc| alloc.on(node.id));
     for (entry, count) in &kept.gres {
         let held = parts().flat_map(|part| part.gres.iter()).filter(|held| held.entry == *entry);
         let held: u32 = held.map(|held| held.ids.len()).sum();
@@ -132,10 +141,11 @@ fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
     }
 }
 
-/// A job that holds nodes is known to them; one that does not, is not.
-fn phase(cluster: &Cluster, job: &crate::model::job::Job, found: &mut Vec<String>) {
+/// A job that holds nodes is known to them; one that does not, is not. What a suspended job has got back is its own.
+fn phase(cluster: &Cluster, job: &Job, found: &mut Vec<String>) {
     let held: Vec<NodeId> = match &job.phase {
         Phase::Running { alloc, .. } => alloc.nodes.iter().map(|part| part.node).collect(),
+        Phase::Suspended(suspended) => suspended.alloc.nodes.iter().map(|part| part.node).collect(),
         Phase::Completing(completing) => completing.waiting.clone(),
         Phase::Pending(_) | Phase::Ended(_) => Vec::new(),
     };
@@ -148,8 +158,18 @@ fn phase(cluster: &Cluster, job: &crate::model::job::Job, found: &mut Vec<String
     if known != held.len() {
         found.push(format!("job {} holds {} nodes and is known to {known}", job.id, held.len()));
     }
-    let over = !matches!(job.phase, Phase::Running { .. } | Phase::Completing(_));
-    if over && !job.steps.is_empty() {
+    if matches!(job.phase, Phase::Pending(_) | Phase::Ended(_)) && !job.steps.is_empty() {
         found.push(format!("job {} is not running and has steps", job.id));
+    }
+    if let Phase::Suspended(suspended) = &job.phase {
+        let own = |(node, cpus): &(NodeId, IdSet)| {
+            suspended.alloc.on(*node).is_some_and(|part| cpus.is_subset(&part.cpus))
+        };
+        if !suspended.back.iter().all(own) || (suspended.wanted.is_none() && !suspended.back.is_empty()) {
+            found.push(format!("job {} is suspended and got CPUs back that are not its own", job.id));
+        }
+        if suspended.pauses.last.is_none() {
+            found.push(format!("nobody knows since when job {} is suspended", job.id));
+        }
     }
 }

@@ -24,6 +24,8 @@ pub struct Jobs {
     nominated: BTreeSet<JobId>,
     /// Pending components of het jobs.
     het: BTreeSet<JobId>,
+    /// Suspended jobs that want their CPUs back.
+    claims: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
@@ -43,6 +45,8 @@ enum Shelf {
     /// Pending, and a component of a het job.
     Het,
     Active,
+    /// Active: suspended, and its CPUs are to be its own again.
+    Claiming,
     Ended(Time),
 }
 
@@ -51,7 +55,8 @@ fn shelf(job: &Job) -> Shelf {
         Phase::Pending(_) if job.spec.het.is_some() => Shelf::Het,
         Phase::Pending(pending) if pending.nominated.is_some() => Shelf::Nominated,
         Phase::Pending(_) => Shelf::Pending,
-        Phase::Running { .. } | Phase::Completing(_) => Shelf::Active,
+        Phase::Suspended(suspended) if suspended.wanted.is_some() => Shelf::Claiming,
+        Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => Shelf::Active,
         Phase::Ended(ended) => Shelf::Ended(ended.ended),
     }
 }
@@ -152,7 +157,12 @@ impl Jobs {
         self.pending.len()
     }
 
-    /// Running and completing jobs by number.
+    /// Suspended jobs that want their CPUs back, by number.
+    pub fn claims(&self) -> impl Iterator<Item = &Job> {
+        self.claims.iter().filter_map(|id| self.get(*id))
+    }
+
+    /// Running, suspended and completing jobs by number.
     pub fn active(&self) -> impl Iterator<Item = &Job> {
         self.active.iter().filter_map(|id| self.get(*id))
     }
@@ -289,6 +299,14 @@ impl Jobs {
                 &mut self.pending
             }
             Shelf::Active => &mut self.active,
+            Shelf::Claiming => {
+                if present {
+                    self.claims.insert(id);
+                } else {
+                    self.claims.remove(&id);
+                }
+                &mut self.active
+            }
             Shelf::Ended(at) => {
                 if present {
                     self.ended.insert((at, id));
@@ -347,6 +365,11 @@ fn due(job: &Job) -> Option<Time> {
                 _ => job.ends_at(*started),
             };
             preempted.map_or(end, |preempted| preempted.end_at.min(end))
+        }
+        Phase::Suspended(suspended) => {
+            let told = suspended.preempted.filter(|preempted| preempted.then.is_some());
+            let end = suspended.ends_by.unwrap_or(Time::MAX);
+            told.map_or(end, |told| told.end_at.min(end))
         }
         Phase::Completing(completing) => completing.kill_at?,
         Phase::Ended(_) => return None,

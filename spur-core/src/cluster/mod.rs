@@ -16,6 +16,7 @@ mod nominate;
 mod partition;
 mod reserve;
 pub mod snapshot;
+mod suspend;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub use names::Names;
 pub use node::{Node, Used};
 pub use nominate::Kept;
 pub use partition::Partition;
+pub use suspend::ClaimOrder;
 
 use crate::id::{JobId, NodeId};
 use crate::model::config::Policy;

@@ -100,6 +100,12 @@ impl Node {
         self.jobs.is_empty()
     }
 
+    /// Whether nobody has a CPU of it. Suspended jobs may still hold memory and devices.
+    #[must_use]
+    pub fn is_vacant(&self) -> bool {
+        self.used.cpus.is_empty() && self.exclusive.is_none()
+    }
+
     /// CPUs nobody holds.
     #[must_use]
     pub fn free_cpus(&self) -> IdSet {
@@ -153,6 +159,19 @@ impl Node {
         if exclusive {
             self.exclusive = Some(job);
         }
+    }
+
+    /// Takes CPUs away from a job that keeps the rest; nobody has the node to itself any more.
+    pub(super) fn free_cpus_of(&mut self, job: JobId, cpus: &IdSet) {
+        self.used.cpus.remove_all(cpus);
+        if self.exclusive == Some(job) {
+            self.exclusive = None;
+        }
+    }
+
+    /// Gives CPUs to a job that has the rest already.
+    pub(super) fn return_cpus(&mut self, cpus: &IdSet) {
+        self.used.cpus.insert_all(cpus);
     }
 
     /// Gives a job's part back.

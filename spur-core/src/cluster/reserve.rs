@@ -18,21 +18,28 @@ impl Cluster {
         let goes_on =
             before.is_some_and(|before| before.moved_past(before.end).as_ref() == Some(&**reservation));
         self.derive_reservations();
-        let promised: Vec<JobId> =
-            self.jobs.pending().filter(|job| job.promised.is_some()).map(|job| job.id).collect();
-        for job in promised.into_iter().filter(|_| !goes_on) {
-            self.jobs.change(job, |job| job.promised = None);
+        if !goes_on {
+            self.drop_promises();
         }
         self.drop_nominations(|nomination| nomination.nodes().any(|node| reservation.holds(node)));
         let name = &reservation.name;
         let within: Vec<JobId> = self.running_in(name).map(|job| job.id).collect();
         let end = self.ends_by(name);
         for job in within {
-            self.jobs.change(job, |job| {
-                if let Phase::Running { ends_by, .. } = &mut job.phase {
-                    *ends_by = end;
-                }
+            self.jobs.change(job, |job| match &mut job.phase {
+                Phase::Running { ends_by, .. } => *ends_by = end,
+                Phase::Suspended(suspended) => suspended.ends_by = end,
+                Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => {}
             });
+        }
+    }
+
+    /// No start that was promised holds any more.
+    pub(super) fn drop_promises(&mut self) {
+        let promised: Vec<JobId> =
+            self.jobs.pending().filter(|job| job.promised.is_some()).map(|job| job.id).collect();
+        for job in promised {
+            self.jobs.change(job, |job| job.promised = None);
         }
     }
 

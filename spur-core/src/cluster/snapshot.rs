@@ -124,17 +124,12 @@ impl Restore {
 
 impl Cluster {
     fn restore_job(&mut self, job: Job) {
-        let alloc = job.phase.alloc().cloned();
-        let waiting = match &job.phase {
-            Phase::Completing(completing) => Some(&completing.waiting),
-            Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => None,
-        };
-        let holds = matches!(job.phase, Phase::Running { .. } | Phase::Completing(_));
-        for part in alloc.iter().filter(|_| holds).flat_map(|alloc| alloc.nodes.iter()) {
-            let still = waiting.is_none_or(|waiting| waiting.contains(&part.node));
-            if let Some(node) = self.nodes.get_mut(part.node.index()).filter(|_| still) {
-                let exclusive = alloc.as_ref().is_some_and(|alloc| alloc.exclusive);
-                node.take(job.id, part, exclusive);
+        let exclusive = matches!(&job.phase, Phase::Running { alloc, .. } if alloc.exclusive)
+            || matches!(&job.phase, Phase::Completing(ending) if ending.alloc.exclusive && !ending.suspended);
+        for node in job.phase.alloc().into_iter().flat_map(|alloc| &alloc.nodes).map(|part| part.node) {
+            let Some(part) = job.phase.holds_on(node) else { continue };
+            if let Some(node) = self.nodes.get_mut(node.index()) {
+                node.take(job.id, &part, exclusive);
             }
         }
         let (id, nomination) = (job.id, job.nomination().cloned());

@@ -13,7 +13,7 @@ mod held;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::held::{Epilog, Held, Prolog, Run};
 use crate::id::{Attempt, StepId};
@@ -44,6 +44,13 @@ pub enum Input {
         attempt: Attempt,
         /// With KILL.
         kill: bool,
+    },
+    /// The controller orders everything of an attempt to stop, or to go on.
+    Suspend {
+        /// Which attempt.
+        attempt: Attempt,
+        /// Whether to stop it.
+        stop: bool,
     },
     /// The controller orders a signal to be sent.
     Signal {
@@ -159,6 +166,15 @@ pub enum Effect {
         /// With KILL; otherwise with TERM.
         kill: bool,
     },
+    /// Stop every process of a running step, those too that it is about to start, or let them go on.
+    SuspendStep {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which step.
+        step: StepId,
+        /// Whether to stop it.
+        stop: bool,
+    },
     /// Send a signal to a running step.
     SignalStep {
         /// Of which attempt.
@@ -251,6 +267,8 @@ pub struct Site {
 pub struct Compute {
     site: Site,
     attempts: BTreeMap<Attempt, Held>,
+    /// Attempts that are stopped, whether or not anything of them is here. A returning node is told of them again.
+    suspended: BTreeSet<Attempt>,
     outstanding: BTreeMap<u64, (Attempt, Report)>,
     last_report: u64,
 }
@@ -300,6 +318,7 @@ impl Compute {
             }
             Input::LaunchStep { attempt, step } => self.launch(attempt, step, out),
             Input::Terminate { attempt, kill } => self.terminate(attempt, kill, out),
+            Input::Suspend { attempt, stop } => self.suspend(attempt, stop, out),
             Input::Signal { attempt, step, signal, batch, steps } => {
                 self.signal(
                     attempt,
@@ -357,6 +376,9 @@ impl Compute {
             Prolog::Passed => {
                 held.steps.insert(step, Run::Running);
                 out.push(Effect::Spawn { attempt, step });
+                if self.suspended.contains(&attempt) {
+                    out.push(Effect::SuspendStep { attempt, step, stop: true });
+                }
             }
             Prolog::Failed => {
                 let reason = "the prolog failed on this node".to_owned();
@@ -382,6 +404,9 @@ impl Compute {
             for step in waiting {
                 held.steps.insert(step, Run::Running);
                 out.push(Effect::Spawn { attempt, step });
+                if self.suspended.contains(&attempt) {
+                    out.push(Effect::SuspendStep { attempt, step, stop: true });
+                }
             }
             self.finish(attempt, out);
             return;
@@ -395,7 +420,21 @@ impl Compute {
         self.finish(attempt, out);
     }
 
+    fn suspend(&mut self, attempt: Attempt, stop: bool, out: &mut Vec<Effect>) {
+        let held = self.attempts.get(&attempt);
+        if held.is_some_and(|held| held.terminated) {
+            return;
+        }
+        match stop {
+            true => self.suspended.insert(attempt),
+            false => self.suspended.remove(&attempt),
+        };
+        let steps = held.into_iter().flat_map(Held::running);
+        out.extend(steps.map(|step| Effect::SuspendStep { attempt, step, stop }));
+    }
+
     fn terminate(&mut self, attempt: Attempt, kill: bool, out: &mut Vec<Effect>) {
+        self.suspended.remove(&attempt);
         let held = self.attempts.entry(attempt).or_default();
         let news = !std::mem::replace(&mut held.terminated, true);
         // What is over in this moment is kept as such.
@@ -496,6 +535,7 @@ impl Compute {
     }
 
     fn forget(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
+        self.suspended.remove(&attempt);
         let Some(held) = self.attempts.get(&attempt) else { return };
         // What lives is not forgotten: it would run on unseen. The next registration tells of it.
         if held.running().next().is_none() {

@@ -66,6 +66,31 @@ fn a_batch_job_from_launch_to_forgetting() {
 }
 
 #[test]
+fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
+    let (mut compute, attempt) = (both(), ATTEMPT);
+    let suspend = |stop| Input::Suspend { attempt, stop };
+    let suspended = |step, stop| Effect::SuspendStep { attempt, step, stop };
+    let spawned = |step| Effect::Spawn { attempt, step };
+    // Told before anything is here, and while the prolog runs.
+    assert_eq!(after(&mut compute, [suspend(true)]), []);
+    assert_eq!(compute.held().count(), 0, "an attempt of which nothing is here is not held");
+    assert_eq!(after(&mut compute, [launch()]), [Effect::RunProlog { attempt }]);
+    let begun = [spawned(StepId::BATCH), suspended(StepId::BATCH, true)];
+    assert_eq!(after(&mut compute, [prolog_done()]), begun);
+    let late = after(&mut compute, [Input::LaunchStep { attempt, step: ZERO }]);
+    assert_eq!(late, [spawned(ZERO), suspended(ZERO, true)]);
+    for stop in [true, false, false] {
+        let both = [suspended(ZERO, stop), suspended(StepId::BATCH, stop)];
+        assert_eq!(after(&mut compute, [suspend(stop)]), both);
+    }
+    let next = after(&mut compute, [Input::LaunchStep { attempt, step: StepId(1) }]);
+    assert_eq!(next, [spawned(StepId(1))]);
+    // What is ended is not stopped any more.
+    after(&mut compute, [suspend(true), Input::Terminate { attempt, kill: true }]);
+    assert_eq!(after(&mut compute, [suspend(true)]), []);
+}
+
+#[test]
 fn a_job_that_has_the_node_alone_is_over_with_its_script() {
     let attempt = ATTEMPT;
     let exit = ExitCode::exited(3);

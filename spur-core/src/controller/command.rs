@@ -120,6 +120,16 @@ pub enum Command {
         /// And hold them.
         hold: bool,
     },
+    /// Stop jobs; others may have their CPUs.
+    Suspend {
+        /// Which.
+        jobs: Vec<JobRef<JobId>>,
+    },
+    /// Let suspended jobs go on.
+    Resume {
+        /// Which.
+        jobs: Vec<JobRef<JobId>>,
+    },
     /// Change what a job asks for.
     UpdateJob {
         /// Which.

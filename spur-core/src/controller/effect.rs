@@ -23,6 +23,15 @@ pub enum Effect {
         /// With KILL rather than TERM.
         kill: bool,
     },
+    /// Stop everything of an attempt on a node, or let it go on.
+    Suspend {
+        /// Where.
+        node: NodeId,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Whether to stop it.
+        stop: bool,
+    },
     /// Send a signal.
     Signal {
         /// Where.

@@ -19,8 +19,8 @@ pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
     Outcome { state, exit: ExitCode::default(), reason, by: None }
 }
 
-/// Ends a running job's attempt: TERM now, KILL after KillWait. A job that does not run is left alone. The components
-/// of a het job end together, whichever of them it begins with.
+/// Ends a running job's attempt: TERM now, KILL after KillWait; a suspended one has no CPUs to end on, and is killed. A
+/// job that has not started is left alone. The components of a het job end together, whichever of them it begins with.
 pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     for component in ctx.cluster().jobs().components(id) {
         begin_one(ctx, component, outcome.clone(), then);
@@ -29,10 +29,13 @@ pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) 
 
 fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     let Some(job) = ctx.cluster().job(id) else { return };
-    let Phase::Running { alloc, .. } = &job.phase else { return };
-    let alloc = alloc.clone();
+    let (alloc, has_cpus) = match &job.phase {
+        Phase::Running { alloc, .. } => (alloc.clone(), true),
+        Phase::Suspended(suspended) => (suspended.alloc.clone(), false),
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => return,
+    };
     let kill_at = ctx.now() + ctx.cluster().policy().jobs.kill_wait.0;
-    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: Some(kill_at) });
+    ctx.emit(Event::JobEnding { job: id, outcome, then, kill_at: has_cpus.then_some(kill_at) });
     for part in &alloc.nodes {
         if assumed_gone(ctx, part.node) {
             release(ctx, id, part.node, true);
@@ -40,12 +43,17 @@ fn begin_one(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {
     }
 }
 
-/// Ends a job whose grace time is over, or that has none.
+/// Ends or suspends a job whose grace time is over, or that has none.
 pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
-    let Some(job) = ctx.cluster().job(id) else { return };
-    let Phase::Running { preempted: Some(preempted), .. } = &job.phase else { return };
-    let then = preempted.then;
-    begin(ctx, id, outcome(EndState::Preempted, Reason::None), then);
+    let Some(preempted) = ctx.cluster().job(id).and_then(|job| job.phase.preempted()) else { return };
+    match preempted.then {
+        Some(then) => begin(ctx, id, outcome(EndState::Preempted, Reason::None), then),
+        None => {
+            for job in ctx.cluster().jobs().components(id) {
+                ctx.emit(Event::JobSuspended { job, wanted: true });
+            }
+        }
+    }
 }
 
 /// Ends a pending job; a het job with all its components, of which some may still be ending an earlier attempt.

@@ -11,6 +11,7 @@ mod ending;
 pub mod environment;
 mod handle;
 mod react;
+mod recall;
 pub mod reject;
 pub mod resume;
 mod tasks;
@@ -48,6 +49,9 @@ pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Out
     };
     let mut ctx = Ctx { cluster, now, epoch, request, entries: Vec::new(), effects: Vec::new() };
     let answer = handle::dispatch(&mut ctx, input);
+    if !ctx.entries.is_empty() {
+        recall::settle(&mut ctx);
+    }
     Outcome { entries: ctx.entries, effects: ctx.effects, answer }
 }
 

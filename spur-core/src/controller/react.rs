@@ -4,7 +4,7 @@ use super::effect::Effect;
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
-use crate::model::phase::Phase;
+use crate::model::phase::{Phase, Suspended};
 use crate::text::signal::Signal;
 
 /// Adds what the shell must do when `event`, already applied, is durable.
@@ -15,11 +15,15 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
                 effects.extend(launch(job));
             }
         }
-        Event::JobPreempted { job, end_at, .. } if *end_at > cluster.at() => ask_to_leave(cluster, *job, effects),
+        Event::JobPreempted { job, end_at, then: Some(_), .. } if *end_at > cluster.at() => {
+            ask_to_leave(cluster, *job, effects);
+        }
         Event::JobEnding { job, kill_at, .. } => {
             terminate(cluster, *job, kill_at.is_none(), effects);
             effects.push(Effect::StepsChanged { job: *job });
         }
+        Event::JobSuspended { job, .. } => suspend(cluster, *job, true, effects),
+        Event::JobResumed { job } => suspend(cluster, *job, false, effects),
         Event::JobKilled { job } => terminate(cluster, *job, true, effects),
         Event::JobEnded { job, .. } => forget(cluster, *job, effects),
         Event::JobWarned { job } => warn(cluster, *job, effects),
@@ -43,8 +47,10 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::StartPromised { .. }
         | Event::JobNominated { .. }
         | Event::NominationDropped { .. }
-        // Without a grace time the end follows at once.
+        // Without a grace time the end follows at once; whoever is only to be suspended need not know.
         | Event::JobPreempted { .. }
+        | Event::JobRecalled { .. }
+        | Event::CpusReturned { .. }
         | Event::NodeReleased { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
@@ -59,11 +65,21 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
     }
 }
 
-/// The order that starts a job's batch script, if it has one and runs.
+/// The order that starts a job's batch script, if it has one and has started.
 pub(super) fn launch(job: &Job) -> Option<Effect> {
-    let Phase::Running { alloc, .. } = &job.phase else { return None };
+    let (Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })) = &job.phase else {
+        return None;
+    };
     job.spec.batch.as_ref()?;
     alloc.batch_node().map(|node| Effect::Launch { node, attempt: job.attempt() })
+}
+
+/// Stops everything of a job, or lets it go on.
+fn suspend(cluster: &Cluster, job: JobId, stop: bool, effects: &mut Vec<Effect>) {
+    let Some(job) = cluster.job(job) else { return };
+    let attempt = job.attempt();
+    let nodes = job.phase.alloc().into_iter().flat_map(|alloc| &alloc.nodes);
+    effects.extend(nodes.map(|part| Effect::Suspend { node: part.node, attempt, stop }));
 }
 
 fn terminate(cluster: &Cluster, job: JobId, kill: bool, effects: &mut Vec<Effect>) {
@@ -115,7 +131,7 @@ fn forget(cluster: &Cluster, job: JobId, effects: &mut Vec<Effect>) {
     let attempt = job.attempt();
     let nodes = match &job.phase {
         Phase::Ended(ended) => ended.alloc.as_ref(),
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) => None,
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => None,
     };
     for part in nodes.iter().flat_map(|alloc| alloc.nodes.iter()) {
         effects.push(Effect::Forget { node: part.node, attempt });

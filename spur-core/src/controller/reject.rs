@@ -88,6 +88,15 @@ pub enum Reject {
     /// Only running jobs can be changed so.
     #[error("Job is pending execution")]
     Pending,
+    /// Only running jobs can be suspended.
+    #[error("Requested operation is presently disabled: the job is ending")]
+    Ending,
+    /// Only suspended jobs can go on.
+    #[error("Requested operation is presently disabled: the job is not suspended")]
+    NotSuspended,
+    /// It is stopped, and starts and hears nothing.
+    #[error("Job/step is suspended; scontrol resume lets it go on")]
+    Suspended,
     /// It may not be requeued.
     #[error("Requested operation is presently disabled: the job was submitted with --no-requeue")]
     NotRequeueable,
@@ -170,7 +179,8 @@ impl Reject {
             Reject::NotWholeHetJob(_) => "ESLURM_NOT_WHOLE_HET_JOB",
             Reject::NotPending => "ESLURM_JOB_NOT_PENDING",
             Reject::Pending => "ESLURM_JOB_PENDING",
-            Reject::NotRequeueable => "ESLURM_DISABLED",
+            Reject::NotRequeueable | Reject::Ending | Reject::NotSuspended => "ESLURM_DISABLED",
+            Reject::Suspended => "ESLURM_TRANSITION_STATE_NO_UPDATE",
             Reject::InvalidStep { .. } => "ESLURM_INVALID_JOB_STEP",
             Reject::StepBusy | Reject::NodesBusy(_) => "ESLURM_NODES_BUSY",
             Reject::TooManyJobs(_) => "ESLURM_ACCOUNTING_POLICY",

@@ -6,18 +6,24 @@ use std::collections::BTreeSet;
 use super::effect::Effect;
 use super::react;
 use crate::cluster::Cluster;
-use crate::id::{Attempt, NodeId};
+use crate::id::{Attempt, JobId, NodeId};
+use crate::model::job::Job;
 use crate::model::phase::Phase;
 
 /// Orders for `node`, which holds records of the attempts in `held`.
 #[must_use]
 pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<Effect> {
     let jobs = cluster.node(node).map_or(&[][..], |node| &node.jobs);
-    let mut orders = Vec::new();
+    // What is stopped gives way before anything is launched in its place, and before its own launch.
+    let suspended =
+        |id: &&JobId| cluster.job(**id).is_some_and(|job| matches!(job.phase, Phase::Suspended(_)));
+    let stop = |job: &Job| Effect::Suspend { node, attempt: job.attempt(), stop: true };
+    let stopped = jobs.iter().filter(suspended).filter_map(|id| cluster.job(*id));
+    let mut orders: Vec<Effect> = stopped.map(stop).collect();
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
         let attempt = job.attempt();
         match &job.phase {
-            Phase::Running { .. } if !held.contains(&attempt) => {
+            Phase::Running { .. } | Phase::Suspended(_) if !held.contains(&attempt) => {
                 let launch = react::launch(job);
                 let mine = |order: &Effect| matches!(order, Effect::Launch { node: on, .. } if *on == node);
                 orders.extend(launch.filter(mine));
@@ -25,7 +31,14 @@ pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<
             Phase::Completing(completing) if held.contains(&attempt) => {
                 orders.push(Effect::Terminate { node, attempt, kill: completing.kill_at.is_none() });
             }
-            Phase::Running { .. } | Phase::Completing(_) | Phase::Pending(_) | Phase::Ended(_) => {}
+            Phase::Running { pauses, .. } if !pauses.is_none() => {
+                orders.push(Effect::Suspend { node, attempt, stop: false });
+            }
+            Phase::Running { .. }
+            | Phase::Suspended(_)
+            | Phase::Completing(_)
+            | Phase::Pending(_)
+            | Phase::Ended(_) => {}
         }
     }
     orders

@@ -64,6 +64,15 @@ fn fire_job(ctx: &mut Ctx<'_>, id: JobId) {
                 ending::begin(ctx, id, ending::outcome(EndState::Timeout, Reason::TimeLimit), Then::End);
             }
         }
+        Phase::Suspended(suspended) => {
+            let over = suspended.ends_by.is_some_and(|end| end <= now);
+            match over {
+                true => {
+                    ending::begin(ctx, id, ending::outcome(EndState::Timeout, Reason::TimeLimit), Then::End);
+                }
+                false => ending::preempt(ctx, id),
+            }
+        }
         Phase::Completing(_) => ctx.emit(Event::JobKilled { job: id }),
         Phase::Ended(_) => {}
     }

@@ -387,7 +387,7 @@ impl Job {
     pub fn nomination(&self) -> Option<&Arc<Nomination>> {
         match &self.phase {
             Phase::Pending(pending) => pending.nominated.as_ref(),
-            Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => None,
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) | Phase::Ended(_) => None,
         }
     }
 
@@ -399,13 +399,27 @@ impl Job {
         Some(Time(deadline.0.saturating_sub(i64::try_from(shortest).unwrap_or(i64::MAX))))
     }
 
-    /// When it has to end, having started at `started`: at its limit, or with the reservation that it runs in.
+    /// When it has to end, having started at `started`: at its limit, for which the time that it was suspended does not
+    /// count, or with the reservation that it runs in. While it is suspended its limit does not come nearer.
     #[must_use]
     pub fn ends_at(&self, started: Time) -> Time {
         let limit = self.spec.time_limit.end(started);
         match &self.phase {
-            Phase::Running { ends_by: Some(by), .. } => limit.min(*by),
-            Phase::Running { .. } | Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => limit,
+            Phase::Running { ends_by, pauses, .. } => {
+                let limit = if limit.is_never() { limit } else { limit + pauses.seconds };
+                limit.min(ends_by.unwrap_or(Time::MAX))
+            }
+            Phase::Suspended(suspended) => suspended.ends_by.unwrap_or(Time::MAX),
+            Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => limit,
+        }
+    }
+
+    /// How much longer a started job may run: its limit without what it has run.
+    #[must_use]
+    pub fn remaining(&self, now: Time) -> TimeLimit {
+        match self.spec.time_limit.seconds() {
+            Some(limit) => TimeLimit::Seconds(limit.saturating_sub(self.phase.run_time(now))),
+            None => TimeLimit::Unlimited,
         }
     }
 
@@ -426,7 +440,7 @@ impl Job {
                     && self.waits_for.is_none()
                     && pending.not_before.is_none_or(|begin| begin <= now)
             }
-            Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => false,
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) | Phase::Ended(_) => false,
         }
     }
 }

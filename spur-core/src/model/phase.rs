@@ -1,10 +1,12 @@
 //! Where a job stands. Each state carries its own data; there are no flags beside it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::alloc::Alloc;
+use super::alloc::{Alloc, NodeAlloc};
+use super::idset::IdSet;
 use super::nomination::Nomination;
 use super::reason::Reason;
 use crate::id::{JobId, NodeId};
@@ -31,7 +33,12 @@ pub enum Phase {
         /// When the reservation that it runs in ends, if it has to be over by then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ends_by: Option<Time>,
+        /// When it was suspended before.
+        #[serde(default, skip_serializing_if = "Pauses::is_none")]
+        pauses: Pauses,
     },
+    /// Started, and stopped since: it keeps memory and devices, and others may have its CPUs.
+    Suspended(Suspended),
     /// Has ended or is being ended, and some node still has something of it.
     Completing(Completing),
     /// Over.
@@ -45,10 +52,87 @@ pub struct Preempted {
     pub by: JobId,
     /// Since when.
     pub at: Time,
-    /// When its grace time is over and it is ended.
+    /// When its grace time is over and it is ended or suspended.
     pub end_at: Time,
-    /// Whether it waits again then.
-    pub then: Then,
+    /// Whether it is over then or waits again; `None`: it is suspended.
+    #[serde(default)]
+    pub then: Option<Then>,
+}
+
+/// A job whose processes are stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// What it was given; of the CPUs it has only those in `back`.
+    pub alloc: Arc<Alloc>,
+    /// When it started.
+    pub started: Time,
+    /// Since when it is suspended, and how long it was before.
+    pub pauses: Pauses,
+    /// Since when it wants its CPUs back; `None` until an operator says so.
+    pub wanted: Option<Time>,
+    /// CPUs that it has got back so far. It goes on when it has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub back: Vec<(NodeId, IdSet)>,
+    /// Whether the signal of `--signal` has been sent.
+    #[serde(default)]
+    pub warned: bool,
+    /// What was decided if it had to make way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted: Option<Preempted>,
+    /// When the reservation that it runs in ends, if it has to be over by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_by: Option<Time>,
+}
+
+/// The times at which an attempt did not run between its start and its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pauses {
+    /// Seconds it was suspended, without those of a suspension that lasts.
+    pub seconds: u64,
+    /// When it was last suspended, or last went on.
+    pub last: Option<Time>,
+}
+
+impl Pauses {
+    /// Whether it was never suspended.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Seconds it had run when it was last suspended; 0 if it never was.
+    #[must_use]
+    pub fn ran_before(&self, started: Time) -> u64 {
+        self.last.map_or(0, |last| self.ran(started, last))
+    }
+
+    /// Seconds it has run until a time since which it was not suspended.
+    #[must_use]
+    pub fn ran(&self, started: Time, until: Time) -> u64 {
+        until.since(started).saturating_sub(self.seconds)
+    }
+
+    /// The same times when a suspension is over.
+    #[must_use]
+    pub fn over(self, at: Time) -> Self {
+        let lasted = self.last.map_or(0, |since| at.since(since));
+        Self { seconds: self.seconds + lasted, last: Some(at) }
+    }
+}
+
+impl Suspended {
+    /// The CPUs of a node that it has got back.
+    #[must_use]
+    pub fn back_on(&self, node: NodeId) -> &IdSet {
+        let found = self.back.iter().find(|(known, _)| *known == node);
+        found.map_or(&IdSet::EMPTY, |(_, cpus)| cpus)
+    }
+
+    /// Whether it has got all its CPUs back.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.alloc.nodes.iter().all(|part| *self.back_on(part.node) == part.cpus)
+    }
 }
 
 /// A waiting job.
@@ -108,6 +192,12 @@ pub struct Completing {
     pub then: Then,
     /// When what is left of it is killed (KillWait); `None` once that was ordered.
     pub kill_at: Option<Time>,
+    /// When it was suspended while it ran.
+    #[serde(default, skip_serializing_if = "Pauses::is_none")]
+    pub pauses: Pauses,
+    /// Whether it was suspended when its end was decided: its CPUs are not its own any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspended: bool,
 }
 
 /// What happens to a job whose attempt is over.
@@ -133,6 +223,9 @@ pub struct Ended {
     pub ended: Time,
     /// How.
     pub outcome: Outcome,
+    /// When it was suspended while it ran.
+    #[serde(default, skip_serializing_if = "Pauses::is_none")]
+    pub pauses: Pauses,
 }
 
 /// How a job ended.
@@ -204,6 +297,7 @@ impl Phase {
         match self {
             Phase::Pending(_) => ("PENDING", "PD"),
             Phase::Running { .. } => ("RUNNING", "R"),
+            Phase::Suspended(_) => ("SUSPENDED", "S"),
             Phase::Completing(_) => ("COMPLETING", "CG"),
             Phase::Ended(ended) => ended.outcome.state.names(),
         }
@@ -215,6 +309,7 @@ impl Phase {
         match self {
             Phase::Pending(_) => None,
             Phase::Running { alloc, .. } => Some(alloc),
+            Phase::Suspended(suspended) => Some(&suspended.alloc),
             Phase::Completing(completing) => Some(&completing.alloc),
             Phase::Ended(ended) => ended.alloc.as_ref(),
         }
@@ -226,8 +321,64 @@ impl Phase {
         match self {
             Phase::Pending(_) => None,
             Phase::Running { started, .. } => Some(*started),
+            Phase::Suspended(suspended) => Some(suspended.started),
             Phase::Completing(completing) => Some(completing.started),
             Phase::Ended(ended) => ended.started,
+        }
+    }
+
+    /// What was decided if it has to make way.
+    #[must_use]
+    pub fn preempted(&self) -> Option<Preempted> {
+        match self {
+            Phase::Running { preempted, .. } => *preempted,
+            Phase::Suspended(suspended) => suspended.preempted,
+            Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => None,
+        }
+    }
+
+    /// When this attempt was suspended.
+    #[must_use]
+    pub fn pauses(&self) -> Pauses {
+        match self {
+            Phase::Pending(_) => Pauses::default(),
+            Phase::Running { pauses, .. } => *pauses,
+            Phase::Suspended(suspended) => suspended.pauses,
+            Phase::Completing(completing) => completing.pauses,
+            Phase::Ended(ended) => ended.pauses,
+        }
+    }
+
+    /// Seconds that this attempt has run, without those that it was suspended.
+    #[must_use]
+    pub fn run_time(&self, now: Time) -> u64 {
+        let Some(started) = self.started() else { return 0 };
+        match self {
+            Phase::Pending(_) => 0,
+            Phase::Running { pauses, .. } => pauses.ran(started, now),
+            Phase::Suspended(suspended) => suspended.pauses.ran_before(started),
+            Phase::Completing(completing) => completing.pauses.ran(started, completing.ended),
+            Phase::Ended(ended) => ended.pauses.ran(started, ended.ended),
+        }
+    }
+
+    /// What it holds of a node at this moment.
+    #[must_use]
+    pub fn holds_on(&self, node: NodeId) -> Option<Cow<'_, NodeAlloc>> {
+        let with = |part: &NodeAlloc, cpus: &IdSet| NodeAlloc { cpus: cpus.clone(), ..part.clone() };
+        match self {
+            Phase::Pending(_) | Phase::Ended(_) => None,
+            Phase::Running { alloc, .. } => alloc.on(node).map(Cow::Borrowed),
+            Phase::Suspended(suspended) => {
+                suspended.alloc.on(node).map(|part| Cow::Owned(with(part, suspended.back_on(node))))
+            }
+            Phase::Completing(completing) => {
+                let part = completing.alloc.on(node).filter(|_| completing.waiting.contains(&node))?;
+                Some(match completing.suspended {
+                    true => Cow::Owned(with(part, &IdSet::EMPTY)),
+                    false => Cow::Borrowed(part),
+                })
+            }
         }
     }
 }

@@ -49,6 +49,9 @@ pub struct Step {
     /// Whether its CPUs may be shared with other steps.
     #[serde(default)]
     pub overlap: bool,
+    /// Seconds that its job had been suspended when it was created.
+    #[serde(default)]
+    pub paused: u64,
 }
 
 /// A step's part on one node.

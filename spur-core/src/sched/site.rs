@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::caller::Owner;
 use crate::model::job::{JobSpec, Shape, Sharing};
-use crate::model::phase::Phase;
+use crate::model::phase::{Phase, Suspended};
 use crate::model::reservation::{Flag, Reservation};
 use crate::sched::scene::lens::named;
 use crate::sched::timeline::realm::OPEN;
@@ -75,8 +75,14 @@ pub fn in_use(cluster: &Cluster, made: &Reservation, node: NodeId) -> Option<Job
     let lasts = |id: &&JobId| {
         let Some(job) = cluster.job(**id) else { return false };
         let end = match &job.phase {
-            Phase::Running { alloc, .. } if alloc.reservation.as_ref() == Some(&made.name) => return false,
-            Phase::Running { started, .. } => job.ends_at(*started),
+            Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })
+                if alloc.reservation.as_ref() == Some(&made.name) =>
+            {
+                return false;
+            }
+            Phase::Running { started, .. } | Phase::Suspended(Suspended { started, .. }) => {
+                job.ends_at(*started)
+            }
             Phase::Completing(completing) => completing.kill_at.unwrap_or(completing.ended),
             Phase::Pending(_) | Phase::Ended(_) => return false,
         };

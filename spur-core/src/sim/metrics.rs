@@ -21,6 +21,8 @@ pub struct Run {
     pub started: Time,
     /// When it ended.
     pub ended: Time,
+    /// Seconds between the two that it was suspended.
+    pub suspended: u64,
     /// What it held.
     pub alloc: Arc<Alloc>,
 }
@@ -163,7 +165,7 @@ impl Tally {
     /// A run is over. `job` is its number, but for components of a het job behind the first: the whole counts as one job.
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes and seconds are far below 2^52")]
     pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
-        let seconds = run.ended.since(run.started);
+        let seconds = run.ended.since(run.started).saturating_sub(run.suspended);
         self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(seconds)))));
         self.used += u128::from(run.alloc.cpus()) * u128::from(seconds);
         self.last = self.last.max(Some(run.ended));
@@ -245,6 +247,7 @@ mod tests {
             submitted: Time(submitted),
             started: Time(started),
             ended: Time(ended),
+            suspended: 0,
             alloc: Arc::new(alloc),
         }
     }

@@ -1,5 +1,7 @@
 //! The virtual clock, the virtual nodes, and the one place where a simulation calls the controller and the planner.
 
+mod pause;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -20,12 +22,13 @@ use crate::model::config::Policy;
 use crate::model::job::JobSpec;
 use crate::model::node::{NodeShape, Registration};
 use crate::model::phase::Then;
-use crate::sched::forecast::Forecast;
 use crate::sched::plan::{Plan, Waiting};
 use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
 use crate::text::jobid::JobRef;
 use crate::text::time::Time;
+
+use pause::Pause;
 
 /// A simulation has one controller, which is never restarted.
 const EPOCH: u64 = 1;
@@ -111,6 +114,7 @@ struct Live {
     alloc: Arc<Alloc>,
     /// When it ends by itself; `None` for never.
     ends: Option<Time>,
+    pause: Pause,
 }
 
 /// A cluster under a virtual clock.
@@ -442,7 +446,8 @@ impl<W: Watch> World<W> {
 
     /// The numbers, as far as the simulation has come.
     pub fn summary(&self) -> Summary {
-        self.tally.summary(self.live.values().map(|live| (live.alloc.cpus(), live.started)))
+        self.tally
+            .summary(self.live.values().map(|live| (live.alloc.cpus(), live.started + live.paused(self.now))))
     }
 
     // ---- what happens by itself
@@ -480,16 +485,11 @@ impl<W: Watch> World<W> {
         for (order, id) in planned {
             let Some((job, live)) = self.cluster.job(id).zip(self.live.get(&id)) else { continue };
             let spec = Arc::clone(&job.spec);
-            self.early.insert(order, (spec, self.now.since(live.started)));
+            self.early.insert(order, (spec, live.ran(self.now)));
             self.discreet = true;
             self.end_run(id);
             self.discreet = false;
         }
-    }
-
-    fn is_planned_to_end(&self, id: JobId) -> bool {
-        let found = self.cluster.job(id).zip(self.live.get(&id));
-        found.is_some_and(|(job, live)| self.truth.end(job, live.started, self.now) <= self.now)
     }
 
     /// The batch script of a run ends.
@@ -673,6 +673,7 @@ impl<W: Watch> World<W> {
             }
             Effect::Launch { .. }
             | Effect::Terminate { .. }
+            | Effect::Suspend { .. }
             | Effect::Signal { .. }
             | Effect::Acknowledge { .. }
             | Effect::Forget { .. }
@@ -695,10 +696,13 @@ impl<W: Watch> World<W> {
                     self.record.forget(*job);
                 }
             }
+            E::JobSuspended { job, .. } => self.suspended(*job),
+            E::JobResumed { job } => self.resumed(*job),
             E::JobPreempted { job, by, then, .. } => {
                 let mode = match then {
-                    Then::End => "cancel",
-                    Then::Requeue { .. } => "requeue",
+                    Some(Then::End) => "cancel",
+                    Some(Then::Requeue { .. }) => "requeue",
+                    None => "suspend",
                 };
                 let (name, by) = (self.name(*job), self.name(*by));
                 self.tell(*job, || What::Preempt { job: name, by, mode });
@@ -743,7 +747,8 @@ impl<W: Watch> World<W> {
         }
         self.busy_cpus += alloc.cpus();
         self.starts += 1;
-        let live = Live { order: self.starts, started: self.now, alloc: Arc::clone(alloc), ends: None };
+        let (order, held, pause) = (self.starts, Arc::clone(alloc), Pause::default());
+        let live = Live { order, started: self.now, alloc: held, ends: None, pause };
         self.live.insert(id, live);
         let Some(job) = self.cluster.job(id) else { return };
         if !job.spec.is_follower() {
@@ -760,7 +765,7 @@ impl<W: Watch> World<W> {
         if let Some(at) = live.ends {
             self.ends.remove(&(at, live.order));
         }
-        self.busy_cpus -= live.alloc.cpus();
+        self.busy_cpus -= live.busy_cpus();
         let job = self.name(id);
         let submitted = self.cluster.job(id).map_or(live.started, |job| job.submitted);
         let run = Run {
@@ -768,6 +773,7 @@ impl<W: Watch> World<W> {
             submitted,
             started: live.started,
             ended: self.now,
+            suspended: live.paused(self.now),
             alloc: live.alloc,
         };
         let counts = self.cluster.job(id).is_none_or(|job| !job.spec.is_follower());

@@ -146,7 +146,7 @@ impl World {
         let all = |victim: &spur_core::id::Attempt| self.cluster.jobs().components(victim.job);
         for job in victims.iter().flat_map(all).collect::<Vec<_>>() {
             let (then, end_at) = (Then::End, self.now + grace);
-            self.apply(Event::JobPreempted { job, by, then, end_at });
+            self.apply(Event::JobPreempted { job, by, then: Some(then), end_at });
         }
         let nomination = Nomination {
             partition: Arc::clone(&start.partition),

@@ -78,6 +78,7 @@ impl Agents {
         let node = match &effect {
             Effect::Launch { node, .. }
             | Effect::Terminate { node, .. }
+            | Effect::Suspend { node, .. }
             | Effect::Signal { node, .. }
             | Effect::Acknowledge { node, .. }
             | Effect::Forget { node, .. } => *node,

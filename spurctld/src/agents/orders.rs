@@ -9,7 +9,7 @@ use spur_core::controller::{Effect, Input, environment};
 use spur_core::id::{Attempt, NodeId};
 use spur_core::model::config::NodeAddress;
 use spur_core::model::job::Batch;
-use spur_core::model::phase::{EndState, Phase};
+use spur_core::model::phase::{EndState, Phase, Suspended};
 use spur_core::text::address::HostPort;
 use spur_proto::convert::agent as convert;
 use spur_proto::v1;
@@ -37,6 +37,9 @@ impl Renderer {
             Effect::Terminate { attempt, kill, .. } => {
                 let cause = cause(&self.replica.read(), attempt).to_owned();
                 Order::Terminate(v1::Terminate { attempt: Some(convert::wire_attempt(attempt)), kill, cause })
+            }
+            Effect::Suspend { attempt, stop, .. } => {
+                Order::Suspend(v1::Suspend { attempt: Some(convert::wire_attempt(attempt)), resume: !stop })
             }
             Effect::Signal { attempt, step, signal, batch, steps, .. } => Order::Signal(v1::Signal {
                 attempt: Some(convert::wire_attempt(attempt)),
@@ -102,7 +105,9 @@ fn cause(cluster: &Cluster, attempt: Attempt) -> &'static str {
 /// All of a launch but the blobs; nothing if the attempt does not run any more.
 fn describe(cluster: &Cluster, node: NodeId, attempt: Attempt) -> Option<(v1::Launch, Box<Batch>)> {
     let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt)?;
-    let Phase::Running { alloc, .. } = &job.phase else { return None };
+    let (Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })) = &job.phase else {
+        return None;
+    };
     let batch = job.spec.batch.clone()?;
     let part = convert::part(alloc.on(node)?, &cluster.node(node)?.shape.gres);
     let mut variables = environment::of_job(cluster, job);

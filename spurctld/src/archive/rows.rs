@@ -102,10 +102,15 @@ impl Rows {
                 self.changed.insert(*job);
             }
             Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
-            Event::JobStarted { job, .. } | Event::JobEnding { job, .. } | Event::JobEnded { job, .. } => {
+            Event::JobSuspended { .. } => self.changed.extend(entry.event.jobs()),
+            Event::JobStarted { job, .. }
+            | Event::JobResumed { job }
+            | Event::JobEnding { job, .. }
+            | Event::JobEnded { job, .. } => {
                 self.changed.extend(entry.event.jobs());
                 if let Some(job) = cluster.job(*job) {
                     self.batch_step(cluster, job);
+                    self.open_steps(cluster, job);
                 }
             }
             Event::StepStarted { job, step } => {
@@ -155,6 +160,14 @@ impl Rows {
         self.changed.is_empty() && self.noted() == 0
     }
 
+    /// Steps that go on with their job have not run meanwhile.
+    fn open_steps(&mut self, cluster: &Cluster, job: &Job) {
+        for step in job.steps.iter().filter(|_| matches!(job.phase, Phase::Running { .. })) {
+            let row = step_row(cluster, job, step, None);
+            self.steps.insert((job.attempt(), i64::from(step.id.0)), row);
+        }
+    }
+
     /// Steps that end with their job did not end by themselves.
     fn close_steps(&mut self, cluster: &Cluster, job: &Job, at: Time) {
         for step in &job.steps {
@@ -175,7 +188,7 @@ impl Rows {
         let end = match &job.phase {
             Phase::Completing(completing) => Some((&completing.outcome, completing.ended)),
             Phase::Ended(ended) => Some((&ended.outcome, ended.ended)),
-            Phase::Pending(_) | Phase::Running { .. } => None,
+            Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) => None,
         };
         let row = StepRow {
             job_id: job.id.0,
@@ -190,6 +203,7 @@ impl Rows {
             alloc_nodes: 1,
             alloc_cpus: first.cpus.len(),
             tasks: 1,
+            suspended_secs: suspended(job, 0),
             node_list: HostList::from_names(cluster.names_of([first.node])).to_string(),
             ..StepRow::default()
         };
@@ -233,11 +247,17 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
         alloc_nodes: u32::try_from(step.nodes.len()).unwrap_or(u32::MAX),
         alloc_cpus: step.nodes.iter().map(|part| part.cpus.len()).sum(),
         tasks: u32::try_from(step.tasks()).unwrap_or(u32::MAX),
+        suspended_secs: suspended(job, step.paused),
         node_list: HostList::from_names(cluster.names_of(step.nodes.iter().map(|part| part.node)))
             .to_string(),
         layout: "Block".to_owned(),
         ..StepRow::default()
     }
+}
+
+/// Seconds that a job was suspended, without those that it was `before` and those of a suspension that lasts.
+fn suspended(job: &Job, before: u64) -> i64 {
+    i64::try_from(job.phase.pauses().seconds.saturating_sub(before)).unwrap_or(i64::MAX)
 }
 
 /// The row of the run that a job is in.
@@ -249,7 +269,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
             row.eligible = pending.eligible.map(|at| at.0);
             row.reason = pending.hold.map(|hold| hold.reason().name().to_owned()).unwrap_or_default();
         }
-        Phase::Running { .. } => {}
+        Phase::Running { .. } | Phase::Suspended(_) => {}
         Phase::Completing(completing) => {
             (exit, state) = (completing.outcome.exit, completing.outcome.state.name());
             row.reason = completing.outcome.reason.name().to_owned();
@@ -266,6 +286,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
     row.state = state.to_owned();
     (row.exit_code, row.exit_signal) = (exit.code.into(), exit.signal.into());
     row.started = job.phase.started().map(|at| at.0);
+    row.suspended_secs = suspended(job, 0);
     if let Some(alloc) = job.phase.alloc() {
         row.partition = alloc.partition.to_string();
         row.priority = alloc.why.priority;
@@ -332,6 +353,6 @@ fn requested(job: &Job) -> JobRow {
 fn ended_as(job: &Job) -> Option<EndState> {
     match &job.phase {
         Phase::Completing(completing) => Some(completing.outcome.state),
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => None,
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => None,
     }
 }

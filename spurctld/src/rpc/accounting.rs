@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spur_core::id::JobId;
 use spur_core::model::caller::Caller;
 use spur_core::text::hostlist::HostList;
 use spur_proto::convert::{BadField, reject};
@@ -16,6 +17,8 @@ use crate::archive::step_label;
 use crate::store::StoreError;
 use crate::store::accounting::{JobRow, Query, StepRow};
 
+/// The state of jobs whose time stands still.
+const SUSPENDED: &str = "SUSPENDED";
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
 
@@ -81,11 +84,28 @@ impl Desk {
         for job in jobs {
             let run = by_run.remove(&(job.job_id, job.restarts)).unwrap_or_default();
             let row = job_row(job);
-            let steps: Vec<v1::AccountingRow> = run.into_iter().map(|step| step_row(&row, step)).collect();
-            rows.push(row);
-            rows.extend(steps);
+            let steps = run.into_iter().map(|step| step_row(&row, step));
+            let mut all: Vec<v1::AccountingRow> = std::iter::once(row.clone()).chain(steps).collect();
+            if row.state == SUSPENDED {
+                self.stand_still(&mut all);
+            }
+            rows.extend(all);
         }
         Ok((rows, last))
+    }
+}
+
+impl Desk {
+    /// What is written of a job that is suspended knows of the suspensions before.
+    fn stand_still(&self, rows: &mut [v1::AccountingRow]) {
+        let Some(id) = rows.first().map(|job| JobId(job.job_id)) else { return };
+        let now = crate::clock::now();
+        let pauses = self.replica.read().job(id).map(|job| job.phase.pauses());
+        let lasts = pauses.and_then(|pauses| pauses.last).map_or(0, |since| now.since(since));
+        for row in rows.iter_mut().filter(|row| row.end_time.is_none()) {
+            row.state = SUSPENDED.to_owned();
+            row.suspended_secs += lasts;
+        }
     }
 }
 
@@ -162,6 +182,7 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         submit_line: job.submit_line,
         het_job_id: job.het_job_id,
         het_job_offset: job.het_job_offset,
+        suspended_secs: u64::try_from(job.suspended_secs).unwrap_or(0),
     }
 }
 
@@ -183,6 +204,7 @@ fn step_row(job: &v1::AccountingRow, step: StepRow) -> v1::AccountingRow {
         layout_tasks: step.tasks,
         alloc_tres: step.alloc_tres,
         submit_line: step.submit_line,
+        suspended_secs: u64::try_from(step.suspended_secs).unwrap_or(0),
         time_limit: None,
         ..job.clone()
     }

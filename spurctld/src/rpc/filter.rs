@@ -190,6 +190,7 @@ impl Filter {
 fn holds_any(job: &Job, nodes: &BTreeSet<NodeId>) -> bool {
     let alloc = match &job.phase {
         Phase::Running { alloc, .. } => Some(alloc),
+        Phase::Suspended(suspended) => Some(&suspended.alloc),
         Phase::Completing(completing) => Some(&completing.alloc),
         Phase::Pending(_) | Phase::Ended(_) => None,
     };

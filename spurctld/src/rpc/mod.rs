@@ -235,6 +235,17 @@ impl Controller for Desk {
         self.change(caller, name, &job_ids, |jobs| Command::Requeue { jobs, hold }).await.map(Response::new)
     }
 
+    async fn suspend_jobs(
+        &self,
+        request: Request<v1::SuspendJobsRequest>,
+    ) -> Result<Response<v1::JobsChangedResponse>, Status> {
+        let caller = caller_of(&request)?;
+        let v1::SuspendJobsRequest { job_ids, resume, request_id, retry } = request.into_inner();
+        let name = Name::read(&request_id, retry)?;
+        let command = |jobs| if resume { Command::Resume { jobs } } else { Command::Suspend { jobs } };
+        self.change(caller, name, &job_ids, command).await.map(Response::new)
+    }
+
     async fn get_script(
         &self,
         request: Request<v1::GetScriptRequest>,

@@ -43,6 +43,11 @@ pub enum Request {
         /// Whom it reaches.
         scope: SignalScope,
     },
+    /// Stop every process of the step, those too that are started meanwhile; or let them go on.
+    Suspend {
+        /// Whether to stop them.
+        stop: bool,
+    },
     /// End the step: SIGTERM and SIGCONT now, SIGKILL after `kill_wait_ms`; 0 kills at once.
     Terminate {
         /// How long the processes have to end by themselves, in milliseconds; `None` until told otherwise.
@@ -368,6 +373,7 @@ mod tests {
                 kill_wait_ms: Some(30_000),
                 notice: Some("\u{e4}\n".to_owned()),
             }),
+            Frame::Request(Request::Suspend { stop: true }),
             Frame::Event(Event::Started { at_ms: 7, pids: vec![1, 2] }),
             Frame::Event(Event::Refused { message: "no".to_owned() }),
             Frame::Output(OutputPart {

@@ -25,7 +25,7 @@ use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{
     CreateReservationRequest, GetScriptRequest, HoldJobsRequest, JobsChangedResponse, PingRequest,
     PingResponse, ReconfigureRequest, ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
-    UpdateReservationRequest,
+    SuspendJobsRequest, UpdateReservationRequest,
 };
 
 use crate::command::version;
@@ -75,7 +75,7 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     permute: true,
 };
 
-const KEYWORDS: [&str; 16] = [
+const KEYWORDS: [&str; 18] = [
     "create",
     "delete",
     "help",
@@ -86,8 +86,10 @@ const KEYWORDS: [&str; 16] = [
     "release",
     "requeue",
     "requeuehold",
+    "resume",
     "show",
     "shutdown",
+    "suspend",
     "uhold",
     "update",
     "version",
@@ -101,6 +103,8 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     release JOBS                    undo hold
     requeue JOBS                    put running or ended jobs back into the queue
     requeuehold JOBS                the same, held
+    suspend JOBS                    stop running jobs; others may have their CPUs, not their memory or devices
+    resume JOBS                     let them go on, as soon as their CPUs are free
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
     update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features=
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
@@ -154,8 +158,8 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Err(Failure::new(format!("invalid keyword: {word}{hint}")).into());
     };
     let least = match keyword {
-        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "update" | "show" | "create"
-        | "delete" => 1,
+        "hold" | "holdu" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume"
+        | "update" | "show" | "create" | "delete" => 1,
         "write" => 2,
         _ => 0,
     };
@@ -268,7 +272,7 @@ async fn shut_down(session: &mut Session, whose: Option<&str>) -> anyhow::Result
     Ok(0)
 }
 
-/// Holds, releases or requeues jobs.
+/// Holds, releases, requeues, suspends or resumes jobs.
 async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow::Result<u8> {
     let mut job_ids = Vec::new();
     for word in words {
@@ -287,6 +291,12 @@ async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow
             let hold = keyword == "requeuehold";
             let request = RequeueJobsRequest { job_ids, hold, ..RequeueJobsRequest::default() };
             let call = async |mut controller: Controller, request| controller.requeue_jobs(request).await;
+            connection.change(request, call).await?
+        }
+        "suspend" | "resume" => {
+            let resume = keyword == "resume";
+            let request = SuspendJobsRequest { job_ids, resume, ..SuspendJobsRequest::default() };
+            let call = async |mut controller: Controller, request| controller.suspend_jobs(request).await;
             connection.change(request, call).await?
         }
         _ => {

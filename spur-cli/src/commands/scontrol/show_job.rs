@@ -93,8 +93,8 @@ fn times(r: &mut Record, job: &Job, show: &Show) {
         ]);
     }
     r.line([
-        ("SuspendTime", "None".into()),
-        ("SecsPreSuspend", "0".into()),
+        ("SuspendTime", time(job.suspend_time, "None", show)),
+        ("SecsPreSuspend", job.pre_suspend_time.to_string()),
         ("LastSchedEval", unknown(job.last_sched_eval)),
         ("Scheduler", if job.backfilled { "Backfill" } else { "Main" }.into()),
     ]);

@@ -71,6 +71,7 @@ pub const FIELDS: &[AccountingField] = &[
     field("State", 10, state),
     field("Submit", 19, |r, show| time(Some(r.submit_time), "Unknown", show)),
     field("SubmitLine", 20, |r, _| of_job(r, r.submit_line.clone())),
+    field("Suspended", 10, |r, _| long_limit(Some(r.suspended_secs))),
     field("Timelimit", 10, |r, _| of_job(r, long_limit(r.time_limit))),
     field("TimelimitRaw", 10, |r, _| {
         of_job(r, r.time_limit.map_or_else(|| "UNLIMITED".to_owned(), |s| s.div_ceil(60).to_string()))
@@ -99,7 +100,8 @@ fn state(row: &AccountingRow, _: &Show) -> String {
 
 fn elapsed(row: &AccountingRow, show: &Show) -> u64 {
     let run = row.start_time.map(|start| row.end_time.unwrap_or(show.now) - start);
-    run.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0)
+    let run = run.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
+    run.saturating_sub(row.suspended_secs)
 }
 
 fn cpu_seconds(row: &AccountingRow, show: &Show) -> u64 {

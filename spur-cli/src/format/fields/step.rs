@@ -47,5 +47,6 @@ fn key(step: &Step) -> (u32, u32, &str) {
 }
 
 fn used(step: &Step, show: &Show) -> u64 {
-    u64::try_from(show.now - step.start_time).unwrap_or(0)
+    let until = step.suspended_since.unwrap_or(show.now);
+    u64::try_from(until - step.start_time).unwrap_or(0).saturating_sub(step.suspended_secs)
 }

@@ -23,7 +23,7 @@ pub(super) enum Decision {
 pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) -> Sorted<Decision> {
     sort_whole(cluster, caller, jobs, |job| match &job.phase {
         Phase::Pending(_) => Ok(Decision::Pending),
-        Phase::Running { .. } => Ok(Decision::Running),
+        Phase::Running { .. } | Phase::Suspended(_) => Ok(Decision::Running),
         Phase::Completing(completing) if matches!(completing.then, Then::Requeue { .. }) => {
             Ok(Decision::Ending { kill_at: completing.kill_at })
         }

@@ -37,6 +37,7 @@ pub(super) fn check(
     let job = owned(cluster, caller, id)?;
     let alloc = match &job.phase {
         Phase::Running { alloc, .. } => alloc,
+        Phase::Suspended(_) => return Err(Reject::Suspended),
         Phase::Pending(_) => return Err(Reject::Pending),
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
@@ -84,6 +85,7 @@ pub(super) fn check(
         nodes: layout.collect(),
         cpus_per_task,
         overlap: wish.overlap,
+        paused: job.phase.pauses().seconds,
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })
 }

@@ -19,7 +19,7 @@ pub(super) fn check(
     sort_whole(cluster, caller, jobs, |job| match &job.phase {
         Phase::Pending(pending) if pending.hold == Some(Hold::Admin) => Ok(Hold::Admin),
         Phase::Pending(_) => Ok(by),
-        Phase::Running { .. } => Err(Reject::NotPending),
+        Phase::Running { .. } | Phase::Suspended(_) => Err(Reject::NotPending),
         Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
     })
 }

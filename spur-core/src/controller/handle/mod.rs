@@ -17,6 +17,7 @@ mod signal;
 mod silent;
 mod start;
 mod submit;
+mod suspend;
 mod target;
 mod unsupported;
 mod update_job;
@@ -29,6 +30,7 @@ use crate::cluster::Cluster;
 use crate::id::{JobId, RequestId};
 use crate::model::caller::Caller;
 use crate::model::job::Job;
+use crate::text::jobid::JobRef;
 
 /// Sends an input to its verb.
 pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject> {
@@ -98,6 +100,8 @@ fn command_of(
             let decision = requeue::check(ctx.cluster(), caller, &jobs, hold);
             Ok(requeue::enact(ctx, decision))
         }
+        Command::Suspend { jobs } => stop(ctx, caller, &jobs),
+        Command::Resume { jobs } => go_on(ctx, caller, &jobs),
         Command::UpdateJob { job, changes } => {
             let decision = update_job::check(ctx.cluster(), ctx.now(), caller, &job, &changes)?;
             Ok(update_job::enact(ctx, decision))
@@ -135,6 +139,16 @@ fn command_of(
             Ok(reconfigure::enact(ctx, decision))
         }
     }
+}
+
+fn stop(ctx: &mut Ctx<'_>, caller: &Caller, jobs: &[JobRef<JobId>]) -> Result<Reply, Reject> {
+    let decision = suspend::check(ctx.cluster(), caller, jobs)?;
+    Ok(suspend::enact(ctx, decision))
+}
+
+fn go_on(ctx: &mut Ctx<'_>, caller: &Caller, jobs: &[JobRef<JobId>]) -> Result<Reply, Reject> {
+    let decision = suspend::check_resume(ctx.cluster(), caller, jobs)?;
+    Ok(suspend::enact_resume(ctx, decision))
 }
 
 /// A job that the caller may change.

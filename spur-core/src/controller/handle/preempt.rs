@@ -59,8 +59,10 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
         told.extend(all.map(|job| Told { job, then, end_at }));
     }
     let leaves = |id: &JobId| {
-        let phase = cluster.job(*id).map(|job| &job.phase);
-        let stays = matches!(phase, Some(Phase::Running { preempted: None, .. }));
+        let stays = cluster.job(*id).is_some_and(|job| match &job.phase {
+            Phase::Running { .. } | Phase::Suspended(_) => job.phase.preempted().is_none(),
+            Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => false,
+        });
         !stays || told.iter().any(|victim| victim.job == *id)
     };
     let fits = |part: &StartPart| {
@@ -106,7 +108,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     }
     // Whoever makes way is told first, so that what is kept fits beside what stays at every moment.
     for Told { job, then, end_at } in &victims {
-        ctx.emit(Event::JobPreempted { job: *job, by, then: *then, end_at: *end_at });
+        ctx.emit(Event::JobPreempted { job: *job, by, then: Some(*then), end_at: *end_at });
     }
     ctx.emit(Event::JobNominated { job: by, nomination });
     for victim in victims {
@@ -157,10 +159,10 @@ impl Stays {
             have,
         };
         for job in known.jobs.iter().filter(|job| !leaves(job)).filter_map(|id| cluster.job(*id)) {
-            let Some(alloc) = job.phase.alloc() else { continue };
-            let Some(part) = alloc.on(node) else { continue };
-            stays.nobody = false;
-            stays.cpus += if alloc.exclusive { shape.cpus } else { part.cpus.len() };
+            let Some(part) = job.phase.holds_on(node) else { continue };
+            let has_all = matches!(&job.phase, Phase::Running { alloc, .. } if alloc.exclusive);
+            stays.nobody &= part.cpus.is_empty();
+            stays.cpus += if has_all { shape.cpus } else { part.cpus.len() };
             stays.memory_mb += part.memory_mb;
             for held in &part.gres {
                 *stays.gres.entry(held.entry).or_default() += held.ids.len();
@@ -170,8 +172,8 @@ impl Stays {
     }
 
     fn leaves_room_for(&self, part: &StartPart, exclusive: bool) -> bool {
-        if exclusive {
-            return self.nobody && part.cpus <= self.have.cpus && part.memory_mb <= self.have.memory_mb;
+        if exclusive && !self.nobody {
+            return false;
         }
         let gres = |(entry, count): &(u16, u32)| {
             let have = self.have.gres.get(usize::from(*entry)).copied().unwrap_or(0);

@@ -54,11 +54,17 @@ pub(super) fn check(
     for job in node.jobs.iter().filter_map(|id| cluster.job(*id)) {
         let absent = !held.contains(&job.attempt());
         match &job.phase {
-            Phase::Running { .. } if fresh && absent && !launchable(job, node, &registration) => {
+            Phase::Running { .. } | Phase::Suspended(_)
+                if fresh && absent && !launchable(job, node, &registration) =>
+            {
                 lost.push(job.id)
             }
             Phase::Completing(_) if absent => gone.push(job.id),
-            Phase::Running { .. } | Phase::Completing(_) | Phase::Pending(_) | Phase::Ended(_) => {}
+            Phase::Running { .. }
+            | Phase::Suspended(_)
+            | Phase::Completing(_)
+            | Phase::Pending(_)
+            | Phase::Ended(_) => {}
         }
     }
     let lacking = lacking(node, &registration);
@@ -93,6 +99,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 fn holds(job: &Job, node: NodeId) -> bool {
     match &job.phase {
         Phase::Running { alloc, .. } => alloc.on(node).is_some(),
+        Phase::Suspended(suspended) => suspended.alloc.on(node).is_some(),
         Phase::Completing(completing) => completing.waiting.contains(&node),
         Phase::Pending(_) | Phase::Ended(_) => false,
     }

@@ -18,7 +18,7 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) 
             Err(Reject::AccessDenied)
         }
         Phase::Pending(pending) => Ok(Held(pending.hold.is_some())),
-        Phase::Running { .. } => Err(Reject::NotPending),
+        Phase::Running { .. } | Phase::Suspended(_) => Err(Reject::NotPending),
         Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
     })
 }

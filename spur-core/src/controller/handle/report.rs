@@ -37,19 +37,16 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     let Some(job) = cluster.job(attempt.job).filter(|job| job.attempt() == attempt) else {
         return Decision::Nothing;
     };
-    let running = matches!(job.phase, Phase::Running { .. });
+    // What a suspended job had to say when it was stopped counts as well.
+    let running = matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_));
     match report {
         Report::BatchEnded { lost: true, done, .. } if running => lost(job.spec.requeue, done),
         Report::BatchEnded { exit, out_of_memory, done, .. } if running => {
-            let preempted = match &job.phase {
-                Phase::Running { preempted, .. } => *preempted,
-                Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => None,
-            };
-            match preempted {
+            match job.phase.preempted().and_then(|preempted| preempted.then) {
                 // Whoever is asked to leave and does has not failed; whoever finishes meanwhile has finished.
-                Some(preempted) if !exit.is_success() && !out_of_memory => {
+                Some(then) if !exit.is_success() && !out_of_memory => {
                     let outcome = Outcome { exit, ..ending::outcome(EndState::Preempted, Reason::None) };
-                    Decision::End { outcome, then: preempted.then, done }
+                    Decision::End { outcome, then, done }
                 }
                 _ => Decision::End { outcome: ended(exit, out_of_memory), then: Then::End, done },
             }

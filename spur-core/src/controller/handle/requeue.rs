@@ -29,8 +29,12 @@ pub(super) fn check(
     let mut sorted = sort(cluster, caller, &leaders, |job| match &job.phase {
         Phase::Pending(_) if hold => Ok(Decision::Pending(by)),
         Phase::Pending(_) => Err(Reject::Pending),
-        Phase::Running { .. } if !job.spec.requeue || job.spec.batch.is_none() => Err(Reject::NotRequeueable),
+        Phase::Running { .. } | Phase::Suspended(_) if !job.spec.requeue || job.spec.batch.is_none() => {
+            Err(Reject::NotRequeueable)
+        }
         Phase::Running { .. } => Ok(Decision::Running(hold.then_some(by))),
+        // As with Slurm, one that was suspended is held.
+        Phase::Suspended(_) => Ok(Decision::Running(Some(by))),
         Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
     });
     sorted.problems.splice(0..0, problems);

@@ -29,6 +29,9 @@ pub(super) fn check(
     let mut sorted = sort(cluster, caller, &all(cluster, jobs, wish), |job| {
         let alloc = match &job.phase {
             Phase::Running { alloc, .. } => alloc,
+            // What is stopped is to stay so.
+            Phase::Suspended(suspended) if wish.signal == Signal::KILL => &suspended.alloc,
+            Phase::Suspended(_) => return Err(Reject::Suspended),
             Phase::Completing(completing) => &completing.alloc,
             Phase::Pending(_) => return Err(Reject::Pending),
             Phase::Ended(_) => return Err(Reject::AlreadyDone),

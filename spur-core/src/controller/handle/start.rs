@@ -139,7 +139,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 /// The lowest free CPUs and devices, so that what stays free stays in one piece; `None` if there is not enough beside
 /// what is kept for others.
 fn take(node: &Node, kept: &Kept, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
-    if kept.exclusive || (exclusive && (kept.any || !node.idle())) {
+    if kept.exclusive || (exclusive && (kept.any || !node.is_vacant())) {
         return None;
     }
     if kept.any && !leaves(node, kept, part) {

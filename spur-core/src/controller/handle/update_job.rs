@@ -102,7 +102,7 @@ fn changed(
 ) -> Result<Changed, Reject> {
     let pending = match &job.phase {
         Phase::Pending(pending) => Some(pending),
-        Phase::Running { .. } => None,
+        Phase::Running { .. } | Phase::Suspended(_) => None,
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
     if pending.is_none() && changes.iter().any(|change| !change.fits_running()) {

@@ -88,7 +88,8 @@ fn gone(cluster: &Cluster, victim: Attempt) -> Option<(Time, JobId)> {
     let end = match &job.phase {
         Phase::Running { preempted, .. } => (*preempted)?.end_at,
         Phase::Completing(completing) => completing.ended,
-        Phase::Pending(_) | Phase::Ended(_) => return None,
+        // What it was to give up, it has given up.
+        Phase::Pending(_) | Phase::Suspended(_) | Phase::Ended(_) => return None,
     };
     Some((end, job.id))
 }

@@ -22,10 +22,12 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, StartPart};
 use crate::model::config::{PreemptBy, PreemptCost};
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
+use crate::sched::timeline::holding::amount_of;
 use crate::text::time::Time;
 
 use super::pass::Reservation;
@@ -133,8 +135,8 @@ impl Field {
         let mut field =
             Self { by: policy.cost, by_domain: policy.topology, free: full.collect(), ..Self::default() };
         for job in cluster.jobs().active() {
-            let Phase::Running { alloc, started, preempted: None, .. } = &job.phase else { continue };
-            let mut held = held(scene, &job.spec, alloc);
+            let Some(alloc) = job.phase.alloc().filter(|_| stays(&job.phase)) else { continue };
+            let mut held = held(scene, job, alloc);
             field.take(&held);
             if job.spec.is_follower() {
                 continue;
@@ -144,9 +146,9 @@ impl Field {
                 for follower in cluster.jobs().followers(job) {
                     let Some(alloc) = follower.phase.alloc() else { continue };
                     nodes += alloc.nodes.len() as u64;
-                    held.extend(self::held(scene, &follower.spec, alloc));
+                    held.extend(self::held(scene, follower, alloc));
                 }
-                let work = now.since(*started).saturating_mul(nodes);
+                let work = job.phase.run_time(now).saturating_mul(nodes);
                 let loss = Loss { tier: manner.tier, work, jobs: 1 };
                 let gone = now + manner.grace.0;
                 field.victims.push(Victim { attempt: job.attempt(), loss, gone, held });
@@ -445,17 +447,33 @@ fn of_part(scene: &Scene, part: &StartPart, exclusive: bool) -> (NodeId, Amount)
     (part.node, if exclusive { full } else { amount(part, full.len()) })
 }
 
-/// What a running job keeps others from using.
-fn held(scene: &Scene, spec: &crate::model::job::JobSpec, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
+/// Whether a job is there to stay, as far as has been decided.
+fn stays(phase: &Phase) -> bool {
+    match phase {
+        Phase::Running { preempted, .. } => preempted.is_none(),
+        Phase::Suspended(_) => true,
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => false,
+    }
+}
+
+/// What a started job keeps others from using. One that is suspended has no nodes to itself.
+fn held(scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let full = |node: NodeId| signed(&capacity(&scene.nodes[node.index()].shape));
     let mut held = Vec::with_capacity(alloc.nodes.len());
     for part in &alloc.nodes {
         let full = full(part.node);
-        let amount = if alloc.exclusive { full } else { signed(&super::state::amount_of(part, full.len())) };
+        let amount = match &job.phase {
+            Phase::Suspended(suspended) => {
+                signed(&amount_of(part, suspended.back_on(part.node).len(), full.len()))
+            }
+            _ if alloc.exclusive => full,
+            _ => signed(&amount_of(part, part.cpus.len(), full.len())),
+        };
         held.push((part.node, amount));
     }
     let nodes = alloc.nodes.iter().map(|part| part.node);
-    held.extend(scene.closes(spec, &alloc.partition, nodes).into_iter().map(|node| (node, full(node))));
+    let closed = scene.closes(&job.spec, &alloc.partition, nodes);
+    held.extend(closed.into_iter().map(|node| (node, full(node))));
     held
 }
 

@@ -119,7 +119,7 @@ impl Recent {
         let mut recent = Self { predict: scheduler.predict, correct: scheduler.correct, ..Self::default() };
         let ran = |job: &Job| match &job.phase {
             Phase::Ended(ended) if ended.outcome.state != EndState::Preempted => {
-                ended.started.map(|started| (ended.ended, ended.ended.since(started)))
+                ended.started.map(|_| (ended.ended, job.phase.run_time(ended.ended)))
             }
             _ => None,
         };
@@ -176,7 +176,7 @@ impl Recent {
     fn ended(&mut self, cluster: &Cluster, id: JobId) {
         let Some(job) = cluster.job(id) else { return };
         let Phase::Completing(completing) = &job.phase else { return };
-        self.finished(&job.spec, completing.ended.since(completing.started));
+        self.finished(&job.spec, job.phase.run_time(completing.ended));
     }
 
     /// Learns that a job has finished after so many seconds.

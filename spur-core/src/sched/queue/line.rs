@@ -432,7 +432,11 @@ pub(in crate::sched) fn next_moment(job: &Job, max_wait: u64, now: Time) -> Opti
 fn moments(job: &Job, max_wait: u64) -> impl Iterator<Item = Time> + '_ {
     let pending = match &job.phase {
         Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => None,
+        Phase::Pending(_)
+        | Phase::Running { .. }
+        | Phase::Suspended(_)
+        | Phase::Completing(_)
+        | Phase::Ended(_) => None,
     };
     pending.into_iter().flat_map(move |pending| {
         let eligible = pending.eligible.unwrap_or(job.submitted);

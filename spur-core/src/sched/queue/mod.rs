@@ -389,7 +389,7 @@ pub(super) fn obstacle(cluster: &Cluster, job: &Job, pending: &Pending, now: Tim
                 let reason = own_obstacle(cluster.job(other)?, pending, now)?;
                 Some((reason, format!("component {other} of job {} waits for that", het.leader)))
             }
-            Phase::Running { .. } | Phase::Completing(_) | Phase::Ended(_) => {
+            Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) | Phase::Ended(_) => {
                 let detail =
                     format!("component {other} of job {} has not ended its last attempt", het.leader);
                 Some((Reason::BeginTime, detail))

@@ -9,15 +9,15 @@ use fixedbitset::FixedBitSet;
 
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
-use crate::model::alloc::{Alloc, NodeAlloc};
+use crate::model::alloc::Alloc;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
-use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{Canvas, DomainTable, Domains, Lens};
-use crate::sched::scene::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
+use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::timeline::holding;
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::shelves::Measure;
@@ -134,19 +134,16 @@ impl State {
         let mut held: Vec<Vec<(Time, Box<[u64]>)>> = vec![Vec::new(); scene.nodes.len()];
         let mut ends = Vec::new();
         for job in cluster.jobs().active() {
-            let Some((alloc, end)) = held_until(job, forecast, now) else { continue };
+            let Some((alloc, end)) = holding::until(cluster, job, forecast, now, now) else { continue };
+            // What is past its time may end any moment.
+            let end = end.max(now);
             let still = |node: NodeId| match &job.phase {
                 Phase::Completing(completing) => completing.waiting.contains(&node),
-                Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => true,
+                Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => true,
             };
             for part in alloc.nodes.iter().filter(|part| still(part.node)) {
-                let node = &scene.nodes[part.node.index()];
-                let amount = if alloc.exclusive {
-                    rooms.amount(rooms.full(node.class)).into()
-                } else {
-                    amount_of(part, rooms.amount(rooms.full(node.class)).len())
-                };
-                held[part.node.index()].push((end, amount));
+                let full = rooms.amount(rooms.full(scene.nodes[part.node.index()].class));
+                held[part.node.index()].push((end, holding::amount_on(cluster, job, alloc, part, full)));
             }
             let used = alloc.nodes.iter().map(|part| part.node);
             for node in scene.closes(&job.spec, &alloc.partition, used) {
@@ -716,34 +713,6 @@ pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
             Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
         }
     }
-}
-
-/// What a job holds and until when it is planned to; a job that is past its time may end any moment.
-fn held_until<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
-    match &job.phase {
-        Phase::Running { alloc, started, preempted, ends_by, .. } => {
-            let end = forecast.end(job, *started, now).min(ends_by.unwrap_or(Time::MAX));
-            let end = preempted.map_or(end, |preempted| preempted.end_at.min(end));
-            Some((alloc, end.max(now)))
-        }
-        Phase::Completing(completing) => {
-            Some((&completing.alloc, completing.kill_at.unwrap_or(now).max(now)))
-        }
-        Phase::Pending(_) | Phase::Ended(_) => None,
-    }
-}
-
-/// What is held on one node, as an amount.
-pub(super) fn amount_of(part: &NodeAlloc, length: usize) -> Box<[u64]> {
-    let mut amount = vec![0; length];
-    amount[CPUS] = u64::from(part.cpus.len());
-    amount[MEMORY] = part.memory_mb;
-    for gres in &part.gres {
-        if let Some(entry) = amount.get_mut(GRES + usize::from(gres.entry)) {
-            *entry += u64::from(gres.ids.len());
-        }
-    }
-    amount.into_boxed_slice()
 }
 
 /// What a node has free at this moment, and what it will have as its jobs end.

@@ -16,7 +16,7 @@ use crate::sched::queue::forecast::Forecast;
 use crate::sched::queue::rows::Counts;
 use crate::sched::scene::Scene;
 use crate::sched::scene::room::{RoomId, Rooms};
-use crate::sched::state::amount_of;
+use crate::sched::timeline::holding;
 use crate::text::time::Time;
 
 /// Amounts that are numbered before those that nothing has any more are forgotten.
@@ -38,6 +38,8 @@ pub(in crate::sched) struct Held {
     tasks: Vec<(JobId, JobId)>,
     /// By component of partitions: what is free of the nodes that may be used.
     free: Vec<Counts>,
+    /// Suspended jobs that want their CPUs back, and their nodes.
+    entangled: BTreeSet<(JobId, NodeId)>,
 }
 
 /// A node.
@@ -86,10 +88,18 @@ impl Held {
                 free[component].add(Counts::free(rooms.amount(node.idle), rooms.amount(node.idle)));
             }
         }
-        let mut held =
-            Self { rooms, nodes, jobs: BTreeMap::new(), ends: BTreeSet::new(), tasks: Vec::new(), free };
+        let entangled = holding::entangled(cluster).collect();
+        let mut held = Self {
+            rooms,
+            nodes,
+            jobs: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            tasks: Vec::new(),
+            free,
+            entangled,
+        };
         for job in cluster.jobs().active() {
-            held.sync(cluster, scene, forecast, job.id, now);
+            held.sync_alone(cluster, scene, forecast, job.id, now);
         }
         held
     }
@@ -103,12 +113,39 @@ impl Held {
         id: JobId,
         now: Time,
     ) -> bool {
+        let mut moved = self.sync_alone(cluster, scene, forecast, id, now);
+        let claims: BTreeSet<(JobId, NodeId)> = holding::entangled(cluster).collect();
+        let before = std::mem::replace(&mut self.entangled, claims);
+        if before.is_empty() && self.entangled.is_empty() {
+            return moved;
+        }
+        // Where a suspended job wants CPUs back, or did, what counts for one job follows from what others do.
+        let all = before.union(&self.entangled);
+        let mut others: BTreeSet<JobId> = all.clone().map(|(job, _)| *job).collect();
+        let nodes = all.filter_map(|(_, node)| cluster.node(*node));
+        others.extend(nodes.flat_map(|node| node.jobs.iter().copied()));
+        for other in others {
+            moved |= self.sync_alone(cluster, scene, forecast, other, now);
+        }
+        moved
+    }
+
+    fn sync_alone(
+        &mut self,
+        cluster: &Cluster,
+        scene: &Scene,
+        forecast: &dyn Forecast,
+        id: JobId,
+        now: Time,
+    ) -> bool {
         let given_up = self.give_up_tasks(id);
         let job = cluster.job(id);
-        let Some((job, (alloc, end))) = job.and_then(|job| Some((job, holds(job, forecast, now)?))) else {
+        let Some((job, (alloc, end))) =
+            job.and_then(|job| Some((job, holding::until(cluster, job, forecast, now, ANY_MOMENT)?)))
+        else {
             return self.remove(id) | given_up;
         };
-        let parts = self.parts_of(scene, job, alloc);
+        let parts = self.parts_of(cluster, scene, job, alloc);
         if self.jobs.get(&id).is_some_and(|known| known.end == end && known.parts == parts) {
             return given_up;
         }
@@ -127,10 +164,12 @@ impl Held {
         now: Time,
     ) {
         let job = cluster.job(to);
-        let Some((job, (alloc, end))) = job.and_then(|job| Some((job, holds(job, forecast, now)?))) else {
+        let Some((job, (alloc, end))) =
+            job.and_then(|job| Some((job, holding::until(cluster, job, forecast, now, ANY_MOMENT)?)))
+        else {
             return;
         };
-        let parts = self.parts_of(scene, job, alloc);
+        let parts = self.parts_of(cluster, scene, job, alloc);
         let same = |(of, key): &(JobId, JobId)| {
             let taken = self.jobs.get(key).filter(|_| *of == from);
             taken.is_some_and(|holder| holder.end == end && holder.parts == parts)
@@ -158,17 +197,16 @@ impl Held {
     }
 
     /// What a job has of each node, and what it closes to others.
-    fn parts_of(&self, scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<HeldPart> {
+    fn parts_of(&self, cluster: &Cluster, scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<HeldPart> {
         let waiting = match &job.phase {
             Phase::Completing(completing) => Some(&completing.waiting),
-            Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => None,
+            Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => None,
         };
         let full = |node: NodeId| self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class));
         let still = alloc.nodes.iter().filter(|part| waiting.is_none_or(|nodes| nodes.contains(&part.node)));
         let taken = still.map(|part| {
-            let full = full(part.node);
-            let amount = if alloc.exclusive { full.into() } else { amount_of(part, full.len()).into() };
-            (part.node, amount)
+            let amount = holding::amount_on(cluster, job, alloc, part, full(part.node));
+            (part.node, amount.into())
         });
         let used = alloc.nodes.iter().map(|part| part.node);
         let closed =
@@ -225,7 +263,8 @@ impl Held {
     ) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
-            let planned = cluster.job(*id).and_then(|job| holds(job, forecast, now));
+            let planned =
+                cluster.job(*id).and_then(|job| holding::until(cluster, job, forecast, now, ANY_MOMENT));
             moved.extend(planned.filter(|(_, planned)| planned != end).map(|(_, planned)| (*id, planned)));
         }
         for (id, end) in &moved {
@@ -317,17 +356,5 @@ impl Held {
     /// All jobs with their planned ends.
     pub(in crate::sched) fn ends(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ends.iter().copied()
-    }
-}
-
-/// What a job holds, and when it is planned to end.
-fn holds<'a>(job: &'a Job, forecast: &dyn Forecast, now: Time) -> Option<(&'a Arc<Alloc>, Time)> {
-    match &job.phase {
-        Phase::Running { alloc, started, preempted, ends_by, .. } => {
-            let end = forecast.end(job, *started, now).min(ends_by.unwrap_or(Time::MAX));
-            Some((alloc, preempted.map_or(end, |preempted| preempted.end_at.min(end))))
-        }
-        Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(ANY_MOMENT))),
-        Phase::Pending(_) | Phase::Ended(_) => None,
     }
 }

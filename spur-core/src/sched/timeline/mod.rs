@@ -13,6 +13,7 @@
 //! once and not found before some time is not found before it later in the same pass, because room only shrinks.
 
 pub(super) mod held;
+pub(super) mod holding;
 pub(super) mod holes;
 pub(super) mod licenses;
 pub(super) mod realm;

@@ -76,6 +76,14 @@ impl Group {
         text.lines().filter_map(|line| Process::find(line.parse().ok()?)).collect()
     }
 
+    /// Stops every process in the group at once, or lets them go on.
+    ///
+    /// # Errors
+    /// The system's error; a kernel before 5.2 cannot.
+    pub(super) fn freeze(&self, stop: bool) -> io::Result<()> {
+        write(&self.path.join("cgroup.freeze"), if stop { "1" } else { "0" })
+    }
+
     /// Kills every process in the group, also those that are being forked.
     pub(super) fn kill(&self) {
         if write(&self.path.join("cgroup.kill"), "1").is_err() {

@@ -11,6 +11,7 @@ mod group;
 mod nursery;
 mod setup;
 mod stream;
+mod suspend;
 mod task;
 mod tree;
 
@@ -113,6 +114,8 @@ struct Shim {
     failure: Option<LaunchFailure>,
     /// The step is being ended; no more tasks are started.
     terminated: bool,
+    /// Every process of the step is stopped; no more tasks are started for now.
+    stopped: bool,
     kill_at: Option<Instant>,
     /// There is no child left to wait for.
     childless: bool,
@@ -288,6 +291,7 @@ impl Shim {
                 }
             }
             Request::Signal { signal, scope } => self.signal(signal, scope),
+            Request::Suspend { stop } => self.suspend(stop),
             Request::Terminate { kill_wait_ms, notice } => {
                 if let Some(notice) = notice {
                     self.notice(&notice);
@@ -347,7 +351,7 @@ impl Shim {
 
     /// Starts the next task; one at a time, so that the first to use a file has emptied it before the next writes.
     fn launch_next(&mut self) {
-        if self.launching.is_some() || self.terminated {
+        if self.launching.is_some() || self.terminated || self.stopped {
             return;
         }
         let Some(index) = self.tasks.iter().position(|task| task.pid.is_none()) else {
@@ -493,6 +497,10 @@ impl Shim {
 
     fn signal(&mut self, number: i32, scope: SignalScope) {
         let Some(signal) = setup::signal(number) else { return };
+        if self.stopped && signal == Signal::CONT {
+            // What is stopped by order goes on by order.
+            return;
+        }
         match scope {
             SignalScope::All => self.members().into_iter().for_each(|process| process.signal(signal)),
             SignalScope::Tasks => {
@@ -522,6 +530,7 @@ impl Shim {
             self.kill_all();
             return;
         }
+        self.suspend(false);
         for process in self.members() {
             process.signal(Signal::TERM);
             process.signal(Signal::CONT);

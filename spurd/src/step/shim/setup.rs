@@ -96,6 +96,7 @@ impl Shim {
             started_ms: None,
             failure: failure.map(|(stage, message)| LaunchFailure { stage, message }),
             terminated: false,
+            stopped: false,
             kill_at: None,
             childless: true,
             record: None,

@@ -1,0 +1,173 @@
+//! What a started job counts for in plans: how much of each node, and until when.
+//!
+//! A suspended job counts for what it keeps. Where it wants CPUs back that others have meanwhile, these CPUs count for
+//! it and not for them, so that they are not planned as free when those end; and of several who will have a CPU one
+//! after the other it counts for the last. So at every moment what counts is what is held, and nobody is promised what a
+//! suspended job comes back for. When it comes back is known as far as the limits of those go who have its CPUs;
+//! where that says nothing, it is planned like a job without a limit.
+//!
+//! A job that an operator has suspended comes back nobody knows when: it keeps what it keeps.
+
+use std::sync::Arc;
+
+use crate::cluster::{Cluster, Node};
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::{Alloc, NodeAlloc};
+use crate::model::idset::IdSet;
+use crate::model::job::Job;
+use crate::model::phase::{Phase, Suspended};
+use crate::sched::queue::forecast::{ENDLESS, Forecast, Limits};
+use crate::sched::scene::room::{CPUS, GRES, MEMORY};
+use crate::text::time::Time;
+
+/// What a job was given, and when it is planned to end; what may end at any moment ends at `any_moment`.
+pub(in crate::sched) fn until<'a>(
+    cluster: &Cluster,
+    job: &'a Job,
+    forecast: &dyn Forecast,
+    now: Time,
+    any_moment: Time,
+) -> Option<(&'a Arc<Alloc>, Time)> {
+    match &job.phase {
+        Phase::Running { alloc, .. } => Some((alloc, running_until(job, forecast, now))),
+        Phase::Suspended(suspended) => Some((&suspended.alloc, back_until(cluster, job, suspended))),
+        Phase::Completing(completing) => Some((&completing.alloc, completing.kill_at.unwrap_or(any_moment))),
+        Phase::Pending(_) | Phase::Ended(_) => None,
+    }
+}
+
+/// When a running job is planned to end. What it was suspended is as if it had started later.
+fn running_until(job: &Job, forecast: &dyn Forecast, now: Time) -> Time {
+    let Phase::Running { started, preempted, ends_by, pauses, .. } = &job.phase else { return now };
+    let end = forecast.end(job, *started + pauses.seconds, now).min(ends_by.unwrap_or(Time::MAX));
+    // Whoever is suspended then goes on later.
+    let told = preempted.filter(|preempted| preempted.then.is_some());
+    told.map_or(end, |told| told.end_at.min(end))
+}
+
+/// When a suspended job has ended at the latest, if it gets its CPUs back as those end who have them.
+fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
+    let by = suspended.ends_by.unwrap_or(Time::MAX);
+    let since = suspended.pauses.last.unwrap_or(suspended.started);
+    let unknown = (since + ENDLESS).min(by);
+    let mine = cluster.claim_order(job);
+    let mut back = Time(i64::MIN);
+    for part in suspended.alloc.nodes.iter().filter(|_| suspended.wanted.is_some()) {
+        let Some(node) = cluster.node(part.node) else { return unknown };
+        let lacking = part.cpus.difference(suspended.back_on(part.node));
+        if !lacking.is_subset(&node.used.cpus) {
+            // Kept for somebody who has not started yet.
+            return unknown;
+        }
+        for other in node.jobs.iter().filter(|id| **id != job.id).filter_map(|id| cluster.job(*id)) {
+            let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
+            let end = match &other.phase {
+                Phase::Running { .. } if !theirs.cpus.is_disjoint(&lacking) => {
+                    running_until(other, &Limits, Time::ZERO)
+                }
+                Phase::Suspended(held) if held.wanted.is_some() && cluster.claim_order(other) < mine => {
+                    match theirs.cpus.is_disjoint(&part.cpus) {
+                        true => continue,
+                        false => back_until(cluster, other, held),
+                    }
+                }
+                Phase::Completing(ending) if !ending.suspended && !theirs.cpus.is_disjoint(&lacking) => {
+                    ending.kill_at.unwrap_or(ending.ended)
+                }
+                _ => continue,
+            };
+            back = back.max(end);
+        }
+    }
+    if back == Time(i64::MIN) || suspended.wanted.is_none() {
+        return unknown;
+    }
+    (back + job.remaining(back).seconds().unwrap_or(ENDLESS)).min(by)
+}
+
+/// What counts for a job on one of its nodes, of which `full` is everything.
+pub(in crate::sched) fn amount_on(
+    cluster: &Cluster,
+    job: &Job,
+    alloc: &Alloc,
+    part: &NodeAlloc,
+    full: &[u64],
+) -> Box<[u64]> {
+    let claims = cluster.jobs().claims().next().is_some();
+    let here = cluster.node(part.node).filter(|_| claims);
+    let cpus = here.map_or_else(|| own_cpus(job, part).len(), |node| counted(cluster, job, part, node));
+    let is_alone = alloc.exclusive && has_cpus(&job.phase);
+    if !is_alone {
+        return amount_of(part, cpus, full.len());
+    }
+    // Beside it there is room for nobody but those who are suspended.
+    let mut rest: Box<[u64]> = full.into();
+    for other in cluster.node(part.node).into_iter().flat_map(|node| &node.jobs) {
+        let Some(other) = cluster.job(*other).filter(|other| !has_cpus(&other.phase)) else { continue };
+        let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
+        let cpus = here.map_or(0, |node| counted(cluster, other, theirs, node));
+        let theirs = amount_of(theirs, cpus, full.len());
+        rest.iter_mut().zip(&*theirs).for_each(|(rest, theirs)| *rest = rest.saturating_sub(*theirs));
+    }
+    rest
+}
+
+/// Whether a job is at work, or was until its end was decided.
+pub(in crate::sched) fn has_cpus(phase: &Phase) -> bool {
+    match phase {
+        Phase::Running { .. } => true,
+        Phase::Completing(completing) => !completing.suspended,
+        Phase::Pending(_) | Phase::Suspended(_) | Phase::Ended(_) => false,
+    }
+}
+
+/// The CPUs that a job has itself.
+fn own_cpus<'a>(job: &'a Job, part: &'a NodeAlloc) -> &'a IdSet {
+    match &job.phase {
+        Phase::Suspended(suspended) => suspended.back_on(part.node),
+        Phase::Completing(completing) if completing.suspended => &IdSet::EMPTY,
+        _ => &part.cpus,
+    }
+}
+
+/// How many CPUs of a node count for a job where suspended jobs want some back.
+fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
+    let mine = cluster.claim_order(job);
+    let mut counted = own_cpus(job, part).clone();
+    if mine.is_some() {
+        // What it lacks and others have.
+        let lacking = part.cpus.difference(&counted);
+        counted.insert_all(&lacking.difference(&lacking.difference(&node.used.cpus)));
+    }
+    for other in node.jobs.iter().filter(|id| **id != job.id).filter_map(|id| cluster.job(*id)) {
+        let order = cluster.claim_order(other);
+        if order.is_none() || order < mine {
+            continue;
+        }
+        let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(node.id)) else { continue };
+        counted.remove_all(&theirs.cpus.difference(own_cpus(other, theirs)));
+    }
+    counted.len()
+}
+
+/// What is held on one node, as an amount, with so many CPUs.
+pub(in crate::sched) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Box<[u64]> {
+    let mut amount = vec![0; length];
+    amount[CPUS] = u64::from(cpus);
+    amount[MEMORY] = part.memory_mb;
+    for gres in &part.gres {
+        if let Some(entry) = amount.get_mut(GRES + usize::from(gres.entry)) {
+            *entry += u64::from(gres.ids.len());
+        }
+    }
+    amount.into_boxed_slice()
+}
+
+/// Nodes of suspended jobs that want CPUs back: what counts there for one job follows from the others.
+pub(in crate::sched) fn entangled(cluster: &Cluster) -> impl Iterator<Item = (JobId, NodeId)> + '_ {
+    let parts = |job: &Job| job.phase.alloc().cloned().map(|alloc| (job.id, alloc));
+    cluster.jobs().claims().filter_map(parts).flat_map(|(job, alloc)| {
+        let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();
+        nodes.into_iter().map(move |node| (job, node))
+    })
+}

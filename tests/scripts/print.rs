@@ -79,19 +79,12 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::NominationDropped { job } => format!("NominationDropped {job}"),
         Event::JobPreempted { job, by, then, end_at } => {
-            let then = match then {
-                Some(Then::End) => "end",
-                Some(Then::Requeue { .. }) => "requeue",
-                None => "suspend",
-            };
-            format!("JobPreempted {job} by {by}, {then} at {}", end_at.0)
+            format!("JobPreempted {job} by {by}, {} at {}", way(*then), end_at.0)
         }
-        Event::JobSuspended { job, wanted } => {
-            format!("JobSuspended {job}{}", if *wanted { ", goes on when it can" } else { "" })
-        }
-        Event::JobRecalled { job } => format!("JobRecalled {job}"),
-        Event::CpusReturned { job, node, cpus } => format!("CpusReturned {job} {node}:{cpus}"),
-        Event::JobResumed { job } => format!("JobResumed {job}"),
+        Event::JobSuspended { .. }
+        | Event::JobRecalled { .. }
+        | Event::CpusReturned { .. }
+        | Event::JobResumed { .. } => suspension(event),
         Event::TasksSplit { job, from, tasks } => format!("TasksSplit {job} from {from} tasks {tasks}"),
         Event::JobStarted { job, alloc: held, split } => {
             let from = split.map(|split| format!(" as task {} of {}", split.task, split.from));
@@ -132,6 +125,26 @@ pub(crate) fn event(event: &Event) -> String {
         Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
         Event::ReservationDeleted { name } => format!("ReservationDeleted {name}"),
+    }
+}
+
+fn way(then: Option<Then>) -> &'static str {
+    match then {
+        Some(Then::End) => "end",
+        Some(Then::Requeue { .. }) => "requeue",
+        None => "suspend",
+    }
+}
+
+fn suspension(event: &Event) -> String {
+    match event {
+        Event::JobSuspended { job, wanted } => {
+            format!("JobSuspended {job}{}", if *wanted { ", goes on when it can" } else { "" })
+        }
+        Event::JobRecalled { job } => format!("JobRecalled {job}"),
+        Event::CpusReturned { job, node, cpus } => format!("CpusReturned {job} {node}:{cpus}"),
+        Event::JobResumed { job } => format!("JobResumed {job}"),
+        other => format!("{other:?}"),
     }
 }
 

@@ -252,6 +252,9 @@ impl Session {
         for job in self.cluster.jobs().iter() {
             let (state, _) = job.phase.names();
             let _ = write!(said, "job {} {state}", job.attempt());
+            if let Some(qos) = &job.spec.qos {
+                let _ = write!(said, " qos={qos}");
+            }
             if let Some(full) = job.full_limit {
                 let _ = write!(said, " limit={} of {full}", job.spec.time_limit);
             }
@@ -344,7 +347,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -373,8 +376,8 @@ fn submission(rest: &[&str]) -> Submission {
     let spec = JobSpec {
         name: get("name").unwrap_or("job").into(),
         owner: Arc::new(Owner { uid: 0, gid: 0, user: "".into(), group: "".into() }),
-        account: None,
-        qos: None,
+        account: get("account").map(Into::into),
+        qos: get("qos").map(Into::into),
         partitions: get("partition")
             .map_or_else(Box::default, |names| names.split(',').map(Arc::from).collect()),
         shape: Shape {

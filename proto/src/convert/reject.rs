@@ -43,6 +43,7 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::PartitionUnavailable(_)
         | Reject::Stale(_) => Code::FailedPrecondition,
         Reject::NoDefaultPartition
+        | Reject::InvalidQos(_)
         | Reject::InvalidNodeCount(_)
         | Reject::InvalidTimeLimit(_)
         | Reject::NodeConfigUnavailable(_)

@@ -28,6 +28,9 @@ pub enum Reject {
     /// The caller may not use it.
     #[error("User's group not permitted to use this partition: {0}")]
     PartitionForbidden(Arc<str>),
+    /// No such QOS, or one that the job cannot have.
+    #[error("Invalid qos specification: {0}")]
+    InvalidQos(String),
     /// More or fewer nodes than the partition allows, or than there are.
     #[error("Node count specification invalid: {0}")]
     InvalidNodeCount(String),
@@ -139,6 +142,7 @@ impl Reject {
     pub fn of_component(self, offset: usize) -> Self {
         let mark = |message: String| format!("component {offset}: {message}");
         match self {
+            Reject::InvalidQos(message) => Reject::InvalidQos(mark(message)),
             Reject::InvalidNodeCount(message) => Reject::InvalidNodeCount(mark(message)),
             Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
             Reject::NodeConfigUnavailable(message) => Reject::NodeConfigUnavailable(mark(message)),
@@ -159,6 +163,7 @@ impl Reject {
             Reject::NoDefaultPartition => "ESLURM_DEFAULT_PARTITION_NOT_SET",
             Reject::PartitionUnavailable(_) => "ESLURM_PARTITION_NOT_AVAIL",
             Reject::PartitionForbidden(_) => "ESLURM_USER_GROUP_ID_MISSING",
+            Reject::InvalidQos(_) => "ESLURM_INVALID_QOS",
             Reject::InvalidNodeCount(_) => "ESLURM_INVALID_NODE_COUNT",
             Reject::InvalidTimeLimit(_) => "ESLURM_INVALID_TIME_LIMIT",
             Reject::NodeConfigUnavailable(_) | Reject::StepTooLarge(_) => {

@@ -89,6 +89,12 @@ reasons! {
     SystemFailure,
     /// A limit of the account or QOS.
     AssocGrpNodeLimit,
+    /// There is no such QOS any more.
+    InvalidQOS,
+    /// None of its partitions takes jobs of its QOS any more.
+    QOSNotAllowed,
+    /// More time than its QOS allows.
+    QOSMaxWallDurationPerJobLimit,
 }
 
 impl fmt::Display for Reason {

@@ -6,7 +6,8 @@
 //! topology plugin = "tree" …            (TOML; further lines begin with |)
 //! scheduler backfill = "easy"           (TOML, likewise)
 //! preempt by = "partition"              (TOML, likewise)
-//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low no-preempt)
+//! qos name = "high"                     (TOML, likewise)
+//! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low qos=low no-preempt)
 //! job 2 -N 2 -t 600 -n 4 …
 //! reserve r n[2-3] from=600 to=1200 flags=MAINT users=alice
 //! at 60 end 1
@@ -91,6 +92,7 @@ impl Script {
             "topology" => self.policy.topologies.push(world::topology(rest)),
             "scheduler" => self.policy.scheduler = toml::from_str(rest).expect("a scheduler"),
             "preempt" => self.policy.preempt = toml::from_str(rest).expect("a preemption policy"),
+            "qos" => self.policy.qos.push(toml::from_str(rest).expect("a QOS")),
             "run" => self.put(&words),
             "job" => {
                 let spec = spec(&words[1..]);
@@ -173,6 +175,8 @@ impl Script {
                 ("grace", seconds) => {
                     partition.grace_time = Some(Seconds(seconds.parse().expect("a number")));
                 }
+                ("allow_qos", names) => partition.allow_qos = names.split(',').map(Arc::from).collect(),
+                ("deny_qos", names) => partition.deny_qos = names.split(',').map(Arc::from).collect(),
                 ("tier", tier) => partition.priority_tier = tier.parse().expect("a number"),
                 ("def_mem_per_cpu", memory) => partition.def_mem_per_cpu = memory.parse().ok(),
                 (other, _) => panic!("{other}: no such key"),
@@ -182,17 +186,18 @@ impl Script {
     }
 
     fn put(&mut self, words: &[&str]) {
-        let (mut limit, mut cpus, mut partition) = (3600, 0, None);
+        let (mut limit, mut cpus, mut partition, mut qos) = (3600, 0, None, None);
         for (key, value) in words[2..].iter().filter_map(|word| word.split_once('=')) {
             match key {
                 "partition" => partition = Some(Arc::from(value)),
+                "qos" => qos = Some(Arc::from(value)),
                 "limit" => limit = value.parse().expect("seconds"),
                 "cpus" => cpus = value.parse().expect("a number"),
                 other => panic!("{other}: no such key"),
             }
         }
         let nodes = self.world().ids(words[1]);
-        let mut spec = world::spec(Shape::default(), limit);
+        let mut spec = JobSpec { qos, ..world::spec(Shape::default(), limit) };
         spec.partitions = partition.map_or(spec.partitions, |partition| Box::from([partition]));
         if words.contains(&"no-preempt") {
             spec.extra.get_or_insert_default().no_preempt = true;
@@ -351,6 +356,7 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
                 spec.time_min = Some(spur_core::text::time::TimeLimit::Seconds(value.parse().unwrap()));
             }
             "-p" => spec.partitions = value.split(',').map(Arc::from).collect(),
+            "-q" => spec.qos = Some(value.into()),
             "-C" => shape.features = Some(Box::new(value.parse().expect("features"))),
             "-w" => shape.nodelist = Some(Box::new(value.parse().expect("nodes"))),
             "-x" => shape.exclude = Some(Box::new(value.parse().expect("nodes"))),

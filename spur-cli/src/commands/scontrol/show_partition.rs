@@ -17,7 +17,10 @@ fn record(partition: &Partition) -> Record {
     r.line([
         ("AllowGroups", or(&partition.allow_groups, "ALL")),
         ("AllowAccounts", or(&partition.allow_accounts, "ALL")),
-        ("AllowQos", "ALL".into()),
+        match partition.deny_qos.as_str() {
+            "" => ("AllowQos", or(&partition.allow_qos, "ALL")),
+            denied => ("DenyQos", denied.to_owned()),
+        },
     ]);
     r.line([("AllocNodes", "ALL".into()), ("Default", yes(partition.is_default)), ("QoS", "N/A".into())]);
     r.line([

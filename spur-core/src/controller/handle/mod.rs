@@ -6,6 +6,7 @@ mod end_step;
 mod hold;
 mod preempt;
 mod promise;
+mod qos;
 mod reconfigure;
 mod register;
 mod release;

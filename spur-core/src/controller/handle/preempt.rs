@@ -14,7 +14,7 @@ use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Phase, Then};
 use crate::sched::plan::Preemption;
-use crate::sched::preempt::rule;
+use crate::sched::preempt::rule::{self, Rank};
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -41,17 +41,23 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     if job.nomination().is_some() {
         return stale("nodes are kept for it already");
     }
-    let tier = partition.config.priority_tier;
-    let lower = |name: &str| cluster.partition(name).is_some_and(|other| other.config.priority_tier <= tier);
-    let kept = displaces.iter().filter_map(|id| cluster.job(*id)?.nomination());
-    if !kept.into_iter().all(|nomination| lower(&nomination.partition)) {
-        return stale("what is kept for a job of a higher tier is not taken over");
+    let policy = cluster.policy();
+    let rank = Rank::of(policy, &job.spec, &partition.config);
+    let covers = |other: &JobId| {
+        let Some((other, kept)) = cluster.job(*other).and_then(|job| Some((job, job.nomination()?))) else {
+            return true;
+        };
+        let theirs = cluster.partition(&kept.partition);
+        theirs.is_some_and(|theirs| rank.covers(Rank::of(policy, &other.spec, &theirs.config), policy))
+    };
+    if !displaces.iter().all(covers) {
+        return stale("what is kept for a job of a higher rank is not taken over");
     }
     let mut told = Vec::with_capacity(victims.len());
     for victim in victims {
         let running = cluster.job(victim.job).filter(|job| job.attempt() == *victim);
         let manner = running.and_then(|job| rule::manner(cluster, job, now));
-        let Some(manner) = manner.filter(|manner| manner.tier < tier) else {
+        let Some(manner) = manner.filter(|manner| rank.preempts(manner.rank, policy)) else {
             return stale("a job that was to make way cannot be asked to");
         };
         let (then, end_at) = (manner.then, now + manner.grace.0);

@@ -61,6 +61,7 @@ fn changes(old: &Policy, new: &Policy) -> Vec<String> {
         ("partitions", old.partitions != new.partitions),
         ("topology", old.topologies != new.topologies),
         ("scheduler", old.scheduler != new.scheduler),
+        ("qos", old.qos != new.qos),
         ("preempt", old.preempt != new.preempt),
         ("recovery", old.recovery != new.recovery),
         ("licenses", old.licenses != new.licenses),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, tasks};
-use super::{reservation, set_partition, unsupported};
+use super::{qos, reservation, set_partition, unsupported};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
@@ -60,10 +60,14 @@ fn check_het(
     }
     let (leader, hold, requeue) = (cluster.next_job(), first.spec.hold, first.requeue);
     let (mut specs, mut warnings): (Vec<Arc<JobSpec>>, _) = (Vec::with_capacity(size), Vec::new());
-    for (offset, component) in std::iter::once(first).chain(rest).enumerate() {
+    for (offset, mut component) in std::iter::once(first).chain(rest).enumerate() {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let het = HetPart { leader, offset: number(offset), size: number(size) };
-        let component = Submission { requeue, ..component };
+        component.requeue = requeue;
+        if let Some(first) = specs.first() {
+            qos::of_whole(cluster, first, &mut component.spec)
+                .map_err(|reject| reject.of_component(offset))?;
+        }
         let judged = resolve(cluster, caller, component).and_then(|spec| {
             let spec = JobSpec { hold, het: Some(Box::new(het)), ..spec };
             Ok((judge(cluster, now, &spec)?, spec))
@@ -116,10 +120,13 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
     }
     count_named_nodes(&mut spec);
     let partitions = partitions(cluster, &spec)?;
+    spec.qos = spec.qos.or_else(|| qos::default(cluster, &partitions));
+    let wall = cluster.policy().qos_of(spec.qos.as_deref()).and_then(|qos| qos.max_wall);
+    let wall = wall.unwrap_or(TimeLimit::Unlimited);
     // The cluster's own names, so that a million jobs do not hold a million copies of them.
     spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
-    let limit = time_limit.unwrap_or_else(|| default_time(&partitions));
-    spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, least)));
+    let limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));
+    spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, wall, least)));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
     if spec.shape.memory.is_none() {
         let default = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
@@ -162,6 +169,7 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
     for partition in partitions(cluster, spec)? {
         admit(partition, &spec.owner, spec)?;
     }
+    qos::check(cluster, spec)?;
     dependency(cluster, spec)?;
     let forbids = spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
     if forbids && !cluster.policy().preempt.jobs_may_forbid {
@@ -222,10 +230,10 @@ fn partitions<'a>(cluster: &'a Cluster, spec: &JobSpec) -> Result<Vec<&'a Partit
     spec.partitions.iter().map(find).collect()
 }
 
-/// The longest that a job may run which is content with less: what all of its partitions allow that allow as much as it
-/// must have.
-fn longest(partitions: &[&Partition], least: TimeLimit) -> TimeLimit {
-    let most = partitions.iter().map(|partition| partition.config.max_time);
+/// The longest that a job may run which is content with less: what its QOS allows and all of its partitions, of those that
+/// allow as much as it must have.
+fn longest(partitions: &[&Partition], wall: TimeLimit, least: TimeLimit) -> TimeLimit {
+    let most = partitions.iter().map(|partition| partition.config.max_time).chain([wall]);
     most.filter(|most| *most >= least).min().unwrap_or(TimeLimit::Unlimited)
 }
 

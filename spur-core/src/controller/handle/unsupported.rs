@@ -31,10 +31,7 @@ pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
 
 /// What a policy asks for in vain, one sentence each.
 pub(super) fn of_policy(policy: &Policy) -> Vec<String> {
-    let asked = [
-        ("[scheduler] priority_weight_fairshare", policy.scheduler.priority_weight_fairshare > 0),
-        ("[scheduler] priority_weight_qos", policy.scheduler.priority_weight_qos > 0),
-    ];
+    let asked = [("[scheduler] priority_weight_fairshare", policy.scheduler.priority_weight_fairshare > 0)];
     let vain = asked.iter().filter(|(_, asked)| *asked);
     vain.map(|(key, _)| format!("warning: {key} has no effect in this release")).collect()
 }

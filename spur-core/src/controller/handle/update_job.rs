@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply, tasks};
 use super::target::{Sorted, Target, sort};
-use super::{owned, submit};
+use super::{owned, qos, submit};
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
@@ -122,6 +122,9 @@ fn changed(
         }
         change.make(&mut spec);
     }
+    if changes.iter().any(|change| matches!(change, JobChange::Qos(_))) {
+        requalify(cluster, &mut spec)?;
+    }
     if !caller.operator {
         let longer = longer(spec.time_limit, job.spec.time_limit);
         let raised = spec.nice < job.spec.nice || spec.priority > job.spec.priority;
@@ -136,6 +139,15 @@ fn changed(
         None => Vec::new(),
     };
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// A job that gives its QOS up has the default again. One that runs has to be admitted by the new one like any other.
+fn requalify(cluster: &Cluster, spec: &mut JobSpec) -> Result<(), Reject> {
+    if spec.qos.is_none() {
+        let partitions: Vec<_> = spec.partitions.iter().filter_map(|name| cluster.partition(name)).collect();
+        spec.qos = qos::default(cluster, &partitions);
+    }
+    qos::check(cluster, spec)
 }
 
 /// Lets neighbours with the same request share it, as the tasks of an array do.

@@ -8,12 +8,14 @@ mod error;
 mod local;
 mod parse;
 mod policy;
+mod qos;
 #[cfg(test)]
 mod tests;
 
 pub use error::{ConfigError, ConfigErrors};
 pub use local::*;
 pub use policy::*;
+pub use qos::QosConfig;
 
 /// One configuration file, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]

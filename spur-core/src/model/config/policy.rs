@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::QosConfig;
 use crate::model::node::NodeShape;
 use crate::model::topology::TopologyConfig;
 use crate::text::time::{Seconds, TimeLimit};
@@ -25,6 +26,8 @@ pub struct Policy {
     pub preempt: PreemptPolicy,
     /// `[recovery]`.
     pub recovery: RecoveryPolicy,
+    /// `[[qos]]`, in file order; none: QOS are recorded and mean nothing.
+    pub qos: Vec<QosConfig>,
     /// `[[nodes]]`, one for each name, in file order.
     pub nodes: Vec<NodeConfig>,
     /// `[[partitions]]`, in file order.
@@ -73,6 +76,8 @@ pub struct SchedulerPolicy {
     pub depth_per_partition: u32,
     /// `max_wait`: a job that has waited so long goes first, in order of submission; 0 for never.
     pub max_wait: Seconds,
+    /// `default_qos`: of jobs that name none.
+    pub default_qos: Option<Arc<str>>,
     /// `priority_max_age`: the age at which the age factor is 1.
     pub priority_max_age: Seconds,
     /// `priority_decay_half_life`: of recorded usage.
@@ -188,7 +193,7 @@ pub enum PreemptBy {
     None,
     /// Partitions of higher tier preempt those of lower.
     Partition,
-    /// By QOS. Refused by the configuration as long as there are none.
+    /// Jobs of a QOS preempt those of the QOS that it lists.
     Qos,
 }
 
@@ -278,6 +283,12 @@ pub struct PartitionConfig {
     pub allow_groups: Vec<Arc<str>>,
     /// Accounts that may use it; empty: all.
     pub allow_accounts: Vec<Arc<str>>,
+    /// QOS that a job has to name one of to use it; empty: any or none.
+    pub allow_qos: Vec<Arc<str>>,
+    /// QOS whose jobs may not use it.
+    pub deny_qos: Vec<Arc<str>>,
+    /// Overrides `[scheduler] default_qos`.
+    pub default_qos: Option<Arc<str>>,
     /// Memory for each CPU, MiB, of jobs that ask for none; `None`: not counted for them.
     pub def_mem_per_cpu: Option<u64>,
     /// Most memory for each CPU, MiB.
@@ -338,6 +349,7 @@ impl Default for SchedulerPolicy {
             depth_per_user: 0,
             depth_per_partition: 0,
             max_wait: Seconds(0),
+            default_qos: None,
             priority_max_age: Seconds(7 * 86_400),
             priority_decay_half_life: Seconds(7 * 86_400),
             priority_weight_age: 1000,
@@ -388,6 +400,9 @@ impl Default for PartitionConfig {
             placement: crate::text::gather::Placement::default(),
             allow_groups: Vec::new(),
             allow_accounts: Vec::new(),
+            allow_qos: Vec::new(),
+            deny_qos: Vec::new(),
+            default_qos: None,
             def_mem_per_cpu: None,
             max_mem_per_cpu: None,
             preempt_mode: None,

@@ -79,6 +79,11 @@ fn the_reference_is_read_as_it_says() {
     assert_eq!(names, ["default", "racks", "slices", "flat"]);
     assert_eq!(policy.topologies[0].rule[0].switches.as_deref(), Some("1@30:00"));
     assert_eq!(policy.licenses, [("matlab".into(), 20)]);
+    let [high, normal, low] = policy.qos.as_slice() else { panic!("{:?}", policy.qos) };
+    assert_eq!((high.priority, high.preempt.as_slice()), (100, &["low".into()][..]));
+    assert_eq!(*normal, QosConfig { name: "normal".into(), priority: 10, ..QosConfig::default() });
+    assert_eq!((low.preempt_mode, low.exempt_time), (Some(PreemptMode::Cancel), Some(Seconds(300))));
+    assert_eq!((partition.allow_qos.len(), partition.default_qos.as_deref()), (2, Some("normal")));
     let address = &local.node_addresses["gpu036"];
     assert_eq!((address.host.as_deref(), address.port), (Some("10.1.0.36"), Some(6818)));
     assert_eq!(local.agent.spool_of("gpu001"), Path::new("/var/spool/spurd/gpu001"));
@@ -125,6 +130,13 @@ fn a_policy_survives_the_journal() {
     let json = serde_json::to_string(&policy).unwrap();
     assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
     assert_eq!(serde_json::from_str::<Policy>("{}").unwrap(), Policy::default());
+}
+
+#[test]
+fn a_qos_may_go_by_the_cluster_whatever_the_partition_says() {
+    let text = "[preempt]\nmode = \"cancel\"\n[[qos]]\nname = \"low\"\npreempt_mode = \"cluster\"\n";
+    let config = Config::parse(text, "spur.toml").unwrap();
+    assert_eq!(config.policy.qos[0].preempt_mode, Some(PreemptMode::Cancel));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::plan::{Preemption, Start, Waiting};
+use crate::sched::preempt::rule::Rank;
 use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims};
 use crate::sched::prospect::Prospect;
 use crate::sched::queue::Queued;
@@ -23,7 +24,7 @@ use crate::text::time::Time;
 
 use super::Pass;
 
-/// Searches for victims in one deep pass: a count, so that many waiting jobs of a high tier do not hold it up. What was
+/// Searches for victims in one deep pass: a count, so that many waiting jobs of a high rank do not hold it up. What was
 /// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
 /// need no search in the next pass.
 const SEARCHES: u32 = 16;
@@ -37,8 +38,8 @@ pub(super) struct Ways {
     /// Jobs that nodes are kept for.
     nominated: BTreeMap<JobId, Turn>,
     searches: u32,
-    /// Tier, kind and size of jobs for which nobody can make room.
-    hopeless: Vec<(u32, Family, Size)>,
+    /// Rank, kind and size of jobs for which nobody can make room.
+    hopeless: Vec<(Rank, Family, Size)>,
     /// How many of the plan's preemptions have been handed out.
     handed: usize,
 }
@@ -145,8 +146,11 @@ impl Pass {
     /// Finds out who would have to leave for a job that does not fit, and proposes it; false if nobody can.
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospect]) -> bool {
         let scene = Arc::clone(&self.scene);
-        let tier = |prospect: &Prospect| scene.partitions[prospect.partition].partition.config.priority_tier;
-        let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(tier(prospect)));
+        let rank = |prospect: &Prospect| {
+            let partition = &scene.partitions[prospect.partition].partition;
+            Rank::of(&scene.policy, &candidate.spec, &partition.config)
+        };
+        let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(rank(prospect)));
         let strict = self.backfill == Backfill::None
             && prospects.iter().any(|prospect| self.head_of(prospect).is_some());
         if !may || strict || self.state.lacks_license(wanted(&candidate.spec)).is_some() {
@@ -156,7 +160,7 @@ impl Pass {
         let mut best: Option<(&Prospect, usize, Way)> = None;
         for prospect in prospects {
             for lens in 0..prospect.lenses.len() {
-                match self.search_victims(candidate, prospect, lens, tier(prospect)) {
+                match self.search_victims(candidate, prospect, lens, rank(prospect)) {
                     Ok(way) if best.as_ref().is_none_or(|(_, _, best)| way.price < best.price) => {
                         best = Some((prospect, lens, way));
                     }
@@ -175,7 +179,7 @@ impl Pass {
         candidate: &Queued,
         prospect: &Prospect,
         lens: usize,
-        tier: u32,
+        rank: Rank,
     ) -> Result<Way, NoWay> {
         let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
         let request = &prospect.request;
@@ -185,7 +189,9 @@ impl Pass {
         let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
         let hopeless = family.as_ref().is_some_and(|family| {
             let mut known = self.ways.hopeless.iter();
-            known.any(|(of, kind, least)| *of >= tier && kind == family && least.within(&size))
+            known.any(|(of, kind, least)| {
+                of.covers(rank, &self.scene.policy) && kind == family && least.within(&size)
+            })
         });
         let most = if self.deep { SEARCHES } else { QUICK_SEARCHES };
         if hopeless || self.ways.searches >= most {
@@ -195,10 +201,10 @@ impl Pass {
         let lasts = self.state.lasts(prospect.realm, self.now, candidate.run_time);
         let last = self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts;
         let shut = self.state.shut(prospect.realm, last);
-        let claimant = Claimant { tier, request, lens, asks: &stage.asks, shut: shut.as_ref() };
+        let claimant = Claimant { rank, request, lens, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.scene, &claimant);
         if matches!(found, Err(NoWay::Hopeless)) {
-            self.ways.hopeless.extend(family.map(|family| (tier, family, size)));
+            self.ways.hopeless.extend(family.map(|family| (rank, family, size)));
         }
         found
     }

@@ -5,8 +5,8 @@ use crate::model::config::PreemptCost;
 /// What is lost with a set of victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::sched) struct Loss {
-    /// The highest tier among them.
-    pub(in crate::sched) tier: u32,
+    /// The highest level among them: tiers of partitions, or priorities of QOS.
+    pub(in crate::sched) level: u32,
     /// Node-seconds they have run.
     pub(in crate::sched) work: u64,
     /// How many they are.
@@ -20,7 +20,7 @@ impl Loss {
     /// Both together.
     pub(in crate::sched) fn and(self, other: Loss) -> Loss {
         Loss {
-            tier: self.tier.max(other.tier),
+            level: self.level.max(other.level),
             work: self.work.saturating_add(other.work),
             jobs: self.jobs + other.jobs,
         }
@@ -29,11 +29,11 @@ impl Loss {
     /// What it counts as. Every order ends with all three numbers, so that a larger set is never as cheap as one that
     /// it contains.
     pub(in crate::sched) fn price(self, by: PreemptCost) -> Price {
-        let tier = u64::from(self.tier);
+        let level = u64::from(self.level);
         match by {
-            PreemptCost::Priority => [tier, self.work, self.jobs],
-            PreemptCost::Jobs => [self.jobs, tier, self.work],
-            PreemptCost::Work => [self.work, tier, self.jobs],
+            PreemptCost::Priority => [level, self.work, self.jobs],
+            PreemptCost::Jobs => [self.jobs, level, self.work],
+            PreemptCost::Work => [self.work, level, self.jobs],
         }
     }
 }
@@ -59,21 +59,21 @@ pub(in crate::sched) struct Orders {
     pub(in crate::sched) by_work: Vec<usize>,
     /// The largest gain first.
     by_gain: Vec<usize>,
-    /// The lowest tier first.
-    by_tier: Vec<usize>,
+    /// The lowest level first.
+    by_level: Vec<usize>,
 }
 
 impl Orders {
     pub(in crate::sched) fn of(shares: &[Share]) -> Self {
         let all: Vec<usize> = (0..shares.len()).collect();
-        let mut orders = Self { by_work: all.clone(), by_gain: all.clone(), by_tier: all };
+        let mut orders = Self { by_work: all.clone(), by_gain: all.clone(), by_level: all };
         orders.by_work.sort_by(|one, other| {
             let (one, other) = (&shares[*one], &shares[*other]);
             let (mine, theirs) = (product(one.loss.work, other.worth), product(other.loss.work, one.worth));
             mine.cmp(&theirs).then(other.worth.cmp(&one.worth))
         });
         orders.by_gain.sort_by_key(|index| std::cmp::Reverse(shares[*index].gain));
-        orders.by_tier.sort_by_key(|index| shares[*index].loss.tier);
+        orders.by_level.sort_by_key(|index| shares[*index].loss.level);
         orders
     }
 }
@@ -93,7 +93,7 @@ pub(in crate::sched) struct Missing {
 /// still `open`. `None` where all of them together are not enough.
 ///
 /// The three numbers are bounds by themselves, so together they bound every order of them. Work is bounded as if
-/// victims could be taken in part; where the tier comes first, only by victims of the tiers that are needed anyway.
+/// victims could be taken in part; where the level comes first, only by victims of the levels that are needed anyway.
 pub(in crate::sched) fn least(
     shares: &[Share],
     orders: &Orders,
@@ -103,8 +103,8 @@ pub(in crate::sched) fn least(
 ) -> Option<Loss> {
     let mut bound = Loss::default();
     let mut left = missing.gain;
-    for index in orders.by_tier.iter().filter(|index| open(**index)) {
-        bound.tier = shares[*index].loss.tier;
+    for index in orders.by_level.iter().filter(|index| open(**index)) {
+        bound.level = shares[*index].loss.level;
         left = left.saturating_sub(shares[*index].gain);
         if left == 0 {
             break;
@@ -121,7 +121,7 @@ pub(in crate::sched) fn least(
             break;
         }
     }
-    let counts = |share: &Share| by != PreemptCost::Priority || share.loss.tier <= bound.tier;
+    let counts = |share: &Share| by != PreemptCost::Priority || share.loss.level <= bound.level;
     let mut left = missing.worth;
     for index in orders.by_work.iter().filter(|index| open(**index)) {
         let share = &shares[*index];
@@ -142,8 +142,8 @@ pub(in crate::sched) fn least(
 mod tests {
     use super::*;
 
-    fn share(tier: u32, work: u64, gain: u64) -> Share {
-        Share { loss: Loss { tier, work, jobs: 1 }, gain: gain * UNIT, worth: gain * UNIT }
+    fn share(level: u32, work: u64, gain: u64) -> Share {
+        Share { loss: Loss { level, work, jobs: 1 }, gain: gain * UNIT, worth: gain * UNIT }
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let least = |by, slots: u64| {
             least(&shares, &orders, by, Missing { gain: slots * UNIT, worth: slots * UNIT }, |_| true)
         };
-        let loss = |tier, work, jobs| Some(Loss { tier, work, jobs });
+        let loss = |level, work, jobs| Some(Loss { level, work, jobs });
         assert_eq!(least(PreemptCost::Priority, 1), loss(1, 25, 1));
         assert_eq!(least(PreemptCost::Work, 1), loss(1, 10, 1));
         assert_eq!(least(PreemptCost::Priority, 3), loss(1, 140, 2));
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn losses_are_compared_as_configured() {
         let (few, cheap, low) = (
-            Loss { tier: 2, work: 100, jobs: 1 },
-            Loss { tier: 2, work: 10, jobs: 3 },
-            Loss { tier: 1, work: 500, jobs: 2 },
+            Loss { level: 2, work: 100, jobs: 1 },
+            Loss { level: 2, work: 10, jobs: 3 },
+            Loss { level: 1, work: 500, jobs: 2 },
         );
         for (by, best) in [(PreemptCost::Priority, low), (PreemptCost::Jobs, few), (PreemptCost::Work, cheap)]
         {

@@ -1,9 +1,10 @@
-//! Preemption: for a job that does not fit, the running jobs of lower tiers whose leaving makes room at the least cost.
+//! Preemption: for a job that does not fit, the running jobs of lower tiers, or of QOS that its own preempts, whose
+//! leaving makes room at the least cost.
 //!
 //! Decided domain by domain: of every domain that could hold the job if others left, the cheapest set of victims by
 //! `[preempt] cost`; of these sets the cheapest, and of equally cheap ones that in the domain with the least waste,
 //! which is what the domain would have left if everybody left who may be asked to. Promises: a set is proposed only if
-//! the whole job then fits, by the same placement code; victims are whole jobs of lower tiers; no cheaper set exists
+//! the whole job then fits, by the same placement code; victims are whole jobs that it may preempt; no cheaper set exists
 //! unless the search budget was used up, which the answer says; what is promised to jobs that come first in the queue
 //! is not touched.
 
@@ -20,7 +21,7 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::{Alloc, StartPart};
-use crate::model::config::{PreemptBy, PreemptCost};
+use crate::model::config::{Policy, PreemptBy, PreemptCost};
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
@@ -38,6 +39,7 @@ use super::scene::{Scene, others_of_leaves};
 use super::state::Part;
 use cost::{Loss, Price};
 use ground::{Clearing, Ground, positive};
+use rule::Rank;
 use search::Search;
 
 /// What is free of a node, or held of it, in the order of a room. Less than nothing is free where a job that comes
@@ -48,6 +50,7 @@ pub(super) type Amount = Vec<i64>;
 #[derive(Clone, Debug)]
 pub(super) struct Victim {
     pub(super) attempt: Attempt,
+    pub(super) rank: Rank,
     pub(super) loss: Loss,
     /// When it has ended if it is asked now.
     pub(super) gone: Time,
@@ -56,8 +59,8 @@ pub(super) struct Victim {
 
 /// A job for which room is wanted.
 pub(super) struct Claimant<'a> {
-    /// The tier it would run in.
-    pub(super) tier: u32,
+    /// What it counts for where it would run.
+    pub(super) rank: Rank,
     pub(super) request: &'a Request,
     pub(super) lens: &'a Arc<Lens>,
     /// The sizes that will do, the largest first.
@@ -94,6 +97,7 @@ pub(super) enum NoWay {
 /// What stands, what may leave, and what is promised, while a pass goes on.
 #[derive(Debug, Default)]
 pub(super) struct Field {
+    policy: Arc<Policy>,
     by: PreemptCost,
     by_domain: bool,
     /// By node; empty where nobody preempts anybody.
@@ -110,8 +114,9 @@ pub(super) struct Field {
 /// What is kept for a job.
 #[derive(Debug, Default)]
 struct Claim {
-    /// The tier it will run in: jobs of a lower one do not take it over, even where they come first.
-    tier: u32,
+    /// What the job counts for: those that could not have made room for it themselves do not take it over, even where
+    /// they come first.
+    rank: Rank,
     held: Vec<(NodeId, Amount)>,
 }
 
@@ -127,13 +132,19 @@ struct Choice {
 impl Field {
     /// Looks at what runs. Jobs that are leaving already count as gone.
     pub(super) fn new(cluster: &Cluster, scene: &Scene, now: Time) -> Self {
-        let policy = &cluster.policy().preempt;
+        let whole = cluster.policy();
+        let policy = &whole.preempt;
         if policy.by == PreemptBy::None {
             return Self::default();
         }
         let full = scene.nodes.iter().map(|node| signed(&capacity(&node.shape)));
-        let mut field =
-            Self { by: policy.cost, by_domain: policy.topology, free: full.collect(), ..Self::default() };
+        let mut field = Self {
+            policy: Arc::clone(whole),
+            by: policy.cost,
+            by_domain: policy.topology,
+            free: full.collect(),
+            ..Self::default()
+        };
         for job in cluster.jobs().active() {
             let Some(alloc) = job.phase.alloc().filter(|_| stays(&job.phase)) else { continue };
             let mut held = held(scene, job, alloc);
@@ -149,24 +160,26 @@ impl Field {
                     held.extend(self::held(scene, follower, alloc));
                 }
                 let work = job.phase.run_time(now).saturating_mul(nodes);
-                let loss = Loss { tier: manner.tier, work, jobs: 1 };
-                let gone = now + manner.grace.0;
-                field.victims.push(Victim { attempt: job.attempt(), loss, gone, held });
+                let loss = Loss { level: manner.rank.level, work, jobs: 1 };
+                let (rank, gone) = (manner.rank, now + manner.grace.0);
+                field.victims.push(Victim { attempt: job.attempt(), rank, loss, gone, held });
             }
         }
         for (job, nomination) in cluster.jobs().nominated() {
             let held = claims(scene, &job.spec, nomination);
             field.take(&held);
             let partition = cluster.partition(&nomination.partition);
-            let tier = partition.map_or(0, |partition| partition.config.priority_tier);
-            field.nominated.insert(job.id, Claim { tier, held });
+            let rank = partition.map(|partition| Rank::of(whole, &job.spec, &partition.config));
+            field.nominated.insert(job.id, Claim { rank: rank.unwrap_or_default(), held });
         }
         field
     }
 
-    /// Whether any job of that tier could make others leave.
-    pub(super) fn has_victims_for(&self, tier: u32) -> bool {
-        self.victims.iter().any(|victim| victim.loss.tier < tier) || self.takeovers(tier).next().is_some()
+    /// Whether any job of that rank could make others leave.
+    pub(super) fn has_victims_for(&self, rank: Rank) -> bool {
+        let mut victims = self.victims.iter();
+        victims.any(|victim| rank.preempts(victim.rank, &self.policy))
+            || self.takeovers(rank).next().is_some()
     }
 
     /// When the last of those who may be asked to leave has left, were all asked now.
@@ -174,9 +187,10 @@ impl Field {
         self.victims.iter().map(|victim| victim.gone).max().unwrap_or_default()
     }
 
-    /// The nominations that a job of that tier may take over.
-    fn takeovers(&self, tier: u32) -> impl Iterator<Item = (JobId, &Claim)> {
-        self.nominated.iter().filter(move |(_, claim)| claim.tier <= tier).map(|(job, claim)| (*job, claim))
+    /// The nominations that a job of that rank may take over.
+    fn takeovers(&self, rank: Rank) -> impl Iterator<Item = (JobId, &Claim)> {
+        let may = move |claim: &Claim| rank.covers(claim.rank, &self.policy);
+        self.nominated.iter().filter(move |(_, claim)| may(claim)).map(|(job, claim)| (*job, claim))
     }
 
     /// A job with a nomination has its turn: nobody behind it can take it over any more.
@@ -216,11 +230,11 @@ impl Field {
 
     /// The same, where the nominations of jobs that come later may be taken over if that costs less.
     fn with_takeover(&self, scene: &Scene, claimant: &Claimant<'_>, mine: Option<Choice>) -> Option<Way> {
-        if self.takeovers(claimant.tier).next().is_none() {
+        if self.takeovers(claimant.rank).next().is_none() {
             return self.settle(scene, claimant, mine?, &self.free);
         }
         let mut freed = self.free.clone();
-        self.takeovers(claimant.tier).for_each(|(_, claim)| add(&mut freed, &claim.held));
+        self.takeovers(claimant.rank).for_each(|(_, claim)| add(&mut freed, &claim.held));
         let theirs = self.cheapest(scene, claimant, &freed);
         let price = |choice: &Choice| choice.loss.price(self.by);
         match (mine, theirs) {
@@ -256,7 +270,7 @@ impl Field {
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
     fn cheapest(&self, scene: &Scene, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
-        let Claimant { tier, request, lens, asks, shut } = *claimant;
+        let Claimant { rank, request, lens, asks, shut } = *claimant;
         let ground = Ground { scene, lens, request, asks, shut, free };
         let fabric = ground.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
@@ -270,8 +284,8 @@ impl Field {
                 exact: true,
             });
         }
-        let may: Vec<usize> =
-            (0..self.victims.len()).filter(|index| self.victims[*index].loss.tier < tier).collect();
+        let leaves = |index: &usize| rank.preempts(self.victims[*index].rank, &self.policy);
+        let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         let mut on_node: Vec<Vec<(usize, &Amount)>> = vec![Vec::new(); free.len()];
         for index in &may {
             for (node, held) in &self.victims[*index].held {
@@ -366,7 +380,7 @@ impl Field {
                 taken: capacity(&scene.nodes[node.index()].shape).into(),
             }));
         }
-        let displaces = self.displaced(claimant.tier, &choice, &parts);
+        let displaces = self.displaced(claimant.rank, &choice, &parts);
         let victims: Vec<&Victim> = choice.victims.iter().map(|index| &self.victims[*index]).collect();
         let last = victims.iter().map(|victim| (victim.gone, victim.attempt.job)).max();
         Some(Way {
@@ -382,8 +396,8 @@ impl Field {
     }
 
     /// The nominations for which there is no room beside the parts.
-    fn displaced(&self, tier: u32, choice: &Choice, parts: &[Part]) -> Vec<JobId> {
-        if self.takeovers(tier).next().is_none() {
+    fn displaced(&self, rank: Rank, choice: &Choice, parts: &[Part]) -> Vec<JobId> {
+        if self.takeovers(rank).next().is_none() {
             return Vec::new();
         }
         let mut left = self.free.clone();
@@ -396,7 +410,7 @@ impl Field {
             });
         }
         for part in parts {
-            for (job, claim) in self.takeovers(tier) {
+            for (job, claim) in self.takeovers(rank) {
                 let short = left[part.node.index()].iter().any(|amount| *amount < 0);
                 let holds = claim.held.iter().any(|(node, _)| *node == part.node);
                 if short && holds && !displaced.contains(&job) {

@@ -1,10 +1,59 @@
 //! Who may be preempted by whom, and how it goes: asked by the planner, and again by the controller.
 
 use crate::cluster::Cluster;
-use crate::model::config::{PartitionConfig, PreemptBy, PreemptMode, PreemptPolicy};
-use crate::model::job::Job;
+use crate::model::config::{PartitionConfig, Policy, PreemptBy, PreemptMode};
+use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Phase, Then};
 use crate::text::time::{Seconds, Time};
+
+/// What a job counts for where its place, or what is kept for it, is disputed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The tier of its partition; where QOS preempt, the priority of its QOS, 0 without one. What it costs if it leaves.
+    pub level: u32,
+    /// Its QOS, as index into the policy, where these decide.
+    qos: Option<usize>,
+}
+
+impl Rank {
+    /// The rank of a job in one of its partitions.
+    #[must_use]
+    pub fn of(policy: &Policy, spec: &JobSpec, partition: &PartitionConfig) -> Self {
+        match policy.preempt.by {
+            PreemptBy::None | PreemptBy::Partition => Self { level: partition.priority_tier, qos: None },
+            PreemptBy::Qos => {
+                let qos = spec.qos.as_deref().and_then(|name| policy.qos_index(name));
+                Self { level: qos.map_or(0, |qos| policy.qos[qos].priority), qos }
+            }
+        }
+    }
+
+    /// Whether a job of this rank may make one of another leave.
+    #[must_use]
+    pub fn preempts(self, victim: Rank, policy: &Policy) -> bool {
+        match policy.preempt.by {
+            PreemptBy::None => false,
+            PreemptBy::Partition => victim.level < self.level,
+            PreemptBy::Qos => victim.qos.is_some_and(|victim| {
+                let name = &policy.qos[victim].name;
+                self.qos.is_some_and(|mine| policy.qos[mine].preempt.contains(name))
+            }),
+        }
+    }
+
+    /// Whether a job of this rank may make everybody leave whom one of another may: then it may also take over what
+    /// was cleared for that one. No job covers one that may preempt it.
+    #[must_use]
+    pub fn covers(self, other: Rank, policy: &Policy) -> bool {
+        match policy.preempt.by {
+            PreemptBy::None | PreemptBy::Partition => self.level >= other.level,
+            PreemptBy::Qos => {
+                let reach = |rank: Rank| rank.qos.map_or(&[][..], |qos| &policy.qos[qos].preempt);
+                reach(other).iter().all(|name| reach(self).contains(name))
+            }
+        }
+    }
+}
 
 /// How a job makes way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +62,13 @@ pub struct Manner {
     pub then: Then,
     /// Seconds from TERM to the end.
     pub grace: Seconds,
-    /// The tier it runs in: only jobs of a higher one may preempt it.
-    pub tier: u32,
+    /// What it counts for: only jobs whose rank [preempts](Rank::preempts) it may ask it.
+    pub rank: Rank,
 }
 
 /// How a running job would make way at `now`; `None` if it may not be asked to, or has been already. A het job goes whole:
-/// it may be asked if all its components may, counts for the highest of their tiers and has the longest of their grace
-/// times.
+/// it may be asked if all its components may, counts for the highest of their ranks and has the longest of their grace
+/// times. All of them have one QOS.
 #[must_use]
 pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     let Some(het) = &job.spec.het else { return own_manner(cluster, job, now) };
@@ -28,7 +77,7 @@ pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
         let own = own_manner(cluster, cluster.job(component)?, now)?;
         whole = Some(whole.map_or(own, |whole| Manner {
             grace: Seconds(whole.grace.0.max(own.grace.0)),
-            tier: whole.tier.max(own.tier),
+            rank: whole.rank.max(own.rank),
             ..whole
         }));
     }
@@ -36,58 +85,86 @@ pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
 }
 
 fn own_manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
-    let policy = &cluster.policy().preempt;
+    let policy = cluster.policy();
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
     if exempt_until(cluster, job)? > now {
         return None;
     }
     let config = &cluster.partition(&alloc.partition)?.config;
-    let then = match mode(policy, config) {
+    let then = match mode(policy, &job.spec, config) {
         PreemptMode::Off | PreemptMode::Suspend => return None,
         PreemptMode::Cancel => Then::End,
         PreemptMode::Requeue if job.spec.requeue && job.spec.batch.is_some() => Then::Requeue { hold: None },
         PreemptMode::Requeue => Then::End,
     };
-    let grace = config.grace_time.unwrap_or(policy.grace_time);
-    Some(Manner { then, grace, tier: config.priority_tier })
+    let qos = policy.qos_of(job.spec.qos.as_deref());
+    let grace = qos.and_then(|qos| qos.grace_time).or(config.grace_time);
+    let grace = grace.unwrap_or(policy.preempt.grace_time);
+    Some(Manner { then, grace, rank: Rank::of(policy, &job.spec, config) })
 }
 
-/// From when on a running job may be preempted; `None` if never: it forbids it, its partition does, or nobody preempts
-/// anybody.
+/// From when on a running job may be preempted; `None` if never: it forbids it, its QOS or its partition does, no QOS
+/// preempts its own, or nobody preempts anybody.
 #[must_use]
 pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
-    let policy = &cluster.policy().preempt;
+    let policy = cluster.policy();
     let Phase::Running { alloc, started, .. } = &job.phase else { return None };
     let forbidden = job.spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
     let config = &cluster.partition(&alloc.partition)?.config;
     // Suspending is refused by the configuration; a policy of an earlier release that has it never had an effect.
-    let spared = matches!(mode(policy, config), PreemptMode::Off | PreemptMode::Suspend);
-    let may = policy.by == PreemptBy::Partition && !forbidden && !spared;
-    may.then(|| *started + policy.exempt_time.0)
+    let spared = matches!(mode(policy, &job.spec, config), PreemptMode::Off | PreemptMode::Suspend);
+    let qos = policy.qos_of(job.spec.qos.as_deref());
+    let may = match policy.preempt.by {
+        PreemptBy::None => false,
+        PreemptBy::Partition => true,
+        PreemptBy::Qos => qos.is_some_and(|own| policy.qos.iter().any(|qos| qos.preempt.contains(&own.name))),
+    };
+    let exempt = qos.and_then(|qos| qos.exempt_time).unwrap_or(policy.preempt.exempt_time);
+    (may && !forbidden && !spared).then(|| *started + exempt.0)
 }
 
-fn mode(policy: &PreemptPolicy, partition: &PartitionConfig) -> PreemptMode {
-    partition.preempt_mode.unwrap_or(policy.mode)
+/// What becomes of a victim: its QOS says so, or else its partition, or else the cluster.
+fn mode(policy: &Policy, spec: &JobSpec, partition: &PartitionConfig) -> PreemptMode {
+    let qos = policy.qos_of(spec.qos.as_deref()).and_then(|qos| qos.preempt_mode);
+    qos.or(partition.preempt_mode).unwrap_or(policy.preempt.mode)
 }
 
-/// Whether any job of a cluster could ever make another leave: preemption is on, and partitions have different tiers.
+/// Whether any job of a cluster could ever make another leave: preemption is on, and partitions have different tiers, or
+/// some QOS preempts another.
 pub(in crate::sched) fn may_preempt(cluster: &Cluster) -> bool {
-    let mut tiers = cluster.partitions().iter().map(|partition| partition.config.priority_tier);
-    let first = tiers.next();
-    cluster.policy().preempt.by == PreemptBy::Partition && tiers.any(|tier| Some(tier) != first)
+    let policy = cluster.policy();
+    match policy.preempt.by {
+        PreemptBy::None => false,
+        PreemptBy::Partition => {
+            let mut tiers = cluster.partitions().iter().map(|partition| partition.config.priority_tier);
+            let first = tiers.next();
+            tiers.any(|tier| Some(tier) != first)
+        }
+        PreemptBy::Qos => policy.qos.iter().any(|qos| !qos.preempt.is_empty()),
+    }
 }
 
 /// The next moment after `now` at which a job has run long enough to be preempted by one that waits.
 pub(in crate::sched) fn next_exempt_end(cluster: &Cluster, now: Time) -> Option<Time> {
-    let policy = &cluster.policy().preempt;
-    if policy.by != PreemptBy::Partition || policy.exempt_time.0 == 0 {
+    let policy = cluster.policy();
+    let of_qos = || policy.qos.iter().any(|qos| qos.exempt_time.is_some_and(|time| time.0 > 0));
+    if !may_preempt(cluster) || (policy.preempt.exempt_time.0 == 0 && !of_qos()) {
         return None;
     }
-    let tier = |name: &str| cluster.partition(name).map(|partition| partition.config.priority_tier);
-    let waiting = cluster.jobs().pending().filter(|job| job.eligible_at(now));
-    let highest = waiting.flat_map(|job| job.spec.partitions.iter()).filter_map(|name| tier(name)).max()?;
+    let rank =
+        |job: &Job, partition: &str| Some(Rank::of(policy, &job.spec, &cluster.partition(partition)?.config));
+    let mut waiting: Vec<Rank> = Vec::new();
+    for job in cluster.jobs().pending().filter(|job| job.eligible_at(now)) {
+        for rank in job.spec.partitions.iter().filter_map(|name| rank(job, name)) {
+            if !waiting.contains(&rank) {
+                waiting.push(rank);
+            }
+        }
+    }
     let ends = cluster.jobs().active().filter_map(|job| match &job.phase {
-        Phase::Running { alloc, preempted: None, .. } if tier(&alloc.partition)? < highest => {
+        Phase::Running { alloc, preempted: None, .. } => {
+            let victim = rank(job, &alloc.partition)?;
+            waiting.iter().any(|rank| rank.preempts(victim, policy)).then_some(())?;
             exempt_until(cluster, job)
         }
         _ => None,

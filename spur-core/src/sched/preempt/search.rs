@@ -307,11 +307,11 @@ fn order(shares: &[Share], victims: &[Victim], local: &[usize], by: PreemptCost)
         }
     };
     match by {
-        PreemptCost::Priority => order.sort_by_key(|at| (shares[*at].loss.tier, ratio(at), place(at))),
+        PreemptCost::Priority => order.sort_by_key(|at| (shares[*at].loss.level, ratio(at), place(at))),
         PreemptCost::Jobs => order.sort_by_key(|at| {
-            (std::cmp::Reverse(shares[*at].gain), shares[*at].loss.tier, ratio(at), place(at))
+            (std::cmp::Reverse(shares[*at].gain), shares[*at].loss.level, ratio(at), place(at))
         }),
-        PreemptCost::Work => order.sort_by_key(|at| (ratio(at), shares[*at].loss.tier, place(at))),
+        PreemptCost::Work => order.sort_by_key(|at| (ratio(at), shares[*at].loss.level, place(at))),
     }
     order
 }

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Partition};
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
-use crate::model::config::{Order, PartitionState, SchedulerPolicy};
+use crate::model::config::{Order, PartitionState, PreemptBy, SchedulerPolicy};
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Pending, Phase};
 use crate::model::reason::Reason;
@@ -90,6 +90,9 @@ impl Throttle {
 /// another and want the same share it.
 pub(super) type Choices = Arc<[(usize, Request)]>;
 
+/// More than the highest tier that a partition can have.
+const TIERS: u32 = 1 << 16;
+
 /// How many different choices are remembered, for those that come next to share them.
 const ALIKE: usize = 16;
 
@@ -136,6 +139,7 @@ pub(super) type Obstacle = (Reason, String);
 #[derive(Clone, Debug)]
 pub(super) struct Ranked {
     facts: Facts,
+    /// What comes before the order: the tier of its partition, and before that who may preempt whom.
     tier: u32,
     job: JobId,
     /// The first of its partitions that starts jobs.
@@ -196,6 +200,8 @@ impl Ranked {
 pub(super) struct Measure {
     scene: Arc<Scene>,
     scale: Scale,
+    /// By QOS: how far behind others its jobs stand, because these may preempt them. Empty where QOS do not preempt.
+    depths: Vec<u32>,
     /// What the last jobs wanted, the newest first.
     alike: VecDeque<Choices>,
 }
@@ -209,8 +215,11 @@ impl Measure {
             nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
             cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
             partition_factor: factors.max().unwrap_or(0),
+            qos_priority: scene.policy.qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
         };
-        Self { scene, scale, alike: VecDeque::with_capacity(ALIKE) }
+        let by_qos = scene.policy.preempt.by == PreemptBy::Qos;
+        let depths = if by_qos { scene.policy.qos_depths() } else { Vec::new() };
+        Self { scene, scale, depths, alike: VecDeque::with_capacity(ALIKE) }
     }
 
     /// Whether jobs change places while they wait, other than by waiting too long.
@@ -238,10 +247,13 @@ impl Measure {
         if cluster.more_tasks(job) == Some(0) {
             return Err(throttled(&job.spec));
         }
+        if let Some(obstacle) = self.not_by_qos(&job.spec) {
+            return Err(obstacle);
+        }
         let (mut first, mut tier, mut factor) = (None, 0, 0);
         for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
             let partition = &self.scene.partitions[index].partition;
-            if partition.starts() {
+            if starts(partition, &job.spec) {
                 first = first.or(Some(index));
                 tier = partition.config.priority_tier.max(tier);
                 factor = partition.config.priority_job_factor.max(factor);
@@ -249,6 +261,7 @@ impl Measure {
         }
         let Some(partition) = first else { return Err(self.closed(job)) };
         let (nodes, cpus) = least(&job.spec.shape);
+        let policy = &self.scene.policy;
         let mut facts = Facts {
             submitted: job.submitted,
             eligible: pending.eligible.unwrap_or(job.submitted),
@@ -257,6 +270,7 @@ impl Measure {
             run_time: forecast.run_time(job).max(1),
             weighed_time: forecast.weighed_time(job).max(1),
             partition_factor: factor,
+            qos_priority: policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
             explicit: job.spec.priority,
             nice: job.spec.nice,
         };
@@ -266,7 +280,7 @@ impl Measure {
         });
         Ok(Ranked {
             facts,
-            tier,
+            tier: self.standing(&job.spec, tier),
             job: job.id,
             partition,
             uid: job.spec.owner.uid,
@@ -297,13 +311,44 @@ impl Measure {
         Ok(rest.into())
     }
 
+    /// What of its QOS keeps a job waiting in every partition.
+    fn not_by_qos(&self, spec: &JobSpec) -> Option<Obstacle> {
+        let policy = &self.scene.policy;
+        let name = spec.qos.as_deref()?;
+        if !policy.knows_qos(Some(name)) {
+            return Some((Reason::InvalidQOS, format!("there is no QOS {name} any more")));
+        }
+        let most = policy.qos_of(Some(name))?.max_wall?;
+        let least = spec.time_min.unwrap_or(spec.time_limit);
+        let sentence = || format!("time limit {least}: QOS {name} allows {most}");
+        (least > most).then(|| (Reason::QOSMaxWallDurationPerJobLimit, sentence()))
+    }
+
+    /// A place before the order: where QOS preempt, jobs that some may preempt come after those, whatever their partition;
+    /// then the tier of the partition counts.
+    fn standing(&self, spec: &JobSpec, tier: u32) -> u32 {
+        let Some(deepest) = self.depths.iter().max() else { return tier };
+        let qos = spec.qos.as_deref().and_then(|name| self.scene.policy.qos_index(name));
+        let depth = qos.map_or(0, |qos| self.depths[qos]);
+        (deepest - depth).saturating_mul(TIERS).saturating_add(tier)
+    }
+
     /// Why none of a job's partitions starts it.
     fn closed(&self, job: &Job) -> Obstacle {
-        let mut known = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
-        let Some(index) = known.next() else {
+        let known = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
+        let mut known = known.map(|index| &self.scene.partitions[index].partition);
+        let qos = job.spec.qos.as_deref();
+        if let Some(open) = known.clone().find(|partition| partition.starts()) {
+            let name = open.name();
+            let detail = match qos {
+                Some(qos) => format!("partition {name} takes no jobs of QOS {qos}"),
+                None => format!("partition {name} takes only jobs of certain QOS"),
+            };
+            return (Reason::QOSNotAllowed, detail);
+        }
+        let Some(partition) = known.next() else {
             return (Reason::PartitionDown, "none of its partitions exists any more".to_owned());
         };
-        let partition = &self.scene.partitions[index].partition;
         let inactive = partition.config.state == PartitionState::Inactive;
         let reason = if inactive { Reason::PartitionInactive } else { Reason::PartitionDown };
         (reason, format!("partition {} starts no jobs now", partition.name()))
@@ -334,7 +379,7 @@ impl Measure {
         let mut problem = String::new();
         for index in job.spec.partitions.iter().filter_map(|name| self.scene.partition(name)) {
             let partition = &self.scene.partitions[index].partition;
-            if !partition.starts() {
+            if !starts(partition, &job.spec) {
                 continue;
             }
             match Request::new(&job.spec, &partition.config) {
@@ -366,6 +411,11 @@ impl Measure {
         self.alike.push_front(Arc::clone(&choices));
         choices
     }
+}
+
+/// Whether a partition starts jobs now, and this one by its QOS.
+fn starts(partition: &Partition, spec: &JobSpec) -> bool {
+    partition.starts() && partition.config.takes_qos(spec.qos.as_deref())
 }
 
 /// What a job that is planned to run so long is content with, seconds.

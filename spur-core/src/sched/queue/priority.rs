@@ -20,6 +20,8 @@ pub struct Facts {
     pub weighed_time: u64,
     /// `priority_job_factor` of its partition.
     pub partition_factor: u32,
+    /// `priority` of its QOS; 0 without one.
+    pub qos_priority: u32,
     /// What was asked for or set by an operator.
     pub explicit: Option<u32>,
     /// `--nice`.
@@ -35,13 +37,15 @@ pub struct Scale {
     pub cpus: u64,
     /// The largest `priority_job_factor` of any partition.
     pub partition_factor: u32,
+    /// The largest `priority` of any QOS.
+    pub qos_priority: u32,
 }
 
 /// Slurm's multifactor priority at `now`: the weighted sum of factors from 0 to 1, less the nice value; at least 1.
 ///
 /// Age: the time since eligibility over `priority_max_age`. Job size: the mean of the shares of nodes and CPUs, or
 /// what is missing to all of them with `priority_favor_small`. Partition: its `priority_job_factor` over the largest.
-/// Fair share and QOS have nothing to say while usage and QOS are not recorded: their factors are 0.
+/// QOS: its `priority` over the largest. Fair share has nothing to say while usage is not recorded: its factor is 0.
 #[must_use]
 pub fn multifactor(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {
@@ -52,9 +56,11 @@ pub fn multifactor(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: 
         f64::midpoint(ratio(u64::from(facts.nodes), u64::from(scale.nodes)), ratio(facts.cpus, scale.cpus));
     let size = if policy.priority_favor_small { 1.0 - size } else { size };
     let partition = ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor));
+    let qos = ratio(u64::from(facts.qos_priority), u64::from(scale.qos_priority));
     let sum = f64::from(policy.priority_weight_age) * age
         + f64::from(policy.priority_weight_job_size) * size
         + f64::from(policy.priority_weight_partition) * partition
+        + f64::from(policy.priority_weight_qos) * qos
         - f64::from(facts.nice);
     #[expect(
         clippy::cast_possible_truncation,
@@ -109,6 +115,7 @@ mod tests {
             run_time: 100,
             weighed_time: 100,
             partition_factor: 1,
+            qos_priority: 30,
             explicit: None,
             nice: 0,
         }
@@ -116,11 +123,16 @@ mod tests {
 
     #[test]
     fn factors_add_up_as_in_slurm() {
-        let scale = Scale { nodes: 4, cpus: 16, partition_factor: 2 };
+        let scale = Scale { nodes: 4, cpus: 16, partition_factor: 2, qos_priority: 40 };
         let policy = SchedulerPolicy { priority_weight_job_size: 100, ..SchedulerPolicy::default() };
         let half = Time(7 * 86_400 / 2);
         // Half the age of 1000, half the size of 100, half the partition factor of 1000.
         assert_eq!(multifactor(&policy, &scale, &facts(), half), 500 + 50 + 500);
+        // Three quarters of the largest QOS priority.
+        let weighs_qos = SchedulerPolicy { priority_weight_qos: 2000, ..policy.clone() };
+        assert_eq!(multifactor(&weighs_qos, &scale, &facts(), half), 500 + 50 + 500 + 1500);
+        let no_qos = Scale { qos_priority: 0, ..scale };
+        assert_eq!(multifactor(&weighs_qos, &no_qos, &Facts { qos_priority: 0, ..facts() }, half), 1050);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: 50, ..facts() }, half), 1000);
         assert_eq!(multifactor(&policy, &scale, &Facts { nice: i32::MAX, ..facts() }, half), 1);
         assert_eq!(multifactor(&policy, &scale, &Facts { explicit: Some(7), ..facts() }, half), 7);

@@ -5,6 +5,7 @@ mod daemons;
 mod nodes;
 mod partitions;
 mod policy;
+mod qos;
 mod section;
 mod topology;
 
@@ -30,14 +31,16 @@ fn sections(top: &mut Section<'_>) -> Config {
         local.controller = daemons::controller(&mut section);
         section.finish();
     }
-    policy.scheduler = top.section("scheduler").map(policy::scheduler).unwrap_or_default();
     policy.preempt = top.section("preempt").map(policy::preempt).unwrap_or_default();
+    policy.qos = qos::qos(top, &policy.preempt);
+    let scheduler = top.section("scheduler");
+    policy.scheduler = scheduler.map(|section| policy::scheduler(section, &policy.qos)).unwrap_or_default();
     policy.recovery = top.section("recovery").map(policy::recovery).unwrap_or_default();
     auth(top, local);
     local.log = top.section("log").map(daemons::log).unwrap_or_default();
     (policy.nodes, local.node_addresses) = nodes::nodes(top);
     policy.topologies = topology::topologies(top, &policy.nodes);
-    policy.partitions = partitions::partitions(top, &policy.nodes, &policy.topologies);
+    policy.partitions = partitions::partitions(top, policy);
     policy.licenses = policy::licenses(top);
     config
 }

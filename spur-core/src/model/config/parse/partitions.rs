@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::policy::{NO_SUSPEND, PREEMPT_MODES, set};
+use super::qos;
 use super::section::Section;
-use crate::model::config::{NodeConfig, Oversubscribe, PartitionConfig, PartitionState, PreemptMode};
+use crate::model::config::{
+    NodeConfig, Oversubscribe, PartitionConfig, PartitionState, Policy, PreemptMode, QosConfig,
+};
 use crate::model::topology::TopologyConfig;
 use crate::text::gather::is_layer_name;
 use crate::text::hostlist::HostList;
@@ -17,18 +20,16 @@ const ALL: &str = "ALL";
 /// How many unknown nodes of one partition are named.
 const NAMED: usize = 3;
 
-/// Every partition in file order.
-pub(super) fn partitions(
-    top: &mut Section<'_>,
-    nodes: &[NodeConfig],
-    topologies: &[TopologyConfig],
-) -> Vec<PartitionConfig> {
+/// Every partition in file order; `policy` has its nodes, topologies and QOS already.
+pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy) -> Vec<PartitionConfig> {
+    let Policy { nodes, topologies, qos, .. } = policy;
     let mut partitions: Vec<PartitionConfig> = Vec::new();
     let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
     let mut default: Option<Arc<str>> = None;
     for mut section in top.sections("partitions") {
         let mut partition = PartitionConfig { name: name(&mut section), ..Default::default() };
         settings(&mut section, &mut partition);
+        qualities(&mut section, &mut partition, qos);
         partition.nodes = members(&mut section, nodes);
         partition.topology = topology(&mut section, topologies);
         check(&section, &partition);
@@ -92,7 +93,22 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.allow_accounts = names(section, "allow_accounts");
 }
 
-fn names(section: &mut Section<'_>, key: &'static str) -> Vec<Arc<str>> {
+/// Which QOS may be used here.
+fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: &[QosConfig]) {
+    partition.allow_qos = qos::list(section, "allow_qos", known);
+    partition.deny_qos = qos::list(section, "deny_qos", known);
+    partition.default_qos = qos::one(section, "default_qos", known);
+    if !partition.allow_qos.is_empty() && !partition.deny_qos.is_empty() {
+        section
+            .refuse("deny_qos", "nothing but what allow_qos lists is allowed anyway; leave one of them out");
+    }
+    if let Some(default) = partition.default_qos.as_deref().filter(|name| !partition.takes_qos(Some(name))) {
+        section.refuse("default_qos", format_args!("{default} is not allowed in this partition"));
+    }
+}
+
+/// A list of names.
+pub(super) fn names(section: &mut Section<'_>, key: &'static str) -> Vec<Arc<str>> {
     section.strings(key).into_iter().map(|(_, name)| name.into()).collect()
 }
 

@@ -4,10 +4,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::qos;
 use super::section::Section;
 use crate::model::config::{
     Backfill, Correct, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptMode, PreemptPolicy,
-    RecoveryPolicy, SchedulerPolicy,
+    QosConfig, RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 
@@ -55,7 +56,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
     jobs
 }
 
-pub(super) fn scheduler(mut section: Section<'_>) -> SchedulerPolicy {
+pub(super) fn scheduler(mut section: Section<'_>, known: &[QosConfig]) -> SchedulerPolicy {
     let mut policy = SchedulerPolicy::default();
     set!(
         policy.backfill => section.choice("backfill", &[
@@ -95,6 +96,7 @@ pub(super) fn scheduler(mut section: Section<'_>) -> SchedulerPolicy {
         policy.priority_weight_qos => section.integer("priority_weight_qos", ANY),
         policy.priority_favor_small => section.boolean("priority_favor_small"),
     );
+    policy.default_qos = qos::one(&mut section, "default_qos", known);
     section.finish();
     policy
 }
@@ -118,9 +120,6 @@ pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
         ]),
         policy.jobs_may_forbid => section.boolean("jobs_may_forbid"),
     );
-    if policy.by == PreemptBy::Qos {
-        section.refuse("by", "there are no QOS in this release; write `partition` or `none`");
-    }
     if policy.mode == PreemptMode::Suspend {
         section.refuse("mode", NO_SUSPEND);
     }

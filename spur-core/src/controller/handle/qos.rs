@@ -1,0 +1,97 @@
+//! Whether a job may have the QOS it names, where it wants to run.
+
+use std::sync::Arc;
+
+use super::super::Reject;
+use crate::cluster::{Cluster, Partition};
+use crate::model::config::QosConfig;
+use crate::model::job::JobSpec;
+use crate::text::nearest::nearest;
+
+/// The QOS of a job that names none in these partitions: the default of the first of them that has one, or else the
+/// cluster's.
+pub(super) fn default(cluster: &Cluster, partitions: &[&Partition]) -> Option<Arc<str>> {
+    let of_partition = partitions.iter().find_map(|partition| partition.config.default_qos.as_ref());
+    of_partition.or(cluster.policy().scheduler.default_qos.as_ref()).cloned()
+}
+
+/// The components of a het job have one QOS: those behind the first that name none have that of the `first`.
+pub(super) fn of_whole(cluster: &Cluster, first: &JobSpec, other: &mut JobSpec) -> Result<(), Reject> {
+    if cluster.policy().qos.is_empty() {
+        return Ok(());
+    }
+    if other.qos.is_none() {
+        other.qos.clone_from(&first.qos);
+    }
+    if other.qos == first.qos {
+        return Ok(());
+    }
+    let show =
+        |spec: &JobSpec| spec.qos.as_deref().map_or_else(|| "none".to_owned(), |qos| format!("'{qos}'"));
+    let (mine, theirs) = (show(other), show(first));
+    Err(Reject::InvalidQos(format!(
+        "a het job has one QOS; this is {mine}, that of the first component {theirs}"
+    )))
+}
+
+/// The QOS has to be there, be open to the job's owner and account, allow its time, and be taken by all its partitions.
+/// Where none is configured a name means nothing, and everything is allowed.
+pub(super) fn check(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
+    let policy = cluster.policy();
+    let named = spec.qos.as_deref();
+    if let Some(name) = named.filter(|name| !policy.knows_qos(Some(name))) {
+        return Err(unknown(&policy.qos, name));
+    }
+    if let Some(qos) = policy.qos_of(named) {
+        admit(qos, spec)?;
+    }
+    for partition in spec.partitions.iter().filter_map(|name| cluster.partition(name)) {
+        takes(partition, named)?;
+    }
+    Ok(())
+}
+
+fn unknown(known: &[QosConfig], name: &str) -> Reject {
+    let names: Vec<&str> = known.iter().map(|qos| &*qos.name).collect();
+    let meant = nearest(name, names.iter().copied()).map(|meant| format!("did you mean '{meant}'? "));
+    let meant = meant.unwrap_or_default();
+    Reject::InvalidQos(format!("there is no '{name}'; {meant}QOS here: {}", names.join(", ")))
+}
+
+fn admit(qos: &QosConfig, spec: &JobSpec) -> Result<(), Reject> {
+    let QosConfig { name, allow_groups, allow_accounts, .. } = qos;
+    let owner = &spec.owner;
+    if !allow_groups.is_empty() && owner.uid != 0 && !allow_groups.contains(&owner.group) {
+        let groups = allow_groups.join(", ");
+        return Err(Reject::InvalidQos(format!("QOS {name} is for groups {groups}; ask for another")));
+    }
+    let admitted = |account: &Arc<str>| allow_accounts.contains(account);
+    if !allow_accounts.is_empty() && !spec.account.as_ref().is_some_and(admitted) {
+        let accounts = allow_accounts.join(", ");
+        return Err(Reject::InvalidQos(format!(
+            "QOS {name} is for accounts {accounts}; ask for one with -A, or for another QOS"
+        )));
+    }
+    let least = spec.time_min.unwrap_or(spec.time_limit);
+    match qos.max_wall {
+        Some(most) if least > most => Err(Reject::InvalidTimeLimit(format!(
+            "time limit {least}: QOS {name} allows {most}; ask -t ≤ {most}"
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn takes(partition: &Partition, named: Option<&str>) -> Result<(), Reject> {
+    let config = &partition.config;
+    if config.takes_qos(named) {
+        return Ok(());
+    }
+    let partition = &config.name;
+    let refused =
+        named.map_or_else(|| "no job without a QOS".to_owned(), |name| format!("no jobs of QOS {name}"));
+    let works = match config.allow_qos.as_slice() {
+        [] => "any other, or another partition".to_owned(),
+        allowed => format!("--qos={}", allowed.join(" or --qos=")),
+    };
+    Err(Reject::InvalidQos(format!("partition {partition} takes {refused}; ask for {works}")))
+}

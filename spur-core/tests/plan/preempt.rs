@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::config::{PartitionConfig, Policy, PreemptBy, PreemptCost, PreemptPolicy};
+use spur_core::model::config::{PartitionConfig, Policy, PreemptBy, PreemptCost, PreemptPolicy, QosConfig};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Phase;
@@ -16,7 +16,7 @@ use spur_core::text::nodes::NodeCount;
 
 use crate::world::{self, World};
 
-/// A running job: tier, first node, how many nodes from there on, how far apart, CPUs (0: whole nodes), since when.
+/// A running job: tier and QOS, first node, how many nodes from there on, how far apart, CPUs (0: whole nodes), since when.
 type Running = (u32, u32, u32, u32, u32, u64);
 
 /// A waiting job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, and what it asks of the fabric.
@@ -27,6 +27,8 @@ struct Case {
     /// Sizes of the leaves of each spine.
     spines: Vec<Vec<u32>>,
     cost: PreemptCost,
+    /// Of each QOS of running jobs: its priority, and whether that of the waiting job lists it. Without, tiers decide.
+    qos: Option<[(u32, bool); 3]>,
     running: Vec<Running>,
     wish: Wish,
 }
@@ -34,14 +36,17 @@ struct Case {
 fn case() -> impl Strategy<Value = Case> {
     let spines = prop::collection::vec(prop::collection::vec(1_u32..4, 1..3), 1..4);
     let cost = prop_oneof![Just(PreemptCost::Priority), Just(PreemptCost::Jobs), Just(PreemptCost::Work)];
+    let qos = prop::array::uniform3((0_u32..4, prop::bool::weighted(0.7)));
+    let qos = prop::option::weighted(0.5, qos);
     let running = prop::collection::vec((1_u32..4, 0_u32..16, 1_u32..4, 1_u32..4, 0_u32..5, 0_u64..30), 1..9);
     let nodes = prop::option::weighted(0.7, 1_u32..6);
     let tasks = prop::option::weighted(0.4, 1_u32..9);
     let memory = prop::option::weighted(0.2, 1_u64..9);
     let wish = (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6);
-    (spines, cost, running, wish).prop_map(|(spines, cost, running, wish)| Case {
+    (spines, cost, qos, running, wish).prop_map(|(spines, cost, qos, running, wish)| Case {
         spines,
         cost,
+        qos,
         running,
         wish,
     })
@@ -74,7 +79,12 @@ fn spec(wish: &Wish) -> JobSpec {
         contiguous: ask == 3,
         ..FabricAsk::default()
     };
-    JobSpec { fabric: Some(Box::new(fabric)), partitions: ["high".into()].into(), ..world::spec(shape, 60) }
+    JobSpec {
+        fabric: Some(Box::new(fabric)),
+        partitions: ["high".into()].into(),
+        qos: Some("mine".into()),
+        ..world::spec(shape, 60)
+    }
 }
 
 impl Case {
@@ -90,9 +100,17 @@ impl Case {
             ..world::partition(name, names.clone())
         };
         let partitions = vec![tier("low", 1), tier("middle", 2), tier("equal", 3), tier("high", 3)];
-        let preempt = PreemptPolicy { by: PreemptBy::Partition, cost: self.cost, ..PreemptPolicy::default() };
+        let by = if self.qos.is_some() { PreemptBy::Qos } else { PreemptBy::Partition };
+        let preempt = PreemptPolicy { by, cost: self.cost, ..PreemptPolicy::default() };
         let topologies = vec![world::topology(&self.topology())];
-        let mut world = World::new(Policy { nodes, partitions, topologies, preempt, ..Policy::default() });
+        let mut world = World::new(Policy {
+            nodes,
+            partitions,
+            topologies,
+            preempt,
+            qos: self.qualities(),
+            ..Policy::default()
+        });
         let mut running = self.running.clone();
         running.sort_by_key(|(.., since)| *since);
         for (tier, first, nodes, apart, cpus, since) in running {
@@ -103,6 +121,17 @@ impl Case {
         let job = world.cluster.next_job();
         world.submit(job, spec(&self.wish));
         world
+    }
+
+    fn qualities(&self) -> Vec<QosConfig> {
+        let mut mine = QosConfig { name: "mine".into(), ..QosConfig::default() };
+        let mut all = Vec::new();
+        for (name, (priority, listed)) in QOS.into_iter().zip(self.qos.iter().flatten()) {
+            all.push(QosConfig { name: name.into(), priority: *priority, ..QosConfig::default() });
+            mine.preempt.extend(listed.then(|| Arc::from(name)));
+        }
+        all.push(mine);
+        all
     }
 
     fn topology(&self) -> String {
@@ -122,6 +151,9 @@ impl Case {
     }
 }
 
+const PARTITIONS: [&str; 3] = ["low", "middle", "equal"];
+const QOS: [&str; 3] = ["one", "two", "three"];
+
 /// Starts a job on those of the nodes that have room for it.
 fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: u32) {
     let fits = |node: &NodeId| {
@@ -135,26 +167,34 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
         return;
     }
     let job = world.cluster.next_job();
-    let partition = ["low", "middle", "equal"][tier as usize - 1];
-    let spec = JobSpec { partitions: [partition.into()].into(), ..world::spec(Shape::default(), 600) };
+    let [partition, qos] = [PARTITIONS, QOS].map(|names| names[tier as usize - 1]);
+    let spec = JobSpec {
+        partitions: [partition.into()].into(),
+        qos: Some(qos.into()),
+        ..world::spec(Shape::default(), 600)
+    };
     world.submit(job, spec);
     world.put(job, &nodes, cpus);
 }
 
 /// What a set of victims costs, by the words of the documentation.
 fn price(world: &World, victims: &[JobId], by: PreemptCost) -> [u64; 3] {
-    let (mut tier, mut work) = (0, 0);
+    let (mut level, mut work) = (0, 0);
     for job in victims.iter().map(|id| world.cluster.job(*id).unwrap()) {
         let Phase::Running { alloc, started, .. } = &job.phase else { panic!("a victim runs") };
-        let partition = world.cluster.partition(&alloc.partition).unwrap();
-        tier = tier.max(u64::from(partition.config.priority_tier));
+        let policy = world.cluster.policy();
+        let own = match policy.preempt.by {
+            PreemptBy::Qos => policy.qos_of(job.spec.qos.as_deref()).unwrap().priority,
+            _ => world.cluster.partition(&alloc.partition).unwrap().config.priority_tier,
+        };
+        level = level.max(u64::from(own));
         work += alloc.nodes.len() as u64 * world.now.since(*started);
     }
     let jobs = victims.len() as u64;
     match by {
-        PreemptCost::Priority => [tier, work, jobs],
-        PreemptCost::Jobs => [jobs, tier, work],
-        PreemptCost::Work => [work, tier, jobs],
+        PreemptCost::Priority => [level, work, jobs],
+        PreemptCost::Jobs => [jobs, level, work],
+        PreemptCost::Work => [work, level, jobs],
     }
 }
 
@@ -199,11 +239,17 @@ fn most_empty(world: &World, domain: &std::ops::Range<u32>, may_leave: &[JobId])
     domain.clone().filter(empty).count()
 }
 
-/// Every set of jobs of lower tiers.
+/// Every set of jobs of lower tiers, or of QOS that are listed.
 fn sets(world: &World) -> Vec<Vec<JobId>> {
+    let policy = world.cluster.policy();
     let low = |id: &JobId| {
-        let alloc = world.cluster.job(*id).unwrap().phase.alloc().cloned();
-        alloc.is_some_and(|alloc| *alloc.partition != *"equal")
+        let job = world.cluster.job(*id).unwrap();
+        match policy.preempt.by {
+            PreemptBy::Qos => {
+                policy.qos.last().unwrap().preempt.iter().any(|name| Some(name) == job.spec.qos.as_ref())
+            }
+            _ => job.phase.alloc().is_some_and(|alloc| *alloc.partition != *"equal"),
+        }
     };
     let jobs: Vec<JobId> = world.cluster.jobs().active().map(|job| job.id).filter(low).collect();
     (0..1_u32 << jobs.len())
@@ -213,7 +259,7 @@ fn sets(world: &World) -> Vec<Vec<JobId>> {
 
 proptest! {
     /// Nobody is preempted for a job that starts without, or that would not start then; the victims are of lower
-    /// tiers; and no other set costs less.
+    /// tiers, or of QOS that are listed; and no other set costs less.
     #[test]
     fn no_cheaper_set_of_victims_exists(case in case()) {
         let world = case.world();
@@ -227,7 +273,7 @@ proptest! {
         prop_assert_eq!(plan.preemptions.len(), 1, "a set of {:?} would do", cheapest);
         let preemption = &plan.preemptions[0];
         let victims: Vec<JobId> = preemption.victims.iter().map(|victim| victim.job).collect();
-        prop_assert!(sets.contains(&victims), "{:?} are of lower tiers", victims);
+        prop_assert!(sets.contains(&victims), "{:?} may be preempted", victims);
         prop_assert!(would_start(&world, &victims));
         prop_assert_eq!(Some(price(&world, &victims, case.cost)), cheapest, "{:?}", victims);
         prop_assert!(preemption.start.why.exact);

@@ -7,7 +7,8 @@ use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::change::JobChange;
 use spur_core::model::config::{
-    Backfill, Correct, Order, PartitionState, Policy, Predict, PreemptBy, PreemptPolicy, SchedulerPolicy,
+    Backfill, Correct, Order, PartitionState, Policy, Predict, PreemptBy, PreemptPolicy, QosConfig,
+    SchedulerPolicy,
 };
 use spur_core::model::job::JobSpec;
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
@@ -51,6 +52,8 @@ enum Deed {
     Partition(usize, PartitionState),
     /// Whether jobs preempt others is changed.
     Preempt(PreemptBy),
+    /// The configuration has the QOS but for the first so many.
+    Qos(usize),
     Time(u64),
     /// Nodes are reserved: the first and last, in how many seconds, for how many, how.
     Reserve(u32, u32, i64, u64, Vec<Flag>),
@@ -64,6 +67,8 @@ enum Deed {
 struct Case {
     scheduler: SchedulerPolicy,
     preempt: PreemptPolicy,
+    /// How long jobs of the QOS `low` run before they make way for those of `high`, if that is said.
+    exempt: Option<u64>,
     /// The first and last node of each partition, and its tier.
     partitions: Vec<(u32, u32, u32)>,
     flat: bool,
@@ -104,8 +109,9 @@ fn words() -> impl Strategy<Value = Vec<String>> {
     let partition =
         prop_oneof![3 => Just("-p p0"), 1 => Just("-p p1"), 1 => Just("-p p0,p1"), 1 => Just("-p p2,p1")];
     let user = prop_oneof![Just("--user a"), Just("--user b")];
-    (size, more, partition, user, 1_u64..60).prop_map(|(size, more, partition, user, seconds)| {
-        let line = format!("{size} {more} {partition} {user} -t {seconds}");
+    let qos = prop_oneof![2 => Just(""), 2 => Just("-q low"), 1 => Just("-q middle"), 2 => Just("-q high")];
+    (size, more, partition, user, qos, 1_u64..60).prop_map(|(size, more, partition, user, qos, seconds)| {
+        let line = format!("{size} {more} {partition} {user} {qos} -t {seconds}");
         line.split_whitespace().map(str::to_owned).collect()
     })
 }
@@ -138,7 +144,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (at(), 1_u64..90).prop_map(|(job, seconds)| Deed::Limit(job, seconds)),
         1 => (0..NODES, 0_u8..3).prop_map(|(node, state)| Deed::Node(node, state)),
         1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
-        1 => prop_oneof![Just(PreemptBy::None), Just(PreemptBy::Partition)].prop_map(Deed::Preempt),
+        1 => prop_oneof![Just(PreemptBy::None), Just(PreemptBy::Partition), Just(PreemptBy::Qos)].prop_map(Deed::Preempt),
+        1 => (0_usize..=3).prop_map(Deed::Qos),
         8 => (1_u64..25).prop_map(Deed::Time),
         1 => (0..NODES, 0..NODES, -5_i64..40, 1_u64..50, flags())
             .prop_map(|(one, other, start, last, flags)| Deed::Reserve(one.min(other), one.max(other), start, last, flags)),
@@ -179,7 +186,11 @@ fn scheduler() -> impl Strategy<Value = SchedulerPolicy> {
 }
 
 fn preempt() -> impl Strategy<Value = PreemptPolicy> {
-    let by = prop_oneof![1 => Just(PreemptBy::None), 2 => Just(PreemptBy::Partition)];
+    let by = prop_oneof![
+        2 => Just(PreemptBy::None),
+        2 => Just(PreemptBy::Partition),
+        2 => Just(PreemptBy::Qos),
+    ];
     let times = (prop_oneof![Just(0), 1_u64..20], prop_oneof![Just(0), 1_u64..20]);
     (by, times).prop_map(|(by, (grace_time, exempt_time))| PreemptPolicy {
         by,
@@ -199,11 +210,12 @@ fn case() -> impl Strategy<Value = Case> {
         3 => prop::collection::vec(partition, 3),
     ];
     let deeds = prop::collection::vec(deed(), 1..70);
-    let policy = (scheduler(), preempt());
+    let policy = (scheduler(), preempt(), prop::option::weighted(0.3, 0_u64..30));
     let all = (policy, partitions, prop::bool::ANY, deeds);
-    all.prop_map(|((scheduler, preempt), partitions, flat, deeds)| Case {
+    all.prop_map(|((scheduler, preempt, exempt), partitions, flat, deeds)| Case {
         scheduler,
         preempt,
+        exempt,
         partitions,
         flat,
         deeds,
@@ -233,9 +245,20 @@ impl Case {
             licenses: vec![("lic".into(), 2)],
             scheduler: self.scheduler.clone(),
             preempt: self.preempt.clone(),
+            qos: qualities(self.exempt),
             ..Policy::default()
         })
     }
+}
+
+/// A chain of three, the first of which preempts the last, too.
+fn qualities(exempt: Option<u64>) -> Vec<QosConfig> {
+    let qos = |name: &str, priority, preempt: &[&str]| {
+        let preempt = preempt.iter().map(|name| Arc::from(*name)).collect();
+        QosConfig { name: name.into(), priority, preempt, ..QosConfig::default() }
+    };
+    let low = QosConfig { exempt_time: exempt.map(Seconds), ..qos("low", 0, &[]) };
+    vec![low, qos("middle", 5, &["low"]), qos("high", 9, &["middle", "low"])]
 }
 
 /// The jobs for which something holds.
@@ -307,6 +330,12 @@ fn carry_out(world: &mut World, deed: &Deed) {
         Deed::Preempt(by) => {
             let mut policy = Policy::clone(world.cluster.policy());
             policy.preempt.by = *by;
+            world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+        }
+        Deed::Qos(gone) => {
+            let mut policy = Policy::clone(world.cluster.policy());
+            policy.qos = qualities(None);
+            policy.qos.drain(..*gone);
             world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
         }
         Deed::Time(seconds) => {
@@ -409,10 +438,11 @@ fn clear(world: &mut World, job: JobId) -> bool {
     true
 }
 
-/// Whether jobs of one partition make those of another leave.
+/// Whether jobs of one partition or QOS make those of another leave.
 fn preempts(world: &World) -> bool {
+    let by = world.cluster.policy().preempt.by;
     let tiers = || world.cluster.partitions().iter().map(|partition| partition.config.priority_tier);
-    world.cluster.policy().preempt.by == PreemptBy::Partition && tiers().min() != tiers().max()
+    by == PreemptBy::Qos || (by == PreemptBy::Partition && tiers().min() != tiers().max())
 }
 
 /// Jobs with a reservation: when and where.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use spur_core::cluster::{Cluster, Event, invariant, snapshot};
 use spur_core::id::{Attempt, JobId};
+use spur_core::model::config::PreemptBy;
 use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::time::Time;
 
@@ -153,7 +154,7 @@ fn attempts_follow_each_other(world: &World) {
     }
 }
 
-/// Who makes way does so for a job of a higher tier that nodes are kept for at that moment, and whose start waits for
+/// Who makes way does so for a job of a higher tier, or whose QOS lists its own, that nodes are kept for at that moment, and whose start waits for
 /// it; such a job starts on these nodes and no others, or loses them by an event that says why.
 fn preemption_keeps_its_word(world: &World) {
     let mut cluster = Cluster::default();
@@ -162,13 +163,24 @@ fn preemption_keeps_its_word(world: &World) {
         let name = job.phase.alloc().map_or(&job.spec.partitions[0], |alloc| &alloc.partition);
         cluster.partition(name).expect("it is configured").config.priority_tier
     };
+    let may = |cluster: &Cluster, by: JobId, victim: JobId| {
+        let policy = cluster.policy();
+        let qos =
+            |job: JobId| cluster.job(job).and_then(|job| job.spec.qos.clone()).expect("there is a default");
+        match policy.preempt.by {
+            PreemptBy::Qos => {
+                policy.qos_of(Some(&qos(by))).expect("configured").preempt.contains(&qos(victim))
+            }
+            PreemptBy::None | PreemptBy::Partition => tier(cluster, victim) < tier(cluster, by),
+        }
+    };
     let mut told: Vec<(Attempt, JobId)> = Vec::new();
     for entry in &world.disk.journal {
         match &entry.event {
             Event::JobPreempted { job, by, .. } => {
                 let victim = cluster.job(*job).expect("it was submitted");
                 let forbids = victim.spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
-                assert!(!forbids && tier(&cluster, *job) < tier(&cluster, *by), "job {job} for job {by}");
+                assert!(!forbids && may(&cluster, *by, *job), "job {job} for job {by}");
                 told.push((victim.attempt(), *by));
             }
             Event::JobNominated { job, nomination } => {

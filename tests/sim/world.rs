@@ -9,7 +9,9 @@ use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, 
 use spur_core::controller::{Command, Effect, Input, Reply, timers};
 use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
-use spur_core::model::config::{NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy};
+use spur_core::model::config::{
+    NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy, QosConfig,
+};
 use spur_core::model::job::{Batch as Script, Extra, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::array::ArraySpec;
@@ -105,6 +107,9 @@ impl World {
         let mut policy = policy(&names, &shape, chance.percent(50));
         if preempts {
             add_tier(&mut policy, &mut chance);
+        }
+        if preempts && seed.is_multiple_of(2) {
+            add_qos(&mut policy);
         }
         let mut world = Self {
             chance,
@@ -564,7 +569,8 @@ impl World {
         if self.het && self.chance.percent(40) {
             for _ in 0..self.chance.between(1, 2) {
                 let component = self.submission(request);
-                let spec = JobSpec { batch: None, ..component.spec };
+                // All components have one QOS: that of the first.
+                let spec = JobSpec { batch: None, qos: None, ..component.spec };
                 submission.rest.push(Submission { spec, ..component });
             }
         }
@@ -584,6 +590,7 @@ impl World {
         let limit = self.chance.between(20, 120);
         let urgent = self.preempts && self.chance.percent(40);
         let partitions = if urgent { Box::from([Arc::from("urgent")]) } else { Box::default() };
+        let qos = (urgent && !self.policy.qos.is_empty()).then(|| Arc::from("high"));
         let firm = self.preempts && self.chance.percent(10);
         let extra = firm.then(|| Box::new(Extra { no_preempt: true, ..Extra::default() }));
         let script = Script {
@@ -606,6 +613,7 @@ impl World {
         };
         let spec = JobSpec {
             partitions,
+            qos,
             array: self.array().map(Box::new),
             requeue: true,
             batch: Some(Box::new(script)),
@@ -757,6 +765,15 @@ fn add_tier(policy: &mut Policy, chance: &mut Chance) {
         exempt_time: Seconds(any(chance, &[0, 0, 10])),
         ..PreemptPolicy::default()
     };
+}
+
+/// Jobs preempt others by their QOS, and no longer by the tier of their partition.
+fn add_qos(policy: &mut Policy) {
+    let low = QosConfig { name: "low".into(), ..QosConfig::default() };
+    let high = QosConfig { name: "high".into(), preempt: vec!["low".into()], ..low.clone() };
+    policy.qos = vec![low, high];
+    policy.scheduler.default_qos = Some("low".into());
+    policy.preempt.by = PreemptBy::Qos;
 }
 
 fn policy(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {

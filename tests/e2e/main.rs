@@ -13,6 +13,7 @@ mod nodes;
 mod order;
 mod power;
 mod preempt;
+mod qos;
 mod reservation;
 mod simulated;
 mod steps;

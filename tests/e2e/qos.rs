@@ -1,0 +1,131 @@
+//! QOS: who may have which, who makes way for whom, and what becomes of jobs whose QOS is gone.
+
+use std::fs;
+
+use crate::cluster::{Cluster, Setup};
+
+/// Jobs of `high` preempt those of `low`, which wait again; others are of `normal`.
+const QOS: &str = r#"
+[scheduler]
+default_qos = "normal"
+priority_weight_age = 0
+priority_weight_partition = 0
+priority_weight_qos = 1000
+[preempt]
+by = "qos"
+[[qos]]
+name = "high"
+priority = 40
+preempt = ["low"]
+max_wall = "20"
+[[qos]]
+name = "normal"
+priority = 10
+[[qos]]
+name = "low"
+[[partitions]]
+name = "debug"
+nodes = "ALL"
+allow_qos = ["high"]
+"#;
+
+#[test]
+fn a_job_makes_way_for_one_whose_qos_lists_its_own() {
+    let mut cluster = Cluster::start(&Setup { nodes: 2, more: QOS, ..Setup::default() });
+    let mut client = cluster.client();
+    let (mut low_gate, mut high_gate) = (cluster.gate("low"), cluster.gate("high"));
+    let mut command = cluster.command(&["sbatch", "--parsable", "-N2", "--exclusive", "--wrap"]);
+    let said =
+        command.arg("echo $SLURM_JOB_QOS >>ran; read x <low").env("SBATCH_QOS", "low").output().unwrap();
+    let low: u32 = String::from_utf8(said.stdout).unwrap().trim().parse().unwrap();
+    client.wait_for(low, "RUNNING");
+
+    let normal = cluster.sbatch(&["-N1", "-w", "n1", "--wrap", "true"]);
+    let high = cluster.sbatch(&["-q", "high", "-N1", "-w", "n1", "--wrap", "read x <high"]);
+    client.wait_for(high, "RUNNING");
+    client.wait(low, |job| job.state == "PENDING" && job.restarts == 1);
+    let said = cluster.ok(&["squeue", "-h", "-S", "i", "-o", "%i %q %t"]);
+    assert_eq!(said.lines().next(), Some(&*format!("{low} low PD")));
+    assert_eq!(cluster.ok(&["squeue", "-h", "-q", "high", "-o", "%i %Q"]), format!("{high} 1000\n"));
+    let shown = cluster.ok(&["scontrol", "show", "job", &high.to_string()]);
+    assert!(shown.contains("Priority=1000") && shown.contains("QOS=high"), "{shown}");
+    // It did not make anybody go, and comes before those that may be.
+    client.wait_for(normal, "COMPLETED");
+    high_gate.open();
+    client.wait_for(high, "COMPLETED");
+    client.wait_for(low, "RUNNING");
+
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    let waits = cluster.sbatch(&["-N2", "--exclusive", "--wrap", "true"]);
+    client.wait(waits, |job| job.reason == "Resources");
+    cluster.ok(&["scontrol", "update", &format!("JobId={waits}"), "QOS=high", "TimeLimit=5"]);
+    client.wait_for(waits, "COMPLETED");
+    client.wait(low, |job| job.state == "RUNNING" && job.restarts == 2);
+    low_gate.open();
+    client.wait_for(low, "COMPLETED");
+    assert_eq!(cluster.read("ran"), "low\nlow\nlow\n");
+    let rows = cluster.ok(&["sacct", "-n", "-P", "-X", "-D", "-o", "qos,state", "-j", &low.to_string()]);
+    let mut rows: Vec<&str> = rows.lines().collect();
+    rows.sort_unstable();
+    assert_eq!(rows, ["low|COMPLETED", "low|PREEMPTED", "low|PREEMPTED"]);
+}
+
+#[test]
+fn what_a_job_may_not_have_is_refused_with_what_it_may() {
+    let cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });
+    for (words, says) in [
+        (
+            &["-q", "hgih"][..],
+            "Invalid qos specification: there is no 'hgih'; did you mean 'high'? QOS here: high, normal, low",
+        ),
+        (
+            &["-p", "debug"],
+            "Invalid qos specification: partition debug takes no jobs of QOS normal; ask for --qos=high",
+        ),
+        (&["-q", "high", "-t", "30"], "time limit 30:00: QOS high allows 20:00; ask -t ≤ 20:00"),
+    ] {
+        let said = cluster.run(&[&["sbatch", "--wrap", "true"], words].concat());
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.err.starts_with("sbatch: error: Batch job submission failed: "), "{said:?}");
+        assert!(said.err.contains(says), "{said:?}");
+    }
+    let held = cluster.sbatch(&["-H", "-q", "high", "--wrap", "true"]).to_string();
+    let shown = cluster.ok(&["scontrol", "show", "job", &held]);
+    assert!(shown.contains("TimeLimit=00:20:00"), "{shown}");
+    let said = cluster.fails(&["scontrol", "update", &format!("JobId={held}"), "QOS=nromal"]);
+    assert!(said.contains("did you mean 'normal'?"), "{said}");
+    let shown = cluster.ok(&["scontrol", "-o", "show", "partition", "debug"]);
+    assert!(shown.contains("AllowQos=high"), "{shown}");
+    cluster.ok(&["scancel", "-q", "normal"]);
+    assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%i"]), format!("{held}\n"));
+    cluster.ok(&["scancel", "-q", "high"]);
+    assert_eq!(cluster.ok(&["squeue", "-h", "-o", "%i"]), "");
+}
+
+/// A job of a QOS that is taken out of the configuration waits, and goes on when it is back.
+#[test]
+fn a_job_waits_while_its_qos_is_gone() {
+    let cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });
+    let mut client = cluster.client();
+    let mut gate = cluster.gate("gate");
+    let first = cluster.sbatch(&["--exclusive", "--wrap", "read x <gate"]);
+    client.wait_for(first, "RUNNING");
+    let low = cluster.sbatch(&["-q", "low", "--wrap", "true"]);
+    client.wait(low, |job| job.reason == "Resources");
+    let file = cluster.path("spur.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    let without = before.replace("preempt = [\"low\"]\n", "").replace("[[qos]]\nname = \"low\"\n", "");
+    fs::write(&file, without).unwrap();
+    let said = cluster.run(&["scontrol", "reconfigure"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("qos: changed"), "{said:?}");
+    client.wait(low, |job| job.reason == "InvalidQOS");
+    gate.open();
+    client.wait_for(first, "COMPLETED");
+    let shown = cluster.ok(&["scontrol", "show", "job", &low.to_string()]);
+    assert!(shown.contains("JobState=PENDING Reason=InvalidQOS"), "{shown}");
+    fs::write(&file, before).unwrap();
+    cluster.ok(&["scontrol", "reconfigure"]);
+    client.wait_for(low, "COMPLETED");
+}

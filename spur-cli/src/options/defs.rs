@@ -444,7 +444,7 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(SBATCH)
     .excluding(&["requeue"])
     .env(&["SBATCH_NO_REQUEUE"]),
-    Def::flag("no-preempt", None, "never make way for jobs of a higher tier", |s, _| {
+    Def::flag("no-preempt", None, "never make way for other jobs", |s, _| {
         s.spec.no_preempt = true;
         Ok(())
     })

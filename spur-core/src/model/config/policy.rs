@@ -216,7 +216,7 @@ pub enum PreemptMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptCost {
-    /// The lowest of the highest tier among them, then least node-seconds lost, then fewest jobs.
+    /// The lowest of the highest tier or QOS priority among them, then least node-seconds lost, then fewest jobs.
     #[default]
     Priority,
     /// Fewest jobs, then priority, then work.

@@ -1,5 +1,6 @@
 //! The policy in force, as `scontrol show config` reads it.
 
+use serde_json::Value;
 use spur_core::model::config::Policy;
 
 use crate::v1;
@@ -9,14 +10,17 @@ use crate::v1;
 pub fn settings(policy: &Policy) -> Vec<v1::KeyValue> {
     let mut settings = vec![setting("cluster_name", policy.cluster_name.to_string())];
     let sections = [
-        ("controller", serde_json::to_value(&policy.jobs)),
-        ("scheduler", serde_json::to_value(&policy.scheduler)),
-        ("preempt", serde_json::to_value(&policy.preempt)),
-        ("recovery", serde_json::to_value(&policy.recovery)),
+        ("controller".to_owned(), serde_json::to_value(&policy.jobs)),
+        ("scheduler".to_owned(), serde_json::to_value(&policy.scheduler)),
+        ("preempt".to_owned(), serde_json::to_value(&policy.preempt)),
+        ("recovery".to_owned(), serde_json::to_value(&policy.recovery)),
     ];
-    for (section, value) in sections {
-        let Ok(serde_json::Value::Object(fields)) = value else { continue };
-        settings.extend(fields.iter().map(|(key, value)| setting(&format!("{section}.{key}"), plain(value))));
+    let qos = policy.qos.iter().map(|qos| (format!("qos.{}", qos.name), serde_json::to_value(qos)));
+    for (section, value) in sections.into_iter().chain(qos) {
+        let Ok(Value::Object(fields)) = value else { continue };
+        // The name of a QOS is in the name of its section.
+        let fields = fields.iter().filter(|(key, _)| *key != "name");
+        settings.extend(fields.map(|(key, value)| setting(&format!("{section}.{key}"), plain(value))));
     }
     let licenses = policy.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
     settings.push(setting("licenses", licenses.collect::<Vec<_>>().join(",")));
@@ -27,23 +31,31 @@ fn setting(key: &str, value: String) -> v1::KeyValue {
     v1::KeyValue { key: key.to_owned(), value }
 }
 
-fn plain(value: &serde_json::Value) -> String {
+fn plain(value: &Value) -> String {
     match value {
-        serde_json::Value::String(text) => text.clone(),
+        Value::Null => "(null)".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use spur_core::model::config::QosConfig;
+
     use super::*;
 
     #[test]
     fn settings_read_like_the_file() {
-        let settings = settings(&Policy::default());
+        let preempt = vec!["low".into(), "standby".into()];
+        let high = QosConfig { name: "high".into(), preempt, ..QosConfig::default() };
+        let settings = settings(&Policy { qos: vec![high], ..Policy::default() });
         let value =
             |key: &str| settings.iter().find(|found| found.key == key).map(|found| found.value.as_str());
         assert_eq!(value("controller.kill_wait"), Some("30s"));
         assert_eq!(value("scheduler.backfill"), Some("easy"));
+        assert_eq!(value("scheduler.default_qos"), Some("(null)"));
+        assert_eq!((value("qos.high.preempt"), value("qos.high.name")), (Some("low,standby"), None));
     }
 }

@@ -139,6 +139,10 @@ const OPTIONS: &[QueryOpt] = &[
         q.request.partitions = query::list(text);
         Ok(())
     }),
+    QueryOpt::value("qos", Some('q'), "NAMES", "only jobs of these QOS", |q, text| {
+        q.request.qos = query::list(text);
+        Ok(())
+    }),
     QueryOpt::value("starttime", Some('S'), "TIME", "only jobs that were there after it", |q, text| {
         q.start = Some(text.parse().map_err(|e: spur_core::text::ParseError| e.to_string())?);
         Ok(())

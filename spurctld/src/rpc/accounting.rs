@@ -131,6 +131,7 @@ fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, S
         users,
         accounts: request.accounts,
         partitions: request.partitions,
+        qos: request.qos,
         names: request.names,
         states: request.states.iter().map(|state| state.to_ascii_uppercase()).collect(),
         not_before: request.start,

@@ -121,8 +121,9 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
     count_named_nodes(&mut spec);
     let partitions = partitions(cluster, &spec)?;
     spec.qos = spec.qos.or_else(|| qos::default(cluster, &partitions));
-    let wall = cluster.policy().qos_of(spec.qos.as_deref()).and_then(|qos| qos.max_wall);
-    let wall = wall.unwrap_or(TimeLimit::Unlimited);
+    let qos = cluster.policy().qos_of(spec.qos.as_deref());
+    let wall = qos.and_then(|qos| qos.max_wall).unwrap_or(TimeLimit::Unlimited);
+    spec.qos = qos.map(|qos| Arc::clone(&qos.name)).or(spec.qos);
     // The cluster's own names, so that a million jobs do not hold a million copies of them.
     spec.partitions = partitions.iter().map(|partition| Arc::clone(partition.name())).collect();
     let limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));

@@ -23,6 +23,7 @@ pub struct QosConfig {
     /// Overrides `grace_time` of the partition and of `[preempt]`.
     pub grace_time: Option<Seconds>,
     /// `preempt_exempt_time`: overrides `[preempt] exempt_time`.
+    #[serde(rename = "preempt_exempt_time")]
     pub exempt_time: Option<Seconds>,
     /// Longest limit that a job of it may ask for; `None`: the partition's.
     pub max_wall: Option<TimeLimit>,

@@ -1,6 +1,7 @@
 //! `[[qos]]`, and the keys of other sections that name QOS.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::partitions::names;
@@ -89,8 +90,8 @@ fn circle<'a>(all: &'a [QosConfig], first: usize) -> Option<Vec<&'a str>> {
                 }
                 return Some(names);
             }
-            if !before.contains_key(&next) {
-                before.insert(next, at);
+            if let Entry::Vacant(unseen) = before.entry(next) {
+                unseen.insert(at);
                 open.push_back(next);
             }
         }

@@ -271,6 +271,12 @@ fn outcome(state: EndState) -> Outcome {
     Outcome { state, exit: ExitCode::default(), reason: Reason::None, by: None }
 }
 
+fn reconfigure(world: &mut World, change: impl FnOnce(&mut Policy)) {
+    let mut policy = Policy::clone(world.cluster.policy());
+    change(&mut policy);
+    world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
+}
+
 fn carry_out(world: &mut World, deed: &Deed) {
     let pick = |jobs: Vec<JobId>, at: usize| pick(&jobs, at);
     let pending = |world: &World| jobs(world, |phase| matches!(phase, Phase::Pending(_)));
@@ -327,17 +333,8 @@ fn carry_out(world: &mut World, deed: &Deed) {
             let partition = Arc::from(format!("p{partition}"));
             world.apply(Event::PartitionSet { partition, state: *state });
         }
-        Deed::Preempt(by) => {
-            let mut policy = Policy::clone(world.cluster.policy());
-            policy.preempt.by = *by;
-            world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
-        }
-        Deed::Qos(gone) => {
-            let mut policy = Policy::clone(world.cluster.policy());
-            policy.qos = qualities(None);
-            policy.qos.drain(..*gone);
-            world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
-        }
+        Deed::Preempt(by) => reconfigure(world, |policy| policy.preempt.by = *by),
+        Deed::Qos(gone) => reconfigure(world, |policy| policy.qos = qualities(None).split_off(*gone)),
         Deed::Time(seconds) => {
             world.now = world.now + *seconds;
             world.expire();

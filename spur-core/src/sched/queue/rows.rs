@@ -13,8 +13,8 @@ const FULL: usize = 128;
 
 /// What a job is sorted by; the smaller key comes first.
 ///
-/// Jobs that have waited too long come before all others, in order of submission; then tiers, the order's own measure,
-/// and submission.
+/// Jobs that have waited too long come before all others, in order of submission; then tiers (of QOS, where these preempt,
+/// and of partitions), the order's own measure, and submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sched) struct Key {
     /// Seconds planned to run, where that is looked at first of all; otherwise 0.

@@ -12,6 +12,11 @@ use super::cost::Cost;
 use super::front::{Item, prune};
 use super::problem::{Problem, positions};
 
+/// Ways that are put together before those that are of no use are dropped.
+const AT_ONCE: usize = 1 << 17;
+/// Ways that every front may have, whatever the budget.
+const WIDEST: usize = 1 << 12;
+
 /// A part of a domain: a domain below it, or a node of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Member {
@@ -340,16 +345,19 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         id: DomainId,
     ) -> Vec<Item<C>> {
         let mut joined = if optional { some.to_vec() } else { Vec::new() };
-        joined.reserve(some.len() * more.len());
-        for a in some {
-            for b in more {
-                if let Some(item) = self.plus(a, b) {
-                    joined.push(item);
-                }
+        let below = self.problem.fabric.domain(id).layer().index() - 1;
+        let unit = self.problem.units[below];
+        // A part at a time, so that no more is kept than is of use.
+        for some in some.chunks((AT_ONCE / more.len().max(1)).max(1)) {
+            if joined.len() > AT_ONCE {
+                prune(&mut joined, unit);
+            }
+            joined.reserve(some.len() * more.len());
+            for a in some {
+                joined.extend(more.iter().filter_map(|b| self.plus(a, b)));
             }
         }
-        let below = self.problem.fabric.domain(id).layer().index() - 1;
-        prune(&mut joined, self.problem.units[below]);
+        prune(&mut joined, unit);
         self.cut(&mut joined);
         joined
     }
@@ -373,7 +381,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     /// The width is the same for every front of a problem, so that going over a domain again gives the same front.
     fn cut(&mut self, items: &mut Vec<Item<C>>) {
         let width = usize::try_from(self.problem.ask.budget.isqrt()).unwrap_or(usize::MAX).max(2);
-        if items.len() <= width || !self.problem.is_hard() {
+        let width = if self.problem.is_hard() { width } else { width.max(WIDEST) };
+        if items.len() <= width {
             return;
         }
         self.exact = false;

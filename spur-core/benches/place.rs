@@ -102,16 +102,42 @@ fn count(fabric: &Fabric) {
     println!("changing one node {:.3} us", start.elapsed().as_nanos() as f64 / 1e6);
 }
 
+/// Jobs that share nodes of which each takes some other number of tasks; half of the nodes take none. Then what the
+/// kinds of jobs cost where nodes are of three weights.
 fn task_slots(fabric: &Fabric) {
     let open = open(50);
-    let slots = (0..NODES as usize).map(|node| if open.contains(node) { 1 + (node as u32 % 7) } else { 0 });
+    let slots =
+        (0..NODES as usize).map(|node| if open.contains(node) { 1 + (node as u32 * 5 % 7) } else { 0 });
     let slots = Slots::tasks(fabric, slots.collect());
     let idle = Slots::tasks(fabric, vec![8; NODES as usize]);
-    let view = View::new(&slots, &idle);
-    for tasks in [1, 7, 16, 60] {
-        let ask = Ask::tasks(tasks);
-        let start = Instant::now();
-        let _ = black_box(place(fabric, &view, &ask));
-        println!("{tasks} tasks on shared nodes {:.1} us", start.elapsed().as_nanos() as f64 / 1000.0);
+    let whole = Slots::whole(fabric, open);
+    let weights: Vec<u32> = (0..NODES).map(|node| 1 + node % 3).collect();
+    let tasks = View::new(&slots, &idle);
+    let weighed = View { weights: Some(&weights), ..tasks };
+    for count in [1_u32, 7, 16, 60, 200, 1_000] {
+        let nodes = count.div_ceil(5);
+        let fixed = Ask { nodes: Some((nodes, nodes)), ..Ask::tasks(count) };
+        let capped = Ask { max_tasks_per_node: Some(4), ..Ask::tasks(count) };
+        let mut rows = vec![
+            ("-n", tasks, Ask::tasks(count)),
+            ("-n, --ntasks-per-node=4", tasks, capped),
+            ("-n, weights", weighed, Ask::tasks(count)),
+            ("-N, weights", View { slots: &whole, ..weighed }, Ask::nodes(count)),
+        ];
+        if count <= 60 {
+            rows.push(("-N and -n", tasks, fixed));
+        }
+        for (name, view, ask) in rows {
+            let mut times: Vec<u128> = (0..if count > 60 { 3 } else { 21 })
+                .map(|_| {
+                    let start = Instant::now();
+                    let _ = black_box(place(fabric, &view, black_box(&ask)));
+                    start.elapsed().as_nanos()
+                })
+                .collect();
+            times.sort_unstable();
+            let median = times[times.len() / 2] as f64 / 1000.0;
+            println!("{:>6} {count:>6} {name:>24} {median:>9.1} us", "");
+        }
     }
 }

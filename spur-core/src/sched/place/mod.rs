@@ -24,7 +24,10 @@ mod segment;
 mod share;
 mod slots;
 mod solve;
+mod stock;
 mod trace;
+mod unequal;
+mod walk;
 mod window;
 mod words;
 
@@ -91,7 +94,10 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame);
-    problem.map_or_else(Vec::new, |problem| choose::losers::<Vec<i64>>(&problem, most))
+    let losers = |problem: Problem<'_>| {
+        unequal::losers(&problem, most).unwrap_or_else(|| choose::losers::<Vec<i64>>(&problem, most))
+    };
+    problem.map_or_else(Vec::new, losers)
 }
 
 /// The numbers of nodes to try, the largest first.
@@ -155,10 +161,12 @@ fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Result<Placement, Missed>
     if let Some(leaves) = problem.ask.adjacent {
         return window::adjacent::<C>(problem, leaves);
     }
-    match plain::place(problem) {
-        plain::Plain::Placed(placement) => return Ok(placement),
-        plain::Plain::Nowhere => return Err(Missed::NONE),
-        plain::Plain::Other => {}
+    for short_cut in [plain::place, unequal::place] {
+        match short_cut(problem) {
+            plain::Plain::Placed(placement) => return Ok(placement),
+            plain::Plain::Nowhere => return Err(Missed::NONE),
+            plain::Plain::Other => {}
+        }
     }
     let (winner, exact) = choose::choose::<C>(problem);
     winner.map(|winner| choose::realise(problem, winner, exact)).ok_or(Missed { exact })

@@ -311,6 +311,27 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
+    /// The class of a node that is heavier than the lightest there is, counted from the heaviest.
+    pub(super) fn weight_class(&self, pos: Pos) -> Option<usize> {
+        let weight = self.view.weights?[pos.index()];
+        self.weights.iter().position(|&class| class == weight)
+    }
+
+    /// Whether all that is asked adds up over nodes, next to one number at most: nothing has to be used, nothing is
+    /// rounded, and no part has a share of its own.
+    pub(super) fn adds_up(&self) -> bool {
+        self.ask.mode == Mode::Consolidated
+            && self.units.iter().all(|&unit| unit == 1)
+            && self.node_unit.is_none()
+            && self.leaf_cap == u32::MAX
+            && self.leaf_nodes.is_none()
+            && self.limits.is_empty()
+            && self.ask.counts.is_empty()
+            && self.required.is_empty()
+            && self.forced_leaves.is_empty()
+            && self.only.is_none()
+    }
+
     fn may_use(&self, pos: Pos) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
     }
@@ -482,9 +503,7 @@ impl<'a> Problem<'a> {
             *count = u32::from(*need > 0 && set.contains(pos.index()));
         }
         let fields = item.cost.fields_mut();
-        if let Some(weights) = self.view.weights
-            && let Some(class) = self.weights.iter().position(|&weight| weight == weights[pos.index()])
-        {
+        if let Some(class) = self.weight_class(pos) {
             fields[class] += 1;
         }
         if !self.view.slots.are_whole() {

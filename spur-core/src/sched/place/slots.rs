@@ -137,6 +137,11 @@ impl Slots {
         }
     }
 
+    /// Slots of some positions, where they are tasks.
+    pub(super) fn tasks_at(&self, range: std::ops::Range<usize>) -> Option<&[u32]> {
+        self.tasks.as_ref().map(|tasks| &tasks[range])
+    }
+
     /// Slots of a domain.
     #[must_use]
     pub fn of(&self, domain: DomainId) -> u64 {

@@ -55,14 +55,15 @@ impl Random {
         Fabric::build(&config, &table, &[]).expect("random fabrics are right")
     }
 
-    /// A tree of three layers and up to some sixty nodes.
+    /// A tree of three layers and up to some sixty nodes, at times more.
     pub(super) fn large_tree(&mut self) -> Fabric {
         let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
         let (mut nodes, mut spines) = (0, Vec::new());
+        let largest = if self.one_in(8) { 80 } else { 5 };
         for spine in 0..self.between(2, 4) {
             let mut leaves = Vec::new();
             for leaf in 0..self.between(1, 5) {
-                let count = self.between(1, 5);
+                let count = if self.one_in(3) { self.between(1, largest) } else { self.between(1, 5) };
                 let list: Vec<String> = (nodes..nodes + count).map(|node| format!("n{node}")).collect();
                 nodes += count;
                 let name = format!("l{spine}-{leaf}");
@@ -130,6 +131,12 @@ impl Random {
         let taken = self.between(0, 4);
         let open = (0..fabric.len()).filter(|_| !(taken > 0 && self.between(0, 5) < taken)).collect();
         Slots::whole(fabric, open)
+    }
+
+    /// Tasks per node, of a few kinds or of any number.
+    pub(super) fn many_tasks(&mut self, fabric: &Fabric) -> Slots {
+        let kinds: Vec<u32> = (0..self.between(1, 12)).map(|_| self.between(0, 12)).collect();
+        Slots::tasks(fabric, (0..fabric.len()).map(|_| self.pick(&kinds)).collect())
     }
 
     /// Tasks per node, few enough that every way to place them can be tried.

@@ -7,7 +7,7 @@ mod judge;
 
 use crate::model::fabric::Layer;
 
-use super::{Ask, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place, rivals};
+use super::{Ask, Lost, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place, rivals};
 use case::{Case, Random};
 use judge::Judge;
 
@@ -234,32 +234,72 @@ fn segments() {
     });
 }
 
-/// On fabrics too large for brute force, the short cuts of the common cases give what the full search gives. A limit
-/// on the span of the top layer that can never bind keeps an ask from taking them.
+/// A question on a fabric that is too large for brute force.
+fn large(random: &mut Random) -> Case {
+    let fabric = random.large_tree();
+    let whole = random.one_in(3);
+    let slots = if whole { random.whole(&fabric) } else { random.many_tasks(&fabric) };
+    let most = u32::try_from(slots.total()).unwrap().clamp(1, if whole { 40 } else { 90 });
+    let amount = random.between(1, most);
+    let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+    if random.one_in(3) {
+        ask.prefer = vec![Layer(1 + u8::from(random.one_in(2)))];
+    }
+    if random.one_in(4) {
+        ask.must = Some(Layer(2));
+    }
+    if !whole && random.one_in(4) {
+        ask.max_tasks_per_node = Some(random.between(1, 4));
+    }
+    let mut case = Case::new(random, fabric, slots, ask);
+    if random.one_in(4) {
+        case.ask.whole_leaves = true;
+    }
+    case
+}
+
+/// The same without the short cuts, and both answers with what lost against them. A limit on the span of the top layer
+/// that can never bind keeps an ask from taking them.
+fn both_ways(case: &Case) -> [Option<(Placement, Vec<Lost>)>; 2] {
+    let mut long = case.ask.clone();
+    long.max_spans.push((case.fabric.top(), 1));
+    let view = View {
+        occupied: Some(&case.occupied),
+        weights: case.weights.as_deref(),
+        ..View::new(&case.slots, &case.idle)
+    };
+    [&case.ask, &long].map(|ask| {
+        let placement = place(&case.fabric, &view, ask).ok()?;
+        let lost = rivals(&case.fabric, &view, ask, &placement, 3);
+        Some((placement, lost))
+    })
+}
+
+/// The short cuts of the common cases give what the full search gives.
 #[test]
 fn short_cuts_change_nothing() {
     for seed in 0..cases(400) {
         let random = &mut Random::new(seed);
-        let fabric = random.large_tree();
-        let whole = random.one_in(2);
-        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
-        let most = u32::try_from(slots.total()).unwrap().clamp(1, 40);
-        let amount = random.between(1, most);
-        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
-        if random.one_in(3) {
-            ask.prefer = vec![Layer(1 + u8::from(random.one_in(2)))];
-        }
+        let mut case = large(random);
         if random.one_in(4) {
-            ask.mode = Mode::Balanced;
+            case.ask.mode = Mode::Balanced;
         }
-        if random.one_in(4) {
-            ask.must = Some(Layer(2));
-        }
-        let mut long = ask.clone();
-        long.max_spans.push((fabric.top(), 1));
-        let view = View::new(&slots, &slots);
-        let (short, long) = (place(&fabric, &view, &ask), place(&fabric, &view, &long));
-        assert_eq!(short.ok(), long.ok(), "SPUR_ORACLE_SEED={seed}: {ask:?}");
+        let [short, long] = both_ways(&case);
+        assert_eq!(short, long, "SPUR_ORACLE_SEED={seed}: {}", case.describe());
+    }
+}
+
+/// The same where nodes weigh unequally much.
+#[test]
+fn short_cuts_change_nothing_by_weight() {
+    for seed in 0..cases(100) {
+        let random = &mut Random::new(seed);
+        let mut case = large(random);
+        let heaviest = random.between(2, 3);
+        case.weights = Some((0..case.fabric.len()).map(|_| random.between(1, heaviest)).collect());
+        let [short, long] = both_ways(&case);
+        let nodes = |found: Option<(Placement, _)>| found.map(|(placement, _)| placement);
+        assert_eq!(nodes(short), nodes(long), "SPUR_ORACLE_SEED={seed}: {}", case.describe());
     }
 }
 

@@ -1,0 +1,368 @@
+//! What there is to place a job on, where everything that matters adds up over nodes.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+
+use super::problem::{Problem, positions};
+use super::walk::{Beside, Candidate};
+
+/// Nodes of a leaf above which those that can never be used are left out first.
+pub(super) const MANY: usize = 48;
+
+/// Which nodes may be used, as far as their weight goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Weights {
+    /// All weigh the same.
+    Same,
+    /// The lightest alone.
+    Lightest,
+    /// Exactly so many of each class but the lightest, heaviest first: the least there can be.
+    Some(Vec<u32>),
+}
+
+/// What there is; see the module.
+pub(super) struct Stock<'s, 'a> {
+    pub(super) problem: &'s Problem<'a>,
+    pub(super) beside: Beside,
+    weights: Weights,
+    /// The most of the amount that each domain takes, where that is not the capacity as counted.
+    rooms: Option<Vec<u32>>,
+    /// Whether what a node takes is its slots.
+    plain: bool,
+}
+
+impl<'s, 'a> Stock<'s, 'a> {
+    /// All nodes, or the lightest; None where not everything adds up.
+    pub(super) fn new(problem: &'s Problem<'a>) -> Option<Self> {
+        let ask = problem.ask;
+        // Of whole nodes a leaf is the smallest domain that is looked at.
+        let below_leaves = problem.view.slots.are_whole() && problem.within == Some(Layer::NODE);
+        let applies = problem.adds_up()
+            && ask.prefer_domain.is_none()
+            && !ask.lowest_latency
+            && !ask.score.weights.any()
+            && !ask.prefer.contains(&Layer::NODE)
+            && !below_leaves;
+        let beside = match (problem.nodes, problem.span_caps.as_slice()) {
+            (None, []) => Beside::Nothing,
+            (Some(nodes), []) => Beside::Nodes(nodes),
+            (None, &[(Layer::LEAF, leaves)]) if leaves > 0 => Beside::Leaves(leaves),
+            _ => return None,
+        };
+        let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
+        let plain =
+            weights == Weights::Same && problem.per_node.is_none() && ask.max_tasks_per_node.is_none();
+        let mut stock = Self { problem, beside, weights, rooms: None, plain };
+        if applies && stock.weights == Weights::Lightest {
+            stock.rooms = Some(stock.count());
+        }
+        applies.then_some(stock)
+    }
+
+    /// Whether only the lightest nodes are looked at.
+    pub(super) fn is_lightest_alone(&self) -> bool {
+        self.weights == Weights::Lightest
+    }
+
+    /// Whether nodes of several weights are used.
+    pub(super) fn is_mixed(&self) -> bool {
+        matches!(self.weights, Weights::Some(_))
+    }
+
+    /// Nodes of all weights, as few of the heavier ones as any placement needs; None where that is another case.
+    pub(super) fn of_all_weights(&self) -> Option<Self> {
+        let problem = self.problem;
+        if self.beside != Beside::Nothing || problem.ask.min_speed.is_some() {
+            return None;
+        }
+        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, plain: false };
+        let fabric = problem.fabric;
+        let highest = problem.within.unwrap_or(fabric.top());
+        let is_largest = |id: &DomainId| {
+            let domain = fabric.domain(*id);
+            let parent = domain.parent().map(|parent| fabric.domain(parent).layer());
+            domain.layer() <= highest && parent.is_none_or(|parent| parent > highest)
+        };
+        let largest = fabric.domains().map(|(id, _)| id).filter(is_largest);
+        let least = largest.filter_map(|id| all.heavier(id)).min()?;
+        Some(Self { weights: Weights::Some(least), ..all })
+    }
+
+    /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
+    /// fit. All lighter nodes are used before a heavier one, and the largest of a class before the others.
+    fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
+        let classes = self.problem.layout.weights;
+        let mut takes: Vec<Vec<u32>> = vec![Vec::new(); classes + 1];
+        self.each_below(holder, |node| {
+            takes[self.problem.weight_class(node.pos).unwrap_or(classes)].push(node.takes);
+        });
+        let sums: Vec<u64> =
+            takes.iter().map(|class| class.iter().map(|&takes| u64::from(takes)).sum()).collect();
+        let mut left = u64::from(self.problem.amount);
+        let mut lighter: u64 = sums.iter().sum();
+        if lighter < left {
+            return None;
+        }
+        let mut needed = Vec::with_capacity(classes);
+        for (class, sum) in takes[..classes].iter_mut().zip(&sums) {
+            lighter -= sum;
+            let mut count = 0;
+            if lighter < left {
+                class.sort_unstable_by(|a, b| b.cmp(a));
+                for &takes in class.iter() {
+                    left = left.saturating_sub(takes.into());
+                    count += 1;
+                    if lighter >= left {
+                        break;
+                    }
+                }
+            }
+            needed.push(count);
+        }
+        Some(needed)
+    }
+
+    /// Shows every node below a domain that may be used, in fabric order.
+    fn each_below(&self, holder: DomainId, mut see: impl FnMut(Candidate)) {
+        let mut ahead = vec![holder];
+        while let Some(id) = ahead.pop() {
+            if self.room(id) == 0 {
+                continue;
+            }
+            match self.problem.fabric.domain(id).children() {
+                [] => self.nodes_of(id).for_each(&mut see),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+    }
+
+    /// Counts what domains take.
+    fn count(&self) -> Vec<u32> {
+        let mut rooms: Vec<u32> = Vec::new();
+        for (id, domain) in self.problem.fabric.domains() {
+            let sum = match domain.children() {
+                _ if self.problem.is_barred(id) => 0,
+                [] => self.nodes_of(id).fold(0, |sum: u32, node| sum.saturating_add(node.takes)),
+                children => {
+                    children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
+                }
+            };
+            rooms.push(sum);
+        }
+        rooms
+    }
+
+    /// The most of the amount that a domain takes.
+    pub(super) fn room(&self, id: DomainId) -> u32 {
+        self.rooms.as_ref().map_or_else(|| self.problem.room(id), |rooms| rooms[id.index()])
+    }
+
+    /// Whether a domain can hold the job.
+    pub(super) fn can_hold(&self, id: DomainId) -> bool {
+        self.room(id) >= self.problem.amount
+            && match &self.weights {
+                Weights::Same | Weights::Lightest => true,
+                Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
+            }
+            && match self.beside {
+                Beside::Nothing | Beside::Nodes(_) => true,
+                Beside::Leaves(leaves) => self.most_in(id, leaves) >= u64::from(self.problem.amount),
+            }
+    }
+
+    /// The most that so many leaves of a domain take.
+    fn most_in(&self, id: DomainId, leaves: u32) -> u64 {
+        let fabric = self.problem.fabric;
+        let range = fabric.domain(id).range();
+        let (mut rooms, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            let leaf = fabric.leaf_of(Pos(u32::try_from(at).expect("positions are u32")));
+            let Some(leaf) = leaf else { break };
+            rooms.push(u64::from(self.room(leaf)));
+            at = fabric.domain(leaf).range().end;
+        }
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        rooms.iter().take(leaves as usize).sum()
+    }
+
+    /// The most of the amount that a node takes; 0 where it may not be used.
+    fn takes(&self, pos: Pos) -> u32 {
+        let heavier = self.is_lightest_alone() && self.problem.weight_class(pos).is_some();
+        if heavier { 0 } else { self.problem.most_on(pos) }
+    }
+
+    /// Whether the weight of a node is such that the job may have it alone.
+    pub(super) fn may_be_alone(&self, pos: Pos) -> bool {
+        match &self.weights {
+            Weights::Same | Weights::Lightest => true,
+            Weights::Some(least) => {
+                let class = self.problem.weight_class(pos);
+                least.iter().enumerate().all(|(index, &count)| count == u32::from(class == Some(index)))
+            }
+        }
+    }
+
+    /// The nodes of a leaf that take something, in fabric order.
+    pub(super) fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Candidate> {
+        positions(self.problem.fabric.domain(leaf).range())
+            .map(|pos| Candidate { pos, takes: self.takes(pos) })
+            .filter(|node| node.takes > 0)
+    }
+
+    /// What the nodes of a leaf take beyond a number, in sum.
+    pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
+        let range = self.problem.fabric.domain(leaf).range();
+        match self.problem.view.slots.tasks_at(range.clone()).filter(|_| self.plain) {
+            Some(slots) => slots.iter().map(|slots| u64::from(slots.saturating_sub(number))).sum(),
+            None => positions(range).map(|pos| u64::from(self.takes(pos).saturating_sub(number))).sum(),
+        }
+    }
+
+    /// The node of a leaf with the fewest slots that takes the whole job, the first such, and its slots.
+    pub(super) fn smallest(&self, leaf: DomainId) -> Option<(u64, Pos)> {
+        let range = self.problem.fabric.domain(leaf).range();
+        let amount = self.problem.amount;
+        if let Some(slots) = self.problem.view.slots.tasks_at(range.clone()).filter(|_| self.plain) {
+            // Most leaves have none that is better: a number is found faster than a position.
+            let least = slots.iter().map(|&slots| if slots >= amount { slots } else { u32::MAX }).min()?;
+            let at = slots.iter().position(|&slots| slots == least && slots >= amount)?;
+            return Some((least.into(), positions(range).nth(at)?));
+        }
+        positions(range)
+            .filter(|&pos| self.takes(pos) >= amount && self.may_be_alone(pos))
+            .map(|pos| (self.problem.slots_of_node(pos), pos))
+            .min()
+    }
+
+    /// The nodes of a leaf without those that can never be used.
+    ///
+    /// Nodes of one weight that take the same and have the same slots are used in their order, so only the first few
+    /// of them can be: as many as hold the job, or as are wanted.
+    pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<Candidate> {
+        let mut nodes: Vec<Candidate> = self.nodes_of(leaf).collect();
+        if nodes.len() <= MANY {
+            return nodes;
+        }
+        let problem = self.problem;
+        let mut seen: BTreeMap<(Option<usize>, u32, u64), u32> = BTreeMap::new();
+        nodes.retain(|node| {
+            let kind = (problem.weight_class(node.pos), node.takes, problem.slots_of_node(node.pos));
+            let count = seen.entry(kind).or_default();
+            *count += 1;
+            *count
+                <= match self.beside {
+                    Beside::Nodes(nodes) => nodes,
+                    Beside::Nothing | Beside::Leaves(_) => problem.amount.div_ceil(node.takes),
+                }
+        });
+        nodes
+    }
+
+    /// The nodes of a domain that may be used by a best choice, in fabric order.
+    pub(super) fn nodes_below(&self, holder: DomainId) -> Vec<Candidate> {
+        let mut nodes = Vec::new();
+        let mut ahead = self.members(holder);
+        while let Some(id) = ahead.pop() {
+            if self.room(id) == 0 {
+                continue;
+            }
+            match self.problem.fabric.domain(id).children() {
+                [] => nodes.extend(self.trimmed(id)),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+        nodes
+    }
+
+    /// The domains in one that can belong to a best choice, from the last to the first: where the fewest of them come
+    /// first, those with which as few others as possible hold the job.
+    fn members(&self, holder: DomainId) -> Vec<DomainId> {
+        let mut members = self.problem.fabric.domain(holder).children().to_vec();
+        members.reverse();
+        if members.is_empty() {
+            return vec![holder];
+        }
+        if !self.are_members_first() {
+            return members;
+        }
+        let mut rooms: Vec<u32> = members.iter().map(|&id| self.room(id)).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(fewest) = self.position(&rooms) else { return members };
+        let amount = u64::from(self.problem.amount);
+        let others: u64 = rooms[..fewest].iter().map(|&room| u64::from(room)).sum();
+        members.retain(|&id| others + u64::from(self.room(id)) >= amount);
+        members
+    }
+
+    /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
+    fn are_members_first(&self) -> bool {
+        self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()
+    }
+
+    /// At which of some falling rooms their sum holds the job.
+    fn position(&self, rooms: &[u32]) -> Option<usize> {
+        let mut sum = 0_u32;
+        rooms.iter().position(|&room| {
+            sum = sum.saturating_add(room);
+            sum >= self.problem.amount
+        })
+    }
+
+    /// Whether no placement in a domain over leaves can be as good as one in another that needs as few leaves for it.
+    ///
+    /// No m nodes of k leaves take more than m times any number and what the nodes of the k leaves that have most of it
+    /// take beyond that number.
+    pub(super) fn is_behind(&self, id: DomainId, than: DomainId, nodes: &[Candidate]) -> bool {
+        let fabric = self.problem.fabric;
+        let leaves = fabric.domain(id).children();
+        let over_leaves = leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF);
+        if !self.are_members_first() || !over_leaves || leaves.is_empty() {
+            return false;
+        }
+        let fewer = self.by_waste(id, than).is_gt();
+        let most = u64::try_from(nodes.len()).unwrap_or(u64::MAX) - u64::from(fewer);
+        let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
+        let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
+        let mut beyond: Vec<u64> = leaves.iter().map(|&leaf| self.beyond(leaf, last)).collect();
+        beyond.sort_unstable_by(|a, b| b.cmp(a));
+        most * u64::from(last) + beyond.iter().take(used).sum::<u64>() < u64::from(self.problem.amount)
+    }
+
+    /// Of domains that can hold the job, those that need the fewest members for it, where that comes first: those
+    /// that leave least before the others.
+    pub(super) fn with_fewest_members(&self, holders: &[DomainId]) -> Vec<DomainId> {
+        if !self.are_members_first() || holders.len() < 2 {
+            return holders.to_vec();
+        }
+        let mut rooms: Vec<u32> = Vec::new();
+        let mut counted: Vec<(usize, DomainId)> = Vec::with_capacity(holders.len());
+        for &id in holders {
+            rooms.clear();
+            rooms.extend(self.problem.fabric.domain(id).children().iter().map(|&child| self.room(child)));
+            rooms.sort_unstable_by(|a, b| b.cmp(a));
+            counted.push((self.position(&rooms).unwrap_or(usize::MAX), id));
+        }
+        let least = counted.iter().map(|(count, _)| *count).min();
+        counted.retain(|(count, _)| Some(*count) == least);
+        counted.sort_by(|(_, one), (_, other)| self.by_waste(*one, *other));
+        counted.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Compares what is left in two domains of one layer and in their ancestors, from the bottom up.
+    pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
+        let fabric = self.problem.fabric;
+        let slots = |id: DomainId, layer| self.problem.slots(fabric.covering(id, layer));
+        (fabric.domain(one).layer().0..=fabric.top().0)
+            .map(Layer)
+            .map(|layer| slots(one, layer).cmp(&slots(other, layer)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+
+    /// Slots of some nodes, in sum.
+    pub(super) fn slots_of(&self, nodes: &[Candidate]) -> u64 {
+        nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()
+    }
+}

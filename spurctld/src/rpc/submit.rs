@@ -20,8 +20,8 @@ use crate::answer::Answer;
 use crate::blobs;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer};
 
-/// Submissions of one stream that may wait for their answers. At 5 ms for a commit that is 50,000 a second from one client.
-const IN_FLIGHT: usize = 256;
+/// Submissions of one stream that may wait for their answers. At 10 ms for a commit that is 50,000 a second from one client.
+const IN_FLIGHT: usize = 512;
 
 /// Submissions of one stream that are put in the queue at once, if so many have come.
 const AT_ONCE: usize = 16;

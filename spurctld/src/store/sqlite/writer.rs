@@ -17,9 +17,9 @@ use super::transaction::Transaction;
 use super::{StoreError, failed};
 use crate::store::{Batch, Committed, Compacted, Entry, Retention, Tuning};
 
-/// Batches that wait are added to a transaction until it has this many bytes of content: more would not make it cheaper,
-/// only push everything else out of the processor's caches.
-const GROUP_BYTES: usize = 512 << 10;
+/// Batches that wait are added to a transaction until it has this many bytes of content: half of it costs 2 us a job more
+/// of a stream, twice as much saves nothing.
+const GROUP_BYTES: usize = 1 << 20;
 
 /// A batch and the one who waits for it.
 pub(in crate::store) struct Submission {

@@ -150,10 +150,12 @@ fn events_of_a_time_come_in_the_order_of_the_contract() {
         "submit" | "reject" | "test" => 0,
         "command" => 1,
         "preempt" => 2,
-        "end" => 3,
-        "replace" => 4,
-        "start" => 5,
-        "pending" => 6,
+        "suspend" => 3,
+        "end" => 4,
+        "replace" => 5,
+        "resume" => 6,
+        "start" => 7,
+        "pending" => 8,
         other => panic!("what is {other}?"),
     };
     let mut seen = 0;

@@ -51,6 +51,59 @@ fn a_job_of_a_lower_tier_waits_again() {
     assert_eq!(rows, [format!("{low}|main|COMPLETED|0:0"), format!("{low}|main|PREEMPTED|0:0")]);
 }
 
+/// Two jobs of one tier are suspended for one of a higher: they keep their memory, and go on as soon as it has ended, through a
+/// crash of both daemons.
+#[test]
+fn a_job_of_a_lower_tier_is_suspended_and_goes_on() {
+    const SUSPEND: &str = r#"
+[preempt]
+by = "partition"
+mode = "suspend"
+[[partitions]]
+name = "urgent"
+nodes = "ALL"
+priority_tier = 10
+"#;
+    let mut cluster = Cluster::start(&Setup { more: SUSPEND, ..Setup::default() });
+    let mut client = cluster.client();
+    let (mut ready, mut gate, mut urgent_gate) =
+        (cluster.gate("ready"), cluster.gate("gate"), cluster.gate("urgent"));
+    let script = "echo $SLURM_JOB_ID up >>log; echo >ready; read x <gate; echo $SLURM_JOB_ID over >>log";
+    let low: Vec<u32> = (0..2).map(|_| cluster.sbatch(&["-c2", "--wrap", script])).collect();
+    low.iter().for_each(|_| ready.wait());
+    let urgent = cluster.sbatch(&["-p", "urgent", "-c4", "--wrap", "echo >ready; read x <urgent"]);
+    ready.wait();
+    for job in &low {
+        client.wait_for(*job, "SUSPENDED");
+    }
+    let waiting = cluster.sbatch(&["-c4", "--wrap", "echo $SLURM_JOB_ID up >>log"]);
+    cluster.kill("spurctld");
+    cluster.kill("n1");
+    cluster.start_controller();
+    cluster.start_node("n1");
+    let said = cluster.ok(&["squeue", "-h", "-S", "i", "-o", "%i %t"]);
+    assert_eq!(said, format!("{} S\n{} S\n{urgent} R\n{waiting} PD\n", low[0], low[1]));
+    urgent_gate.open();
+    client.wait_for(urgent, "COMPLETED");
+    for job in &low {
+        client.wait_for(*job, "RUNNING");
+    }
+    low.iter().for_each(|_| gate.open());
+    client.wait_for(waiting, "COMPLETED");
+    let log = cluster.read("log");
+    let mut lines: Vec<&str> = log.lines().collect();
+    assert_eq!(
+        lines.pop(),
+        Some(format!("{waiting} up")).as_deref(),
+        "those who were suspended come first: {log}"
+    );
+    lines.sort_unstable();
+    let twice = |job: &u32| [format!("{job} over"), format!("{job} up")];
+    assert_eq!(lines, low.iter().flat_map(twice).collect::<Vec<_>>(), "each ran once");
+    let row = ["sacct", "-n", "-P", "-X", "-o", "state", "-j", &low[0].to_string()];
+    assert_eq!(cluster.ok(&row), "COMPLETED\n");
+}
+
 /// A job that is asked to leave and takes its time; meanwhile the controller dies.
 #[test]
 fn what_is_kept_for_a_job_outlives_the_controller() {

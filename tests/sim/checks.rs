@@ -194,6 +194,8 @@ fn preemption_keeps_its_word(world: &World) {
                 let nodes = alloc.nodes.iter().map(|part| part.node);
                 assert!(kept.is_none_or(|kept| kept.nodes().eq(nodes)), "job {job} starts elsewhere");
             }
+            // It is suspended already, and gives up what it has got back.
+            Event::JobSuspended { .. } => {}
             Event::JobEnding { job, outcome, .. } if outcome.state == EndState::Preempted => {
                 let asked = cluster.job(*job).is_some_and(|job| job.phase.preempted().is_some());
                 assert!(asked, "job {job} ends as PREEMPTED and was never asked to make way");

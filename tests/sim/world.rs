@@ -755,7 +755,7 @@ fn add_tier(policy: &mut Policy, chance: &mut Chance) {
         ..policy.partitions[0].clone()
     };
     policy.partitions.push(urgent);
-    let modes = [PreemptMode::Cancel, PreemptMode::Requeue, PreemptMode::Requeue];
+    let modes = [PreemptMode::Cancel, PreemptMode::Requeue, PreemptMode::Suspend];
     let any =
         |chance: &mut Chance, of: &[u64]| of[usize::try_from(chance.below(of.len() as u64)).expect("small")];
     policy.preempt = PreemptPolicy {

@@ -419,7 +419,9 @@ fn set_limit(job: &mut Job, limit: TimeLimit) -> TimeLimit {
 fn make_way(job: &mut Job, told: Preempted) {
     match &mut job.phase {
         Phase::Running { preempted, .. } => *preempted = Some(told),
-        Phase::Suspended(suspended) => suspended.preempted = Some(told),
+        Phase::Suspended(suspended) if told.then.is_some() => suspended.preempted = Some(told),
+        // That it gives up what it has got back is said by itself.
+        Phase::Suspended(_) => {}
         Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => {}
     }
 }

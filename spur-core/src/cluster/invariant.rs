@@ -114,8 +114,7 @@ fn nominations(cluster: &Cluster, node: &Node, found: &mut Vec<String>) {
         found.push(format!("{name} is kept for a job and cannot be used"));
     }
     // Whoever is to be suspended gives up CPUs alone, as does whoever is.
-    let leaves =
-        |job: &Job| matches!(&job.phase, Phase::Running { preempted: Some(told), .. } if told.then.is_some());
+    let leaves = |job: &Job| job.phase.preempted().is_some_and(|told| told.then.is_some());
     let stops = |job: &Job| matches!(&job.phase, Phase::Running { preempted: Some(_), .. });
     let jobs = || node.jobs.iter().filter_map(|id| cluster.job(*id));
     let stays = || {

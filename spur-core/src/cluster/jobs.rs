@@ -367,9 +367,8 @@ fn due(job: &Job) -> Option<Time> {
             preempted.map_or(end, |preempted| preempted.end_at.min(end))
         }
         Phase::Suspended(suspended) => {
-            let told = suspended.preempted.filter(|preempted| preempted.then.is_some());
             let end = suspended.ends_by.unwrap_or(Time::MAX);
-            told.map_or(end, |told| told.end_at.min(end))
+            suspended.preempted.map_or(end, |told| told.end_at.min(end))
         }
         Phase::Completing(completing) => completing.kill_at?,
         Phase::Ended(_) => return None,

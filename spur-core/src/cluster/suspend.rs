@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use super::{Cluster, Event};
 use crate::id::{JobId, NodeId};
+use crate::model::config::PreemptBy;
 use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::{Pauses, Phase, Suspended};
 use crate::text::time::Time;
 
-/// The order in which suspended jobs get their CPUs back: the higher tier first, then who wanted them first; the
+/// The order in which suspended jobs get their CPUs back: the higher tier first, or the higher priority of a QOS where these
+/// preempt; then who wanted them first; the
 /// components of a het job follow each other.
 pub type ClaimOrder = (Reverse<u32>, Time, JobId, JobId);
 
@@ -28,9 +30,14 @@ impl Cluster {
             Phase::Suspended(Suspended { wanted: Some(wanted), alloc, .. }) => (wanted, Some(alloc)),
             _ => (wanted, job.phase.alloc()),
         };
-        let partition = alloc.and_then(|alloc| self.partition(&alloc.partition));
-        let tier = partition.map_or(0, |partition| partition.config.priority_tier);
-        Some((Reverse(tier), *wanted, leader, job.id))
+        let level = match self.policy.preempt.by {
+            PreemptBy::None | PreemptBy::Partition => {
+                let partition = alloc.and_then(|alloc| self.partition(&alloc.partition));
+                partition.map_or(0, |partition| partition.config.priority_tier)
+            }
+            PreemptBy::Qos => self.policy.qos_of(first.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
+        };
+        Some((Reverse(level), *wanted, leader, job.id))
     }
 
     /// What an event makes of a suspended job, or of one that is to be.
@@ -68,7 +75,7 @@ impl Cluster {
                     wanted,
                     back: Vec::new(),
                     warned: *warned,
-                    preempted: *preempted,
+                    preempted: preempted.filter(|told| told.then.is_some()),
                     ends_by: *ends_by,
                 });
             }
@@ -129,7 +136,7 @@ impl Cluster {
         }
         self.jobs.change(id, |job| {
             job.phase = Phase::Running {
-                preempted: suspended.preempted.filter(|told| told.then.is_some()),
+                preempted: suspended.preempted,
                 pauses: suspended.pauses.over(at),
                 alloc: suspended.alloc,
                 started: suspended.started,

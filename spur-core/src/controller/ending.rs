@@ -50,7 +50,10 @@ pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
         Some(then) => begin(ctx, id, outcome(EndState::Preempted, Reason::None), then),
         None => {
             for job in ctx.cluster().jobs().components(id) {
-                ctx.emit(Event::JobSuspended { job, wanted: true });
+                let phase = ctx.cluster().job(job).map(|job| &job.phase);
+                if matches!(phase, Some(Phase::Running { .. })) {
+                    ctx.emit(Event::JobSuspended { job, wanted: true });
+                }
             }
         }
     }

@@ -76,7 +76,7 @@ pub struct Suspended {
     /// Whether the signal of `--signal` has been sent.
     #[serde(default)]
     pub warned: bool,
-    /// What was decided if it had to make way.
+    /// What was decided if it has to make way for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted: Option<Preempted>,
     /// When the reservation that it runs in ends, if it has to be over by then.

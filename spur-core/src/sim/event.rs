@@ -77,8 +77,18 @@ pub enum What {
         job: Arc<str>,
         /// For which job.
         by: Arc<str>,
-        /// `requeue` if it waits again then, otherwise `cancel`.
+        /// `requeue` if it waits again then, `suspend` if it is stopped, otherwise `cancel`.
         mode: &'static str,
+    },
+    /// A job is stopped.
+    Suspend {
+        /// Which.
+        job: Arc<str>,
+    },
+    /// A stopped job goes on.
+    Resume {
+        /// Which.
+        job: Arc<str>,
     },
     /// An attempt is over, or a job that never ran is.
     End {
@@ -126,9 +136,11 @@ impl What {
             What::Submit { .. } | What::Reject { .. } | What::Test { .. } => 0,
             What::Command { .. } => 1,
             What::Preempt { .. } => 2,
-            What::End { .. } => 3,
-            What::Start { .. } => 4,
-            What::Pending { .. } => 5,
+            What::Suspend { .. } => 3,
+            What::End { .. } => 4,
+            What::Resume { .. } => 5,
+            What::Start { .. } => 6,
+            What::Pending { .. } => 7,
         }
     }
 }

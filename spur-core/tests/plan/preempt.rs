@@ -5,7 +5,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
-use spur_core::model::config::{PartitionConfig, Policy, PreemptBy, PreemptCost, PreemptPolicy, QosConfig};
+use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
+use spur_core::model::config::{
+    PartitionConfig, Policy, PreemptBy, PreemptCost, PreemptMode, PreemptPolicy, QosConfig,
+};
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Phase;
@@ -29,6 +32,8 @@ struct Case {
     cost: PreemptCost,
     /// Of each QOS of running jobs: its priority, and whether that of the waiting job lists it. Without, tiers decide.
     qos: Option<[(u32, bool); 3]>,
+    /// Victims are suspended: they keep memory and devices.
+    suspend: bool,
     running: Vec<Running>,
     wish: Wish,
 }
@@ -43,13 +48,9 @@ fn case() -> impl Strategy<Value = Case> {
     let tasks = prop::option::weighted(0.4, 1_u32..9);
     let memory = prop::option::weighted(0.2, 1_u64..9);
     let wish = (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6);
-    (spines, cost, qos, running, wish).prop_map(|(spines, cost, qos, running, wish)| Case {
-        spines,
-        cost,
-        qos,
-        running,
-        wish,
-    })
+    (spines, cost, qos, prop::bool::ANY, running, wish).prop_map(
+        |(spines, cost, qos, suspend, running, wish)| Case { spines, cost, qos, suspend, running, wish },
+    )
 }
 
 fn spec(wish: &Wish) -> JobSpec {
@@ -100,8 +101,9 @@ impl Case {
             ..world::partition(name, names.clone())
         };
         let partitions = vec![tier("low", 1), tier("middle", 2), tier("equal", 3), tier("high", 3)];
+        let mode = if self.suspend { PreemptMode::Suspend } else { PreemptMode::Cancel };
         let by = if self.qos.is_some() { PreemptBy::Qos } else { PreemptBy::Partition };
-        let preempt = PreemptPolicy { by, cost: self.cost, ..PreemptPolicy::default() };
+        let preempt = PreemptPolicy { by, mode, cost: self.cost, ..PreemptPolicy::default() };
         let topologies = vec![world::topology(&self.topology())];
         let mut world = World::new(Policy {
             nodes,
@@ -174,7 +176,20 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
         ..world::spec(Shape::default(), 600)
     };
     world.submit(job, spec);
-    world.put(job, &nodes, cpus);
+    // What it holds beside CPUs is what it keeps if it is suspended.
+    let (memory_mb, gpus) = (u64::from(cpus + tier) % 3 * 2, (job.0 + tier) % 3);
+    let part = |node: &NodeId| {
+        let known = world.cluster.node(*node).unwrap();
+        let cpus = if cpus == 0 { known.free_cpus() } else { known.free_cpus().lowest(cpus) };
+        let ids = known.free_gres(0).lowest(gpus);
+        let gres = if ids.is_empty() { Box::default() } else { Box::from([GresAlloc { entry: 0, ids }]) };
+        let memory_mb = memory_mb.min(known.free_memory_mb());
+        NodeAlloc { node: *node, tasks: 1, cpus, memory_mb, gres }
+    };
+    let parts = nodes.iter().map(part).collect();
+    let partition = Arc::clone(&world.cluster.job(job).unwrap().spec.partitions[0]);
+    let alloc = Alloc { partition, nodes: parts, exclusive: cpus == 0, ..Alloc::default() };
+    world.apply(Event::JobStarted { job, alloc: Arc::new(alloc), split: None });
 }
 
 /// What a set of victims costs, by the words of the documentation.
@@ -198,11 +213,19 @@ fn price(world: &World, victims: &[JobId], by: PreemptCost) -> [u64; 3] {
     }
 }
 
-/// Whether the job would start if these had ended.
+/// Whether the job would start if these had ended, or were suspended.
 fn would_start(world: &World, victims: &[JobId]) -> bool {
     let mut world = world.clone();
-    victims.iter().for_each(|job| world.end(*job));
+    victims.iter().for_each(|job| make_way(&mut world, *job));
     !sched::plan(&world.cluster, world.now, &Limits).starts.is_empty()
+}
+
+/// What becomes of a victim.
+fn make_way(world: &mut World, job: JobId) {
+    match world.cluster.policy().preempt.mode {
+        PreemptMode::Suspend => world.apply(Event::JobSuspended { job, wanted: false }),
+        _ => world.end(job),
+    }
 }
 
 /// The nodes of every leaf and every spine.
@@ -283,7 +306,8 @@ proptest! {
     #[test]
     fn of_equal_cost_the_fullest_domain_is_taken(case in case(), nodes in 1_u32..5, must in prop::bool::ANY) {
         let wish = (Some(nodes), None, 1, None, 0, true, if must { 1 } else { 5 });
-        let case = Case { wish, ..case };
+        // What is suspended is still there, so that no node it is on is ever empty.
+        let case = Case { wish, suspend: false, ..case };
         let world = case.world();
         let plan = sched::plan(&world.cluster, world.now, &Limits);
         let Some(preemption) = plan.preemptions.first() else { return Ok(()) };
@@ -324,7 +348,7 @@ proptest! {
             prop_assert!(plan.starts.iter().all(|start| start.attempt.job != job), "it waits for {}", victim);
             plan.starts.iter().for_each(|start| world.start(start));
             prop_assert_eq!(spur_core::cluster::invariant::violations(&world.cluster), Vec::<String>::new());
-            world.end(victim.job);
+            make_way(&mut world, victim.job);
         }
         let plan = sched::plan(&world.cluster, world.now, &Limits);
         let start = plan.starts.iter().find(|start| start.attempt.job == job);

@@ -7,7 +7,7 @@ use spur_core::cluster::event::{Entry, Event, Record, Split};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::caller::Owner;
-use spur_core::model::config::{NodeConfig, PartitionConfig, Policy};
+use spur_core::model::config::{NodeConfig, PartitionConfig, Policy, PreemptMode};
 use spur_core::model::job::{HetPart, Job, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::nomination::Nomination;
@@ -145,8 +145,9 @@ impl World {
         }
         let all = |victim: &spur_core::id::Attempt| self.cluster.jobs().components(victim.job);
         for job in victims.iter().flat_map(all).collect::<Vec<_>>() {
-            let (then, end_at) = (Then::End, self.now + grace);
-            self.apply(Event::JobPreempted { job, by, then: Some(then), end_at });
+            let suspends = self.cluster.policy().preempt.mode == PreemptMode::Suspend;
+            let (then, end_at) = ((!suspends).then_some(Then::End), self.now + grace);
+            self.apply(Event::JobPreempted { job, by, then, end_at });
         }
         let nomination = Nomination {
             partition: Arc::clone(&start.partition),

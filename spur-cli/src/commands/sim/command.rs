@@ -24,7 +24,7 @@ pub(super) fn complaints<'a>(name: &str, texts: impl IntoIterator<Item = &'a str
 }
 
 const KNOWN: &str = "a workload runs squeue, sinfo, and of scontrol: create, update, delete, hold, uhold, release, requeue, \
-                     requeuehold and show job, node, partition, reservation or topology";
+                     requeuehold, suspend, resume and show job, node, partition, reservation or topology";
 
 /// Runs a command.
 pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
@@ -36,7 +36,10 @@ pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
         ("scontrol", Some("show")) => shown(shown::scontrol(world, &words[1..])),
         (
             "scontrol",
-            Some("create" | "update" | "delete" | "hold" | "uhold" | "release" | "requeue" | "requeuehold"),
+            Some(
+                "create" | "update" | "delete" | "hold" | "uhold" | "release" | "requeue" | "requeuehold"
+                | "suspend" | "resume",
+            ),
         ) => scontrol::run(world, &words[0], &words[1..]),
         _ => Err(format!("{KNOWN}; not {}", argv.join(" "))),
     };

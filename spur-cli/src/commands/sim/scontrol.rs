@@ -174,7 +174,7 @@ fn update_nodes<W: Watch>(world: &mut World<W>, request: &UpdateNodesRequest) ->
     Ok(Ran::default())
 }
 
-/// Holds, releases or requeues jobs.
+/// Holds, releases, requeues, suspends or resumes jobs.
 fn queue<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Result<Ran, String> {
     if words.is_empty() {
         return Err(format!("too few arguments for keyword:{keyword}"));
@@ -184,6 +184,8 @@ fn queue<W: Watch>(world: &mut World<W>, keyword: &str, words: &[String]) -> Res
     let jobs = job_ids(&words.iter().map(named).collect::<Result<Vec<_>, _>>()?)?;
     let command = match keyword {
         "release" => Command::Release { jobs },
+        "suspend" => Command::Suspend { jobs },
+        "resume" => Command::Resume { jobs },
         "requeue" | "requeuehold" => Command::Requeue { jobs, hold: keyword == "requeuehold" },
         _ => Command::Hold { jobs, by_user: keyword == "uhold" },
     };

@@ -28,7 +28,8 @@ pub(super) struct Decision {
 /// A job that has to make way.
 struct Told {
     job: JobId,
-    then: Then,
+    /// `None`: it is suspended.
+    then: Option<Then>,
     end_at: Time,
 }
 
@@ -64,13 +65,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
         let all = cluster.jobs().components(victim.job).into_iter();
         told.extend(all.map(|job| Told { job, then, end_at }));
     }
-    let leaves = |id: &JobId| {
-        let stays = cluster.job(*id).is_some_and(|job| match &job.phase {
-            Phase::Running { .. } | Phase::Suspended(_) => job.phase.preempted().is_none(),
-            Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => false,
-        });
-        !stays || told.iter().any(|victim| victim.job == *id)
-    };
+    let leaves = |id: &JobId| Leaving::of(cluster, *id, &told);
     let fits = |part: &StartPart| {
         let stays = Stays::on(cluster, part.node, &leaves, displaces);
         stays.is_some_and(|stays| stays.leaves_room_for(part, start.exclusive))
@@ -83,7 +78,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     let mut waits_for: Vec<Attempt> =
         told.iter().filter_map(|victim| cluster.job(victim.job)).map(Job::attempt).collect();
     for id in start.parts.iter().filter_map(|part| cluster.node(part.node)).flat_map(|node| &node.jobs) {
-        waits_for.extend(cluster.job(*id).filter(|job| leaves(&job.id)).map(Job::attempt));
+        waits_for.extend(cluster.job(*id).filter(|job| leaves(&job.id) != Leaving::Stays).map(Job::attempt));
     }
     waits_for.sort_unstable();
     waits_for.dedup();
@@ -114,7 +109,11 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     }
     // Whoever makes way is told first, so that what is kept fits beside what stays at every moment.
     for Told { job, then, end_at } in &victims {
-        ctx.emit(Event::JobPreempted { job: *job, by, then: Some(*then), end_at: *end_at });
+        ctx.emit(Event::JobPreempted { job: *job, by, then: *then, end_at: *end_at });
+        let phase = ctx.cluster().job(*job).map(|job| &job.phase);
+        if then.is_none() && matches!(phase, Some(Phase::Suspended(_))) {
+            ctx.emit(Event::JobSuspended { job: *job, wanted: true });
+        }
     }
     ctx.emit(Event::JobNominated { job: by, nomination });
     for victim in victims {
@@ -123,6 +122,33 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         }
     }
     Reply::Done
+}
+
+/// What becomes of a job on the nodes of another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// Nothing.
+    Stays,
+    /// It keeps memory and devices.
+    Stops,
+    Goes,
+}
+
+impl Leaving {
+    /// What becomes of a job when these have been told, and those who were told before.
+    fn of(cluster: &Cluster, id: JobId, told: &[Told]) -> Self {
+        let way = |then: Option<Then>| if then.is_some() { Self::Goes } else { Self::Stops };
+        if let Some(victim) = told.iter().find(|victim| victim.job == id) {
+            return way(victim.then);
+        }
+        let Some(job) = cluster.job(id) else { return Self::Goes };
+        match &job.phase {
+            Phase::Running { .. } | Phase::Suspended(_) => {
+                job.phase.preempted().map_or(Self::Stays, |preempted| way(preempted.then))
+            }
+            Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => Self::Goes,
+        }
+    }
 }
 
 /// What of a node is not free and will not be.
@@ -146,7 +172,7 @@ impl Stays {
     fn on(
         cluster: &Cluster,
         node: NodeId,
-        leaves: &dyn Fn(&JobId) -> bool,
+        leaves: &dyn Fn(&JobId) -> Leaving,
         displaced: &[JobId],
     ) -> Option<Self> {
         let known = cluster.node(node).filter(|node| node.available())?;
@@ -164,11 +190,14 @@ impl Stays {
             gres: kept.gres,
             have,
         };
-        for job in known.jobs.iter().filter(|job| !leaves(job)).filter_map(|id| cluster.job(*id)) {
+        let there = known.jobs.iter().map(|id| (*id, leaves(id))).filter(|(_, how)| *how != Leaving::Goes);
+        for (job, how) in there.filter_map(|(id, how)| Some((cluster.job(id)?, how))) {
             let Some(part) = job.phase.holds_on(node) else { continue };
-            let has_all = matches!(&job.phase, Phase::Running { alloc, .. } if alloc.exclusive);
-            stays.nobody &= part.cpus.is_empty();
-            stays.cpus += if has_all { shape.cpus } else { part.cpus.len() };
+            if how == Leaving::Stays {
+                let has_all = matches!(&job.phase, Phase::Running { alloc, .. } if alloc.exclusive);
+                stays.nobody &= part.cpus.is_empty();
+                stays.cpus += if has_all { shape.cpus } else { part.cpus.len() };
+            }
             stays.memory_mb += part.memory_mb;
             for held in &part.gres {
                 *stays.gres.entry(held.entry).or_default() += held.ids.len();

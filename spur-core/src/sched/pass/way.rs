@@ -6,16 +6,17 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId};
 use crate::model::config::Backfill;
+use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::preempt::rule::Rank;
-use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims};
+use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
 use crate::sched::prospect::Prospect;
 use crate::sched::queue::Queued;
-use crate::sched::queue::forecast::Forecast;
+use crate::sched::queue::forecast::{ENDLESS, Forecast};
 use crate::sched::scene::Scene;
 use crate::sched::state::{Hit, Part, State};
 use crate::sched::timeline::licenses::wanted;
@@ -65,15 +66,17 @@ impl Ways {
     ) -> Self {
         let mut nominated = BTreeMap::new();
         for (job, nomination) in cluster.jobs().nominated() {
-            let held = claims(scene, &job.spec, nomination);
             let part = |(node, amount): (_, Vec<i64>)| {
                 let taken = amount.into_iter().map(|amount| u64::try_from(amount).unwrap_or(0)).collect();
                 Part { node, slots: 1, taken }
             };
-            let parts: Vec<Part> = held.into_iter().map(part).collect();
-            let ready = parts.iter().all(|part| state.is_free(part));
+            let parts: Vec<Part> = claims(scene, &job.spec, nomination).into_iter().map(part).collect();
+            let ready =
+                needs(scene, &job.spec, nomination).into_iter().map(part).all(|part| state.is_free(&part));
             let licenses = wanted(&job.spec);
-            state.book(&parts, licenses, now, forecast.run_time(job).max(1), true);
+            // Whoever is suspended for it goes on after it, with all that is left of its time.
+            let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);
+            state.book(&parts, licenses, now, lasts, true);
             let ends = nomination.victims.iter().filter_map(|victim| gone(cluster, *victim));
             let turn = Turn { nomination: Arc::clone(nomination), ready, waits_for: ends.max() };
             nominated.insert(job.id, turn);
@@ -81,6 +84,18 @@ impl Ways {
         let field = Field::new(cluster, scene, now);
         Self { field, nominated, searches: 0, hopeless: Vec::new(), handed: 0 }
     }
+}
+
+/// The most that is left of the time of a job that is suspended, or will be, on the nodes that are kept for another.
+fn longest_rest(cluster: &Cluster, nomination: &Nomination, now: Time) -> u64 {
+    let jobs = nomination.nodes().filter_map(|node| cluster.node(node)).flat_map(|node| &node.jobs);
+    let comes_back = |job: &&Job| match &job.phase {
+        Phase::Running { preempted, .. } => preempted.is_some_and(|told| told.then.is_none()),
+        Phase::Suspended(suspended) => suspended.wanted.is_some(),
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => false,
+    };
+    let rests = jobs.filter_map(|id| cluster.job(*id)).filter(comes_back);
+    rests.map(|job| job.remaining(now).seconds().unwrap_or(ENDLESS)).max().unwrap_or(0)
 }
 
 /// When an attempt that was told to make way has ended at the latest, as far as that is known, and whose it is.

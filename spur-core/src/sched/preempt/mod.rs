@@ -13,14 +13,14 @@ mod ground;
 pub mod rule;
 mod search;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId, NodeId};
-use crate::model::alloc::{Alloc, StartPart};
+use crate::model::alloc::{Alloc, NodeAlloc, StartPart};
 use crate::model::config::{Policy, PreemptBy, PreemptCost};
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::job::Job;
@@ -54,6 +54,8 @@ pub(super) struct Victim {
     pub(super) loss: Loss,
     /// When it has ended if it is asked now.
     pub(super) gone: Time,
+    /// Whether it is only suspended: it gives up CPUs and nothing else, and ends later than was planned.
+    pub(super) stays: bool,
     pub(super) held: Vec<(NodeId, Amount)>,
 }
 
@@ -109,6 +111,8 @@ pub(super) struct Field {
     displaced: BTreeMap<JobId, JobId>,
     starts: usize,
     reserved: usize,
+    /// Nodes that are promised to somebody from some time on.
+    promised: BTreeSet<NodeId>,
 }
 
 /// What is kept for a job.
@@ -149,6 +153,9 @@ impl Field {
             let Some(alloc) = job.phase.alloc().filter(|_| stays(&job.phase)) else { continue };
             let mut held = held(scene, job, alloc);
             field.take(&held);
+            if job.phase.preempted().is_some() {
+                continue;
+            }
             if job.spec.is_follower() {
                 continue;
             }
@@ -162,7 +169,14 @@ impl Field {
                 let work = job.phase.run_time(now).saturating_mul(nodes);
                 let loss = Loss { level: manner.rank.level, work, jobs: 1 };
                 let (rank, gone) = (manner.rank, now + manner.grace.0);
-                field.victims.push(Victim { attempt: job.attempt(), rank, loss, gone, held });
+                let stays = manner.then.is_none();
+                if stays {
+                    held = std::iter::once(job)
+                        .chain(cluster.jobs().followers(job))
+                        .flat_map(|job| cpus_of(scene, job))
+                        .collect();
+                }
+                field.victims.push(Victim { attempt: job.attempt(), rank, loss, gone, stays, held });
             }
         }
         for (job, nomination) in cluster.jobs().nominated() {
@@ -185,6 +199,13 @@ impl Field {
     /// When the last of those who may be asked to leave has left, were all asked now.
     pub(super) fn last_gone(&self) -> Time {
         self.victims.iter().map(|victim| victim.gone).max().unwrap_or_default()
+    }
+
+    /// Whether a job may be asked to leave for one of that rank. One that is only suspended ends later then: not where somebody
+    /// is promised what it has.
+    fn may_leave(&self, victim: &Victim, rank: Rank) -> bool {
+        let promised = || victim.held.iter().any(|(node, _)| self.promised.contains(node));
+        rank.preempts(victim.rank, &self.policy) && !(victim.stays && promised())
     }
 
     /// The nominations that a job of that rank may take over.
@@ -210,6 +231,7 @@ impl Field {
             self.take(&held);
         }
         for made in &reserved[self.reserved..] {
+            self.promised.extend(made.parts.iter().map(|part| part.node));
             let held: Vec<_> = made.parts.iter().map(|part| (part.node, signed(&part.taken))).collect();
             self.take(&held);
         }
@@ -284,7 +306,7 @@ impl Field {
                 exact: true,
             });
         }
-        let leaves = |index: &usize| rank.preempts(self.victims[*index].rank, &self.policy);
+        let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         let mut on_node: Vec<Vec<(usize, &Amount)>> = vec![Vec::new(); free.len()];
         for index in &may {
@@ -461,12 +483,37 @@ fn of_part(scene: &Scene, part: &StartPart, exclusive: bool) -> (NodeId, Amount)
     (part.node, if exclusive { full } else { amount(part, full.len()) })
 }
 
-/// Whether a job is there to stay, as far as has been decided.
+/// Whether a job is there to stay, if only with its memory and its devices, as far as has been decided.
 fn stays(phase: &Phase) -> bool {
-    match phase {
-        Phase::Running { preempted, .. } => preempted.is_none(),
-        Phase::Suspended(_) => true,
-        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => false,
+    let leaves = phase.preempted().is_some_and(|told| told.then.is_some());
+    !leaves && matches!(phase, Phase::Running { .. } | Phase::Suspended(_))
+}
+
+/// What others could use of the nodes of a job if it were suspended: its CPUs; and of one that has nodes to itself all that it
+/// was not given.
+fn cpus_of(scene: &Scene, job: &Job) -> Vec<(NodeId, Amount)> {
+    let Some(alloc) = job.phase.alloc() else { return Vec::new() };
+    let of_part = |part: &NodeAlloc| {
+        let full = signed(&capacity(&scene.nodes[part.node.index()].shape));
+        let kept = signed(&amount_of(part, 0, full.len()));
+        let held = on_node(job, alloc, part, full);
+        (part.node, held.iter().zip(&kept).map(|(held, kept)| held - kept).collect())
+    };
+    alloc.nodes.iter().map(of_part).collect()
+}
+
+/// What a started job keeps others from using of one of its nodes, of which `full` is everything.
+fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
+    match &job.phase {
+        Phase::Suspended(suspended) => {
+            signed(&amount_of(part, suspended.back_on(part.node).len(), full.len()))
+        }
+        // It is to be suspended.
+        Phase::Running { preempted: Some(told), .. } if told.then.is_none() => {
+            signed(&amount_of(part, 0, full.len()))
+        }
+        _ if alloc.exclusive => full,
+        _ => signed(&amount_of(part, part.cpus.len(), full.len())),
     }
 }
 
@@ -475,20 +522,28 @@ fn held(scene: &Scene, job: &Job, alloc: &Alloc) -> Vec<(NodeId, Amount)> {
     let full = |node: NodeId| signed(&capacity(&scene.nodes[node.index()].shape));
     let mut held = Vec::with_capacity(alloc.nodes.len());
     for part in &alloc.nodes {
-        let full = full(part.node);
-        let amount = match &job.phase {
-            Phase::Suspended(suspended) => {
-                signed(&amount_of(part, suspended.back_on(part.node).len(), full.len()))
-            }
-            _ if alloc.exclusive => full,
-            _ => signed(&amount_of(part, part.cpus.len(), full.len())),
-        };
-        held.push((part.node, amount));
+        held.push((part.node, on_node(job, alloc, part, full(part.node))));
     }
     let nodes = alloc.nodes.iter().map(|part| part.node);
     let closed = scene.closes(&job.spec, &alloc.partition, nodes);
     held.extend(closed.into_iter().map(|node| (node, full(node))));
     held
+}
+
+/// What must be free for a job to start on what is kept for it. One that has nodes to itself may find suspended jobs there,
+/// which have no CPUs, and gets what they have not.
+pub(super) fn needs(
+    scene: &Scene,
+    spec: &crate::model::job::JobSpec,
+    nomination: &Nomination,
+) -> Vec<(NodeId, Amount)> {
+    let mut needs = claims(scene, spec, nomination);
+    for ((_, need), part) in needs.iter_mut().zip(&nomination.parts) {
+        let mut least = amount(part, need.len());
+        least[CPUS] = need[CPUS];
+        *need = least;
+    }
+    needs
 }
 
 /// What a nomination keeps others from using.

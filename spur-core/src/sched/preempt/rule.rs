@@ -1,10 +1,12 @@
 //! Who may be preempted by whom, and how it goes: asked by the planner, and again by the controller.
 
 use crate::cluster::Cluster;
+use crate::id::NodeId;
+use crate::model::alloc::Alloc;
 use crate::model::config::{PartitionConfig, Policy, PreemptBy, PreemptMode};
 use crate::model::job::{Job, JobSpec};
-use crate::model::phase::{Phase, Then};
-use crate::text::time::{Seconds, Time};
+use crate::model::phase::{Phase, Suspended, Then};
+use crate::text::time::{Seconds, Time, TimeLimit};
 
 /// What a job counts for where its place, or what is kept for it, is disputed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,8 +60,8 @@ impl Rank {
 /// How a job makes way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// Whether it waits again afterwards.
-    pub then: Then,
+    /// Whether it is over then or waits again; `None`: it is suspended.
+    pub then: Option<Then>,
     /// Seconds from TERM to the end.
     pub grace: Seconds,
     /// What it counts for: only jobs whose rank [preempts](Rank::preempts) it may ask it.
@@ -71,7 +73,9 @@ pub struct Manner {
 /// times. All of them have one QOS.
 #[must_use]
 pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
-    let Some(het) = &job.spec.het else { return own_manner(cluster, job, now) };
+    let Some(het) = &job.spec.het else {
+        return own_manner(cluster, job, now).filter(|manner| manner.then.is_some() || has_cpus(job));
+    };
     let mut whole: Option<Manner> = None;
     for component in het.jobs() {
         let own = own_manner(cluster, cluster.job(component)?, now)?;
@@ -81,25 +85,48 @@ pub fn manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
             ..whole
         }));
     }
-    whole
+    let any_has = || het.jobs().filter_map(|id| cluster.job(id)).any(has_cpus);
+    whole.filter(|manner| manner.then.is_some() || any_has())
+}
+
+/// Whether a job has CPUs to give up.
+fn has_cpus(job: &Job) -> bool {
+    match &job.phase {
+        Phase::Suspended(suspended) => !suspended.back.is_empty(),
+        Phase::Running { .. } => true,
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => false,
+    }
 }
 
 fn own_manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
     let policy = cluster.policy();
-    let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
-    if exempt_until(cluster, job)? > now {
+    let (Phase::Running { alloc, preempted: None, .. } | Phase::Suspended(Suspended { alloc, .. })) =
+        &job.phase
+    else {
+        return None;
+    };
+    let told = job.phase.preempted().and_then(|told| told.then);
+    if told.is_some() || exempt_until(cluster, job)? > now {
         return None;
     }
     let config = &cluster.partition(&alloc.partition)?.config;
     let then = match mode(policy, &job.spec, config) {
-        PreemptMode::Off | PreemptMode::Suspend => return None,
-        PreemptMode::Cancel => Then::End,
-        PreemptMode::Requeue if job.spec.requeue && job.spec.batch.is_some() => Then::Requeue { hold: None },
-        PreemptMode::Requeue => Then::End,
+        PreemptMode::Off => return None,
+        PreemptMode::Suspend if !may_wait(cluster, job, alloc, now) => return None,
+        PreemptMode::Suspend => None,
+        PreemptMode::Cancel => Some(Then::End),
+        PreemptMode::Requeue if job.spec.requeue && job.spec.batch.is_some() => {
+            Some(Then::Requeue { hold: None })
+        }
+        PreemptMode::Requeue => Some(Then::End),
     };
     let qos = policy.qos_of(job.spec.qos.as_deref());
     let grace = qos.and_then(|qos| qos.grace_time).or(config.grace_time);
-    let grace = grace.unwrap_or(policy.preempt.grace_time);
+    let grace = match &job.phase {
+        // It hears nothing, so it needs no time.
+        Phase::Suspended(_) => Seconds(0),
+        _ => grace.unwrap_or(policy.preempt.grace_time),
+    };
     Some(Manner { then, grace, rank: Rank::of(policy, &job.spec, config) })
 }
 
@@ -108,11 +135,14 @@ fn own_manner(cluster: &Cluster, job: &Job, now: Time) -> Option<Manner> {
 #[must_use]
 pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
     let policy = cluster.policy();
-    let Phase::Running { alloc, started, .. } = &job.phase else { return None };
+    let (Phase::Running { alloc, started, .. } | Phase::Suspended(Suspended { alloc, started, .. })) =
+        &job.phase
+    else {
+        return None;
+    };
     let forbidden = job.spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
     let config = &cluster.partition(&alloc.partition)?.config;
-    // Suspending is refused by the configuration; a policy of an earlier release that has it never had an effect.
-    let spared = matches!(mode(policy, &job.spec, config), PreemptMode::Off | PreemptMode::Suspend);
+    let spared = mode(policy, &job.spec, config) == PreemptMode::Off;
     let qos = policy.qos_of(job.spec.qos.as_deref());
     let may = match policy.preempt.by {
         PreemptBy::None => false,
@@ -121,6 +151,13 @@ pub fn exempt_until(cluster: &Cluster, job: &Job) -> Option<Time> {
     };
     let exempt = qos.and_then(|qos| qos.exempt_time).unwrap_or(policy.preempt.exempt_time);
     (may && !forbidden && !spared).then(|| *started + exempt.0)
+}
+
+/// Whether a job may end later than its limit says now: no nodes of it are reserved for others at any time to come. What is
+/// reserved is not overrun by one that was suspended before.
+fn may_wait(cluster: &Cluster, job: &Job, alloc: &Alloc, now: Time) -> bool {
+    let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();
+    cluster.lets_run(job, TimeLimit::Unlimited, alloc.reservation.as_deref(), &nodes, now)
 }
 
 /// What becomes of a victim: its QOS says so, or else its partition, or else the cluster.

@@ -1,6 +1,6 @@
 //! Runs that are suspended: their time stands still, and their CPUs are not counted as held.
 
-use super::{Live, Watch, World};
+use super::{Live, Watch, What, World};
 use crate::id::JobId;
 use crate::sched::forecast::Forecast;
 use crate::text::time::Time;
@@ -51,6 +51,8 @@ impl<W: Watch> World<W> {
         if let Some(at) = live.ends.take() {
             self.ends.remove(&(at, live.order));
         }
+        let job = self.name(id);
+        self.tell(id, || What::Suspend { job });
     }
 
     /// A suspended run goes on.
@@ -61,5 +63,7 @@ impl<W: Watch> World<W> {
         live.pause.since = None;
         live.ends = live.pause.left.take().map(|left| self.now + left);
         self.ends.extend(live.ends.map(|at| ((at, live.order), id)));
+        let job = self.name(id);
+        self.tell(id, || What::Resume { job });
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::policy::{NO_SUSPEND, PREEMPT_MODES, set};
+use super::policy::{PREEMPT_MODES, set};
 use super::qos;
 use super::section::Section;
 use crate::model::config::{
@@ -85,9 +85,6 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.def_mem_per_cpu = section.mebibytes("def_mem_per_cpu");
     partition.max_mem_per_cpu = section.mebibytes("max_mem_per_cpu");
     partition.preempt_mode = section.choice("preempt_mode", &modes);
-    if partition.preempt_mode == Some(PreemptMode::Suspend) {
-        section.refuse("preempt_mode", NO_SUSPEND);
-    }
     partition.grace_time = section.duration("grace_time", 0..=365 * 86_400);
     partition.allow_groups = names(section, "allow_groups");
     partition.allow_accounts = names(section, "allow_accounts");

@@ -22,9 +22,6 @@ const DEFAULT_NAME: &str = "cluster";
 pub(super) const PREEMPT_MODES: &[(&str, PreemptMode)] =
     &[("cancel", PreemptMode::Cancel), ("requeue", PreemptMode::Requeue), ("suspend", PreemptMode::Suspend)];
 
-/// Why a mode that is understood is not taken.
-pub(super) const NO_SUSPEND: &str = "jobs cannot be suspended by this release; write `cancel` or `requeue`";
-
 pub(super) fn cluster_name<'a>(top: &mut Section<'a>) -> &'a str {
     let name = top.name("cluster_name").unwrap_or(DEFAULT_NAME);
     if !is_layer_name(name) {
@@ -120,9 +117,6 @@ pub(super) fn preempt(mut section: Section<'_>) -> PreemptPolicy {
         ]),
         policy.jobs_may_forbid => section.boolean("jobs_may_forbid"),
     );
-    if policy.mode == PreemptMode::Suspend {
-        section.refuse("mode", NO_SUSPEND);
-    }
     section.finish();
     policy
 }

@@ -5,7 +5,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use super::partitions::names;
-use super::policy::{NO_SUSPEND, PREEMPT_MODES};
+use super::policy::PREEMPT_MODES;
 use super::section::Section;
 use crate::model::config::{PreemptBy, PreemptMode, PreemptPolicy, QosConfig};
 use crate::text::gather::is_layer_name;
@@ -57,9 +57,6 @@ fn settings(section: &mut Section<'_>, preempt: &PreemptPolicy) -> QosConfig {
     let own = [("off", PreemptMode::Off), ("cluster", preempt.mode)];
     let modes: Vec<_> = PREEMPT_MODES.iter().copied().chain(own).collect();
     let preempt_mode = section.choice("preempt_mode", &modes);
-    if preempt_mode == Some(PreemptMode::Suspend) {
-        section.refuse("preempt_mode", NO_SUSPEND);
-    }
     QosConfig {
         name: name.into(),
         priority: section.integer("priority", 0..=u32::MAX).unwrap_or(0),

@@ -296,6 +296,31 @@ impl<'s, 'a> Stock<'s, 'a> {
         members
     }
 
+    /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
+    /// that the others could do without.
+    pub(super) fn largest_below(&self, holder: DomainId) -> Vec<Candidate> {
+        let mut members = vec![holder];
+        while members.iter().any(|&id| !self.problem.fabric.domain(id).children().is_empty()) {
+            let below = |&id: &DomainId| match self.problem.fabric.domain(id).children() {
+                [] => vec![id],
+                children => children.to_vec(),
+            };
+            members = self.fewest_of(members.iter().flat_map(below).collect(), |&id| self.room(id));
+        }
+        let nodes = members.iter().flat_map(|&leaf| self.nodes_of(leaf)).collect();
+        let mut nodes = self.fewest_of(nodes, |node| node.takes);
+        nodes.sort_unstable_by_key(|node| node.pos);
+        nodes
+    }
+
+    /// As many of the largest as hold the job.
+    fn fewest_of<T>(&self, mut some: Vec<T>, size: impl Fn(&T) -> u32) -> Vec<T> {
+        some.sort_by_key(|one| std::cmp::Reverse(size(one)));
+        let sizes: Vec<u32> = some.iter().map(size).collect();
+        some.truncate(self.position(&sizes).map_or(some.len(), |last| last + 1));
+        some
+    }
+
     /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
     fn are_members_first(&self) -> bool {
         self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()

@@ -51,6 +51,11 @@ fn search(stock: &Stock<'_, '_>) -> Plain {
         match found {
             Ok((holder, nodes)) => return Plain::Placed(placed(problem, holder, &nodes)),
             Err(NoChoice::Nowhere) => {}
+            Err(NoChoice::TooLarge) if is_counted(stock) => {
+                let holder = least_waste(stock, &holders);
+                let placement = placed(problem, holder, &stock.largest_below(holder));
+                return Plain::Placed(Placement { exact: false, ..placement });
+            }
             Err(NoChoice::TooLarge) => return Plain::Other,
         }
     }
@@ -60,6 +65,17 @@ fn search(stock: &Stock<'_, '_>) -> Plain {
 /// The domains of a layer that may hold the job.
 fn holders(stock: &Stock<'_, '_>, layer: Layer) -> Vec<DomainId> {
     stock.problem.fabric.domains_of(layer).filter(|&id| stock.can_hold(id)).collect()
+}
+
+/// Whether what a domain takes is enough to know that it can hold the job.
+fn is_counted(stock: &Stock<'_, '_>) -> bool {
+    stock.beside == Beside::Nothing && !stock.is_mixed()
+}
+
+/// Of domains that need the fewest members for the job, one that it leaves least of.
+fn least_waste(stock: &Stock<'_, '_>, holders: &[DomainId]) -> DomainId {
+    let suited = stock.with_fewest_members(holders);
+    suited.into_iter().min_by(|&one, &other| stock.by_waste(one, other)).unwrap_or(holders[0])
 }
 
 /// The placement on chosen nodes.

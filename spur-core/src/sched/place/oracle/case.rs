@@ -82,6 +82,15 @@ impl Random {
         Fabric::build(&config, &table, &[]).expect("random fabrics are right")
     }
 
+    /// So many nodes in blocks of one size.
+    pub(super) fn blocks_of(size: u32, nodes: u32) -> Fabric {
+        let config =
+            TopologyConfig { plugin: Plugin::Block, block_size: Some(size), ..TopologyConfig::default() };
+        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
+        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+        Fabric::build(&config, &table, &[]).expect("blocks of one size are right")
+    }
+
     fn tree(&mut self) -> TopologyConfig {
         let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
         let mut nodes = 0;

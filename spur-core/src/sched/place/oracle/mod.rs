@@ -332,3 +332,31 @@ fn tasks_on_equal_nodes() {
         assert_eq!(short.ok(), long.ok(), "SPUR_ORACLE_SEED={seed}: {ask:?}");
     }
 }
+
+/// What is too large for a walk is placed all the same, in as few of the largest domains as will do, and says that it
+/// may not be the best.
+#[test]
+fn too_large_for_a_walk() {
+    let random = &mut Random::new(1);
+    let fabric = Random::blocks_of(20, 3000);
+    let by_position = (0..fabric.len()).map(|_| random.between(1, 9)).collect();
+    let slots = Slots::tasks(&fabric, by_position);
+    let tasks = u32::try_from(slots.total()).unwrap() * 9 / 10;
+    let placed = place(&fabric, &View::new(&slots, &slots), &Ask::tasks(tasks)).expect("there is room");
+    assert!(!placed.exact);
+    assert_eq!(placed.shares.iter().map(|(_, share)| share).sum::<u32>(), tasks);
+    assert!(placed.shares.iter().all(|&(pos, share)| (1..=slots.at(pos)).contains(&share)));
+    let top = fabric.top().index();
+    let below: Vec<u64> =
+        fabric.domains_of(Layer(fabric.top().0 - 1)).map(|domain| slots.of(domain)).collect();
+    let (mut largest, mut sum) = (below, 0);
+    largest.sort_unstable_by(|a, b| b.cmp(a));
+    let fewest = 1 + largest
+        .iter()
+        .take_while(|&&slots| {
+            sum += slots;
+            sum < u64::from(tasks)
+        })
+        .count();
+    assert_eq!((placed.spans[top], placed.spans[top - 1] as usize), (1, fewest));
+}

@@ -116,7 +116,9 @@ fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
             left = left.saturating_sub(free.takes);
         }
     }
-    let complete = left == 0 && wanted.nodes.is_none_or(|_| room == 0);
+    // Every node has a task.
+    let count = taken.iter().filter(|taken| **taken).count();
+    let complete = left == 0 && wanted.nodes.is_none_or(|_| room == 0) && count <= wanted.slots as usize;
     complete.then(|| free.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(free, _)| *free).collect())
 }
 

@@ -121,7 +121,9 @@ fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
 /// Places a job on a given number of nodes (None: on as many as its tasks need).
 fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
-        return flat::place_flat(fabric, view, ask, nodes).ok_or(Missed::NONE);
+        // Counted sets are filled one after another, which may miss a way where they overlap.
+        let missed = Missed { exact: ask.counts.is_empty() };
+        return flat::place_flat(fabric, view, ask, nodes).ok_or(missed);
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
         return segment::place_segments(fabric, view, ask, nodes, segment);

@@ -6,7 +6,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
-use crate::model::topology::{BlockConfig, Plugin, SwitchConfig, TopologyConfig};
+use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig};
 use crate::sched::place::Strategy;
 
 use super::{Ask, Slots};
@@ -166,6 +166,7 @@ pub(super) struct Case {
     pub(super) idle: Slots,
     pub(super) occupied: FixedBitSet,
     pub(super) weights: Option<Vec<u32>>,
+    pub(super) performance: Option<Vec<u32>>,
     pub(super) ask: Ask,
 }
 
@@ -181,7 +182,7 @@ impl Case {
             let idle = (0..fabric.len()).map(|pos| if admitted(pos) { most } else { 0 }).collect();
             Slots::tasks(&fabric, idle)
         };
-        Self { fabric, slots, idle, occupied, weights: None, ask }
+        Self { fabric, slots, idle, occupied, weights: None, performance: None, ask }
     }
 
     fn layer(&self, random: &mut Random, least: u8) -> Layer {
@@ -232,6 +233,43 @@ impl Case {
                 self.ask.counts.push((set, random.between(1, 2)));
             }
             _ => self.ask.strategy = Strategy::Block,
+        }
+    }
+
+    /// Adds constraints that have a meaning where the fabric is ignored.
+    pub(super) fn constrain_flat(&mut self, random: &mut Random) {
+        if self.fabric.is_empty() {
+            return;
+        }
+        if random.one_in(3) {
+            self.weights = Some((0..self.fabric.len()).map(|_| random.between(1, 3)).collect());
+        }
+        if random.one_in(4) {
+            self.ask.required = (0..random.between(1, 2)).map(|_| self.pos(random)).collect();
+            self.ask.required.sort_unstable();
+            self.ask.required.dedup();
+        }
+        if !self.slots.are_whole() && random.one_in(4) {
+            self.ask.max_tasks_per_node = Some(random.between(1, 2));
+        }
+    }
+
+    /// A settable score of a few terms, at one of the steps where it may count.
+    pub(super) fn score(&mut self, random: &mut Random) {
+        let weights = &mut self.ask.score.weights;
+        for weight in [
+            &mut weights.resource_availability,
+            &mut weights.topology_alignment,
+            &mut weights.domain_utilisation,
+            &mut weights.past_performance,
+        ] {
+            weight.0 = random.pick(&[0, 0, 500_000, 1_000_000, 3_000_000]);
+        }
+        self.ask.score.before = random.pick(&[ScoreBefore::Span, ScoreBefore::Fit, ScoreBefore::None]);
+        if random.one_in(2) {
+            self.performance = Some(
+                (0..self.fabric.len()).map(|_| random.pick(&[0, 500_000, 900_000, 1_000_000])).collect(),
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::model::topology::Plugin;
+use crate::model::topology::{Plugin, ScoreBefore};
 use crate::sched::place::{Segment, Strategy};
 
 use super::Mode;
@@ -86,6 +86,10 @@ impl<'c> Judge<'c> {
     /// The rank of a placement, or None if it is not allowed.
     pub(super) fn rank(&self, amounts: &[u32]) -> Option<Vec<i64>> {
         let nodes = amounts.iter().filter(|&&amount| amount > 0).count() as u32;
+        if self.case.ask.strategy == Strategy::Flat {
+            let allowed = nodes > 0 && self.allowed_flat(amounts, nodes) && self.needs_its_last(amounts);
+            return allowed.then(|| self.steps_flat(amounts));
+        }
         let in_a_leaf = |pos: usize| amounts[pos] == 0 || self.domain(pos, 1).is_some();
         if nodes == 0 || !(0..amounts.len()).all(in_a_leaf) {
             return None;
@@ -94,28 +98,62 @@ impl<'c> Judge<'c> {
         (self.allowed(amounts, nodes, &used)).then(|| self.steps(amounts, &used))
     }
 
-    fn allowed(&self, amounts: &[u32], nodes: u32, used: &[Used]) -> bool {
+    /// What holds with and without a fabric.
+    fn allowed_flat(&self, amounts: &[u32], nodes: u32) -> bool {
         let ask = &self.case.ask;
         let sum: u32 = amounts.iter().sum();
-        let size = ask.nodes.is_none_or(|(least, most)| (least..=most).contains(&nodes))
+        let counts = ask.counts.iter().all(|(set, need)| {
+            set.ones().filter(|&pos| amounts.get(pos).is_some_and(|&a| a > 0)).count() as u32 >= *need
+        });
+        ask.nodes.is_none_or(|(least, most)| (least..=most).contains(&nodes))
             && ask.tasks.is_none_or(|tasks| tasks == sum)
-            && (ask.tasks_per_node).is_none_or(|each| amounts.iter().all(|&a| a == 0 || a == each));
+            && (ask.tasks_per_node).is_none_or(|each| amounts.iter().all(|&a| a == 0 || a == each))
+            && (ask.max_tasks_per_node).is_none_or(|most| amounts.iter().all(|&a| a <= most))
+            && ask.required.iter().all(|pos| amounts[pos.index()] > 0)
+            && counts
+    }
+
+    /// Where the number of nodes is open, nobody takes one more than those that come first, and those that are required,
+    /// leave something for.
+    fn needs_its_last(&self, amounts: &[u32]) -> bool {
+        let ask = &self.case.ask;
+        let (None, Some(tasks)) = (ask.nodes, ask.tasks) else { return true };
+        let takes =
+            |pos: usize| self.case.slots.at(Pos(pos as u32)).min(ask.max_tasks_per_node.unwrap_or(u32::MAX));
+        let used = |pos: &usize| amounts[*pos] > 0;
+        let is_required = |pos: &usize| ask.required.iter().any(|required| required.index() == *pos);
+        let order = self.order_flat();
+        let Some(&last) = order.iter().rev().find(|pos| used(pos) && !is_required(pos)) else { return true };
+        let others = order.into_iter().filter(|pos| used(pos) && *pos != last);
+        others.map(takes).sum::<u32>() < tasks
+    }
+
+    /// Where the fabric is ignored: lighter nodes first, then those with fewer slots.
+    fn order_flat(&self) -> Vec<usize> {
+        let weight = |pos: usize| self.case.weights.as_ref().map_or(0, |weights| weights[pos]);
+        let mut order: Vec<usize> = (0..self.case.fabric.len()).collect();
+        order.sort_by_key(|&pos| (weight(pos), self.case.slots.at(Pos(pos as u32)), pos));
+        order
+    }
+
+    /// Where the fabric is ignored: the places of the nodes in the order of their weights and slots.
+    fn steps_flat(&self, amounts: &[u32]) -> Vec<i64> {
+        (0..).zip(self.order_flat()).filter(|&(_, pos)| amounts[pos] > 0).map(|(place, _)| place).collect()
+    }
+
+    fn allowed(&self, amounts: &[u32], nodes: u32, used: &[Used]) -> bool {
+        let ask = &self.case.ask;
         let one = |layer: usize| used[layer].len() == 1;
         let multiples = ask
             .multiples
             .iter()
             .all(|&(layer, by)| used[layer.index()].values().all(|amount| amount % u64::from(by) == 0));
         let spans = ask.max_spans.iter().all(|&(layer, cap)| used[layer.index()].len() as u32 <= cap);
-        let required = ask.required.iter().all(|pos| amounts[pos.index()] > 0);
-        let counts = ask.counts.iter().all(|(set, need)| {
-            set.ones().filter(|&pos| amounts.get(pos).is_some_and(|&a| a > 0)).count() as u32 >= *need
-        });
-        size && one(self.layers - 1)
+        self.allowed_flat(amounts, nodes)
+            && one(self.layers - 1)
             && ask.must.is_none_or(|layer| one(layer.index()))
             && multiples
             && spans
-            && required
-            && counts
             && self.leaves_allowed(amounts, &used[1])
             && self.block_rule(nodes, used)
             && self.outline(amounts, &used[1])
@@ -307,7 +345,12 @@ impl<'c> Judge<'c> {
             return steps;
         }
         let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
+        let score = |before: ScoreBefore| {
+            let counts = ask.score.weights.any() && ask.score.before == before;
+            counts.then(|| -self.score(amounts, *used[common.max(1)].keys().next().unwrap()))
+        };
         steps.push(common as i64);
+        steps.extend(score(ScoreBefore::Span));
         steps.extend(downwards().map(|layer| used[layer].len() as i64));
         if ask.mode == Mode::Balanced {
             for layer in downwards() {
@@ -315,10 +358,34 @@ impl<'c> Judge<'c> {
                 steps.push(*used[layer].values().max().unwrap() as i64);
             }
         }
+        steps.extend(score(ScoreBefore::Fit));
         let left = |layer: usize| used[layer].keys().map(|&unit| self.slots(unit, layer)).sum::<i64>();
         steps.extend((common..self.layers).map(left));
         steps.extend((0..common).rev().map(left));
+        steps.extend(score(ScoreBefore::None));
         steps
+    }
+
+    /// The settable score of a domain, as the documentation defines its terms, in millionths.
+    fn score(&self, amounts: &[u32], domain: u32) -> i64 {
+        let range = self.case.fabric.domain(DomainId(domain)).range();
+        let layer = layer_of(self, DomainId(domain));
+        let share = |part: usize, whole: usize| {
+            (part * 1_000_000).checked_div(whole).map_or(0, |share| share.min(1_000_000))
+        };
+        let open = range.clone().filter(|&pos| self.case.slots.at(Pos(pos as u32)) > 0).count();
+        let busy = range.clone().filter(|&pos| self.case.occupied.contains(pos)).count();
+        let well =
+            |known: &Vec<u32>| range.clone().map(|pos| known[pos] as usize).sum::<usize>() / range.len();
+        let filled = amounts.iter().sum::<u32>() as usize;
+        let weights = self.case.ask.score.weights;
+        let terms = [
+            (weights.resource_availability, share(open, range.len())),
+            (weights.topology_alignment, share(filled, self.slots(domain, layer) as usize)),
+            (weights.domain_utilisation, share(busy, range.len())),
+            (weights.past_performance, self.case.performance.as_ref().map_or(1_000_000, well)),
+        ];
+        terms.iter().map(|(weight, term)| i64::from(weight.0) * *term as i64 / 1_000_000).sum()
     }
 
     /// Nodes of each weight but the lightest, heaviest first.

@@ -40,7 +40,7 @@ fn ask(case: &Case) -> Result<Placement, Misfit> {
         idle: &case.idle,
         occupied: Some(&case.occupied),
         weights: case.weights.as_deref(),
-        performance: None,
+        performance: case.performance.as_deref(),
     };
     place(&case.fabric, &view, &case.ask)
 }
@@ -230,6 +230,45 @@ fn segments() {
         if random.one_in(4) {
             case.constrain(random);
         }
+        case
+    });
+}
+
+#[test]
+fn scores() {
+    search("settable score", 3000, |random| {
+        let fabric = random.fabric();
+        let whole = random.one_in(2);
+        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let amount = random.between(1, 6);
+        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+        if random.one_in(4) {
+            ask.mode = Mode::Balanced;
+        }
+        let mut case = Case::new(random, fabric, slots, ask);
+        case.score(random);
+        if random.one_in(2) {
+            case.constrain(random);
+        }
+        case
+    });
+}
+
+#[test]
+fn flat() {
+    search("fabric ignored", 3000, |random| {
+        let fabric = random.fabric();
+        let whole = random.one_in(2);
+        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let amount = random.between(1, 8);
+        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+        if !whole && random.one_in(2) {
+            let nodes = random.between(1, 4);
+            ask.nodes = Some((nodes, nodes + random.between(0, 1)));
+        }
+        ask.strategy = Strategy::Flat;
+        let mut case = Case::new(random, fabric, slots, ask);
+        case.constrain_flat(random);
         case
     });
 }

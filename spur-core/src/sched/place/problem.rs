@@ -574,7 +574,13 @@ fn narrow(divisor: u64) -> u32 {
 /// The weights that cost something, heaviest first: all but the lightest there is among the open nodes.
 fn weight_classes(view: &View<'_>) -> Vec<u32> {
     let Some(weights) = view.weights else { return Vec::new() };
-    let mut classes: Vec<u32> = view.slots.open().ones().map(|index| weights[index]).collect();
+    let mut classes: Vec<u32> = Vec::new();
+    for weight in view.slots.open().ones().map(|index| weights[index]) {
+        // There are mostly few.
+        if !classes[..classes.len().min(16)].contains(&weight) {
+            classes.push(weight);
+        }
+    }
     classes.sort_unstable_by(|a, b| b.cmp(a));
     classes.dedup();
     classes.pop();

@@ -29,8 +29,8 @@ pub(super) struct Stock<'s, 'a> {
     weights: Weights,
     /// The most of the amount that each domain takes, where that is not the capacity as counted.
     rooms: Option<Vec<u32>>,
-    /// Whether what a node takes is its slots.
-    plain: bool,
+    /// Where what a node takes is its slots, but no more than a number: that number.
+    plain: Option<u32>,
 }
 
 impl<'s, 'a> Stock<'s, 'a> {
@@ -52,8 +52,8 @@ impl<'s, 'a> Stock<'s, 'a> {
             _ => return None,
         };
         let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
-        let plain =
-            weights == Weights::Same && problem.per_node.is_none() && ask.max_tasks_per_node.is_none();
+        let plain = (weights == Weights::Same && problem.per_node.is_none())
+            .then(|| ask.max_tasks_per_node.unwrap_or(u32::MAX));
         let mut stock = Self { problem, beside, weights, rooms: None, plain };
         if applies && stock.weights == Weights::Lightest {
             stock.rooms = Some(stock.count());
@@ -77,7 +77,7 @@ impl<'s, 'a> Stock<'s, 'a> {
         if self.beside != Beside::Nothing || problem.ask.min_speed.is_some() {
             return None;
         }
-        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, plain: false };
+        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, plain: None };
         let fabric = problem.fabric;
         let highest = problem.within.unwrap_or(fabric.top());
         let is_largest = |id: &DomainId| {
@@ -214,8 +214,10 @@ impl<'s, 'a> Stock<'s, 'a> {
     /// What the nodes of a leaf take beyond a number, in sum.
     pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
         let range = self.problem.fabric.domain(leaf).range();
-        match self.problem.view.slots.tasks_at(range.clone()).filter(|_| self.plain) {
-            Some(slots) => slots.iter().map(|slots| u64::from(slots.saturating_sub(number))).sum(),
+        match self.problem.view.slots.tasks_at(range.clone()).zip(self.plain) {
+            Some((slots, most)) => {
+                slots.iter().map(|&slots| u64::from(slots.min(most).saturating_sub(number))).sum()
+            }
             None => positions(range).map(|pos| u64::from(self.takes(pos).saturating_sub(number))).sum(),
         }
     }
@@ -224,7 +226,10 @@ impl<'s, 'a> Stock<'s, 'a> {
     pub(super) fn smallest(&self, leaf: DomainId) -> Option<(u64, Pos)> {
         let range = self.problem.fabric.domain(leaf).range();
         let amount = self.problem.amount;
-        if let Some(slots) = self.problem.view.slots.tasks_at(range.clone()).filter(|_| self.plain) {
+        if let Some((slots, most)) = self.problem.view.slots.tasks_at(range.clone()).zip(self.plain) {
+            if most < amount {
+                return None;
+            }
             // Most leaves have none that is better: a number is found faster than a position.
             let least = slots.iter().map(|&slots| if slots >= amount { slots } else { u32::MAX }).min()?;
             let at = slots.iter().position(|&slots| slots == least && slots >= amount)?;

@@ -112,7 +112,8 @@ fn on_one_node(stock: &Stock<'_, '_>) -> Option<(DomainId, Pos)> {
 #[derive(Debug, Clone, Copy)]
 struct Fewest {
     nodes: u32,
-    /// What the last of the largest takes.
+    /// What the first of the largest takes, and the last.
+    first: u32,
     last: u32,
     /// How much more than the job the largest take.
     slack: u32,
@@ -126,12 +127,13 @@ fn fewest(stock: &Stock<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option
     if let Beside::Nodes(nodes) = stock.beside {
         let most: u64 = takes.iter().take(nodes as usize).map(|&takes| u64::from(takes)).sum();
         let holds = takes.len() >= nodes as usize && most >= u64::from(stock.problem.amount);
-        return holds.then_some(Fewest { nodes, last: 0, slack: 0 });
+        return holds.then_some(Fewest { nodes, first: 0, last: 0, slack: 0 });
     }
     let mut left = stock.problem.amount;
+    let first = takes.first().copied()?;
     for (&takes, nodes) in takes.iter().zip(1..) {
         if takes >= left {
-            return Some(Fewest { nodes, last: takes, slack: takes - left });
+            return Some(Fewest { nodes, first, last: takes, slack: takes - left });
         }
         left -= takes;
     }
@@ -147,8 +149,8 @@ fn may_do_with(stock: &Stock<'_, '_>, leaf: DomainId, least: &Fewest, order: Ord
         return order.is_le();
     }
     let nodes = if order.is_gt() { least.nodes.saturating_sub(1) } else { least.nodes };
-    let most = u64::from(nodes) * u64::from(least.last) + stock.beyond(leaf, least.last);
-    most >= u64::from(stock.problem.amount)
+    let most = |number: u32| u64::from(nodes) * u64::from(number) + stock.beyond(leaf, number);
+    [least.last, least.first].into_iter().all(|number| most(number) >= u64::from(stock.problem.amount))
 }
 
 /// The best nodes of one of some leaves.

@@ -109,16 +109,16 @@ impl Archive {
         let _ = self.try_write(&mut rows, Extent::All).await;
     }
 
-    /// Applies entries, and notes what accounting must know of those it does not have; says how many they were.
+    /// Applies entries, and notes what accounting may not have of them; says how many they were.
     pub(crate) fn take(&mut self, entries: &[Arc<Entry>], rows: &mut Rows) -> usize {
         for entry in entries {
-            let new = entry.seq > self.reached;
-            if new {
+            if entry.seq > self.reached {
                 rows.before(&self.cluster, entry);
-            }
-            self.cluster.apply(entry);
-            if new {
+                self.cluster.apply(entry);
                 rows.after(&self.cluster, entry);
+            } else {
+                self.cluster.apply(entry);
+                rows.reached(entry);
             }
         }
         entries.len()
@@ -136,7 +136,7 @@ impl Archive {
     /// that have are written once more after the next start, in the same places.
     async fn try_write(&mut self, rows: &mut Rows, extent: Extent) -> Result<(), StoreError> {
         let seq = self.cluster.seq();
-        while seq > self.reached || (extent == Extent::All && seq > self.written) {
+        while seq > self.reached || (seq == self.reached && extent == Extent::All && seq > self.written) {
             let page = rows.page(&self.cluster, extent);
             let reached = if rows.noted() == 0 { seq } else { self.reached };
             let (jobs, steps) = (page.jobs.clone(), page.steps.clone());
@@ -269,6 +269,13 @@ mod tests {
         assert!(history.entries.is_empty(), "the snapshot covers them");
         let records = |cluster: &Cluster| snapshot::records(cluster).collect::<Vec<_>>();
         assert_eq!(records(&history.cluster), records(&cluster));
+
+        // Nor would they be missed without a snapshot.
+        let mut archive = archive_of(Cluster::default(), journal.clone(), cluster.seq());
+        let mut rows = Rows::of(&archive.cluster);
+        archive.take(&entries, &mut rows);
+        assert_eq!(rows.page(&archive.cluster, Extent::All).jobs.len(), 3);
+        drop(archive);
 
         // The jobs wait, so the snapshot did not wait for their rows: they are made from it.
         let mut archive = archive_of(history.cluster, journal.clone(), cluster.seq());

@@ -122,6 +122,11 @@ impl Rows {
         }
     }
 
+    /// Notes the jobs of an entry that accounting has reached: it may lack the rows of those that are still there.
+    pub(crate) fn reached(&mut self, entry: &Entry) {
+        self.changed.extend(entry.event.jobs());
+    }
+
     /// Takes out some of the rows to write; what is left of the cluster's jobs is read from it when its turn comes.
     pub(crate) fn page(&mut self, cluster: &Cluster, extent: Extent) -> Page {
         let mut page = Page::default();

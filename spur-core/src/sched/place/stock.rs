@@ -226,13 +226,17 @@ impl<'s, 'a> Stock<'s, 'a> {
     pub(super) fn smallest(&self, leaf: DomainId) -> Option<(u64, Pos)> {
         let range = self.problem.fabric.domain(leaf).range();
         let amount = self.problem.amount;
-        if let Some((slots, most)) = self.problem.view.slots.tasks_at(range.clone()).zip(self.plain) {
+        let most = if self.problem.per_node.is_some() { 1 } else { self.plain.unwrap_or(0) };
+        if let Some(slots) = self.problem.view.slots.tasks_at(range.clone())
+            && self.weights == Weights::Same
+        {
             if most < amount {
                 return None;
             }
             // Most leaves have none that is better: a number is found faster than a position.
-            let least = slots.iter().map(|&slots| if slots >= amount { slots } else { u32::MAX }).min()?;
-            let at = slots.iter().position(|&slots| slots == least && slots >= amount)?;
+            let wanted = self.problem.per_node.unwrap_or(amount);
+            let least = slots.iter().map(|&slots| if slots >= wanted { slots } else { u32::MAX }).min()?;
+            let at = slots.iter().position(|&slots| slots == least && slots >= wanted)?;
             return Some((least.into(), positions(range).nth(at)?));
         }
         positions(range)

@@ -34,8 +34,9 @@ impl Cluster {
         }
     }
 
-    /// No start that was promised holds any more.
+    /// No start that was promised holds any more; what planners keep from pass to pass, they make anew.
     pub(super) fn drop_promises(&mut self) {
+        self.derived = Derived::default();
         let promised: Vec<JobId> =
             self.jobs.pending().filter(|job| job.promised.is_some()).map(|job| job.id).collect();
         for job in promised {

@@ -42,6 +42,10 @@ enum Deed {
     Hold(usize),
     Release(usize),
     Requeue(usize),
+    /// One that runs is suspended; whether it goes on as soon as it can.
+    Suspend(usize, bool),
+    /// One that is suspended wants its CPUs back, gets those that are free, and goes on if that is all.
+    Recall(usize),
     /// The first tasks that wait in a record get one of their own.
     Split(usize, usize),
     /// Another limit for an array.
@@ -139,6 +143,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => at().prop_map(Deed::Hold),
         1 => at().prop_map(Deed::Release),
         1 => at().prop_map(Deed::Requeue),
+        2 => (at(), prop::bool::ANY).prop_map(|(job, wanted)| Deed::Suspend(job, wanted)),
+        2 => at().prop_map(Deed::Recall),
         1 => (at(), 1_usize..4).prop_map(|(job, tasks)| Deed::Split(job, tasks)),
         1 => (at(), 0_u32..4).prop_map(|(job, limit)| Deed::Throttle(job, limit)),
         1 => (at(), 1_u64..90).prop_map(|(job, seconds)| Deed::Limit(job, seconds)),
@@ -277,6 +283,38 @@ fn reconfigure(world: &mut World, change: impl FnOnce(&mut Policy)) {
     world.apply(Event::PolicyChanged { policy: Arc::new(policy) });
 }
 
+fn recall(world: &mut World, job: JobId) {
+    world.apply(Event::JobRecalled { job });
+    let Phase::Suspended(suspended) = world.cluster.job(job).unwrap().phase.clone() else { return };
+    for part in &suspended.alloc.nodes {
+        let used = world.cluster.node(part.node).unwrap().used.cpus.clone();
+        let cpus = part.cpus.difference(&used);
+        if !cpus.is_empty() {
+            world.apply(Event::CpusReturned { job, node: part.node, cpus });
+        }
+    }
+    let phase = &world.cluster.job(job).unwrap().phase;
+    if matches!(phase, Phase::Suspended(suspended) if suspended.is_whole()) {
+        world.apply(Event::JobResumed { job });
+    }
+}
+
+fn suspend(world: &mut World, deed: &Deed) {
+    match deed {
+        Deed::Suspend(at, wanted) => {
+            let running = jobs(world, |phase| matches!(phase, Phase::Running { .. }));
+            if let Some(job) = pick(&running, *at) {
+                world.apply(Event::JobSuspended { job, wanted: *wanted });
+            }
+        }
+        Deed::Recall(at) => {
+            let suspended = jobs(world, |phase| matches!(phase, Phase::Suspended(_)));
+            pick(&suspended, *at).into_iter().for_each(|job| recall(world, job));
+        }
+        _ => {}
+    }
+}
+
 fn carry_out(world: &mut World, deed: &Deed) {
     let pick = |jobs: Vec<JobId>, at: usize| pick(&jobs, at);
     let pending = |world: &World| jobs(world, |phase| matches!(phase, Phase::Pending(_)));
@@ -317,6 +355,7 @@ fn carry_out(world: &mut World, deed: &Deed) {
             }
         }
         Deed::Requeue(at) => pick(running(world), *at).into_iter().for_each(|job| requeue(world, job)),
+        Deed::Suspend(..) | Deed::Recall(_) => suspend(world, deed),
         Deed::Split(at, count) => split(world, *at, *count),
         Deed::Throttle(at, limit) => throttle(world, *at, *limit),
         Deed::Limit(at, seconds) => limit(world, *at, *seconds),
@@ -449,8 +488,10 @@ fn planned(plan: &Plan) -> Vec<(JobId, Option<Time>, Vec<NodeId>)> {
 }
 
 fn reserved(planner: &Planner) -> Vec<(JobId, Option<Time>, Vec<NodeId>)> {
+    // What hangs on a job without an end, or on one that comes back nobody knows when, has a place and no time.
+    let known = |start: Time| (start.0 < i64::from(i32::MAX)).then_some(start);
     let all = planner.reservations().iter();
-    let all = all.map(|made| (made.job, Some(made.start), made.amounts().map(|(node, _)| node).collect()));
+    let all = all.map(|made| (made.job, known(made.start), made.amounts().map(|(node, _)| node).collect()));
     all.collect()
 }
 

@@ -286,7 +286,14 @@ fn reconfigure(world: &mut World, change: impl FnOnce(&mut Policy)) {
 fn recall(world: &mut World, job: JobId) {
     world.apply(Event::JobRecalled { job });
     let Phase::Suspended(suspended) = world.cluster.job(job).unwrap().phase.clone() else { return };
-    for part in &suspended.alloc.nodes {
+    let nominations = world.cluster.jobs().pending().filter_map(|job| match &job.phase {
+        Phase::Pending(pending) => pending.nominated.clone(),
+        _ => None,
+    });
+    let kept: Vec<NodeId> =
+        nominations.flat_map(|kept| kept.parts.iter().map(|part| part.node).collect::<Vec<_>>()).collect();
+    // What is kept for others is not given back.
+    for part in suspended.alloc.nodes.iter().filter(|part| !kept.contains(&part.node)) {
         let used = world.cluster.node(part.node).unwrap().used.cpus.clone();
         let cpus = part.cpus.difference(&used);
         if !cpus.is_empty() {

@@ -24,6 +24,7 @@ use crate::sched::timeline::shelves::Measure;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::sched::timeline::standing::{Moment, Standing};
 use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
+use crate::sched::timeline::tails::{Earliest, Tails};
 use crate::text::time::Time;
 
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Slots, Strategy, View};
@@ -61,6 +62,7 @@ pub(super) struct State {
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
     counters: Counters,
+    tails: Tails,
     canvas: Canvas,
     stairs: Stairs,
     licenses: Licenses,
@@ -188,6 +190,7 @@ impl State {
             slots: Vec::new(),
             domains: DomainTable::new(),
             counters,
+            tails: Tails::default(),
             canvas: Canvas::default(),
             stairs: Stairs::default(),
             licenses,
@@ -294,7 +297,7 @@ impl State {
             canvas: &mut self.canvas,
             hit: None,
         };
-        let search = Search {
+        let mut search = Search {
             admitted: &lens.admitted,
             duration: hunt.run_time,
             from: times.start,
@@ -309,7 +312,18 @@ impl State {
             },
         };
         self.counters.fit(domains.count);
-        let start = search.sweep(&self.timelines[hunt.realm], &mut self.counters, &mut judge);
+        let timeline = &self.timelines[hunt.realm];
+        let counts_nodes = search.most == 1 && search.min_slots <= u64::from(search.min_nodes);
+        let layer = layer(lens, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
+        // A search of one moment is told of what there is even if it is not enough.
+        let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, need, layer));
+        let answer = key.and_then(|key| {
+            let found =
+                self.tails.earliest(key, lens, &domains, &search, timeline, |room| judge.slots(room))?;
+            search.from = found.at.min(search.until);
+            judge.settle(found, &search, timeline, &mut self.counters)
+        });
+        let start = answer.unwrap_or_else(|| search.sweep(timeline, &mut self.counters, &mut judge));
         let gave_up = judge.tries >= MAX_TRIES;
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         self.rivalries += u32::from(starts);
@@ -593,6 +607,35 @@ impl Trial<'_> {
         }
     }
 
+    /// Answers a search of which it is known when some domain has enough first; `None` where it has to be carried out.
+    fn settle(
+        &mut self,
+        first: Earliest,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        counters: &mut Counters,
+    ) -> Option<Option<Time>> {
+        if first.at >= search.until {
+            return Some(None);
+        }
+        let domain = DomainId(first.sole.filter(|_| self.looks_at_domain(first.at))?);
+        let fabric = &self.lens.fabric;
+        let nodes = fabric.domain(domain).range().map(|index| fabric.node(position(index)).0);
+        match counters.ask(search, timeline, nodes, first.at, self) {
+            Found::Yes => Some(Some(first.at)),
+            Found::No => None,
+            Found::GiveUp => Some(None),
+        }
+    }
+
+    /// Whether nothing outside the one domain that has enough matters at some time. No placement leaves it; rivals and
+    /// scores are looked for elsewhere as well.
+    fn looks_at_domain(&self, at: Time) -> bool {
+        let looks_around =
+            at == self.now && self.names() || self.asks.iter().any(|ask| ask.score.weights.any());
+        self.in_domain && !looks_around
+    }
+
     /// Whether rivals are named with a start.
     fn names(&self) -> bool {
         self.rivalries < RIVALRIES
@@ -647,11 +690,9 @@ impl Judge for Trial<'_> {
     fn accept(&mut self, at: Time, counters: &Counters, sole: Option<u32>) -> Found {
         self.tries += 1;
         let mut canvas = std::mem::take(self.canvas);
-        // No placement leaves the one domain that has enough. Rivals and scores are looked for elsewhere as well.
         let starts = at == self.now;
-        let looks_around = starts && self.names() || self.asks.iter().any(|ask| ask.score.weights.any());
         let is_small = |domain: &DomainId| self.lens.fabric.domain(*domain).range().len() < counters.len();
-        let sole = sole.filter(|_| self.in_domain && !looks_around).map(DomainId).filter(is_small);
+        let sole = sole.filter(|_| self.looks_at_domain(at)).map(DomainId).filter(is_small);
         let mut held_back = false;
         if starts {
             let idle = self.idle;

@@ -21,6 +21,7 @@ pub(super) mod shelves;
 pub(super) mod stairs;
 pub(super) mod standing;
 pub(super) mod sweep;
+pub(super) mod tails;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

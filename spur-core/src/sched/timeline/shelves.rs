@@ -70,6 +70,8 @@ struct Kind {
 
 /// Steps of a length in seconds.
 const LENGTHS: usize = 65;
+/// More seconds than any hole that ends lasts, fewer than any that does not.
+const ENDLESS: u64 = 1 << 62;
 /// The number of no shelf, or of no kind.
 const NONE: u32 = u32::MAX;
 
@@ -103,6 +105,13 @@ impl Shelves {
     /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
     pub(in crate::sched) fn holding(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
         let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
+        self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
+    }
+
+    /// The same without those that last for ever, which never share a shelf with others.
+    pub(in crate::sched) fn ending(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
+        let may =
+            move |shelf: &&Shelf| (duration..ENDLESS).contains(&shelf.longest) && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 

@@ -125,6 +125,29 @@ impl Counters {
         self.sums.resize(self.sums.len().max(domains), (0, 0));
     }
 
+    /// Asks the judge about a time at which one domain alone has enough, with what its nodes have then.
+    pub(in crate::sched) fn ask(
+        &mut self,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        nodes: impl Iterator<Item = u32>,
+        at: Time,
+        judge: &mut impl Judge,
+    ) -> Found {
+        self.clear();
+        self.begin = at;
+        let needed = at + search.duration;
+        for node in nodes.filter(|node| search.admitted.contains(*node as usize)) {
+            let lasting =
+                timeline.holes_on(node).iter().filter(|hole| hole.start <= at && hole.end >= needed);
+            let best = lasting.map(|hole| (judge.slots(hole.room), hole.end)).max();
+            if let Some((slots, end)) = best.filter(|(slots, _)| *slots > 0) {
+                self.set(search, node, slots, end);
+            }
+        }
+        judge.accept(at, self, None)
+    }
+
     fn clear(&mut self) {
         for node in self.listed.drain(..) {
             self.offers[node as usize] = Offer::default();

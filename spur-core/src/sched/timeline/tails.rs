@@ -1,0 +1,278 @@
+//! From when on each node is free for ever, by domain: the earliest time at which some domain can hold a job, without counting
+//! what is free.
+//!
+//! On a busy machine most of what a job of whole nodes, or of one share of each node, can have is free for ever: behind the
+//! last thing that is planned on a node. A domain has so many such nodes from the time on that comes at that place among
+//! theirs in order. Holes that end are few, and looked at one by one. Only for needs that are asked for again and again is
+//! this kept, and only for layers of small domains.
+
+use std::collections::BTreeMap;
+
+use crate::model::fabric::Layer;
+use crate::sched::scene::lens::{Domains, Lens};
+use crate::sched::scene::room::RoomId;
+use crate::text::time::Time;
+
+use super::Timeline;
+use super::holes::Hole;
+use super::sweep::{NOWHERE, Search};
+
+/// Changes of the timeline between two questions for a need, up to which it counts as asked for again and again.
+const NEAR: usize = 64;
+/// So many questions in a row that were near make it worth while to begin.
+const ENOUGH: u32 = 2;
+/// Changes since the last question, up to which catching up is better than to begin anew.
+const FAR: usize = 512;
+/// Holes that end, up to which they are looked at one by one.
+const FEW: usize = 64;
+/// Nodes of a domain, up to which its times are kept in order.
+const SMALL: usize = 128;
+
+/// What is known, by realm, outline, need and layer.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sched) struct Tails {
+    known: BTreeMap<(usize, usize, usize, Layer), Known>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Changes of the timeline when this was asked last.
+    followed: usize,
+    /// Questions in a row that were near.
+    near: u32,
+    /// Some domain is too large for this.
+    is_unfit: bool,
+    order: Option<Order>,
+}
+
+/// The earliest time at which some domain has enough, and which, if there is only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sched) struct Earliest {
+    pub(in crate::sched) at: Time,
+    pub(in crate::sched) sole: Option<u32>,
+}
+
+impl Tails {
+    /// When some domain of a layer has enough nodes with a slot each for a search: [`Time::MAX`] for never; `None` where
+    /// that is not worth working out here.
+    pub(in crate::sched) fn earliest(
+        &mut self,
+        (realm, need, layer): (usize, usize, Layer),
+        lens: &Lens,
+        domains: &Domains,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        mut slots_in: impl FnMut(RoomId) -> u32,
+    ) -> Option<Earliest> {
+        let known = self.known.entry((realm, lens.outline, need, layer)).or_default();
+        let before = std::mem::replace(&mut known.followed, timeline.changes());
+        let passed = timeline.changes() - before;
+        known.near = if passed <= NEAR { known.near.saturating_add(1) } else { 0 };
+        known.order = known.order.take().filter(|_| passed <= FAR);
+        let order = match &mut known.order {
+            Some(order) => {
+                for node in timeline.changed_since(before) {
+                    order.count(node, search, timeline, &mut slots_in);
+                }
+                order
+            }
+            None if known.is_unfit || known.near < ENOUGH => return None,
+            None => {
+                let sizes = domains.ids.iter().map(|id| lens.fabric.domain(*id).range().len());
+                known.is_unfit = sizes.max().is_none_or(|most| most > SMALL);
+                if known.is_unfit {
+                    return None;
+                }
+                known.order.insert(Order::new(domains, search, timeline, &mut slots_in))
+            }
+        };
+        order.earliest(search, timeline, slots_in)
+    }
+}
+
+/// The times from which on nodes have a slot for ever.
+#[derive(Clone, Debug)]
+struct Order {
+    /// By node; [`Time::MAX`]: never.
+    since: Vec<Time>,
+    /// Of each domain, by its number, its first and the one behind its last among `starts`.
+    ranges: Vec<(u32, u32)>,
+    /// The same times, domain by domain, each in order.
+    starts: Vec<Time>,
+}
+
+impl Order {
+    fn new(
+        domains: &Domains,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        mut slots_in: impl FnMut(RoomId) -> u32,
+    ) -> Self {
+        let mut lists: Vec<Vec<Time>> = vec![Vec::new(); domains.count];
+        let mut since = vec![Time::MAX; search.domains.len()];
+        for (node, domain) in (0..).zip(search.domains).filter(|(_, domain)| **domain != NOWHERE) {
+            since[node as usize] = tail(node, search, timeline, &mut slots_in);
+            lists[*domain as usize].push(since[node as usize]);
+        }
+        let mut ranges = Vec::with_capacity(lists.len());
+        let mut starts = Vec::with_capacity(since.len());
+        for mut list in lists {
+            list.sort_unstable();
+            let first = number(starts.len());
+            starts.append(&mut list);
+            ranges.push((first, number(starts.len())));
+        }
+        Self { since, ranges, starts }
+    }
+
+    fn of(&self, domain: u32) -> &[Time] {
+        let (first, end) = self.ranges[domain as usize];
+        &self.starts[first as usize..end as usize]
+    }
+
+    /// Looks at a node again.
+    fn count(
+        &mut self,
+        node: u32,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        slots_in: impl FnMut(RoomId) -> u32,
+    ) {
+        let domain = search.domains[node as usize];
+        if domain == NOWHERE {
+            return;
+        }
+        let after = tail(node, search, timeline, slots_in);
+        let before = std::mem::replace(&mut self.since[node as usize], after);
+        let (first, end) = self.ranges[domain as usize];
+        let times = &mut self.starts[first as usize..end as usize];
+        let from = times.partition_point(|time| *time < before);
+        if after > before {
+            let to = times.partition_point(|time| *time < after) - 1;
+            times[from..=to].rotate_left(1);
+            times[to] = after;
+        } else {
+            let to = times.partition_point(|time| *time < after);
+            times[to..=from].rotate_right(1);
+            times[to] = after;
+        }
+    }
+
+    fn earliest(
+        &self,
+        search: &Search<'_>,
+        timeline: &Timeline,
+        slots_in: impl FnMut(RoomId) -> u32,
+    ) -> Option<Earliest> {
+        let mut best = Best { at: Time::MAX, count: 0, domain: 0 };
+        for domain in (0..).take(self.ranges.len()) {
+            best.offer(self.alone(domain, search), domain);
+        }
+        let mut ending = endings(search, timeline, best.at, slots_in)?;
+        let domain_of = |hole: &Hole| search.domains[hole.node as usize];
+        ending.sort_unstable_by_key(|hole| (domain_of(hole), hole.start));
+        for holes in ending.chunk_by(|a, b| domain_of(a) == domain_of(b)) {
+            let domain = domain_of(holes[0]);
+            let alone = self.alone(domain, search);
+            if let Some(at) = self.with(holes, domain, search, best.at).filter(|at| *at < alone) {
+                best.offer(at, domain);
+            }
+        }
+        Some(Earliest { at: best.at, sole: (best.count == 1).then_some(best.domain) })
+    }
+
+    /// When a domain has enough by what is free for ever.
+    fn alone(&self, domain: u32, search: &Search<'_>) -> Time {
+        let (first, end) = self.ranges[domain as usize];
+        let last = first + search.min_nodes.max(1) - 1;
+        if last < end { self.starts[last as usize].max(search.from) } else { Time::MAX }
+    }
+
+    /// When a domain has enough with holes that end besides, if that is no later than `latest`.
+    fn with(&self, holes: &[&Hole], domain: u32, search: &Search<'_>, latest: Time) -> Option<Time> {
+        let starts = self.of(domain);
+        let enough = |at: &Time| {
+            let needed = *at + search.duration;
+            let serves = |hole: &&Hole| {
+                hole.start <= *at && hole.end >= needed && self.since[hole.node as usize] > *at
+            };
+            let serving = holes.iter().enumerate().filter(|(_, hole)| serves(hole));
+            let is_first = |(index, hole): &(usize, &&Hole)| {
+                !holes[..*index].iter().any(|other| other.node == hole.node && serves(other))
+            };
+            let tails = starts.partition_point(|start| start <= at);
+            tails + serving.filter(is_first).count() >= search.min_nodes as usize
+        };
+        let begin = starts.partition_point(|start| *start <= search.from);
+        let tails = starts[begin..].iter().copied().take_while(|start| *start <= latest);
+        let more = holes.iter().map(|hole| hole.start.max(search.from));
+        let mut moments: Vec<Time> = tails.chain(more).chain([search.from]).collect();
+        moments.retain(|at| *at <= latest && !at.is_never());
+        moments.sort_unstable();
+        moments.iter().find(|at| enough(at)).copied()
+    }
+}
+
+/// The domains that have enough first: how many, and the last of them.
+struct Best {
+    at: Time,
+    count: u32,
+    domain: u32,
+}
+
+impl Best {
+    fn offer(&mut self, at: Time, domain: u32) {
+        if at < self.at {
+            *self = Self { at, count: 0, domain };
+        }
+        if at == self.at && !at.is_never() {
+            (self.count, self.domain) = (self.count + 1, domain);
+        }
+    }
+}
+
+/// From when on a node has a slot for ever.
+fn tail(
+    node: u32,
+    search: &Search<'_>,
+    timeline: &Timeline,
+    mut slots_in: impl FnMut(RoomId) -> u32,
+) -> Time {
+    if !search.admitted.contains(node as usize) {
+        return Time::MAX;
+    }
+    let lasts = |hole: &&Hole| hole.end.is_never() && slots_in(hole.room) > 0;
+    let holes = timeline.holes_on(node).iter();
+    holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Time::MAX)
+}
+
+/// The holes that end and could serve a search at `latest` or before; `None` if they are many.
+fn endings<'a>(
+    search: &Search<'_>,
+    timeline: &'a Timeline,
+    latest: Time,
+    mut slots_in: impl FnMut(RoomId) -> u32,
+) -> Option<Vec<&'a Hole>> {
+    let (needed, until) = (search.from + search.duration, search.until.min(latest + 1));
+    let mut found = Vec::new();
+    for shelf in timeline.holes().ending(search.least, search.duration) {
+        for hole in shelf.reaching(search.duration, needed, until).flatten() {
+            let serves = hole.start < until
+                && hole.end >= hole.start.max(search.from) + search.duration
+                && search.admitted.contains(hole.node as usize)
+                && search.domains[hole.node as usize] != NOWHERE
+                && slots_in(hole.room) > 0;
+            if serves {
+                if found.len() == FEW {
+                    return None;
+                }
+                found.push(hole);
+            }
+        }
+    }
+    Some(found)
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("there are no more times than nodes")
+}

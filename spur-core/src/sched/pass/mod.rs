@@ -499,6 +499,7 @@ impl Pass {
                 let seat = self.seat(partition, realm);
                 self.heads[seat].get_or_insert(known.job);
             }
+            self.wavers |= Self::may_waver(candidate, &known);
             if !candidate.told {
                 self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
             }
@@ -633,7 +634,7 @@ impl Pass {
         let open = &self.heads[..self.scene.partitions.len()];
         let is_own = reservation.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
-        self.wavers |= is_own && candidate.spec.reservations().next().is_none();
+        self.wavers |= reservation.as_ref().is_some_and(|made| Self::may_waver(candidate, made));
         let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
         let first = !candidate.promised && !candidate.told && self.plan.promise.is_none();
         if is_head && (self.firm || overdue) && first {
@@ -647,6 +648,11 @@ impl Pass {
         if !candidate.told {
             self.plan.waiting.push(waiting);
         }
+    }
+
+    /// Whether a job is planned in a reservation that it did not ask for: outside it would run longer.
+    fn may_waver(candidate: &Candidate, made: &Reservation) -> bool {
+        made.within.is_some() && candidate.spec.reservations().next().is_none()
     }
 
     /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.

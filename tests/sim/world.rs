@@ -31,8 +31,9 @@ use crate::planner;
 
 /// Faults stop at this time, milliseconds, and what is left must then come to an end.
 const CALM: u64 = 400_000;
-/// By then everything must be at rest, or something waits for ever.
-const END: u64 = 4_000_000;
+/// By then everything must be at rest, or something waits for ever: longer than all tasks that arrays may have take one
+/// after another on two nodes.
+const END: u64 = 20_000_000;
 /// Silence after which a node is down.
 const TIMEOUT: u64 = 20_000;
 

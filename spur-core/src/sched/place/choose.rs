@@ -249,13 +249,15 @@ fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     // Spreading wants the largest domain that is allowed, not the smallest that fits.
     let widest = match (fabric.domain(id).parent(), problem.within) {
         (None, _) => true,
+        // What may not be used as a part of the domain above is held by none but itself.
+        (Some(parent), _) if problem.is_barred(parent) => true,
         (Some(parent), Some(within)) => fabric.domain(parent).layer() > within,
         (Some(_), None) => false,
     };
     !problem.is_barred(id)
         && (problem.ask.mode != Mode::Distributed || widest || problem.ask.prefer_domain == Some(id))
         && problem.required.iter().all(|pos| range.contains(&pos.index()))
-        && problem.forced_leaves.iter().all(|&leaf| fabric.within(leaf, id))
+        && problem.forced_domains.iter().all(|&leaf| fabric.within(leaf, id))
 }
 
 /// The nodes that could take the whole job. Where slots are whole nodes their leaves speak for them.
@@ -264,7 +266,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
         || problem.per_node.is_some_and(|_| problem.amount > 1)
         || problem.required.len() > 1
-        || problem.forced_leaves.len() > 1;
+        || problem.forced_domains.len() > 1;
     let spread = problem.ask.mode == Mode::Distributed && problem.within != Some(Layer::NODE);
     if whole || too_many || spread {
         return Vec::new();
@@ -280,7 +282,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
             continue;
         }
         if problem.required.iter().any(|&required| required != pos)
-            || problem.forced_leaves.iter().any(|&forced| forced != leaf)
+            || problem.forced_domains.iter().any(|&forced| forced != leaf)
             || problem.amount > problem.leaf_cap()
         {
             continue;

@@ -1,10 +1,12 @@
 //! Placement that ignores the fabric: lighter nodes first, and of those the ones with the fewest free slots.
-
-use std::collections::BTreeMap;
+//!
+//! Of all sets of nodes that will do, the one whose list sorts first in that order is taken. Where the number of nodes
+//! is open, the counted ones come first, as few as meet the counts, and the others are filled in that order.
 
 use crate::model::fabric::{Fabric, Pos};
 
-use super::{Ask, Placement, View};
+use super::counted::Counted;
+use super::{Ask, Missed, Placement, View};
 
 /// A node that could take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,16 +23,17 @@ pub(super) fn place_flat(
     view: &View<'_>,
     ask: &Ask,
     nodes: Option<u32>,
-) -> Option<Placement> {
+) -> Result<Placement, Missed> {
     let each = match (ask.tasks_per_node, ask.tasks) {
         (Some(each), _) => Some(each.max(1)),
         (None, None) => Some(1),
         (None, Some(_)) => None,
     };
-    let wanted = Wanted::new(ask, nodes, each)?;
+    let wanted = Wanted::new(ask, nodes, each).ok_or(Missed::NONE)?;
+    let most = ask.max_tasks_per_node.unwrap_or(u32::MAX);
     let takes = |slots: u32| match each {
-        Some(each) => u32::from(slots >= each) * each,
-        None => slots.min(ask.max_tasks_per_node.unwrap_or(u32::MAX)),
+        Some(each) => u32::from(slots.min(most) >= each) * each,
+        None => slots.min(most),
     };
     let mut free: Vec<Free> = (view.slots.iter())
         .map(|(pos, slots)| {
@@ -39,13 +42,14 @@ pub(super) fn place_flat(
         })
         .filter(|free| free.takes > 0)
         .collect();
-    let chosen = if ask.contiguous {
-        window(&free, ask, wanted)?
-    } else {
-        free.sort_unstable();
-        pick(&free, ask, wanted)?
-    };
-    Some(placement(fabric, view, chosen, wanted, each))
+    if ask.contiguous {
+        let chosen = window(&free, ask, wanted).ok_or(Missed::NONE)?;
+        return Ok(placement(fabric, view, chosen, wanted, each, true));
+    }
+    free.sort_unstable();
+    let (chosen, exact) = pick(&free, ask, wanted);
+    let chosen = chosen.ok_or(Missed { exact })?;
+    Ok(placement(fabric, view, chosen, wanted, each, exact))
 }
 
 /// How much is wanted: slots, and nodes where their number is given.
@@ -72,74 +76,40 @@ impl Wanted {
     }
 }
 
-/// The first nodes in order of preference with which the job can still be completed; `free` is in that order.
-fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
-    let mut taken = vec![false; free.len()];
-    for &pos in &ask.required {
-        taken[free.iter().position(|free| free.pos == pos)?] = true;
-    }
-    for (set, need) in &ask.counts {
-        let held = (0..free.len()).filter(|&i| taken[i] && set.contains(free[i].pos.index())).count();
-        let missing = (*need as usize).saturating_sub(held);
-        let more: Vec<usize> = (0..free.len())
-            .filter(|&i| !taken[i] && set.contains(free[i].pos.index()))
-            .take(missing)
-            .collect();
-        if more.len() < missing {
-            return None;
-        }
-        more.into_iter().for_each(|i| taken[i] = true);
-    }
-    let mut left = wanted.slots;
-    let mut room = wanted.nodes.unwrap_or(u32::MAX);
-    let mut rest: BTreeMap<u32, u32> = BTreeMap::new();
-    for (free, &taken) in free.iter().zip(&taken) {
-        if taken {
-            room = room.checked_sub(1)?;
-            left = left.saturating_sub(free.takes);
-        } else {
-            *rest.entry(free.takes).or_default() += 1;
-        }
-    }
-    for (index, free) in free.iter().enumerate() {
-        let enough = if wanted.nodes.is_some() { room == 0 } else { left == 0 };
-        if taken[index] || enough {
-            continue;
-        }
-        if let Some(count) = rest.get_mut(&free.takes) {
-            *count -= 1;
-        }
-        // With a number of nodes, a small node is passed over where the others could not make up for it.
-        if wanted.nodes.is_none() || free.takes.saturating_add(largest(&rest, room - 1)) >= left {
-            taken[index] = true;
-            room -= 1;
+/// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
+/// whether the search was exhaustive.
+fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> (Option<Vec<Free>>, bool) {
+    let takes: Vec<(Pos, u32)> = free.iter().map(|free| (free.pos, free.takes)).collect();
+    let Some(mut counted) = Counted::new(&takes, ask) else { return (None, true) };
+    let taken = match wanted.nodes {
+        Some(nodes) if nodes > wanted.slots => None,
+        Some(nodes) => counted.first(nodes, wanted.slots),
+        None => counted.fewest(wanted.slots).and_then(|taken| fill(free, taken, wanted.slots)),
+    };
+    let chosen = |taken: Vec<bool>| {
+        free.iter().zip(taken).filter(|(_, taken)| *taken).map(|(free, _)| *free).collect()
+    };
+    (taken.map(chosen), counted.exact)
+}
+
+/// Adds nodes in their order until nothing is left.
+fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
+    let held = free.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(free, _)| free.takes);
+    let mut left = held.fold(slots, u32::saturating_sub);
+    for (free, taken) in free.iter().zip(&mut taken) {
+        if left > 0 && !*taken {
+            *taken = true;
             left = left.saturating_sub(free.takes);
         }
     }
-    // Every node has a task.
-    let count = taken.iter().filter(|taken| **taken).count();
-    let complete = left == 0 && wanted.nodes.is_none_or(|_| room == 0) && count <= wanted.slots as usize;
-    complete.then(|| free.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(free, _)| *free).collect())
+    (left == 0).then_some(taken)
 }
 
-/// The most that so many of the nodes can take.
-fn largest(rest: &BTreeMap<u32, u32>, mut nodes: u32) -> u32 {
-    let mut sum: u32 = 0;
-    for (&takes, &count) in rest.iter().rev() {
-        let some = count.min(nodes);
-        sum = sum.saturating_add(takes.saturating_mul(some));
-        nodes -= some;
-        if nodes == 0 {
-            break;
-        }
-    }
-    sum
-}
-
-/// Consecutive positions: the window with the least weight, then the fewest slots, then the first; `free` is in
-/// fabric order.
+/// Consecutive positions: the window with the fewest nodes of the heaviest weight, then of the next, and so on, then the
+/// fewest slots, then the first; `free` is in fabric order.
 fn window(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
-    let mut best: Option<(u64, u64, &[Free])> = None;
+    let lightest = free.iter().map(|free| free.weight).min()?;
+    let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
     for start in 0..free.len() {
         let mut sum: u64 = 0;
         for end in start..free.len() {
@@ -156,10 +126,13 @@ fn window(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
             if !complete || sum < u64::from(wanted.slots) || !holds_all(some, ask) {
                 continue;
             }
-            let weight = some.iter().map(|free| u64::from(free.weight)).sum();
+            // Heaviest first, these compare as the numbers of nodes of each weight do.
+            let mut weights: Vec<u32> =
+                some.iter().map(|free| free.weight).filter(|weight| *weight > lightest).collect();
+            weights.sort_unstable_by(|a, b| b.cmp(a));
             let slots = some.iter().map(|free| u64::from(free.slots)).sum();
-            if best.is_none_or(|best| (weight, slots) < (best.0, best.1)) {
-                best = Some((weight, slots, some));
+            if best.as_ref().is_none_or(|best| (&weights, slots) < (&best.0, best.1)) {
+                best = Some((weights, slots, some));
             }
             break;
         }
@@ -181,6 +154,7 @@ fn placement(
     mut chosen: Vec<Free>,
     wanted: Wanted,
     each: Option<u32>,
+    exact: bool,
 ) -> Placement {
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
@@ -200,6 +174,6 @@ fn placement(
         common: fabric.deepest_common(&positions),
         waste: slots.saturating_sub(u64::from(wanted.slots)),
         shares,
-        exact: true,
+        exact,
     }
 }

@@ -9,6 +9,7 @@ mod ask;
 mod block;
 mod choose;
 mod cost;
+mod counted;
 mod equal;
 mod even;
 mod explain;
@@ -121,9 +122,7 @@ fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
 /// Places a job on a given number of nodes (None: on as many as its tasks need).
 fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
-        // Counted sets are filled one after another, which may miss a way where they overlap.
-        let missed = Missed { exact: ask.counts.is_empty() };
-        return flat::place_flat(fabric, view, ask, nodes).ok_or(missed);
+        return flat::place_flat(fabric, view, ask, nodes);
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
         return segment::place_segments(fabric, view, ask, nodes, segment);
@@ -156,12 +155,36 @@ fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
     a.into_iter().chain(b).min()
 }
 
-fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
+/// A placement with its place in the order of preference.
+type Ranked = (rank::Rank, Placement);
+
+/// Solves one problem without any short cut.
+fn solve_ranked(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+    if problem.layout.width() <= cost::NARROW {
+        ranked::<Narrow>(problem)
+    } else {
+        ranked::<Vec<i64>>(problem)
+    }
+}
+
+fn ranked<C: cost::Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     if problem.ask.contiguous {
         return window::contiguous::<C>(problem);
     }
     if let Some(leaves) = problem.ask.adjacent {
         return window::adjacent::<C>(problem, leaves);
+    }
+    let (winner, exact) = choose::choose::<C>(problem);
+    let mut winner = winner.ok_or(Missed { exact })?;
+    if problem.ask.mode == Mode::Balanced {
+        winner.even_out(problem);
+    }
+    Ok((winner.rank.clone(), choose::realise(problem, winner, exact)))
+}
+
+fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
+    if problem.ask.contiguous || problem.ask.adjacent.is_some() {
+        return ranked::<C>(problem).map(|(_, placement)| placement);
     }
     for short_cut in [plain::place, unequal::place] {
         match short_cut(problem) {

@@ -61,7 +61,7 @@ fn applies(problem: &Problem<'_>) -> bool {
         && ask.prefer_domain.is_none()
         && !ask.lowest_latency
         && !ask.score.weights.any()
-        && problem.forced_leaves.is_empty()
+        && problem.forced_domains.is_empty()
         && problem.within != Some(Layer::NODE)
         && problem.span_caps.iter().all(|&(layer, cap)| layer == Layer::LEAF && cap > 0)
 }

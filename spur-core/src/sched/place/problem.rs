@@ -56,6 +56,9 @@ pub(super) struct Frame {
     pub(super) leaf_nodes: Option<u32>,
 }
 
+/// The fewest and the most nodes that some domains may give, sorted by domain.
+pub(super) type Limits = Vec<(DomainId, (u32, u32))>;
+
 /// One question; see the module.
 #[derive(Clone)]
 pub(super) struct Problem<'a> {
@@ -80,8 +83,8 @@ pub(super) struct Problem<'a> {
     leaf_nodes: Option<u32>,
     /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
     node_unit: Option<(Layer, u32)>,
-    /// The most that some domains may take, sorted by domain.
-    limits: Vec<(DomainId, u32)>,
+    /// The fewest and the most nodes that some domains may give, sorted by domain.
+    limits: Limits,
     /// Slots of each domain after rounding; None: as counted.
     rounded: Option<Vec<u64>>,
     /// Domains that may not be used; None: all may.
@@ -96,8 +99,8 @@ pub(super) struct Problem<'a> {
     pub(super) only: Option<FixedBitSet>,
     /// Positions that must be used.
     pub(super) required: Vec<Pos>,
-    /// Leaves that must be used.
-    pub(super) forced_leaves: Vec<DomainId>,
+    /// Domains that must be used.
+    pub(super) forced_domains: Vec<DomainId>,
 }
 
 impl<'a> Problem<'a> {
@@ -164,7 +167,7 @@ impl<'a> Problem<'a> {
             weights,
             only: None,
             required: ask.required.clone(),
-            forced_leaves: Vec::new(),
+            forced_domains: Vec::new(),
         };
         problem.find_forced();
         problem.measure();
@@ -179,7 +182,7 @@ impl<'a> Problem<'a> {
         };
         let mut forced: Vec<DomainId> =
             self.required.iter().filter_map(|&pos| self.fabric.leaf_of(pos)).flat_map(above).collect();
-        forced.extend(self.forced_leaves.iter().copied().flat_map(above));
+        forced.extend(self.forced_domains.iter().copied().flat_map(above));
         forced.sort_unstable();
         forced.dedup();
         self.forced = forced;
@@ -205,14 +208,20 @@ impl<'a> Problem<'a> {
 
     /// The most that a domain may take, whatever it could.
     pub(super) fn limit(&self, id: DomainId) -> u32 {
-        self.limits
-            .binary_search_by_key(&id, |(limited, _)| *limited)
-            .map_or(u32::MAX, |at| self.limits[at].1)
+        if self.per_node.is_some() { self.node_limits(id).1 } else { u32::MAX }
     }
 
-    /// Limits what some domains may take; `limits` is sorted.
-    pub(super) fn set_limits(&mut self, limits: Vec<(DomainId, u32)>) {
+    /// The fewest and the most nodes that a domain may give.
+    pub(super) fn node_limits(&self, id: DomainId) -> (u32, u32) {
+        let at = self.limits.binary_search_by_key(&id, |(limited, _)| *limited);
+        at.map_or((0, u32::MAX), |at| self.limits[at].1)
+    }
+
+    /// Limits what some domains may give; `limits` is sorted.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.forced_domains = limits.iter().filter(|(_, (least, _))| *least > 0).map(|(id, _)| *id).collect();
         self.limits = limits;
+        self.find_forced();
         self.measure();
     }
 
@@ -328,7 +337,7 @@ impl<'a> Problem<'a> {
             && self.limits.is_empty()
             && self.ask.counts.is_empty()
             && self.required.is_empty()
-            && self.forced_leaves.is_empty()
+            && self.forced_domains.is_empty()
             && self.only.is_none()
     }
 
@@ -346,34 +355,11 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The question for so much of one domain alone, without what binds the job as a whole.
-    pub(super) fn part(&self, domain: DomainId, amount: u32) -> Self {
-        let mut only = FixedBitSet::with_capacity(self.fabric.len());
-        only.insert_range(self.fabric.domain(domain).range());
-        if let Some(before) = &self.only {
-            only.intersect_with(before);
-        }
-        let inside = |pos: &Pos| self.fabric.domain(domain).range().contains(&pos.index());
-        let mut part = Self {
-            only: Some(only),
-            amount,
-            units: vec![1; self.units.len()],
-            node_unit: None,
-            span_caps: Vec::new(),
-            needs: [0; MAX_COUNTS],
-            required: self.required.iter().copied().filter(inside).collect(),
-            limits: Vec::new(),
-            ..self.clone()
-        };
-        part.find_forced();
-        part
-    }
-
     /// The same question for these leaves, each of which has to be used.
     pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
         let mut only = FixedBitSet::with_capacity(self.fabric.len());
         leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));
-        let mut problem = Self { only: Some(only), forced_leaves: leaves.to_vec(), ..self.clone() };
+        let mut problem = Self { only: Some(only), forced_domains: leaves.to_vec(), ..self.clone() };
         problem.find_forced();
         problem
     }
@@ -453,7 +439,7 @@ impl<'a> Problem<'a> {
             && self.weights.is_empty()
             && self.span_caps.is_empty()
             && self.required.is_empty()
-            && self.forced_leaves.is_empty()
+            && self.forced_domains.is_empty()
             && self.only.is_none()
     }
 

@@ -2,16 +2,18 @@
 //!
 //! Where a segment fits one base block, each base block holds a multiple of a segment, and the dynamic program stays
 //! exact. Where a segment is larger, it lies in one aggregate and may touch only so many blocks of the layer below:
-//! packing segments into blocks is hard in general, so what each aggregate can hold is searched within a budget.
+//! packing segments into blocks is hard in general. There the best placement without that rule is looked at; if it does
+//! not fall into segments, what it gives each block of an aggregate is forbidden, and so on, the best first, within a
+//! budget.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 use super::block::{BlockRule, Containment};
-use super::cost::{self, Narrow};
-use super::problem::{Frame, Problem, positions};
-use super::{Ask, Missed, Placement, Segment, Slots, View, choose, lower, solve};
+use super::problem::{Frame, Limits, Problem};
+use super::rank::Rank;
+use super::{Ask, Missed, Placement, Segment, Slots, View, lower, solve, solve_ranked};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
 pub(super) fn place_segments(
@@ -42,28 +44,20 @@ pub(super) fn place_segments(
         return solve(&problem);
     }
     let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
-    // Segments that share no base block are packed base block by base block.
-    let touch = if segment.spread && below > Layer::LEAF { u32::MAX } else { touch };
-    let packing = Packing { size, touch, spread: segment.spread };
-    let homes = fabric.domains_covering(home);
+    let packing = Packing { size, touch, below, spread: segment.spread };
     let mut search = Search { packing, left: ask.budget, exact: true };
-    if problem.per_node.is_none() {
-        let placement = solve(&problem)?;
-        return homes
-            .iter()
-            .all(|&home| search.falls_apart(&problem, &placement, home))
-            .then_some(placement)
-            .ok_or(Missed { exact: false });
-    }
-    let mut limits: Vec<(DomainId, u32)> = (homes.iter())
-        .map(|&id| (id, search.most(&rooms(&problem, id, packing.spread))))
-        .filter(|&(_, most)| most < u32::MAX)
+    let homes = fabric.domains_covering(home);
+    let mut limits: Limits = (homes.iter())
+        .map(|&id| (id, (0, search.most(&packing.rooms(&problem, id)))))
+        .filter(|&(_, (_, most))| most < u32::MAX)
         .collect();
     limits.sort_unstable();
-    problem.set_limits(limits);
-    let mut placement = solve(&problem).map_err(|missed| Missed { exact: missed.exact && search.exact })?;
-    placement.exact &= search.exact;
-    Ok(arrange(&problem, placement, &homes, search))
+    problem.set_limits(limits.clone());
+    let placement = solve(&problem).map_err(|missed| Missed { exact: missed.exact && search.exact })?;
+    if search.all_fall_apart(fabric, &placement, &homes) {
+        return Ok(Placement { exact: placement.exact && search.exact, ..placement });
+    }
+    search.branch(problem, limits, &homes)
 }
 
 /// Where consolidated segments want the job as a whole: sizes are counted in whole segments.
@@ -89,31 +83,43 @@ fn whole_job(fabric: &Fabric, idle: &Slots, nodes: u32, segment: Segment, home: 
 #[derive(Debug, Clone, Copy)]
 struct Packing {
     size: u32,
-    /// Blocks of the layer below that one segment may touch.
+    /// Domains of the layer below that one segment may touch.
     touch: u32,
-    /// No two segments share a block.
+    /// That layer.
+    below: Layer,
+    /// No two segments share a base block.
     spread: bool,
 }
 
-/// What is free in each block below an aggregate: the blocks that segments touch, base blocks where none may be
-/// shared.
-fn rooms(problem: &Problem<'_>, home: DomainId, bases: bool) -> Vec<u32> {
-    blocks_below(problem.fabric, home, bases).into_iter().map(|id| problem.capacity(id)).collect()
-}
-
-fn blocks_below(fabric: &Fabric, home: DomainId, bases: bool) -> Vec<DomainId> {
-    let mut below = vec![home];
-    loop {
-        let next: Vec<DomainId> = (below.iter())
-            .flat_map(|&id| match fabric.domain(id).children() {
-                [] => vec![id],
-                children => children.to_vec(),
-            })
-            .collect();
-        if !bases || next == below {
-            return next;
+impl Packing {
+    /// The blocks that a packing counts in, below an aggregate: those that segments touch, base blocks where none may
+    /// be shared.
+    fn blocks(self, fabric: &Fabric, home: DomainId) -> Vec<DomainId> {
+        let layer = if self.spread { Layer::LEAF } else { self.below };
+        let (mut blocks, mut open) = (Vec::new(), vec![home]);
+        while let Some(id) = open.pop() {
+            let domain = fabric.domain(id);
+            if domain.layer() <= layer || domain.children().is_empty() {
+                blocks.push(id);
+            } else {
+                open.extend(domain.children().iter().rev());
+            }
         }
-        below = next;
+        blocks
+    }
+
+    /// What is free in each of them.
+    fn rooms(self, problem: &Problem<'_>, home: DomainId) -> Vec<u32> {
+        let room = |id: DomainId| match problem.per_node {
+            Some(_) => problem.capacity(id),
+            None => problem.view.slots.nodes_of(id),
+        };
+        self.blocks(problem.fabric, home).into_iter().map(room).collect()
+    }
+
+    /// Whether any sum over blocks will do as long as a segment may touch that many of them.
+    fn is_loose(self, touched: usize) -> bool {
+        !self.spread && touched as u64 <= u64::from(self.touch)
     }
 }
 
@@ -130,8 +136,7 @@ struct Search {
 impl Search {
     /// The most nodes, in whole segments, that blocks of the given room can hold; no limit where any sum will do.
     fn most(&mut self, rooms: &[u32]) -> u32 {
-        let used = u32::try_from(rooms.iter().filter(|&&room| room > 0).count()).unwrap_or(u32::MAX);
-        if used <= self.packing.touch && !self.packing.spread {
+        if self.packing.is_loose(rooms.iter().filter(|&&room| room > 0).count()) {
             return u32::MAX;
         }
         let sum = rooms.iter().fold(0_u32, |sum, &room| sum.saturating_add(room));
@@ -193,7 +198,14 @@ impl Search {
         false
     }
 
-    /// Sets of at most `touch` blocks that hold a segment and would not without any one of them; `rooms` falls.
+    /// How many blocks one segment may take from: where base blocks are counted and the rule is about larger ones, any
+    /// number.
+    fn most_blocks(&self) -> u32 {
+        let counts_others = self.packing.spread && self.packing.below > Layer::LEAF;
+        if counts_others { u32::MAX } else { self.packing.touch }
+    }
+
+    /// Sets of at most that many blocks that hold a segment and would not without any one of them; `rooms` falls.
     fn minimal_sets(&self, rooms: &[u32]) -> Vec<Vec<usize>> {
         let mut sets = Vec::new();
         let mut stack: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
@@ -201,7 +213,7 @@ impl Search {
             let from = set.last().map_or(0, |last| last + 1);
             for index in from..rooms.len() {
                 let same_as_before = index > from && rooms[index] == rooms[index - 1];
-                if same_as_before || set.len() as u64 >= u64::from(self.packing.touch) {
+                if same_as_before || set.len() as u64 >= u64::from(self.most_blocks()) {
                     continue;
                 }
                 let mut more = set.clone();
@@ -223,68 +235,196 @@ impl Search {
     }
 }
 
+/// What a placement gives each block of an aggregate.
+type Given = Vec<(DomainId, u32)>;
+
 impl Search {
-    /// Whether what was chosen in an aggregate falls into segments.
-    fn falls_apart(&mut self, problem: &Problem<'_>, placement: &Placement, home: DomainId) -> bool {
-        let blocks = blocks_below(problem.fabric, home, self.packing.spread);
-        let used: Vec<u32> =
-            blocks.iter().map(|&id| nodes_in(problem.fabric, id, &placement.shares)).collect();
-        let touched = used.iter().filter(|&&used| used > 0).count() as u64;
-        let segments = used.iter().sum::<u32>() / self.packing.size;
-        segments == 0
-            || (!self.packing.spread && touched <= u64::from(self.packing.touch))
-            || self.pack(&used, segments).is_some()
+    /// Whether what was chosen in every aggregate falls into segments.
+    fn all_fall_apart(&mut self, fabric: &Fabric, placement: &Placement, homes: &[DomainId]) -> bool {
+        self.first_whole(fabric, placement, homes).is_none()
     }
+
+    /// What the placement gives the blocks of the first aggregate where that does not fall into segments.
+    fn first_whole(
+        &mut self,
+        fabric: &Fabric,
+        placement: &Placement,
+        homes: &[DomainId],
+    ) -> Option<(DomainId, Given)> {
+        homes.iter().find_map(|&home| {
+            let blocks = self.packing.blocks(fabric, home).into_iter();
+            let given: Given = blocks.map(|id| (id, nodes_in(fabric, id, &placement.shares))).collect();
+            (!self.falls_apart(fabric, &given)).then_some((home, given))
+        })
+    }
+
+    fn falls_apart(&mut self, fabric: &Fabric, given: &Given) -> bool {
+        let used: Vec<(DomainId, u32)> = given.iter().copied().filter(|(_, used)| *used > 0).collect();
+        let segments = used.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;
+        if segments == 0 || self.packing.is_loose(used.len()) {
+            return true;
+        }
+        if !self.packing.spread {
+            let rooms: Vec<u32> = used.iter().map(|(_, used)| *used).collect();
+            return self.pack(&rooms, segments).is_some();
+        }
+        let below = |id: DomainId| match self.packing.below {
+            Layer::LEAF => id,
+            layer => fabric.covering(id, layer),
+        };
+        let parts: Vec<(DomainId, u32)> = used.iter().map(|&(id, used)| (below(id), used)).collect();
+        self.divide(&mut vec![false; parts.len()], &parts)
+    }
+
+    /// Whether base blocks, each with the domain below the aggregate that it is in, can be divided into groups of one
+    /// segment each.
+    fn divide(&mut self, taken: &mut Vec<bool>, parts: &[(DomainId, u32)]) -> bool {
+        match taken.iter().position(|taken| !taken) {
+            None => true,
+            Some(first) => self.group(taken, parts, first, self.packing.size, &mut BTreeSet::new()),
+        }
+    }
+
+    /// Whether the group that lacks `left` nodes can be completed from `at` on, and the rest divided.
+    fn group(
+        &mut self,
+        taken: &mut Vec<bool>,
+        parts: &[(DomainId, u32)],
+        at: usize,
+        left: u32,
+        touched: &mut BTreeSet<DomainId>,
+    ) -> bool {
+        if left == 0 {
+            return self.divide(taken, parts);
+        }
+        let is_first = touched.is_empty();
+        for index in at..parts.len() {
+            let (below, used) = parts[index];
+            let fits = !taken[index]
+                && used <= left
+                && (touched.contains(&below) || (touched.len() as u64) < u64::from(self.packing.touch));
+            if fits {
+                if self.left == 0 {
+                    self.exact = false;
+                    return false;
+                }
+                self.left -= 1;
+                let is_new = touched.insert(below);
+                taken[index] = true;
+                if self.group(taken, parts, index + 1, left - used, touched) {
+                    return true;
+                }
+                taken[index] = false;
+                if is_new {
+                    touched.remove(&below);
+                }
+            }
+            if is_first {
+                break;
+            }
+        }
+        false
+    }
+
+    /// The best placement that falls into segments, of those within limits. Each step takes the best there is; what it
+    /// gives the blocks of an aggregate where it does not fall apart is left out of the next ones.
+    fn branch(
+        &mut self,
+        mut problem: Problem<'_>,
+        limits: Limits,
+        homes: &[DomainId],
+    ) -> Result<Placement, Missed> {
+        let fabric = problem.fabric;
+        let step = (fabric.domains().count() + problem.view.slots.nodes()) as u64;
+        let mut open: BTreeMap<(Rank, Vec<Pos>, usize), (Placement, Limits)> = BTreeMap::new();
+        let mut count = 0;
+        let mut new = vec![limits.clone()];
+        loop {
+            for limits in new.drain(..) {
+                if self.left < step {
+                    self.exact = false;
+                    return self.settle(problem, limits, homes);
+                }
+                self.left -= step;
+                problem.set_limits(limits.clone());
+                match solve_ranked(&problem) {
+                    Ok((rank, placement)) => {
+                        count += 1;
+                        open.insert((rank, placement.positions(), count), (placement, limits));
+                    }
+                    Err(missed) => self.exact &= missed.exact,
+                }
+            }
+            let Some((_, (placement, limits))) = open.pop_first() else {
+                return Err(Missed { exact: self.exact });
+            };
+            let Some((_, given)) = self.first_whole(fabric, &placement, homes) else {
+                return Ok(Placement { exact: placement.exact && self.exact, ..placement });
+            };
+            new = without(&limits, &given);
+        }
+    }
+
+    /// Some placement that falls into segments, once the budget is used up: each aggregate is packed for itself.
+    fn settle(
+        &mut self,
+        mut problem: Problem<'_>,
+        mut limits: Limits,
+        homes: &[DomainId],
+    ) -> Result<Placement, Missed> {
+        const MISSED: Missed = Missed { exact: false };
+        self.left = problem.ask.budget;
+        let fabric = problem.fabric;
+        // Each time one more aggregate is settled.
+        for _ in 0..=homes.len() {
+            problem.set_limits(limits.clone());
+            let (_, placement) = solve_ranked(&problem).map_err(|_| MISSED)?;
+            let Some((home, given)) = self.first_whole(fabric, &placement, homes) else {
+                return Ok(Placement { exact: false, ..placement });
+            };
+            let segments = given.iter().map(|(_, used)| used).sum::<u32>() / self.packing.size;
+            let taken = self.pack(&self.packing.rooms(&problem, home), segments).ok_or(MISSED)?;
+            let blocks = given.iter().zip(taken);
+            limits = blocks.fold(limits, |limits, ((id, _), taken)| narrowed(&limits, *id, (taken, taken)));
+        }
+        Err(MISSED)
+    }
+}
+
+/// The limits that together leave out exactly what was given to the blocks of one aggregate.
+fn without(limits: &Limits, given: &Given) -> Vec<Limits> {
+    let mut others = Vec::new();
+    let mut fixed = limits.clone();
+    for &(id, used) in given {
+        let (least, most) = within(&fixed, id);
+        if used > least {
+            others.push(narrowed(&fixed, id, (least, used - 1)));
+        }
+        if used < most {
+            others.push(narrowed(&fixed, id, (used + 1, most)));
+        }
+        fixed = narrowed(&fixed, id, (used, used));
+    }
+    others
+}
+
+fn within(limits: &Limits, id: DomainId) -> (u32, u32) {
+    let at = limits.binary_search_by_key(&id, |(limited, _)| *limited);
+    at.map_or((0, u32::MAX), |at| limits[at].1)
+}
+
+/// The limits with others for one domain.
+fn narrowed(limits: &Limits, id: DomainId, to: (u32, u32)) -> Limits {
+    let mut limits = limits.clone();
+    match limits.binary_search_by_key(&id, |(limited, _)| *limited) {
+        Ok(at) => limits[at].1 = to,
+        Err(at) => limits.insert(at, (id, to)),
+    }
+    limits
 }
 
 fn nodes_in(fabric: &Fabric, id: DomainId, shares: &[(Pos, u32)]) -> u32 {
     let range = fabric.domain(id).range();
     let inside = shares.iter().filter(|(pos, _)| range.contains(&pos.index()));
     u32::try_from(inside.count()).unwrap_or(u32::MAX)
-}
-
-/// Checks that what was chosen in each aggregate falls into segments, and chooses again there where it does not.
-fn arrange(problem: &Problem<'_>, placement: Placement, homes: &[DomainId], mut search: Search) -> Placement {
-    let spread = search.packing.spread;
-    let mut shares: Vec<(Pos, u32)> = Vec::new();
-    let mut exact = placement.exact;
-    for &home in homes {
-        let range = problem.fabric.domain(home).range();
-        let inside = |pos: &Pos| range.contains(&pos.index());
-        let here = placement.shares.iter().filter(|(pos, _)| inside(pos));
-        if search.falls_apart(problem, &placement, home) {
-            shares.extend(here);
-            continue;
-        }
-        let blocks = blocks_below(problem.fabric, home, spread);
-        let segments = nodes_in(problem.fabric, home, &placement.shares) / search.packing.size;
-        exact = false;
-        let Some(taken) = search.pack(&rooms(problem, home, spread), segments) else {
-            shares.extend(here);
-            continue;
-        };
-        for (&block, &amount) in blocks.iter().zip(&taken) {
-            shares.extend(fill(problem, block, amount));
-        }
-    }
-    shares.sort_unstable();
-    choose::placement(problem, shares, placement.common, exact && search.exact)
-}
-
-/// The best so many nodes of one block.
-fn fill(problem: &Problem<'_>, block: DomainId, amount: u32) -> Vec<(Pos, u32)> {
-    if amount == 0 {
-        return Vec::new();
-    }
-    let part = problem.part(block, amount);
-    let placed = if part.layout.width() <= cost::NARROW {
-        super::solve_with::<Narrow>(&part)
-    } else {
-        super::solve_with::<Vec<i64>>(&part)
-    };
-    let first_free = || {
-        let open = positions(problem.fabric.domain(block).range()).filter(|&pos| problem.most_on(pos) > 0);
-        open.take(amount as usize).map(|pos| (pos, problem.per_node.unwrap_or(1))).collect()
-    };
-    placed.map_or_else(|_| first_free(), |placement| placement.shares)
 }

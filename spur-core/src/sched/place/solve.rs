@@ -409,6 +409,12 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let unit = problem.unit(cover);
         let most = problem.amount.min(problem.limit(id));
         let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(most));
+        let (fewest_nodes, most_nodes) = problem.node_limits(id);
+        if problem.per_node.is_some() {
+            lo = lo.max(fewest_nodes);
+        } else if problem.nodes.is_some() && !(fewest_nodes..=most_nodes).contains(&inside.key.nodes) {
+            return;
+        }
         let mut item = inside.clone();
         if layer == Layer::LEAF {
             hi = hi.min(problem.leaf_cap());
@@ -477,9 +483,17 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             && problem.nodes.is_none_or(|nodes| inside.key.nodes == nodes)
             && inside.key.counts == problem.needs
             && !self.exceeds_spans(inside)
-            && amount <= problem.limit(id)
+            && self.is_within_limits(id)
             && !(leaf && amount > problem.leaf_cap())
             && !(leaf && problem.leaf_nodes().is_some_and(|most| inside.key.nodes > most))
+    }
+
+    /// Whether the whole job is within the limits of the domain that holds it.
+    fn is_within_limits(&self, id: DomainId) -> bool {
+        let problem = self.problem;
+        let (fewest, most) = problem.node_limits(id);
+        let nodes = if problem.per_node.is_some() { Some(problem.amount) } else { problem.nodes };
+        nodes.is_none_or(|nodes| (fewest..=most).contains(&nodes))
     }
 
     /// The cheapest way to put the whole job into a domain.

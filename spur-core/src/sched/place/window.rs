@@ -9,10 +9,10 @@ use crate::model::topology::Plugin;
 use super::choose::{Candidate, choose, realise};
 use super::cost::Cost;
 use super::problem::Problem;
-use super::{Missed, Mode, Placement};
+use super::{Missed, Mode, Placement, Ranked};
 
 /// The best placement on consecutive positions.
-pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
+pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     let mut windows: Vec<(u8, Range<usize>)> =
         windows(problem).into_iter().map(|window| (promise(problem, &window), window)).collect();
     windows.sort_by_key(|(promise, window)| (*promise, window.start, window.end));
@@ -27,11 +27,11 @@ pub(super) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Mi
             best.offer(&problem.only_these(window.clone().map(position)), window.start);
         }
     }
-    best.placement.ok_or(Missed { exact: best.exact })
+    best.ranked()
 }
 
 /// The best placement that uses exactly so many leaves side by side.
-pub(super) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Placement, Missed> {
+pub(super) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ranked, Missed> {
     let mut best = Best::<C>::default();
     for run in runs(problem) {
         for window in run.windows(leaves as usize) {
@@ -42,7 +42,7 @@ pub(super) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Pl
             }
         }
     }
-    best.placement.ok_or(Missed { exact: best.exact })
+    best.ranked()
 }
 
 /// The best outline so far.
@@ -59,6 +59,11 @@ impl<C> Default for Best<C> {
 }
 
 impl<C: Cost> Best<C> {
+    fn ranked(self) -> Result<Ranked, Missed> {
+        let found = self.winner.map(|(winner, _)| winner.rank).zip(self.placement);
+        found.ok_or(Missed { exact: self.exact })
+    }
+
     /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
     fn offer(&mut self, problem: &Problem<'_>, start: usize) {
         let (found, exact) = choose::<C>(problem);

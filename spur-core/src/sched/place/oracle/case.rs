@@ -44,6 +44,74 @@ impl Random {
     /// that is in no domain.
     pub(super) fn fabric(&mut self) -> Fabric {
         let config = if self.one_in(3) { self.blocks() } else { self.tree() };
+        self.build(&config)
+    }
+
+    /// The same with links of some speeds and latencies; some say nothing.
+    pub(super) fn linked_fabric(&mut self) -> Fabric {
+        let mut config = if self.one_in(3) { self.blocks() } else { self.tree() };
+        let mut link = || {
+            let speed = self.pick(&[None, Some("100G"), Some("200G"), Some("400G"), Some("400G")]);
+            let latency = self.pick(&[None, Some("1us"), Some("2us"), Some("5us")]);
+            (speed.map(str::to_owned), latency.map(str::to_owned))
+        };
+        for switch in &mut config.switches {
+            (switch.link_speed, switch.latency) = link();
+        }
+        for block in &mut config.blocks {
+            (block.link_speed, block.latency) = link();
+        }
+        self.build(&config)
+    }
+
+    /// Nodes without any domain, which is what a partition without a topology has.
+    pub(super) fn bare_fabric(&mut self) -> Fabric {
+        let count = self.between(1, 8);
+        let names: Vec<String> = (0..count).map(|index| format!("n{index}")).collect();
+        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+        Fabric::flat("none", &table)
+    }
+
+    /// Small leaves under two or three layers: a segment lies in several of them.
+    pub(super) fn deep_fabric(&mut self) -> Fabric {
+        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
+        let mut nodes = 0;
+        if self.one_in(3) {
+            config.plugin = Plugin::Block;
+            let size = self.between(1, 2);
+            for index in 0..self.between(3, 6) {
+                let list: Vec<String> = (nodes..nodes + size).map(|node| format!("n{node}")).collect();
+                nodes += size;
+                let (name, nodes) = (format!("b{index}"), list.join(","));
+                config.blocks.push(BlockConfig { name, nodes, ..BlockConfig::default() });
+            }
+            config.block_sizes = vec![size, 2 * size, 4 * size];
+            return self.build(&config);
+        }
+        let depth = self.between(2, 3);
+        self.grow_evenly(&mut config, depth, &mut nodes);
+        self.build(&config)
+    }
+
+    fn grow_evenly(&mut self, config: &mut TopologyConfig, depth: u32, nodes: &mut u32) -> String {
+        let index = config.switches.len();
+        let name = format!("s{index}");
+        config.switches.push(SwitchConfig { name: name.clone(), ..SwitchConfig::default() });
+        if depth == 1 {
+            let count = if *nodes > 8 { 1 } else { self.between(1, 3) };
+            let list: Vec<String> = (*nodes..*nodes + count).map(|node| format!("n{node}")).collect();
+            *nodes += count;
+            config.switches[index].nodes = Some(list.join(","));
+        } else {
+            let most = if depth == 2 { 3 } else { 2 };
+            let children: Vec<String> =
+                (0..self.between(2, most)).map(|_| self.grow_evenly(config, depth - 1, nodes)).collect();
+            config.switches[index].switches = Some(children.join(","));
+        }
+        name
+    }
+
+    fn build(&mut self, config: &TopologyConfig) -> Fabric {
         let count = self.0 % 2; // nodes in no domain
         let used: u64 = {
             let lists = config.switches.iter().filter_map(|switch| switch.nodes.as_deref());
@@ -52,7 +120,7 @@ impl Random {
         };
         let names: Vec<String> = (0..used + count).map(|index| format!("n{index}")).collect();
         let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
-        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+        Fabric::build(config, &table, &[]).expect("random fabrics are right")
     }
 
     /// A tree of three layers and up to some sixty nodes, at times more.
@@ -194,6 +262,59 @@ impl Case {
         Pos(random.between(0, self.fabric.len() as u32 - 1))
     }
 
+    /// Asks for links of a speed, for the lowest latency, or both.
+    pub(super) fn network(&mut self, random: &mut Random) {
+        let which = random.between(0, 2);
+        if which != 1 {
+            self.ask.min_speed = Some(random.pick(&[100, 200, 400]) * 1_000_000_000);
+        }
+        self.ask.lowest_latency = which != 0;
+    }
+
+    /// Gives nodes weights.
+    pub(super) fn weigh(&mut self, random: &mut Random) {
+        self.weights = Some((0..self.fabric.len()).map(|_| random.between(1, 3)).collect());
+    }
+
+    /// Asks for nodes of several kinds, some of which are of more than one.
+    pub(super) fn count_kinds(&mut self, random: &mut Random) {
+        for _ in 0..random.between(1, 3) {
+            let set: FixedBitSet = (0..self.fabric.len()).filter(|_| random.one_in(2)).collect();
+            self.ask.counts.push((set, random.between(1, 3)));
+        }
+    }
+
+    /// Rules by size and caps of a leaf together.
+    pub(super) fn limit_leaves(&mut self, random: &mut Random) {
+        self.ask.whole_leaves = random.one_in(2);
+        if random.one_in(2) {
+            self.ask.adjacent = Some(random.between(1, 3));
+        }
+        if random.one_in(2) {
+            self.ask.max_nodes_per_leaf = Some(random.between(1, 3));
+        }
+        if random.one_in(2) {
+            self.ask.max_slots_per_leaf = Some(random.between(1, 6));
+        }
+        for _ in 0..random.between(0, 2) {
+            let layer = self.layer(random, u8::from(self.slots.are_whole()));
+            self.ask.multiples.push((layer, random.between(1, 3)));
+        }
+    }
+
+    /// Names nodes that the job must have.
+    pub(super) fn require(&mut self, random: &mut Random) {
+        self.ask.required = (0..random.between(1, 3)).map(|_| self.pos(random)).collect();
+        self.ask.required.sort_unstable();
+        self.ask.required.dedup();
+    }
+
+    /// Names a domain that the job would like to be in.
+    pub(super) fn prefer_a_domain(&mut self, random: &mut Random) {
+        let domains: Vec<DomainId> = self.fabric.domains().map(|(id, _)| id).collect();
+        self.ask.prefer_domain = Some(random.pick(&domains));
+    }
+
     /// Adds a few constraints and preferences.
     pub(super) fn constrain(&mut self, random: &mut Random) {
         if self.fabric.is_empty() {
@@ -219,11 +340,8 @@ impl Case {
                 let prefer = [self.layer(random, 1), self.layer(random, 1)];
                 self.ask.prefer = if prefer[0] == prefer[1] { vec![prefer[0]] } else { prefer.to_vec() };
             }
-            6 => {
-                let domains: Vec<DomainId> = self.fabric.domains().map(|(id, _)| id).collect();
-                self.ask.prefer_domain = Some(random.pick(&domains));
-            }
-            7 => self.weights = Some((0..self.fabric.len()).map(|_| random.between(1, 3)).collect()),
+            6 => self.prefer_a_domain(random),
+            7 => self.weigh(random),
             8 => self.ask.whole_leaves = true,
             9 => self.ask.required = (0..random.between(1, 2)).map(|_| self.pos(random)).collect(),
             10 => self.ask.max_nodes_per_leaf = Some(random.between(1, 2)),
@@ -242,16 +360,18 @@ impl Case {
             return;
         }
         if random.one_in(3) {
-            self.weights = Some((0..self.fabric.len()).map(|_| random.between(1, 3)).collect());
+            self.weigh(random);
         }
         if random.one_in(4) {
-            self.ask.required = (0..random.between(1, 2)).map(|_| self.pos(random)).collect();
-            self.ask.required.sort_unstable();
-            self.ask.required.dedup();
+            self.require(random);
         }
         if !self.slots.are_whole() && random.one_in(4) {
             self.ask.max_tasks_per_node = Some(random.between(1, 2));
         }
+        if random.one_in(3) {
+            self.count_kinds(random);
+        }
+        self.ask.contiguous = random.one_in(4);
     }
 
     /// A settable score of a few terms, at one of the steps where it may count.

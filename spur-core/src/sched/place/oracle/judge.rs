@@ -13,6 +13,8 @@ pub(super) struct Judge<'c> {
     case: &'c Case,
     layers: usize,
     by_tasks: bool,
+    /// Where the fabric is ignored and the number of nodes is open: the only set of nodes that is right.
+    filled: Option<Option<Vec<usize>>>,
 }
 
 /// How many nodes short, its rank, its positions, its amounts.
@@ -23,7 +25,17 @@ type Used = BTreeMap<u32, u64>;
 
 impl<'c> Judge<'c> {
     pub(super) fn new(case: &'c Case) -> Self {
-        Self { case, layers: usize::from(case.fabric.top().0) + 1, by_tasks: case.ask.tasks.is_some() }
+        let layers = usize::from(case.fabric.top().0) + 1;
+        let mut judge = Self { case, layers, by_tasks: case.ask.tasks.is_some(), filled: None };
+        let ask = &case.ask;
+        if judge.is_flat() && !ask.contiguous && ask.nodes.is_none() && ask.tasks_per_node.is_none() {
+            judge.filled = ask.tasks.map(|tasks| judge.fill(tasks));
+        }
+        judge
+    }
+
+    fn is_flat(&self) -> bool {
+        self.case.ask.strategy == Strategy::Flat || self.case.fabric.roots().is_empty()
     }
 
     /// The least rank of all allowed placements on as many nodes as possible, with the placement whose positions
@@ -86,9 +98,14 @@ impl<'c> Judge<'c> {
     /// The rank of a placement, or None if it is not allowed.
     pub(super) fn rank(&self, amounts: &[u32]) -> Option<Vec<i64>> {
         let nodes = amounts.iter().filter(|&&amount| amount > 0).count() as u32;
-        if self.case.ask.strategy == Strategy::Flat {
-            let allowed = nodes > 0 && self.allowed_flat(amounts, nodes) && self.needs_its_last(amounts);
-            return allowed.then(|| self.steps_flat(amounts));
+        if self.is_flat() {
+            let positions: Vec<usize> = (0..amounts.len()).filter(|&pos| amounts[pos] > 0).collect();
+            let in_a_row = positions.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+            let allowed = nodes > 0
+                && self.allowed_flat(amounts, nodes)
+                && (in_a_row || !self.case.ask.contiguous)
+                && self.filled.as_ref().is_none_or(|filled| filled.as_ref() == Some(&positions));
+            return allowed.then(|| self.steps_flat(amounts, &positions));
         }
         let in_a_leaf = |pos: usize| amounts[pos] == 0 || self.domain(pos, 1).is_some();
         if nodes == 0 || !(0..amounts.len()).all(in_a_leaf) {
@@ -113,19 +130,34 @@ impl<'c> Judge<'c> {
             && counts
     }
 
-    /// Where the number of nodes is open, nobody takes one more than those that come first, and those that are required,
-    /// leave something for.
-    fn needs_its_last(&self, amounts: &[u32]) -> bool {
+    /// Where the number of nodes is open: as few nodes as meet the counts and hold those that are required, of all those
+    /// the ones whose places sort first, and then one node after another until every task has a place.
+    fn fill(&self, tasks: u32) -> Option<Vec<usize>> {
         let ask = &self.case.ask;
-        let (None, Some(tasks)) = (ask.nodes, ask.tasks) else { return true };
         let takes =
             |pos: usize| self.case.slots.at(Pos(pos as u32)).min(ask.max_tasks_per_node.unwrap_or(u32::MAX));
-        let used = |pos: &usize| amounts[*pos] > 0;
-        let is_required = |pos: &usize| ask.required.iter().any(|required| required.index() == *pos);
-        let order = self.order_flat();
-        let Some(&last) = order.iter().rev().find(|pos| used(pos) && !is_required(pos)) else { return true };
-        let others = order.into_iter().filter(|pos| used(pos) && *pos != last);
-        others.map(takes).sum::<u32>() < tasks
+        let order: Vec<usize> = self.order_flat().into_iter().filter(|&pos| takes(pos) > 0).collect();
+        let meets = |set: u32| {
+            let has = |pos: usize| order.iter().position(|&o| o == pos).is_some_and(|at| set >> at & 1 == 1);
+            ask.required.iter().all(|pos| has(pos.index()))
+                && ask.counts.iter().all(|(counted, need)| {
+                    counted.ones().filter(|&pos| has(pos)).count() as u32 >= *need
+                })
+        };
+        let places = |set: u32| (0..order.len()).filter(|at| set >> at & 1 == 1).collect::<Vec<usize>>();
+        let first = (0..1_u32 << order.len())
+            .filter(|&set| meets(set))
+            .min_by_key(|&set| (set.count_ones(), places(set)))?;
+        let mut taken = places(first);
+        let held = |taken: &[usize]| taken.iter().map(|&at| takes(order[at])).sum::<u32>();
+        for at in 0..order.len() {
+            if !taken.contains(&at) && held(&taken) < tasks {
+                taken.push(at);
+            }
+        }
+        let mut positions: Vec<usize> = taken.iter().map(|&at| order[at]).collect();
+        positions.sort_unstable();
+        (held(&taken) >= tasks && positions.len() as u32 <= tasks).then_some(positions)
     }
 
     /// Where the fabric is ignored: lighter nodes first, then those with fewer slots.
@@ -136,8 +168,15 @@ impl<'c> Judge<'c> {
         order
     }
 
-    /// Where the fabric is ignored: the places of the nodes in the order of their weights and slots.
-    fn steps_flat(&self, amounts: &[u32]) -> Vec<i64> {
+    /// Where the fabric is ignored: the places of the nodes in the order of their weights and slots. For those that lie
+    /// in a row: how many there are of each weight, then their slots.
+    fn steps_flat(&self, amounts: &[u32], positions: &[usize]) -> Vec<i64> {
+        if self.case.ask.contiguous {
+            let slots = positions.iter().map(|&pos| i64::from(self.case.slots.at(Pos(pos as u32)))).sum();
+            let mut steps = self.weights(amounts);
+            steps.push(slots);
+            return steps;
+        }
         (0..).zip(self.order_flat()).filter(|&(_, pos)| amounts[pos] > 0).map(|(place, _)| place).collect()
     }
 
@@ -157,6 +196,28 @@ impl<'c> Judge<'c> {
             && self.leaves_allowed(amounts, &used[1])
             && self.block_rule(nodes, used)
             && self.outline(amounts, &used[1])
+            && self.links(used)
+    }
+
+    /// Whether every domain that a message between two of its nodes can pass is fast enough; of one node, its leaf.
+    fn links(&self, used: &[Used]) -> bool {
+        let Some(need) = self.case.ask.min_speed else { return true };
+        let common = (1..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
+        let fast = |id: &u32| {
+            self.case.fabric.domain(DomainId(*id)).link().speed.is_some_and(|speed| speed >= need)
+        };
+        used[1..=common].iter().flat_map(Used::keys).all(fast)
+    }
+
+    /// Nanoseconds between two of its nodes: what the lowest domain that holds them says, or one above it.
+    fn latency(&self, used: &[Used]) -> i64 {
+        let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
+        let says = |layer: usize| {
+            let (id, _) = used[layer].iter().next().unwrap();
+            self.case.fabric.domain(DomainId(*id)).link().latency
+        };
+        let least = (common..self.layers).filter(|_| common > 0).filter_map(says).min();
+        if common == 0 { 0 } else { least.map_or(i64::MAX, |least| least as i64) }
     }
 
     fn outline(&self, amounts: &[u32], leaves: &Used) -> bool {
@@ -316,7 +377,8 @@ impl<'c> Judge<'c> {
         let mut sum = 0;
         if domain.children().is_empty() {
             let occupied = domain.range().any(|pos| self.case.occupied.contains(pos));
-            if !(self.case.ask.whole_leaves && occupied) {
+            let slow = |need: u64| domain.link().speed.is_none_or(|speed| speed < need);
+            if !(self.case.ask.whole_leaves && occupied || self.case.ask.min_speed.is_some_and(slow)) {
                 sum = domain.range().map(|pos| self.slots(pos as u32, 0)).sum();
             }
         } else {
@@ -349,6 +411,9 @@ impl<'c> Judge<'c> {
             let counts = ask.score.weights.any() && ask.score.before == before;
             counts.then(|| -self.score(amounts, *used[common.max(1)].keys().next().unwrap()))
         };
+        if ask.lowest_latency {
+            steps.push(self.latency(used));
+        }
         steps.push(common as i64);
         steps.extend(score(ScoreBefore::Span));
         steps.extend(downwards().map(|layer| used[layer].len() as i64));

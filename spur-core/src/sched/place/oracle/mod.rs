@@ -4,6 +4,7 @@
 
 mod case;
 mod judge;
+mod mixed;
 
 use crate::model::fabric::Layer;
 

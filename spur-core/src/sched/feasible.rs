@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, Layer};
 use crate::model::job::{JobSpec, Shape};
 use crate::sched::request::wish::{Stage, Wisher};
-use crate::sched::scene::lens::{Filter, Lens, named};
+use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
 use crate::sched::scene::room::Rooms;
 use crate::sched::timeline::licenses::wanted;
 use crate::text::hostlist::HostExpr;
@@ -139,11 +139,8 @@ fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
         else {
             continue;
         };
-        let choices =
-            spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
-        for alternative in 0..choices.first().map_or(1, |choice| choice.len()) {
-            let shared = choices.first().map(|choice| &choice[alternative]);
-            let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
+        for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
+            let filter = Filter { shared, ..Filter::of(&spec.shape) };
             let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
                 .or_else(|error| refuse(RefusalKind::NodeName, error))?;
             let wisher = Wisher {
@@ -283,20 +280,23 @@ fn in_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<Vec<Strin
     let fabric = fabric_for(scene, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
     nodes(scene, partition, fabric, &request, &spec.shape)?;
     features(scene, partition, fabric, &spec.shape)?;
-    let choices = spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
-    let alternatives = choices.first().map_or(1, |choice| choice.len());
-    let mut last = None;
-    for alternative in 0..alternatives {
-        let shared = choices.first().map(|choice| &choice[alternative]);
-        let filter = Filter { shared: shared.as_slice(), ..Filter::of(&spec.shape) };
+    // Of several alternatives, the one that most nodes meet says what would work.
+    let mut closest: Option<(usize, Refusal)> = None;
+    for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
+        let filter = Filter { shared, ..Filter::of(&spec.shape) };
         let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
             .or_else(|error| refuse(RefusalKind::NodeName, error))?;
         match fits_idle(scene, index, &lens, &request, spec) {
             Ok(warnings) => return Ok(warnings),
-            Err(refusal) => last = Some(refusal),
+            Err(refusal) => {
+                let nodes = lens.idle.nodes();
+                if closest.as_ref().is_none_or(|(most, _)| nodes > *most) {
+                    closest = Some((nodes, refusal));
+                }
+            }
         }
     }
-    last.map_or_else(|| Ok(Vec::new()), Err)
+    closest.map_or_else(|| Ok(Vec::new()), |(_, refusal)| Err(refusal))
 }
 
 fn time(partition: &Partition, spec: &JobSpec) -> Result<(), Refusal> {
@@ -451,6 +451,9 @@ fn fits_idle(
     let wisher = Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
     let stages =
         wisher.stages(Time::ZERO, Time::ZERO).or_else(|error| refuse(RefusalKind::Topology, error))?;
+    if let Some(ask) = stages.first().map(Stage::ask) {
+        counted(partition, lens, ask, &spec.shape)?;
+    }
     let mut reason = None;
     for stage in stages {
         for ask in &stage.asks {
@@ -468,6 +471,22 @@ fn fits_idle(
 }
 
 /// Why no node will do: what is asked of one node, and the most that one has.
+/// Refuses a count that is larger than the number of nodes that could serve it.
+fn counted(partition: &Partition, lens: &Lens, ask: &place::Ask, shape: &Shape) -> Result<(), Refusal> {
+    let counts = shape.features.as_ref().map(|features| features.counts()).unwrap_or_default();
+    for ((wanted, count), (set, _)) in counts.into_iter().zip(&ask.counts) {
+        let have = lens.idle.open().intersection(set).count();
+        if have < count as usize {
+            let name = partition.name();
+            let message = format!(
+                "--constraint: {count} nodes with {wanted}: {have} of partition {name} could serve; ask ≤ {have}"
+            );
+            return refuse(RefusalKind::NodeConfig, message);
+        }
+    }
+    Ok(())
+}
+
 fn too_large(scene: &Scene, partition: &Partition, lens: &Lens, need: &Need) -> String {
     let name = partition.name();
     let admitted = || lens.admitted.ones().map(|index| &scene.nodes[index].shape);

@@ -8,7 +8,7 @@ use crate::model::alloc::Why;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::request::wish::{Stage, Wisher};
-use crate::sched::scene::lens::{Filter, Lens};
+use crate::sched::scene::lens::{Filter, Lens, alternatives};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::time::Time;
@@ -65,13 +65,10 @@ impl Lenses {
     ) -> Result<Prospect, String> {
         let (spec, partition) = (&candidate.spec, *partition);
         let fabric = fabric_for(scene, partition, spec)?;
-        let choices =
-            spec.shape.features.as_ref().map(|features| features.shared_choices()).unwrap_or_default();
-        let alternatives = choices.first().map_or(1, |choice| choice.len());
-        let mut lenses = Vec::with_capacity(alternatives);
-        for alternative in 0..alternatives {
-            let shared = choices.first().map(|choice| &choice[alternative]);
-            let filter = Filter { shared: shared.as_slice(), within, ..Filter::of(&spec.shape) };
+        let alternatives = alternatives(&spec.shape);
+        let mut lenses = Vec::with_capacity(alternatives.len());
+        for (alternative, shared) in alternatives.iter().enumerate() {
+            let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
             let outline = (
                 (realm, partition),
                 fabric.name().to_owned(),

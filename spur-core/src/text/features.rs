@@ -18,6 +18,10 @@ const HELP: &str = "write features with `&`, `|`, parentheses, NAME*COUNT, and [
                     nodes share, e.g. `ib&(intel|amd)`";
 /// How deep an expression may be nested.
 const MAX_DEPTH: usize = 32;
+/// How many counts one expression may have.
+pub const MAX_COUNTS: usize = 8;
+/// How many combinations of alternatives one expression may have.
+pub const MAX_CHOICES: usize = 64;
 
 /// An expression over the features of nodes. `&` and `|` bind equally and from left to right, as in Slurm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +78,7 @@ impl FeatureExpr {
     }
 
     /// The alternatives of which all nodes of the job must meet the same one, for each `[a|b]`.
-    pub fn shared_choices(&self) -> Vec<&[FeatureExpr]> {
+    fn shared_choices(&self) -> Vec<&[FeatureExpr]> {
         match self {
             FeatureExpr::And(members) => members.iter().flat_map(FeatureExpr::shared_choices).collect(),
             FeatureExpr::Group(inner) => match &**inner {
@@ -82,6 +86,43 @@ impl FeatureExpr {
                 _ => Vec::new(),
             },
             FeatureExpr::Name(_) | FeatureExpr::Or(_) | FeatureExpr::Count(..) => Vec::new(),
+        }
+    }
+
+    /// Every way to choose one alternative of each `[a|b]`, which all nodes of the job must meet then, in the order of
+    /// the text; a single empty one where there is nothing to choose.
+    #[must_use]
+    pub fn shared(&self) -> Vec<Vec<&FeatureExpr>> {
+        let mut ways = vec![Vec::new()];
+        for choice in self.shared_choices() {
+            let with = |way: &Vec<_>, one| way.iter().copied().chain([one]).collect::<Vec<_>>();
+            ways = ways.iter().flat_map(|way| choice.iter().map(|one| with(way, one))).collect();
+        }
+        ways
+    }
+
+    /// What makes no sense, if there is anything: every count and every bracket has to hold for the job as a whole.
+    fn nonsense(&self) -> Option<String> {
+        let choices = self.shared_choices().iter().map(|choice| choice.len()).product::<usize>();
+        let counts = self.counts().len();
+        if self.is_misplaced(Place::Top) {
+            return Some("a count or a bracket stands where it cannot hold for the whole job".to_owned());
+        }
+        if counts > MAX_COUNTS {
+            return Some(format!("there are {counts} counts, more than {MAX_COUNTS}"));
+        }
+        (choices > MAX_CHOICES)
+            .then(|| format!("there are {choices} combinations of alternatives, more than {MAX_CHOICES}"))
+    }
+
+    /// Whether some count or bracket is below what may or may not hold for a node.
+    fn is_misplaced(&self, place: Place) -> bool {
+        match self {
+            FeatureExpr::Name(_) => false,
+            FeatureExpr::And(members) => members.iter().any(|member| member.is_misplaced(place)),
+            FeatureExpr::Or(members) => members.iter().any(|member| member.is_misplaced(Place::Below)),
+            FeatureExpr::Count(inner, _) => place == Place::Below || inner.is_misplaced(Place::Below),
+            FeatureExpr::Group(inner) => place != Place::Top || inner.is_misplaced(Place::Brackets),
         }
     }
 
@@ -99,6 +140,17 @@ impl FeatureExpr {
     fn is_list(&self) -> bool {
         matches!(self, FeatureExpr::And(_) | FeatureExpr::Or(_))
     }
+}
+
+/// Where a part of an expression stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// What it says has to hold.
+    Top,
+    /// The same, in brackets.
+    Brackets,
+    /// It may or may not hold.
+    Below,
 }
 
 impl fmt::Display for FeatureExpr {
@@ -130,7 +182,7 @@ impl FromStr for FeatureExpr {
             return Err(refuse("there are too many parentheses"));
         }
         let parsed = all_consuming(delimited(multispace0, expression, multispace0)).parse(text);
-        parsed.map(|(_, expr)| expr).map_err(|error| {
+        let expr = parsed.map(|(_, expr)| expr).map_err(|error| {
             let rest = match error {
                 nom::Err::Error(e) | nom::Err::Failure(e) => e.input,
                 nom::Err::Incomplete(_) => "",
@@ -140,7 +192,8 @@ impl FromStr for FeatureExpr {
                 (_, true) => refuse("it ends too early"),
                 _ => refuse(&format!("it goes wrong at `{rest}`")),
             }
-        })
+        })?;
+        expr.nonsense().map_or(Ok(expr), |problem| Err(refuse(&problem)))
     }
 }
 
@@ -231,6 +284,17 @@ mod tests {
             ("a*0", "it goes wrong at `0`"),
             ("a*b", "it goes wrong at `b`"),
             ("a b", "it goes wrong at `b`"),
+            ("a*2|b", "a count or a bracket stands where it cannot hold for the whole job"),
+            ("[a*2|b*3]", "a count or a bracket stands where it cannot hold for the whole job"),
+            ("(a*2&b)*3", "a count or a bracket stands where it cannot hold for the whole job"),
+            ("[a|b]|c", "a count or a bracket stands where it cannot hold for the whole job"),
+            ("[a|b]*2", "a count or a bracket stands where it cannot hold for the whole job"),
+            ("[a&[b|c]]", "a count or a bracket stands where it cannot hold for the whole job"),
+            ("a*1&b*1&c*1&d*1&e*1&f*1&g*1&h*1&i*1", "there are 9 counts, more than 8"),
+            (
+                "[a|b]&[a|b]&[a|b]&[a|b]&[a|b]&[a|b]&[a|b]",
+                "there are 128 combinations of alternatives, more than 64",
+            ),
         ] {
             assert_eq!(text.parse::<FeatureExpr>().unwrap_err().problem, problem, "{text}");
         }
@@ -266,27 +330,33 @@ mod tests {
         let counts: Vec<_> = expr.counts().iter().map(|(e, n)| format!("{e}={n}")).collect();
         assert_eq!(counts, ["rack1=2", "a|b=4"]);
         assert_eq!(expr.names(), ["rack1", "a", "b", "ib"]);
-        assert!(expr.shared_choices().is_empty());
-        let expr: FeatureExpr = "[r1|r2|r3]&ib".parse().unwrap();
-        assert_eq!(expr.shared_choices().len(), 1);
-        assert_eq!(expr.shared_choices()[0].len(), 3);
+        let shared = |expr: &FeatureExpr| -> Vec<String> {
+            let shown = |way: Vec<&FeatureExpr>| way.iter().map(ToString::to_string).collect::<Vec<_>>();
+            expr.shared().into_iter().map(|way| shown(way).join("+")).collect()
+        };
+        assert_eq!(shared(&expr), [""]);
+        assert_eq!(shared(&"[r1|r2|r3]&ib".parse().unwrap()), ["r1", "r2", "r3"]);
+        assert_eq!(shared(&"[a|b]&ib&[c|(d&e)]".parse().unwrap()), ["a+c", "a+d&e", "b+c", "b+d&e"]);
     }
 
     fn expr() -> impl Strategy<Value = FeatureExpr> {
-        "[a-z][a-z0-9_/-]{0,4}".prop_map(FeatureExpr::Name).prop_recursive(3, 16, 4, |inner| {
-            let members = |wrong: fn(&FeatureExpr) -> bool, inner: BoxedStrategy<FeatureExpr>| {
-                prop::collection::vec(inner.prop_filter("flat", move |m| !wrong(m)), 2..4)
-            };
-            let inner = inner.boxed();
-            let uncounted = |e: &FeatureExpr| !matches!(e, FeatureExpr::Count(..));
-            prop_oneof![
-                members(|m| matches!(m, FeatureExpr::And(_)), inner.clone()).prop_map(FeatureExpr::And),
-                members(|m| matches!(m, FeatureExpr::Or(_)), inner.clone()).prop_map(FeatureExpr::Or),
-                (inner.clone().prop_filter("once", uncounted), 1_u32..)
-                    .prop_map(|(e, n)| FeatureExpr::Count(Box::new(e), n)),
-                inner.prop_map(|e| FeatureExpr::Group(Box::new(e))),
-            ]
-        })
+        "[a-z][a-z0-9_/-]{0,4}"
+            .prop_map(FeatureExpr::Name)
+            .prop_recursive(3, 16, 4, |inner| {
+                let members = |wrong: fn(&FeatureExpr) -> bool, inner: BoxedStrategy<FeatureExpr>| {
+                    prop::collection::vec(inner.prop_filter("flat", move |m| !wrong(m)), 2..4)
+                };
+                let inner = inner.boxed();
+                let uncounted = |e: &FeatureExpr| !matches!(e, FeatureExpr::Count(..));
+                prop_oneof![
+                    members(|m| matches!(m, FeatureExpr::And(_)), inner.clone()).prop_map(FeatureExpr::And),
+                    members(|m| matches!(m, FeatureExpr::Or(_)), inner.clone()).prop_map(FeatureExpr::Or),
+                    (inner.clone().prop_filter("once", uncounted), 1_u32..)
+                        .prop_map(|(e, n)| FeatureExpr::Count(Box::new(e), n)),
+                    inner.prop_map(|e| FeatureExpr::Group(Box::new(e))),
+                ]
+            })
+            .prop_filter("it makes sense", |expr| expr.nonsense().is_none())
     }
 
     proptest! {

@@ -59,7 +59,7 @@ pub struct Ask {
 
 impl Ask {
     /// How many counted sets one ask may have.
-    pub const MAX_COUNTS: usize = 8;
+    pub const MAX_COUNTS: usize = crate::text::features::MAX_COUNTS;
 
     /// An ask for a number of nodes, one slot on each.
     #[must_use]

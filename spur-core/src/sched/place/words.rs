@@ -123,6 +123,9 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
         Err(misfit) => misfit,
     };
     let unit = misfit.unit.name(misfit.wanted);
+    if let Some(text) = too_few_for_counts(fabric, &view, ask) {
+        return Some(text);
+    }
     let mut text = match (ask.must, misfit.nearest.first()) {
         (Some(layer), Some(&(_, most))) if layer > Layer::NODE && misfit.kind == MisfitKind::TooFew => {
             let name = fabric.layer_name(layer);
@@ -149,6 +152,21 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
         let _ = write!(text, "; {}", nearest.join(", or "));
     }
     Some(text)
+}
+
+/// Where it is only the counts that do not fit the number of nodes: that, with the next larger number that does.
+fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+    let (_, nodes) = ask.nodes.filter(|_| !ask.counts.is_empty())?;
+    place(fabric, view, &Ask { counts: Vec::new(), ..ask.clone() }).ok()?;
+    let sum = ask.counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+    let mut larger = (nodes.saturating_add(1)..=sum).take(PROBES as usize);
+    let fits = |size: &u32| {
+        let tasks = ask.tasks.map(|tasks| tasks.max(*size));
+        place(fabric, view, &Ask { nodes: Some((*size, *size)), tasks, ..ask.clone() }).is_ok()
+    };
+    let unit = Unit::Nodes.name(nodes);
+    let hint = larger.find(fits).map_or_else(String::new, |size| format!("; ask -N {size}"));
+    Some(format!("--constraint: {nodes} {unit} cannot meet every count{hint}"))
 }
 
 /// How many smaller sizes are tried one by one.

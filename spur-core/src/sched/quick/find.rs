@@ -152,16 +152,18 @@ impl Finder {
         self.needs.len() - 1
     }
 
-    /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses.
+    /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses,
+    /// in the order that a deep pass prefers.
     pub(super) fn find(&mut self, ground: Ground<'_>, moment: &mut Moment, hunt: &Hunt<'_>) -> Option<Hit> {
         let mut best: Option<Hit> = None;
         for stage in hunt.stages {
             for lens in hunt.lenses {
-                let until = best.as_ref().map_or(hunt.until, |hit| hit.start).min(stage.until);
+                let until = best.as_ref().map_or(hunt.until, |hit| hunt.beaten_by(hit)).min(stage.until);
                 if stage.from.max(moment.now) >= until {
                     break;
                 }
-                if let Some(hit) = self.find_at(ground, moment, hunt, stage, lens, until) {
+                let found = self.find_at(ground, moment, hunt, stage, lens, until);
+                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
                     best = Some(hit);
                 }
             }

@@ -162,6 +162,11 @@ pub(in crate::sched) struct Filter<'a> {
     pub(in crate::sched) within: Option<&'a Reservation>,
 }
 
+/// Every way to choose one alternative of each `[a|b]` of a request; a single empty one where there is no choice.
+pub(in crate::sched) fn alternatives(shape: &Shape) -> Vec<Vec<&FeatureExpr>> {
+    shape.features.as_ref().map_or_else(|| vec![Vec::new()], |features| features.shared())
+}
+
 impl<'a> Filter<'a> {
     /// What a request says.
     pub(in crate::sched) fn of(shape: &'a Shape) -> Self {

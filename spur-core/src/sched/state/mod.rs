@@ -113,6 +113,23 @@ pub(super) struct Hit {
     pub(super) lens: Arc<Lens>,
 }
 
+impl Hunt<'_> {
+    /// The time before which a start is of interest next to one that was found: an equally early one only where it
+    /// may have more nodes.
+    pub(super) fn beaten_by(&self, hit: &Hit) -> Time {
+        let is_open = self.request.nodes.is_some_and(|(least, most)| least < most);
+        hit.start + u64::from(is_open && self.lenses.len() > 1)
+    }
+}
+
+impl Hit {
+    /// Whether it is the better of two: earlier, or at the same time on more nodes.
+    pub(super) fn beats(&self, other: &Hit) -> bool {
+        let order = |hit: &Hit| (hit.start, std::cmp::Reverse(hit.placement.shares.len()));
+        order(self) < order(other)
+    }
+}
+
 /// What a job is given on one node; or, without slots, what it keeps others from using there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
@@ -201,7 +218,8 @@ impl State {
         }
     }
 
-    /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
+    /// The earliest start for a job: at every stage of its wishes, through each of its lenses. Of equally early ones
+    /// that with the most nodes, where the job leaves their number open, then the first.
     pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
         let need = hunt.need;
         let last = self.realms.end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
@@ -212,8 +230,9 @@ impl State {
                 break;
             }
             for lens in hunt.lenses {
-                let until = best.as_ref().map_or(last, |hit| hit.start).min(stage.until);
-                if let Some(hit) = self.find_at(hunt, need, stage, lens, until) {
+                let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
+                let found = self.find_at(hunt, need, stage, lens, until);
+                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
                     best = Some(hit);
                 }
             }

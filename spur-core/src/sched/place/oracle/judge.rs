@@ -140,9 +140,10 @@ impl<'c> Judge<'c> {
         let meets = |set: u32| {
             let has = |pos: usize| order.iter().position(|&o| o == pos).is_some_and(|at| set >> at & 1 == 1);
             ask.required.iter().all(|pos| has(pos.index()))
-                && ask.counts.iter().all(|(counted, need)| {
-                    counted.ones().filter(|&pos| has(pos)).count() as u32 >= *need
-                })
+                && ask
+                    .counts
+                    .iter()
+                    .all(|(counted, need)| counted.ones().filter(|&pos| has(pos)).count() as u32 >= *need)
         };
         let places = |set: u32| (0..order.len()).filter(|at| set >> at & 1 == 1).collect::<Vec<usize>>();
         let first = (0..1_u32 << order.len())
@@ -203,9 +204,8 @@ impl<'c> Judge<'c> {
     fn links(&self, used: &[Used]) -> bool {
         let Some(need) = self.case.ask.min_speed else { return true };
         let common = (1..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
-        let fast = |id: &u32| {
-            self.case.fabric.domain(DomainId(*id)).link().speed.is_some_and(|speed| speed >= need)
-        };
+        let fast =
+            |id: &u32| self.case.fabric.domain(DomainId(*id)).link().speed.is_some_and(|speed| speed >= need);
         used[1..=common].iter().flat_map(Used::keys).all(fast)
     }
 

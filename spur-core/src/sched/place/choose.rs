@@ -173,7 +173,7 @@ fn at_layer<C: Cost>(
     }
     let mut found = Vec::new();
     for id in holders {
-        if let Some(best) = solver.best(id) {
+        if let Some(best) = solver.best(id).filter(|best| !is_held_below(problem, id, best)) {
             let rank = rank(problem, id, &best);
             let bounds = solver.bounds.clone();
             found.push(Candidate { holder: Holder::Domain(id), rank, best, bounds });
@@ -242,6 +242,17 @@ fn keep_least<K: Ord>(holders: &mut Vec<DomainId>, key: impl FnMut(&DomainId) ->
     }
 }
 
+/// Whether spreading has come to nothing, so that a domain below holds the job, and it is that one's score that counts.
+fn is_held_below<C: Cost>(problem: &Problem<'_>, id: DomainId, best: &Item<C>) -> bool {
+    let layer = problem.fabric.domain(id).layer();
+    let below = problem.layout.span(layer.index() - 1);
+    spreads_by_score(problem) && layer > Layer::LEAF && best.cost.fields()[below] == -1
+}
+
+fn spreads_by_score(problem: &Problem<'_>) -> bool {
+    problem.ask.mode == Mode::Distributed && problem.ask.score.weights.any()
+}
+
 /// Whether a domain may be the one that holds the job.
 fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     let fabric = problem.fabric;
@@ -255,7 +266,10 @@ fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
         (Some(_), None) => false,
     };
     !problem.is_barred(id)
-        && (problem.ask.mode != Mode::Distributed || widest || problem.ask.prefer_domain == Some(id))
+        && (problem.ask.mode != Mode::Distributed
+            || widest
+            || problem.ask.prefer_domain == Some(id)
+            || spreads_by_score(problem))
         && problem.required.iter().all(|pos| range.contains(&pos.index()))
         && problem.forced_domains.iter().all(|&leaf| fabric.within(leaf, id))
 }

@@ -85,12 +85,12 @@ impl Counted {
         }
         // What would not do once does not until something else is taken.
         let mut in_vain: Option<(u32, Kind)> = None;
-        for index in 0..self.nodes.len() {
-            let (takes, kind) = self.nodes[index];
+        let nodes = std::mem::take(&mut self.nodes);
+        for (&(takes, kind), taken) in nodes.iter().zip(&mut taken) {
             if open.nodes == 0 {
                 break;
             }
-            if taken[index] {
+            if *taken {
                 continue;
             }
             leave(&mut rest, kind, takes);
@@ -102,11 +102,12 @@ impl Counted {
             serve(&mut served, kind);
             if self.can_complete(&rest, &served, next) {
                 (open, needs, in_vain) = (next, served, None);
-                taken[index] = true;
+                *taken = true;
             } else {
                 in_vain = Some((takes, kind));
             }
         }
+        self.nodes = nodes;
         (open.nodes == 0).then_some(taken)
     }
 

@@ -331,6 +331,7 @@ impl<'a> Problem<'a> {
     pub(super) fn adds_up(&self) -> bool {
         self.ask.mode == Mode::Consolidated
             && self.units.iter().all(|&unit| unit == 1)
+            && self.node_multiple() == 1
             && self.node_unit.is_none()
             && self.leaf_cap == u32::MAX
             && self.leaf_nodes.is_none()
@@ -500,7 +501,7 @@ impl<'a> Problem<'a> {
 
     fn node_multiple(&self) -> u64 {
         let at_node = self.ask.multiples.iter().filter(|(layer, _)| *layer == Layer::NODE);
-        at_node.map(|&(_, by)| u64::from(by)).product::<u64>().max(1)
+        at_node.fold(1, |known, &(_, by)| known / gcd(known, by.into()) * u64::from(by.max(1)))
     }
 
     /// Adds what using one domain costs: its spans, and the slots it has.

@@ -404,9 +404,13 @@ impl<'c> Judge<'c> {
             steps.extend(downwards().map(|layer| -(used[layer].len() as i64)));
             let square = |layer: usize| used[layer].values().map(|&a| (a * a) as i64).sum::<i64>();
             steps.extend(downwards().map(square));
-            return steps;
         }
         let common = (0..self.layers).find(|&layer| used[layer].len() == 1).unwrap();
+        if ask.mode == Mode::Distributed {
+            let holder = *used[common.max(1)].keys().next().unwrap();
+            steps.extend(ask.score.weights.any().then(|| -self.score(amounts, holder)));
+            return steps;
+        }
         let score = |before: ScoreBefore| {
             let counts = ask.score.weights.any() && ask.score.before == before;
             counts.then(|| -self.score(amounts, *used[common.max(1)].keys().next().unwrap()))

@@ -5,6 +5,7 @@
 mod case;
 mod judge;
 mod mixed;
+mod named;
 
 use crate::model::fabric::Layer;
 
@@ -243,8 +244,8 @@ fn scores() {
         let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
         let amount = random.between(1, 6);
         let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
-        if random.one_in(4) {
-            ask.mode = Mode::Balanced;
+        if random.one_in(3) {
+            ask.mode = if random.one_in(2) { Mode::Balanced } else { Mode::Distributed };
         }
         let mut case = Case::new(random, fabric, slots, ask);
         case.score(random);

@@ -1,0 +1,93 @@
+//! Questions that the search found answered wrongly once.
+
+use crate::id::NodeId;
+use crate::model::fabric::{Fabric, Layer, Pos};
+use crate::model::topology::TopologyConfig;
+
+use super::case::{Case, Random};
+use super::{Ask, Mode, Segment, Slots, Strategy, ask, check};
+
+/// A tree of switches, `name speed members` each.
+fn tree(switches: &[(&str, &str, &str)], nodes: u32) -> Fabric {
+    let mut toml = String::from("plugin = \"tree\"\n");
+    for (name, speed, members) in switches {
+        let key = if members.starts_with('n') { "nodes" } else { "switches" };
+        toml += &format!("[[switches]]\nname = \"{name}\"\n{key} = \"{members}\"\n");
+        if !speed.is_empty() {
+            toml += &format!("link_speed = \"{speed}\"\n");
+        }
+    }
+    let config: TopologyConfig = toml::from_str(&toml).unwrap();
+    Fabric::build(&config, &table(nodes), &[]).unwrap()
+}
+
+fn table(nodes: u32) -> Vec<(NodeId, &'static str)> {
+    const NAMES: [&str; 12] = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9", "n10", "n11"];
+    (0..nodes).map(NodeId).zip(NAMES).collect()
+}
+
+/// The nodes it gets, by brute force right; none where it is refused, rightly.
+fn nodes(fabric: Fabric, slots: Slots, wanted: Ask, change: impl FnOnce(&mut Case)) -> Vec<u32> {
+    let mut case = Case::new(&mut Random::new(0), fabric, slots, wanted);
+    case.occupied.clear();
+    case.idle = case.slots.clone();
+    change(&mut case);
+    let answer = ask(&case);
+    check(&case, &answer).unwrap_or_else(|wrong| panic!("{wrong}\n{}", case.describe()));
+    answer.map_or_else(|_| Vec::new(), |found| found.shares.iter().map(|(pos, _)| pos.0).collect())
+}
+
+#[test]
+fn counts_that_overlap_without_a_topology() {
+    let fabric = Fabric::flat("none", &table(4));
+    let slots = Slots::whole(&fabric, (0..4).collect());
+    let mut wanted = Ask::nodes(2);
+    wanted.strategy = Strategy::Flat;
+    // One after another, node 0 would serve the first alone and nothing be left for the second.
+    wanted.counts = vec![([0, 1].into_iter().collect(), 2), ([1, 2].into_iter().collect(), 1)];
+    assert_eq!(nodes(fabric.clone(), slots.clone(), wanted.clone(), |_| ()), [0, 1]);
+    wanted.counts[0].1 = 1;
+    wanted.counts.push(([3].into_iter().collect(), 1));
+    assert_eq!(nodes(fabric, slots, wanted, |_| ()), [1, 3]);
+}
+
+#[test]
+fn spread_below_a_link_that_is_too_slow() {
+    let fabric = tree(&[("a", "400G", "n0,n1"), ("b", "400G", "n2"), ("top", "100G", "a,b")], 3);
+    let slots = Slots::whole(&fabric, (0..3).collect());
+    let wanted = Ask { mode: Mode::Distributed, min_speed: Some(200_000_000_000), ..Ask::nodes(2) };
+    assert_eq!(nodes(fabric, slots, wanted, |_| ()), [0, 1]);
+}
+
+#[test]
+fn spread_segments_over_blocks_keep_required_nodes() {
+    let leaves =
+        [("a", "", "n0,n1,n2"), ("b", "", "n3,n4,n5"), ("c", "", "n6,n7,n8"), ("d", "", "n9,n10,n11")];
+    let fabric = tree(&[&leaves[..], &[("x", "", "a,b"), ("y", "", "c,d")]].concat(), 12);
+    let slots = Slots::whole(&fabric, (0..12).collect());
+    let mut wanted = Ask::nodes(8);
+    wanted.strategy = Strategy::Block;
+    wanted.segment = Some(Segment { size: 4, spread: true, consolidate: false });
+    wanted.required = [1, 4, 5].map(Pos).to_vec();
+    let got = nodes(fabric, slots, wanted, |_| ());
+    assert!(got.is_empty(), "two trees hold one segment each, and no job is in two: {got:?}");
+}
+
+#[test]
+fn one_multiple_said_twice() {
+    let leaves = [("a", "", "n0"), ("b", "", "n1"), ("c", "", "n2,n3")];
+    let fabric = tree(&[&leaves[..], &[("x", "", "a"), ("y", "", "b,c"), ("top", "", "x,y")]].concat(), 4);
+    let slots = Slots::tasks(&fabric, vec![3, 3, 5, 2]);
+    let mut wanted = Ask { tasks_per_node: Some(2), ..Ask::tasks(2) };
+    wanted.multiples = vec![(Layer::NODE, 2), (Layer::NODE, 2)];
+    assert_eq!(nodes(fabric, slots, wanted, |_| ()), [0]);
+}
+
+#[test]
+fn one_spread_node_by_its_own_leaf() {
+    let fabric = tree(&[("a", "", "n0"), ("b", "", "n1,n2"), ("top", "", "a,b")], 3);
+    let slots = Slots::whole(&fabric, (0..3).collect());
+    let mut wanted = Ask { mode: Mode::Distributed, ..Ask::nodes(1) };
+    wanted.score.weights.domain_utilisation.0 = 1_000_000;
+    assert_eq!(nodes(fabric, slots, wanted, |case| case.occupied.insert(2)), [1]);
+}

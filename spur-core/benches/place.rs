@@ -9,7 +9,7 @@ use fixedbitset::FixedBitSet;
 use spur_core::id::NodeId;
 use spur_core::model::fabric::{Fabric, Layer, Pos};
 use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig};
-use spur_core::sched::place::{Ask, Slots, View, place};
+use spur_core::sched::place::{Ask, Slots, View, Weights, place};
 
 const NODES: u32 = 100_000;
 const LEAF: u32 = 32;
@@ -111,7 +111,7 @@ fn task_slots(fabric: &Fabric) {
     let slots = Slots::tasks(fabric, slots.collect());
     let idle = Slots::tasks(fabric, vec![8; NODES as usize]);
     let whole = Slots::whole(fabric, open);
-    let weights: Vec<u32> = (0..NODES).map(|node| 1 + node % 3).collect();
+    let weights = Weights::new((0..NODES).map(|node| 1 + node % 3).collect());
     let tasks = View::new(&slots, &idle);
     let weighed = View { weights: Some(&weights), ..tasks };
     for count in [1_u32, 7, 16, 60, 200, 1_000] {

@@ -290,7 +290,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let mut last: Option<(DomainId, u32, u32)> = None;
     for (pos, slots) in problem.view.slots.iter() {
         let Some(leaf) = fabric.leaf_of(pos) else { continue };
-        let weight = problem.view.weights.map_or(0, |weights| weights[pos.index()]);
+        let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));
         let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);
         if u64::from(slots) < problem.wanted_slots() || needless || problem.is_barred(leaf) {
             continue;

@@ -37,7 +37,7 @@ pub(super) fn place_flat(
     };
     let mut free: Vec<Free> = (view.slots.iter())
         .map(|(pos, slots)| {
-            let weight = view.weights.map_or(0, |weights| weights[pos.index()]);
+            let weight = view.weights.map_or(0, |weights| weights.at(pos));
             Free { weight, slots, pos, takes: takes(slots) }
         })
         .filter(|free| free.takes > 0)

@@ -2,16 +2,21 @@
 //!
 //! Gives what the general solver would: the fewest domains of each layer below the holder, from the top down (those
 //! of preferred layers before all others), then the fewest slots in those used, and of equally good choices the one
-//! whose nodes come first. One walk over the leaves from the last to the first, with the least cost for every number
-//! of nodes that is still wanted and for every part of the way up that is in use already. Costs are packed into one
-//! number, so that adding and comparing them is cheap.
+//! whose nodes come first. Leaves that cannot belong to it are left out (see [`super::sieve`]); then one walk over the
+//! others from the last to the first, with the least cost for every number of nodes that can still be wanted and for
+//! every part of the way up that is in use already. Costs are packed into one number, so that adding and comparing
+//! them is cheap.
+
+use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
 
 use super::problem::Problem;
+use super::rooms::Rooms;
+use super::sieve::{Parts, Sieve};
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 21;
 /// What cannot be done.
 const NEVER: u128 = u128::MAX;
 
@@ -77,35 +82,32 @@ struct Stop {
     shared: usize,
     /// What using it costs, where so many of the domains from the holder down are in use.
     costs: std::ops::Range<usize>,
+    /// Least and most of the job that can still be wanted here.
+    wanted: (usize, usize),
+    /// Where the answers begin.
+    answers: usize,
 }
 
-/// The leaves of a domain that have room, in fabric order.
+/// The leaves of a domain that may be used, in fabric order.
 struct Walk {
     stops: Vec<Stop>,
     costs: Vec<u128>,
     /// Most that is shared anywhere, and one more.
     depth: usize,
+    /// How many answers there are in all.
+    answers: usize,
 }
 
 impl Walk {
-    fn new(problem: &Problem<'_>, holder: DomainId, packing: &Packing<'_>) -> Self {
-        let fabric = problem.fabric;
-        let mut walk = Self { stops: Vec::new(), costs: Vec::new(), depth: 1 };
+    fn new(rooms: &Rooms<'_, '_>, holder: DomainId, leaves: &[DomainId], packing: &Packing<'_>) -> Self {
+        let (problem, fabric) = (rooms.problem, rooms.problem.fabric);
+        let stops = Vec::with_capacity(leaves.len());
+        let mut walk = Self { stops, costs: Vec::new(), depth: 1, answers: 0 };
         let (mut before, mut path): (Vec<DomainId>, Vec<DomainId>) = (Vec::new(), Vec::new());
-        // Branches without room are not entered.
-        let mut ahead = vec![holder];
-        while let Some(id) = ahead.pop() {
-            if id != holder && problem.room(id) == 0 {
-                continue;
-            }
-            let children = fabric.domain(id).children();
-            if !children.is_empty() {
-                ahead.extend(children.iter().rev());
-                continue;
-            }
+        for &leaf in leaves {
             path.clear();
             path.extend(
-                std::iter::successors(Some(id), |&id| fabric.domain(id).parent())
+                std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent())
                     .take_while(|&id| id != holder),
             );
             path.reverse();
@@ -118,63 +120,188 @@ impl Walk {
                 walk.costs[first + at] = sum;
             }
             let costs = first..walk.costs.len();
-            walk.stops.push(Stop { leaf: id, room: problem.room(id), shared, costs });
+            walk.stops.push(Stop { leaf, room: rooms.room(leaf), shared, costs, wanted: (0, 0), answers: 0 });
             walk.depth = walk.depth.max(shared + 1);
             std::mem::swap(&mut before, &mut path);
         }
+        walk.bound(problem.amount as usize);
         walk
+    }
+
+    /// Finds what can still be wanted at each stop: no less than what those before cannot take, no more than what it
+    /// and those after it can.
+    fn bound(&mut self, amount: usize) {
+        let mut before = 0;
+        for stop in &mut self.stops {
+            stop.wanted.0 = amount.saturating_sub(before);
+            before += stop.room as usize;
+        }
+        let mut after = 0;
+        for stop in self.stops.iter_mut().rev() {
+            after += stop.room as usize;
+            stop.wanted.1 = amount.min(after);
+        }
+        for stop in &mut self.stops {
+            stop.answers = self.answers;
+            let amounts = (stop.wanted.1 + 1).saturating_sub(stop.wanted.0);
+            self.answers = self.answers.saturating_add((stop.shared + 1) * amounts);
+        }
     }
 
     /// What is shared between the leaf at an index and the next one.
     fn shared_after(&self, index: usize) -> usize {
         self.stops.get(index + 1).map_or(0, |stop| stop.shared)
     }
+
+    /// The least cost of all, and for every stop and everything that may be wanted there whether its leaf is used.
+    fn costs_from_the_end(&self, amount: usize) -> (u128, Vec<bool>) {
+        let width = amount + 1;
+        // By what is in use and what is wanted: the least cost of all leaves from some one on.
+        let mut after = vec![NEVER; self.depth * width];
+        let mut here = after.clone();
+        let mut uses = vec![false; self.answers];
+        after.iter_mut().step_by(width).for_each(|done| *done = 0);
+        // Of nothing but what those after can take is anything known.
+        let mut most_after = 0;
+        for (index, stop) in self.stops.iter().enumerate().rev() {
+            let next = self.shared_after(index);
+            let (least, most) = stop.wanted;
+            let mut answer = stop.answers;
+            for (used, &cost) in self.costs[stop.costs.clone()].iter().enumerate().take(stop.shared + 1) {
+                let (row, skipped, taken) = (used * width, used.min(next) * width, next * width);
+                for left in least..=most {
+                    let skip = if left <= most_after { after[skipped + left] } else { NEVER };
+                    let take = after[taken + left.saturating_sub(stop.room as usize)].saturating_add(cost);
+                    let take_it = left > 0 && take != NEVER && take <= skip;
+                    here[row + left] = if take_it { take } else { skip };
+                    uses[answer] = take_it;
+                    answer += 1;
+                }
+            }
+            most_after = most;
+            std::mem::swap(&mut here, &mut after);
+        }
+        (if amount <= most_after { after[amount] } else { NEVER }, uses)
+    }
+
+    /// The leaves that are used, and how much of the job each takes.
+    fn follow(&self, uses: &[bool], amount: u32) -> Vec<(DomainId, u32)> {
+        let (mut left, mut used) = (amount, 0);
+        let mut shares = Vec::new();
+        for (index, stop) in self.stops.iter().enumerate() {
+            let next = self.shared_after(index);
+            let (least, most) = stop.wanted;
+            if uses[stop.answers + used * (most - least + 1) + left as usize - least] {
+                let part = stop.room.min(left);
+                shares.push((stop.leaf, part));
+                left -= part;
+                used = next;
+            }
+            used = used.min(next);
+        }
+        shares
+    }
 }
 
 /// Spreads a job over the leaves of a domain that can hold it; None where the numbers are too large.
-pub(super) fn spread(problem: &Problem<'_>, holder: DomainId, packing: &Packing<'_>) -> Option<Spread> {
-    let walk = Walk::new(problem, holder, packing);
-    let wanted = problem.amount as usize;
-    let (width, stops) = (wanted + 1, walk.stops.len());
-    if stops.checked_mul(walk.depth)?.checked_mul(width)? > MOST {
+pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<'_>) -> Option<Spread> {
+    let amount = rooms.problem.amount;
+    let leaves = Sift { rooms, holder }.leaves();
+    let walk = Walk::new(rooms, holder, &leaves, packing);
+    if walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?) > MOST {
         return None;
     }
-    // By what is in use and what is wanted: the least cost of all leaves from some one on, and whether to use that.
-    let mut after = vec![NEVER; walk.depth * width];
-    let mut here = after.clone();
-    let mut uses = vec![false; stops * walk.depth * width];
-    after.iter_mut().step_by(width).for_each(|done| *done = 0);
-    for (index, stop) in walk.stops.iter().enumerate().rev() {
-        let next = walk.shared_after(index);
-        let costs = &walk.costs[stop.costs.clone()];
-        for (used, &cost) in costs.iter().enumerate().take(stop.shared + 1) {
-            let (row, skipped, taken) = (used * width, used.min(next) * width, next * width);
-            for left in 0..width {
-                let skip = after[skipped + left];
-                let take = after[taken + left.saturating_sub(stop.room as usize)].saturating_add(cost);
-                let take_it = left > 0 && take != NEVER && take <= skip;
-                here[row + left] = if take_it { take } else { skip };
-                uses[index * walk.depth * width + row + left] = take_it;
-            }
-        }
-        std::mem::swap(&mut here, &mut after);
-    }
-    let best = after[wanted];
+    let (best, uses) = walk.costs_from_the_end(amount as usize);
     if best == NEVER {
         return None;
     }
     let (spans, slots) = packing.split(best);
-    let (mut left, mut used) = (problem.amount, 0);
-    let mut shares = Vec::new();
-    for (index, stop) in walk.stops.iter().enumerate() {
-        let next = walk.shared_after(index);
-        if uses[(index * walk.depth + used) * width + left as usize] {
-            let part = stop.room.min(left);
-            shares.push((stop.leaf, part));
-            left -= part;
-            used = next;
+    Some(Spread { spans, slots, shares: walk.follow(&uses, amount) })
+}
+
+/// Leaves out what cannot belong to the best way to spread a job over a domain.
+struct Sift<'s, 'p, 'a> {
+    rooms: &'s Rooms<'p, 'a>,
+    holder: DomainId,
+}
+
+/// What tells parts of one domain apart: its layers, what it has room for, and its slots; domain by domain.
+type Likeness = Vec<(Layer, Layer, u32, u64)>;
+
+impl Sift<'_, '_, '_> {
+    /// The leaves that may belong to it, in fabric order.
+    fn leaves(&self) -> Vec<DomainId> {
+        let layers = self.layers();
+        let Some(&first) = layers.first() else { return self.below(self.holder, Layer::LEAF) };
+        let second = layers.get(1).copied().filter(|&second| second < first);
+        let mut parts = self.below(self.holder, first);
+        let all: Vec<Vec<DomainId>> = (parts.iter())
+            .map(|&part| second.map_or(vec![part], |second| self.below(part, second)))
+            .collect();
+        let mut sizes = Parts::default();
+        all.iter().for_each(|pieces| sizes.push(pieces.iter().map(|&piece| self.rooms.room(piece))));
+        let Some(sieve) = Sieve::new(&sizes, self.rooms.problem.amount) else {
+            return self.below(self.holder, Layer::LEAF);
+        };
+        let mut leaves = Vec::new();
+        let mut alike: BTreeMap<(Option<DomainId>, Likeness), usize> = BTreeMap::new();
+        for (index, (part, pieces)) in parts.drain(..).zip(all).enumerate() {
+            let Some(lacks) = sieve.admits(sizes.of(index)) else { continue };
+            // Of parts that are alike and lie side by side, those that come first are used.
+            let likeness = (self.rooms.problem.fabric.domain(part).parent(), self.likeness(part));
+            let count = alike.entry(likeness).or_default();
+            *count += 1;
+            if *count > sieve.parts() {
+                continue;
+            }
+            for piece in pieces.into_iter().filter(|&piece| sieve.admits_piece(lacks, self.rooms.room(piece)))
+            {
+                leaves.extend(self.below(piece, Layer::LEAF));
+            }
         }
-        used = used.min(next);
+        leaves
     }
-    Some(Spread { spans, slots, shares })
+
+    /// The layers below the holder in the order in which their spans count.
+    fn layers(&self) -> Vec<Layer> {
+        let problem = self.rooms.problem;
+        let holder = problem.fabric.domain(self.holder).layer();
+        let preferred = problem.layout.prefer.iter().copied();
+        let below = (Layer::LEAF.0..holder.0).rev().map(Layer);
+        let mut layers: Vec<Layer> = Vec::new();
+        for layer in preferred.chain(below).filter(|layer| (Layer::LEAF..holder).contains(layer)) {
+            if !layers.contains(&layer) {
+                layers.push(layer);
+            }
+        }
+        layers
+    }
+
+    /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
+    fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
+        let (mut found, mut ahead) = (Vec::new(), vec![part]);
+        while let Some(id) = ahead.pop() {
+            let domain = self.rooms.problem.fabric.domain(id);
+            if self.rooms.room(id) == 0 {
+                continue;
+            }
+            if domain.layer() <= layer {
+                found.push(id);
+            } else {
+                ahead.extend(domain.children().iter().rev());
+            }
+        }
+        found
+    }
+
+    fn likeness(&self, part: DomainId) -> Likeness {
+        let (mut likeness, mut ahead) = (Vec::new(), vec![part]);
+        while let Some(id) = ahead.pop() {
+            let problem = self.rooms.problem;
+            let domain = problem.fabric.domain(id);
+            likeness.push((domain.layer(), domain.cover(), self.rooms.room(id), problem.slots(id)));
+            ahead.extend(domain.children().iter().rev());
+        }
+        likeness
+    }
 }

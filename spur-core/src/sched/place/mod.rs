@@ -20,15 +20,18 @@ mod plain;
 mod problem;
 mod rank;
 mod resolve;
+mod rooms;
 mod score;
 mod segment;
 mod share;
+mod sieve;
 mod slots;
 mod solve;
 mod stock;
 mod trace;
 mod unequal;
 mod walk;
+mod weights;
 mod window;
 mod words;
 
@@ -40,6 +43,7 @@ pub use block::{BlockRule, Containment};
 pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
 pub use resolve::{AskError, Resolved, Wish, resolve, strategy};
 pub use slots::{Slots, View};
+pub use weights::Weights;
 pub use words::refusal;
 
 use crate::model::fabric::{Fabric, Layer};

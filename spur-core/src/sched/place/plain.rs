@@ -5,10 +5,13 @@
 //! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
 //! each leaf lacks of the fullest one, which is small because one leaf less would not do.
 
+use std::collections::BTreeMap;
+
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 use super::leaves::{Packing, spread};
-use super::problem::{Problem, positions};
+use super::problem::Problem;
+use super::rooms::Rooms;
 use super::{Mode, Placement, choose};
 
 /// What the common case comes to.
@@ -21,42 +24,23 @@ pub(super) enum Plain {
     Placed(Placement),
 }
 
-/// Places a job of whole nodes if it is the common case.
+/// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
 pub(super) fn place(problem: &Problem<'_>) -> Plain {
     if !applies(problem) {
         return Plain::Other;
     }
-    let highest = problem.within.unwrap_or(problem.fabric.top());
-    for layer in (1..=highest.0).map(Layer) {
-        let mut holders = Vec::new();
-        for id in problem.fabric.domains_of(layer) {
-            if problem.capacity(id) >= problem.amount && !problem.is_barred(id) {
-                holders.push(id);
-            }
-        }
-        if holders.is_empty() {
-            continue;
-        }
-        if layer == Layer::LEAF {
-            let leaf = least_waste(problem, holders, None);
-            return Plain::Placed(placed(problem, leaf, &[(leaf, problem.amount)]));
-        }
-        if !are_over_leaves(problem, &holders) {
-            let placement = over_domains(problem, &holders, layer == highest);
-            return placement.map_or(Plain::Other, Plain::Placed);
-        }
-        match several_leaves(problem, holders) {
-            Ok(Some(placement)) => return Plain::Placed(placement),
-            Ok(None) => {}
-            Err(NotPlain) => return Plain::Other,
-        }
+    let Some(rooms) = Rooms::new(problem) else { return Plain::Other };
+    match search(&rooms) {
+        Ok(Some(found)) => Plain::Placed(placed(&rooms, &found)),
+        Ok(None) if !rooms.leave_some_out() => Plain::Nowhere,
+        _ => Plain::Other,
     }
-    Plain::Nowhere
 }
 
 fn applies(problem: &Problem<'_>) -> bool {
     let ask = problem.ask;
-    problem.nodes_are_alike()
+    problem.nodes_of_a_weight_are_alike()
+        && (problem.layout.weights == 0 || problem.is_free_within_a_weight())
         && ask.mode == Mode::Consolidated
         && ask.prefer_domain.is_none()
         && !ask.lowest_latency
@@ -69,84 +53,137 @@ fn applies(problem: &Problem<'_>) -> bool {
 /// The case needs the general solver.
 struct NotPlain;
 
-/// Whether there is nothing but leaves below all of the holders.
-fn are_over_leaves(problem: &Problem<'_>, holders: &[DomainId]) -> bool {
+/// The domain that holds the job, and how much of it each leaf takes.
+type Found = (DomainId, Vec<(DomainId, u32)>);
+
+/// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
+/// that are preferred.
+fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
     let fabric = problem.fabric;
-    let children = holders.iter().flat_map(|&id| fabric.domain(id).children());
-    children.into_iter().all(|&child| fabric.domain(child).layer() == Layer::LEAF)
+    let highest = problem.within.unwrap_or(fabric.top());
+    let mut best: Option<(Vec<u32>, Found)> = None;
+    for layer in (1..=highest.0).map(Layer) {
+        let holders: Vec<DomainId> =
+            fabric.domains_of(layer).filter(|&id| rooms.room(id) >= problem.amount).collect();
+        if holders.is_empty() {
+            continue;
+        }
+        let Some(found) = at_layer(rooms, holders)? else { continue };
+        let spans = preferred_spans(problem, &found);
+        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
+            best = Some((spans, found));
+        }
+        if best.as_ref().is_some_and(|(spans, _)| are_fewest(rooms, spans)) {
+            break;
+        }
+    }
+    Ok(best.map(|(_, found)| found))
 }
 
-/// The best placement in one of the holders, which are all of one layer and the lowest that can hold the job; None
-/// where that takes the general solver.
-fn over_domains(problem: &Problem<'_>, holders: &[DomainId], is_highest: bool) -> Option<Placement> {
+/// How many domains of each preferred layer above `node` a placement touches.
+fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
+    let fabric = problem.fabric;
+    let span = |layer: Layer| {
+        if layer >= fabric.domain(*holder).layer() {
+            return 1;
+        }
+        let mut domains: Vec<DomainId> =
+            shares.iter().map(|&(leaf, _)| fabric.covering(leaf, layer)).collect();
+        domains.dedup();
+        u32::try_from(domains.len()).unwrap_or(u32::MAX)
+    };
+    problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
+}
+
+/// Whether no placement could touch fewer domains of the preferred layers.
+fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
+    let problem = rooms.problem;
+    let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
+    let mut scratch = Vec::new();
+    spans.iter().zip(preferred).all(|(&span, layer)| {
+        span == 1 || fewest(rooms, &problem.fabric.domains_covering(layer), &mut scratch) == Some(span)
+    })
+}
+
+/// The best placement in one of the holders, which are all of one layer and have room enough.
+fn at_layer(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
+    let fabric = rooms.problem.fabric;
+    if fabric.domain(holders[0]).layer() == Layer::LEAF {
+        let leaf = least_waste(rooms, holders, None);
+        return Ok(Some((leaf, vec![(leaf, rooms.problem.amount)])));
+    }
+    let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
+    if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
+        return several_leaves(rooms, holders);
+    }
+    over_domains(rooms, &holders).map(Some).ok_or(NotPlain)
+}
+
+/// The best placement in one of the holders; None where that takes the general solver.
+fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Option<Found> {
+    let problem = rooms.problem;
     let fabric = problem.fabric;
     let layer = fabric.domain(*holders.first()?).layer();
-    // A higher domain could touch fewer domains of a preferred layer, which comes before staying low.
-    let may_rise = !is_highest && problem.ask.prefer.iter().any(|&preferred| preferred < layer);
-    if may_rise || !problem.can_be_guided() {
+    if !problem.is_free_within_a_weight() {
         return None;
     }
     let packing = Packing::new(problem, layer, holders.iter().map(|&id| problem.slots(id)).max()?)?;
-    let mut best: Option<(_, DomainId, Vec<(DomainId, u32)>)> = None;
+    let mut best: Option<(_, Found)> = None;
     for &id in holders {
-        let found = spread(problem, id, &packing)?;
+        let found = spread(rooms, id, &packing)?;
         let above = (layer.0..=fabric.top().0).map(Layer);
         let waste: Vec<u64> = above.map(|layer| problem.slots(fabric.covering(id, layer))).collect();
         let order = (found.spans, waste, found.slots, fabric.domain(id).range().start);
-        if best.as_ref().is_none_or(|(least, ..)| order < *least) {
-            best = Some((order, id, found.shares));
+        if best.as_ref().is_none_or(|(least, _)| order < *least) {
+            best = Some((order, (id, found.shares)));
         }
     }
-    best.map(|(_, id, shares)| placed(problem, id, &shares))
+    best.map(|(_, found)| found)
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
-fn several_leaves(problem: &Problem<'_>, holders: Vec<DomainId>) -> Result<Option<Placement>, NotPlain> {
+fn several_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
     let fabric = problem.fabric;
     let cap = problem.span_caps.first().map_or(u32::MAX, |&(_, cap)| cap);
     let mut scratch = Vec::new();
     let counted: Vec<(u32, DomainId)> = (holders.into_iter())
-        .filter_map(|id| Some((fewest(problem, fabric.domain(id).children(), &mut scratch)?, id)))
+        .filter_map(|id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
         .collect();
-    let Some(&(count, first)) = counted.iter().min_by_key(|(count, _)| *count) else { return Ok(None) };
+    let Some(count) = counted.iter().map(|(count, _)| *count).min() else { return Ok(None) };
     if count > cap {
         return Ok(None);
     }
-    let layer = fabric.domain(first).layer();
-    if problem.ask.prefer.iter().any(|&preferred| preferred < layer && preferred > Layer::NODE) {
-        // A higher domain could touch fewer leaves, which comes before staying low.
-        let leaves: Vec<DomainId> = fabric.domains_of(Layer::LEAF).collect();
-        if fewest(problem, &leaves, &mut scratch).is_some_and(|least| least < count) {
-            return Err(NotPlain);
-        }
-    }
     let tied: Vec<DomainId> = counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
     // With caps, what a leaf takes and what it leaves are two numbers.
-    let is_one = |&leaf: &DomainId| u64::from(problem.room(leaf)) == problem.slots(leaf);
-    if !tied.iter().flat_map(|&id| fabric.domain(id).children()).all(is_one) {
+    let is_one = |&leaf: &DomainId| u64::from(rooms.room(leaf)) == problem.slots(leaf);
+    let mut leaves = tied.iter().flat_map(|&id| fabric.domain(id).children());
+    if !rooms.leave_some_out() && !leaves.all(is_one) {
         return Err(NotPlain);
     }
-    let holder = least_waste(problem, tied, Some(count));
-    let shares = subset(problem, holder, count);
-    Ok(Some(placed(problem, holder, &shares)))
+    let holder = least_waste(rooms, tied, Some(count));
+    let shares = subset(rooms, holder, count).ok_or(NotPlain)?;
+    Ok(Some((holder, shares)))
 }
 
-/// How few of some leaves hold the job; None where not even all do. `scratch` is reused.
-fn fewest(problem: &Problem<'_>, leaves: &[DomainId], scratch: &mut Vec<u32>) -> Option<u32> {
+/// How few of some domains hold the job; None where not even all do. `scratch` is reused.
+fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -> Option<u32> {
     scratch.clear();
-    scratch.extend(leaves.iter().map(|&leaf| problem.room(leaf)));
+    scratch.extend(domains.iter().map(|&id| rooms.room(id)));
     scratch.sort_unstable_by(|a, b| b.cmp(a));
     let mut sum = 0_u32;
     let count = scratch.iter().position(|&room| {
         sum = sum.saturating_add(room);
-        sum >= problem.amount
+        sum >= rooms.problem.amount
     })?;
     u32::try_from(count + 1).ok()
 }
 
 /// Of domains of one layer, the one with the fewest slots, then in the ancestors with the fewest; then, where the job
 /// takes several leaves of it, the one whose leaves leave least; then the first.
-fn least_waste(problem: &Problem<'_>, mut holders: Vec<DomainId>, leaves: Option<u32>) -> DomainId {
+fn least_waste(rooms: &Rooms<'_, '_>, mut holders: Vec<DomainId>, leaves: Option<u32>) -> DomainId {
+    let problem = rooms.problem;
     let fabric = problem.fabric;
     let from = fabric.domain(holders[0]).layer();
     for layer in (from.0..=fabric.top().0).map(Layer) {
@@ -157,12 +194,19 @@ fn least_waste(problem: &Problem<'_>, mut holders: Vec<DomainId>, leaves: Option
             return holders[0];
         }
     }
-    let left = |id: &DomainId| {
-        leaves.map_or(0, |count| {
-            subset(problem, *id, count).iter().map(|&(leaf, _)| problem.slots(leaf)).sum::<u64>()
+    // Domains whose leaves are the same but for their order leave the same.
+    let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
+    let mut left = |id: DomainId| {
+        let Some(count) = leaves else { return 0 };
+        let leaves = fabric.domain(id).children().iter();
+        let mut sorted: Vec<_> = leaves.map(|&leaf| (rooms.room(leaf), problem.slots(leaf))).collect();
+        sorted.sort_unstable();
+        *known.entry(sorted).or_insert_with(|| {
+            let shares = subset(rooms, id, count).unwrap_or_default();
+            shares.iter().map(|&(leaf, _)| problem.slots(leaf)).sum()
         })
     };
-    let order = |id: &DomainId| (left(id), fabric.domain(*id).range().start, *id);
+    let order = |id: &DomainId| (left(*id), fabric.domain(*id).range().start, *id);
     holders.iter().copied().min_by_key(order).expect("there is at least one holder")
 }
 
@@ -170,17 +214,23 @@ fn least_waste(problem: &Problem<'_>, mut holders: Vec<DomainId>, leaves: Option
 type Sums = Vec<u64>;
 
 /// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
-/// it each takes.
-fn subset(problem: &Problem<'_>, holder: DomainId, count: u32) -> Vec<(DomainId, u32)> {
-    let layer = problem.fabric.domain(holder).layer();
-    let packing = Packing::new(problem, layer, problem.slots(holder));
-    if let Some(spread) = packing.and_then(|packing| spread(problem, holder, &packing)) {
-        return spread.shares;
+/// it each takes; None where that is too much for a walk and what leaves take and what they leave are two numbers.
+fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(DomainId, u32)>> {
+    let problem = rooms.problem;
+    let children = problem.fabric.domain(holder).children();
+    let leaves: Vec<(DomainId, u32)> =
+        children.iter().map(|&leaf| (leaf, rooms.room(leaf))).filter(|&(_, room)| room > 0).collect();
+    let kind = |&(leaf, room): &(DomainId, u32)| (room, problem.slots(leaf));
+    if leaves.iter().all(|leaf| kind(leaf) == kind(&leaves[0])) {
+        return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
     }
-    let leaves: Vec<(DomainId, u32)> = (problem.fabric.domain(holder).children().iter())
-        .map(|&leaf| (leaf, problem.room(leaf)))
-        .filter(|&(_, room)| room > 0)
-        .collect();
+    let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder));
+    if let Some(spread) = packing.and_then(|packing| spread(rooms, holder, &packing)) {
+        return Some(spread.shares);
+    }
+    if rooms.leave_some_out() {
+        return None;
+    }
     let most = leaves.iter().map(|&(_, room)| room).max().unwrap_or(0);
     // What all chosen leaves may lack together of the fullest one.
     let slack = (count * most - problem.amount) as usize;
@@ -188,19 +238,19 @@ fn subset(problem: &Problem<'_>, holder: DomainId, count: u32) -> Vec<(DomainId,
         .map(|(leaf, room)| (leaf, room, (most - room) as usize))
         .filter(|&(_, _, lacks)| lacks <= slack)
         .collect();
-    let chosen = if usable.iter().all(|&(_, _, lacks)| lacks == 0) {
-        usable[..count as usize].to_vec()
-    } else {
-        first_subset(&usable, count as usize, slack)
-    };
-    let mut left = problem.amount;
-    let mut shares = Vec::with_capacity(chosen.len());
-    for (leaf, room, _) in chosen {
+    let chosen = first_subset(&usable, count as usize, slack);
+    Some(shared_out(problem.amount, chosen.into_iter().map(|(leaf, room, _)| (leaf, room))))
+}
+
+/// How much each leaf takes of an amount: the first as much as it can.
+fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec<(DomainId, u32)> {
+    let mut left = amount;
+    let share = |(leaf, room): (DomainId, u32)| {
         let part = room.min(left);
         left -= part;
-        shares.push((leaf, part));
-    }
-    shares
+        (leaf, part)
+    };
+    leaves.map(share).collect()
 }
 
 /// The first `count` of the leaves that lack as much as possible, but no more than `slack`.
@@ -253,14 +303,13 @@ fn shift_into(into: &mut Sums, from: &Sums, by: usize) {
     }
 }
 
-/// A placement on the first open nodes of each leaf.
-fn placed(problem: &Problem<'_>, holder: DomainId, shares: &[(DomainId, u32)]) -> Placement {
-    let open = problem.view.slots.open();
+/// A placement on the first nodes of each leaf that the job may have.
+fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
+    let problem = rooms.problem;
     let each = problem.per_node.unwrap_or(1);
     let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
     for &(leaf, amount) in shares {
-        let free = positions(problem.fabric.domain(leaf).range()).filter(|pos| open.contains(pos.index()));
-        nodes.extend(free.take(amount as usize).map(|pos| (pos, each)));
+        nodes.extend(rooms.nodes_of(leaf).take(amount as usize).map(|pos| (pos, each)));
     }
-    choose::placement(problem, nodes, Some(holder), true)
+    choose::placement(problem, nodes, Some(*holder), true)
 }

@@ -95,6 +95,8 @@ pub(super) struct Problem<'a> {
     forced: Vec<DomainId>,
     /// Node weights that count, heaviest first.
     weights: Vec<u32>,
+    /// The weight of the lightest open nodes, where weights count.
+    lightest: Option<u32>,
     /// Positions that may be used, where only some may.
     pub(super) only: Option<FixedBitSet>,
     /// Positions that must be used.
@@ -141,7 +143,8 @@ impl<'a> Problem<'a> {
         let slots_cap = ask.max_slots_per_leaf.map_or(u32::MAX, |cap| cap / per_node.unwrap_or(1));
         let leaf_nodes = [ask.max_nodes_per_leaf, frame.leaf_nodes].into_iter().flatten().min();
         let nodes_cap = leaf_nodes.filter(|_| per_node.is_some()).unwrap_or(u32::MAX);
-        let weights = weight_classes(view);
+        let mut weights = view.weights.map_or_else(Vec::new, |weights| weights.among(view.slots.open()));
+        let lightest = weights.pop();
         let mut needs = [0; MAX_COUNTS];
         needs.iter_mut().zip(&ask.counts).for_each(|(need, (_, count))| *need = *count);
         let mut problem = Self {
@@ -165,6 +168,7 @@ impl<'a> Problem<'a> {
             capacity: None,
             forced: Vec::new(),
             weights,
+            lightest,
             only: None,
             required: ask.required.clone(),
             forced_domains: Vec::new(),
@@ -312,17 +316,26 @@ impl<'a> Problem<'a> {
 
     /// Whether what is needed of each node is the same everywhere, so that domains can be counted.
     pub(super) fn nodes_are_alike(&self) -> bool {
+        self.weights.is_empty() && self.nodes_of_a_weight_are_alike()
+    }
+
+    /// Whether what is needed of each node of one weight is the same everywhere.
+    pub(super) fn nodes_of_a_weight_are_alike(&self) -> bool {
         self.per_node.is_some()
             && self.view.slots.are_whole()
-            && self.weights.is_empty()
             && self.ask.counts.is_empty()
             && self.required.is_empty()
             && self.only.is_none()
     }
 
+    /// The weight of the lightest nodes there are, where nodes have weights.
+    pub(super) fn lightest_weight(&self) -> Option<u32> {
+        self.lightest
+    }
+
     /// The class of a node that is heavier than the lightest there is, counted from the heaviest.
     pub(super) fn weight_class(&self, pos: Pos) -> Option<usize> {
-        let weight = self.view.weights?[pos.index()];
+        let weight = self.view.weights?.at(pos);
         self.weights.iter().position(|&class| class == weight)
     }
 
@@ -431,13 +444,17 @@ impl<'a> Problem<'a> {
 
     /// Whether spans can be settled before everything else, by capacity alone: nothing cuts or rounds what is held.
     pub(super) fn can_be_guided(&self) -> bool {
+        self.weights.is_empty() && self.is_free_within_a_weight()
+    }
+
+    /// Whether that is so among nodes of one weight.
+    pub(super) fn is_free_within_a_weight(&self) -> bool {
         self.ask.mode != Mode::Distributed
             && !self.is_hard()
             && self.node_unit.is_none()
             && self.units.iter().all(|&unit| unit == 1)
             && self.leaf_cap == u32::MAX
             && self.limits.is_empty()
-            && self.weights.is_empty()
             && self.span_caps.is_empty()
             && self.required.is_empty()
             && self.forced_domains.is_empty()
@@ -556,22 +573,6 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// A divisor of a `u32`.
 fn narrow(divisor: u64) -> u32 {
     u32::try_from(divisor).expect("a divisor is no larger than what it divides")
-}
-
-/// The weights that cost something, heaviest first: all but the lightest there is among the open nodes.
-fn weight_classes(view: &View<'_>) -> Vec<u32> {
-    let Some(weights) = view.weights else { return Vec::new() };
-    let mut classes: Vec<u32> = Vec::new();
-    for weight in view.slots.open().ones().map(|index| weights[index]) {
-        // There are mostly few.
-        if !classes[..classes.len().min(16)].contains(&weight) {
-            classes.push(weight);
-        }
-    }
-    classes.sort_unstable_by(|a, b| b.cmp(a));
-    classes.dedup();
-    classes.pop();
-    classes
 }
 
 /// Leaves that cannot be taken whole, and domains whose links are too slow.

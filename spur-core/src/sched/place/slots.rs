@@ -4,6 +4,8 @@ use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
 
+use super::Weights;
+
 /// Slots of every position and, kept in step with them, of every domain.
 ///
 /// A slot is one task that fits what is free on the node, or, for jobs that take whole nodes, the node itself. Sums
@@ -216,7 +218,7 @@ pub struct View<'a> {
     /// Positions where any job runs, however little it uses; only jobs that want whole leaves look at it.
     pub occupied: Option<&'a FixedBitSet>,
     /// Weight of each position; lighter ones are taken first. None: all are equal.
-    pub weights: Option<&'a [u32]>,
+    pub weights: Option<&'a Weights>,
     /// How well jobs ended at each position, in millionths; None: equally well everywhere.
     pub performance: Option<&'a [u32]>,
 }

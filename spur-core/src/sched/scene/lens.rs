@@ -9,7 +9,7 @@ use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
 use crate::model::reservation::Reservation;
-use crate::sched::place::{Slots, View};
+use crate::sched::place::{Slots, View, Weights};
 use crate::sched::request::{Need, Slot};
 use crate::sched::scene::Scene;
 use crate::sched::timeline::sweep::NOWHERE;
@@ -30,7 +30,7 @@ pub(in crate::sched) struct Lens {
     /// Their slots when nothing runs and every one is up.
     pub(in crate::sched) idle: Slots,
     /// Weights by position; `None` where all are equal.
-    weights: Option<Arc<[u32]>>,
+    weights: Option<Arc<Weights>>,
     /// By node: its position, or [`NOWHERE`].
     positions: Arc<[u32]>,
 }
@@ -65,9 +65,8 @@ impl Lens {
             }
         }
         let idle = idle(scene, fabric, &admitted, need);
-        let weights: Vec<u32> =
-            (0..fabric.len()).map(|index| scene.nodes[fabric.node(pos(index)).index()].weight).collect();
-        let equal = weights.iter().all(|weight| Some(weight) == weights.first());
+        let weight = |index| scene.nodes[fabric.node(pos(index)).index()].weight;
+        let weights = Weights::new((0..fabric.len()).map(weight).collect());
         let mut positions_of = vec![NOWHERE; scene.nodes.len()];
         for index in 0..fabric.len() {
             positions_of[fabric.node(pos(index)).index()] = pos(index).0;
@@ -78,7 +77,7 @@ impl Lens {
             fabric: Arc::clone(fabric),
             admitted: Arc::new(admitted),
             idle,
-            weights: (!equal).then(|| weights.into()),
+            weights: (!weights.are_equal()).then(|| Arc::new(weights)),
         })
     }
 

@@ -22,9 +22,9 @@ pub(super) fn locality(
     key.push(if ask.nodes.is_some() { -nodes } else { 0 });
     if let Some(weights) = view.weights {
         let mut classes: BTreeMap<Reverse<u32>, i64> =
-            weights.iter().map(|weight| (Reverse(*weight), 0)).collect();
+            weights.known().iter().map(|weight| (Reverse(*weight), 0)).collect();
         for (pos, _) in &placement.shares {
-            *classes.entry(Reverse(weights[pos.index()])).or_default() += 1;
+            *classes.entry(Reverse(weights.at(*pos))).or_default() += 1;
         }
         key.extend(classes.into_values());
     }

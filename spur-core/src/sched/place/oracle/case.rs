@@ -9,7 +9,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig};
 use crate::sched::place::Strategy;
 
-use super::{Ask, Slots};
+use super::{Ask, Slots, Weights};
 
 /// A source of numbers that a seed repeats (splitmix64).
 pub(super) struct Random(u64);
@@ -225,6 +225,11 @@ impl Random {
         };
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, most)).collect())
     }
+
+    /// A weight for every position.
+    pub(super) fn weights(&mut self, fabric: &Fabric, heaviest: u32) -> Weights {
+        Weights::new((0..fabric.len()).map(|_| self.between(1, heaviest)).collect())
+    }
 }
 
 /// One question.
@@ -233,7 +238,7 @@ pub(super) struct Case {
     pub(super) slots: Slots,
     pub(super) idle: Slots,
     pub(super) occupied: FixedBitSet,
-    pub(super) weights: Option<Vec<u32>>,
+    pub(super) weights: Option<Weights>,
     pub(super) performance: Option<Vec<u32>>,
     pub(super) ask: Ask,
 }
@@ -273,7 +278,7 @@ impl Case {
 
     /// Gives nodes weights.
     pub(super) fn weigh(&mut self, random: &mut Random) {
-        self.weights = Some((0..self.fabric.len()).map(|_| random.between(1, 3)).collect());
+        self.weights = Some(random.weights(&self.fabric, 3));
     }
 
     /// Asks for nodes of several kinds, some of which are of more than one.

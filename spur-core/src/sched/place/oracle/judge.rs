@@ -163,7 +163,7 @@ impl<'c> Judge<'c> {
 
     /// Where the fabric is ignored: lighter nodes first, then those with fewer slots.
     fn order_flat(&self) -> Vec<usize> {
-        let weight = |pos: usize| self.case.weights.as_ref().map_or(0, |weights| weights[pos]);
+        let weight = |pos: usize| self.case.weights.as_ref().map_or(0, |weights| weights.at(Pos(pos as u32)));
         let mut order: Vec<usize> = (0..self.case.fabric.len()).collect();
         order.sort_by_key(|&pos| (weight(pos), self.case.slots.at(Pos(pos as u32)), pos));
         order
@@ -461,11 +461,14 @@ impl<'c> Judge<'c> {
     fn weights(&self, amounts: &[u32]) -> Vec<i64> {
         let Some(weights) = &self.case.weights else { return Vec::new() };
         let open = |pos: &usize| self.case.slots.at(Pos(*pos as u32)) > 0;
-        let mut classes: Vec<u32> = (0..amounts.len()).filter(open).map(|pos| weights[pos]).collect();
+        let mut classes: Vec<u32> =
+            (0..amounts.len()).filter(open).map(|pos| weights.at(Pos(pos as u32))).collect();
         classes.sort_unstable();
         classes.dedup();
         let count = |class: &u32| {
-            (0..amounts.len()).filter(|&pos| amounts[pos] > 0 && weights[pos] == *class).count() as i64
+            (0..amounts.len())
+                .filter(|&pos| amounts[pos] > 0 && weights.at(Pos(pos as u32)) == *class)
+                .count() as i64
         };
         classes.iter().skip(1).rev().map(count).collect()
     }

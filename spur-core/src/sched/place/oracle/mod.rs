@@ -9,7 +9,7 @@ mod named;
 
 use crate::model::fabric::Layer;
 
-use super::{Ask, Lost, Misfit, Mode, Placement, Segment, Slots, Strategy, View, place, rivals};
+use super::{Ask, Lost, Misfit, Mode, Placement, Segment, Slots, Strategy, View, Weights, place, rivals};
 use case::{Case, Random};
 use judge::Judge;
 
@@ -41,7 +41,7 @@ fn ask(case: &Case) -> Result<Placement, Misfit> {
         slots: &case.slots,
         idle: &case.idle,
         occupied: Some(&case.occupied),
-        weights: case.weights.as_deref(),
+        weights: case.weights.as_ref(),
         performance: case.performance.as_deref(),
     };
     place(&case.fabric, &view, &case.ask)
@@ -93,7 +93,7 @@ fn a_few_rivals_are_the_first_of_all() {
         if random.one_in(3) {
             case.constrain(random);
         }
-        let view = View { weights: case.weights.as_deref(), ..View::new(&case.slots, &case.idle) };
+        let view = View { weights: case.weights.as_ref(), ..View::new(&case.slots, &case.idle) };
         let Ok(placement) = place(&case.fabric, &view, &case.ask) else { continue };
         let all = rivals(&case.fabric, &view, &case.ask, &placement, 1000);
         for most in 1..4 {
@@ -285,6 +285,9 @@ fn large(random: &mut Random) -> Case {
     let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
     if random.one_in(3) {
         ask.prefer = vec![Layer(1 + u8::from(random.one_in(2)))];
+        if random.one_in(2) {
+            ask.prefer.push(Layer(3 - ask.prefer[0].0));
+        }
     }
     if random.one_in(4) {
         ask.must = Some(Layer(2));
@@ -306,7 +309,7 @@ fn both_ways(case: &Case) -> [Option<(Placement, Vec<Lost>)>; 2] {
     long.max_spans.push((case.fabric.top(), 1));
     let view = View {
         occupied: Some(&case.occupied),
-        weights: case.weights.as_deref(),
+        weights: case.weights.as_ref(),
         ..View::new(&case.slots, &case.idle)
     };
     [&case.ask, &long].map(|ask| {
@@ -337,7 +340,7 @@ fn short_cuts_change_nothing_by_weight() {
         let random = &mut Random::new(seed);
         let mut case = large(random);
         let heaviest = random.between(2, 3);
-        case.weights = Some((0..case.fabric.len()).map(|_| random.between(1, heaviest)).collect());
+        case.weights = Some(random.weights(&case.fabric, heaviest));
         let [short, long] = both_ways(&case);
         let nodes = |found: Option<(Placement, _)>| found.map(|(placement, _)| placement);
         assert_eq!(nodes(short), nodes(long), "SPUR_ORACLE_SEED={seed}: {}", case.describe());

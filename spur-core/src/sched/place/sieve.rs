@@ -1,0 +1,136 @@
+//! Which parts of a domain, and which pieces of those, the best choice may use: told by what each takes, before
+//! anything is searched.
+//!
+//! The parts are the domains of which the best choice uses as few as will do, before anything else counts; the pieces
+//! are what it uses as few of as it can next. For any toll, m pieces in k parts take no more than m tolls and what
+//! the pieces of the k parts that have most of it take beyond the toll. By how much that is more than the job, where
+//! some choice is known that does with k parts and m pieces, is the slack of every choice that is no worse: what uses
+//! a part that has less than the others, or a piece that is smaller than the toll, uses the slack up.
+
+/// What the parts take: piece by piece, part after part.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    sizes: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+impl Parts {
+    /// Adds a part.
+    pub(super) fn push(&mut self, pieces: impl Iterator<Item = u32>) {
+        self.sizes.extend(pieces);
+        self.ends.push(self.sizes.len());
+    }
+
+    /// What the pieces of one part take.
+    pub(super) fn of(&self, part: usize) -> &[u32] {
+        let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.sizes[start..self.ends[part]]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.ends.len()).map(|part| self.of(part))
+    }
+}
+
+/// What every choice that may be the best has in common; see the module.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sieve {
+    /// Fewest parts that hold the job.
+    parts: usize,
+    /// No fewer pieces hold it in so many parts.
+    pub(super) pieces: u64,
+    toll: u64,
+    slack: u64,
+    /// What the last of the k parts that have most takes beyond the toll.
+    last: u64,
+    /// The least that a part takes without which the others do not hold the job.
+    least: u64,
+}
+
+/// Choices that are made to find a good toll.
+const ROUNDS: usize = 4;
+
+impl Sieve {
+    /// Of parts that hold an amount together; None where they do not.
+    pub(super) fn new(parts: &Parts, amount: u32) -> Option<Self> {
+        let amount = u64::from(amount);
+        let rooms: Vec<u64> = parts.iter().map(|pieces| beyond(pieces, 0)).collect();
+        let mut chosen: Vec<usize> = (0..rooms.len()).collect();
+        chosen.sort_unstable_by(|&a, &b| rooms[b].cmp(&rooms[a]));
+        let mut sum = 0;
+        let count = 1 + chosen.iter().position(|&part| {
+            sum += rooms[part];
+            sum >= amount
+        })?;
+        chosen.truncate(count);
+        let last = rooms[chosen[count - 1]];
+        let least = amount - (sum - last);
+        let mut best = Self { parts: count, pieces: 1, toll: 0, slack: sum - amount, last, least };
+        let (mut known, mut sizes) = (u64::MAX, Vec::new());
+        for _ in 0..ROUNDS {
+            sizes.clear();
+            chosen.iter().for_each(|&part| sizes.extend_from_slice(parts.of(part)));
+            let Some((pieces, toll)) = largest(&mut sizes, amount) else { break };
+            known = known.min(pieces);
+            best.offer(parts, amount, known, toll, &mut chosen);
+        }
+        // The slack is convex in the toll.
+        for step in [1, -1] {
+            let next = |best: &Self| best.toll.checked_add_signed(step).filter(|toll| *toll > 0);
+            while next(&best).is_some_and(|toll| best.offer(parts, amount, known, toll, &mut chosen)) {}
+        }
+        Some(best)
+    }
+
+    /// Tries another toll, where a choice of so many pieces is known; whether that leaves less slack. `chosen` becomes
+    /// the parts that have most beyond it.
+    fn offer(&mut self, parts: &Parts, amount: u64, known: u64, toll: u64, chosen: &mut Vec<usize>) -> bool {
+        let beyond: Vec<u64> = parts.iter().map(|pieces| beyond(pieces, toll)).collect();
+        chosen.clear();
+        chosen.extend(0..beyond.len());
+        chosen.select_nth_unstable_by(self.parts - 1, |&a, &b| beyond[b].cmp(&beyond[a]));
+        chosen.truncate(self.parts);
+        let most: u64 = chosen.iter().map(|&part| beyond[part]).sum();
+        self.pieces = self.pieces.max(amount.saturating_sub(most).div_ceil(toll));
+        let slack = known.saturating_mul(toll).saturating_add(most).saturating_sub(amount);
+        let is_better = slack < self.slack;
+        if is_better {
+            let last = chosen.iter().map(|&part| beyond[part]).min().unwrap_or(0);
+            (self.toll, self.slack, self.last) = (toll, slack, last);
+        }
+        is_better
+    }
+
+    /// Fewest parts that hold the job.
+    pub(super) fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// What using a part takes of the slack; None where it cannot belong to the best choice.
+    pub(super) fn admits(&self, pieces: &[u32]) -> Option<u64> {
+        let lacks = self.last.saturating_sub(beyond(pieces, self.toll));
+        (lacks <= self.slack && beyond(pieces, 0) >= self.least).then_some(lacks)
+    }
+
+    /// Whether a piece of a part that takes so much of the slack may belong to the best choice.
+    pub(super) fn admits_piece(&self, lacks: u64, takes: u32) -> bool {
+        takes > 0 && lacks + self.toll.saturating_sub(takes.into()) <= self.slack
+    }
+}
+
+/// What pieces take beyond a toll, in sum.
+fn beyond(pieces: &[u32], toll: u64) -> u64 {
+    pieces.iter().map(|&takes| u64::from(takes).saturating_sub(toll)).sum()
+}
+
+/// How many of the largest sizes hold an amount, and the last of them.
+fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    let reached = |&takes: &u32| {
+        sum += u64::from(takes);
+        sum >= amount
+    };
+    let at = sizes.iter().position(reached)?;
+    Some((at as u64 + 1, u64::from(sizes[at]).max(1)))
+}

@@ -1,0 +1,104 @@
+//! What nodes weigh: lighter ones are taken first.
+
+use std::ops::Range;
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::Pos;
+
+/// Weights of which the nodes are known as sets; of more, those of the lightest are.
+const SETS: usize = 32;
+
+/// The weight of every position of a fabric.
+#[derive(Debug, Clone)]
+pub struct Weights {
+    by_position: Vec<u32>,
+    /// All weights there are, the lightest first.
+    known: Vec<u32>,
+    /// The positions of each of the first few.
+    sets: Vec<FixedBitSet>,
+}
+
+impl Weights {
+    /// From one weight for each position.
+    #[must_use]
+    pub fn new(by_position: Vec<u32>) -> Self {
+        let mut known = by_position.clone();
+        known.sort_unstable();
+        known.dedup();
+        let mut sets = vec![FixedBitSet::with_capacity(by_position.len()); known.len().min(SETS)];
+        for (index, weight) in by_position.iter().enumerate() {
+            let class = known.binary_search(weight).expect("every weight is known");
+            if let Some(set) = sets.get_mut(class) {
+                set.insert(index);
+            }
+        }
+        Self { by_position, known, sets }
+    }
+
+    /// Whether all positions weigh the same.
+    #[must_use]
+    pub fn are_equal(&self) -> bool {
+        self.known.len() < 2
+    }
+
+    /// The weight of a position.
+    #[must_use]
+    pub fn at(&self, pos: Pos) -> u32 {
+        self.by_position[pos.index()]
+    }
+
+    /// All weights there are, the lightest first.
+    #[must_use]
+    pub fn known(&self) -> &[u32] {
+        &self.known
+    }
+
+    /// The positions of a weight, where they are known as a set.
+    pub(super) fn set_of(&self, weight: u32) -> Option<&FixedBitSet> {
+        self.sets.get(self.known.binary_search(&weight).ok()?)
+    }
+
+    /// The weights that some positions have, the heaviest first.
+    pub(super) fn among(&self, open: &FixedBitSet) -> Vec<u32> {
+        let mut found: Vec<u32> = self
+            .known
+            .iter()
+            .zip(&self.sets)
+            .filter(|(_, set)| meet(open, set))
+            .map(|(weight, _)| *weight)
+            .collect();
+        if let Some(&light) =
+            self.known.get(self.sets.len().wrapping_sub(1)).filter(|_| self.known.len() > SETS)
+        {
+            found.extend(open.ones().map(|index| self.by_position[index]).filter(|weight| *weight > light));
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
+        found
+    }
+}
+
+/// Whether two sets have a member in common.
+fn meet(one: &FixedBitSet, other: &FixedBitSet) -> bool {
+    one.as_slice().iter().zip(other.as_slice()).any(|(a, b)| a & b != 0)
+}
+
+/// How many members of a range two sets have in common.
+pub(super) fn count_both(one: &FixedBitSet, other: &FixedBitSet, range: Range<usize>) -> u32 {
+    const BITS: usize = usize::BITS as usize;
+    let (one, other) = (one.as_slice(), other.as_slice());
+    let mut count = 0;
+    for word in range.start / BITS..range.end.div_ceil(BITS).min(one.len()).min(other.len()) {
+        let mut both = one[word] & other[word];
+        let first = word * BITS;
+        if range.start > first {
+            both &= usize::MAX << (range.start - first);
+        }
+        if range.end < first + BITS {
+            both &= !(usize::MAX << (range.end - first));
+        }
+        count += both.count_ones();
+    }
+    count
+}

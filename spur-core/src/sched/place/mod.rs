@@ -28,6 +28,7 @@ mod sieve;
 mod slots;
 mod solve;
 mod stock;
+mod takes;
 mod trace;
 mod unequal;
 mod walk;

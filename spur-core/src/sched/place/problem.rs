@@ -7,6 +7,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::cost::Cost;
 
 use super::front::{Item, Key, MAX_COUNTS, MAX_SPAN_CAPS};
+use super::takes::Takes;
 use super::{Ask, Mode, View};
 
 /// Where the fields of a cost stand, from the one that decides first.
@@ -235,15 +236,26 @@ impl<'a> Problem<'a> {
         self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
     }
 
+    /// What the nodes take, where nothing rounds it and all of them may be used.
+    pub(super) fn takes(&self) -> Option<Takes<'a>> {
+        let most = self.ask.max_tasks_per_node.unwrap_or(u32::MAX);
+        let plain = self.only.is_none() && self.units[0] == 1 && self.per_node != Some(0);
+        plain.then(|| Takes::new(self.fabric, self.view, most, self.per_node)).flatten()
+    }
+
     fn count_capacity(&self) -> Vec<u32> {
-        let mut capacity: Vec<u32> = Vec::new();
+        let takes = self.takes();
+        let mut capacity: Vec<u32> = Vec::with_capacity(self.fabric.domains().size_hint().0);
         for (id, domain) in self.fabric.domains() {
             let unit = self.unit(domain.cover());
             let sum = if self.is_barred(id) {
                 0
             } else if domain.children().is_empty() {
-                let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
-                usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos))).min(self.leaf_cap)
+                let one_by_one = || {
+                    let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
+                    usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos)))
+                };
+                takes.map_or_else(one_by_one, |all| all.sum(domain.range(), |takes| takes)).min(self.leaf_cap)
             } else {
                 domain
                     .children()

@@ -37,8 +37,6 @@ impl Parts {
 pub(super) struct Sieve {
     /// Fewest parts that hold the job.
     parts: usize,
-    /// No fewer pieces hold it in so many parts.
-    pub(super) pieces: u64,
     toll: u64,
     slack: u64,
     /// What the last of the k parts that have most takes beyond the toll.
@@ -65,7 +63,7 @@ impl Sieve {
         chosen.truncate(count);
         let last = rooms[chosen[count - 1]];
         let least = amount - (sum - last);
-        let mut best = Self { parts: count, pieces: 1, toll: 0, slack: sum - amount, last, least };
+        let mut best = Self { parts: count, toll: 0, slack: sum - amount, last, least };
         let (mut known, mut sizes) = (u64::MAX, Vec::new());
         for _ in 0..ROUNDS {
             sizes.clear();
@@ -91,7 +89,6 @@ impl Sieve {
         chosen.select_nth_unstable_by(self.parts - 1, |&a, &b| beyond[b].cmp(&beyond[a]));
         chosen.truncate(self.parts);
         let most: u64 = chosen.iter().map(|&part| beyond[part]).sum();
-        self.pieces = self.pieces.max(amount.saturating_sub(most).div_ceil(toll));
         let slack = known.saturating_mul(toll).saturating_add(most).saturating_sub(amount);
         let is_better = slack < self.slack;
         if is_better {
@@ -104,6 +101,11 @@ impl Sieve {
     /// Fewest parts that hold the job.
     pub(super) fn parts(&self) -> usize {
         self.parts
+    }
+
+    /// The toll that leaves least slack; 0 where none helps.
+    pub(super) fn toll(&self) -> u32 {
+        u32::try_from(self.toll).unwrap_or(u32::MAX)
     }
 
     /// What using a part takes of the slack; None where it cannot belong to the best choice.

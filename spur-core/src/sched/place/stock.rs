@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 use super::problem::{Problem, positions};
+use super::sieve::{Parts, Sieve};
+use super::takes::Takes;
 use super::walk::{Beside, Candidate};
 
 /// Nodes of a leaf above which those that can never be used are left out first.
@@ -22,6 +24,12 @@ pub(super) enum Weights {
     Some(Vec<u32>),
 }
 
+/// What a member of a domain consists of.
+enum Piece {
+    Domain(DomainId),
+    Node(Candidate),
+}
+
 /// What there is; see the module.
 pub(super) struct Stock<'s, 'a> {
     pub(super) problem: &'s Problem<'a>,
@@ -29,8 +37,19 @@ pub(super) struct Stock<'s, 'a> {
     weights: Weights,
     /// The most of the amount that each domain takes, where that is not the capacity as counted.
     rooms: Option<Vec<u32>>,
-    /// Where what a node takes is its slots, but no more than a number: that number.
-    plain: Option<u32>,
+    /// What nodes take, where that can be looked up leaf by leaf.
+    takes: Option<Takes<'a>>,
+    /// What was found out about all leaves together, where nodes of one weight are looked at.
+    survey: Option<Survey>,
+}
+
+/// What is known of all leaves that may be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Survey {
+    /// The most that a node takes.
+    pub(super) peak: u32,
+    /// The fewest slots of a node that takes the whole job.
+    smallest: Option<u32>,
 }
 
 impl<'s, 'a> Stock<'s, 'a> {
@@ -51,14 +70,17 @@ impl<'s, 'a> Stock<'s, 'a> {
             (None, &[(Layer::LEAF, leaves)]) if leaves > 0 => Beside::Leaves(leaves),
             _ => return None,
         };
-        let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
-        let plain = (weights == Weights::Same && problem.per_node.is_none())
-            .then(|| ask.max_tasks_per_node.unwrap_or(u32::MAX));
-        let mut stock = Self { problem, beside, weights, rooms: None, plain };
-        if applies && stock.weights == Weights::Lightest {
-            stock.rooms = Some(stock.count());
+        if !applies {
+            return None;
         }
-        applies.then_some(stock)
+        let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
+        let mut takes = problem.takes();
+        if let (Weights::Lightest, Some(all), Some(weight)) = (&weights, takes, problem.lightest_weight()) {
+            takes = Some(all.of_weight(problem.view, weight));
+        }
+        let mut stock = Self { problem, beside, weights, rooms: None, takes, survey: None };
+        stock.count();
+        Some(stock)
     }
 
     /// Whether only the lightest nodes are looked at.
@@ -77,7 +99,9 @@ impl<'s, 'a> Stock<'s, 'a> {
         if self.beside != Beside::Nothing || problem.ask.min_speed.is_some() {
             return None;
         }
-        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, plain: None };
+        let takes = problem.takes();
+        let all =
+            Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey: None };
         let fabric = problem.fabric;
         let highest = problem.within.unwrap_or(fabric.top());
         let is_largest = |id: &DomainId| {
@@ -138,20 +162,42 @@ impl<'s, 'a> Stock<'s, 'a> {
         }
     }
 
-    /// Counts what domains take.
-    fn count(&self) -> Vec<u32> {
-        let mut rooms: Vec<u32> = Vec::new();
-        for (id, domain) in self.problem.fabric.domains() {
-            let sum = match domain.children() {
-                _ if self.problem.is_barred(id) => 0,
-                [] => self.nodes_of(id).fold(0, |sum: u32, node| sum.saturating_add(node.takes)),
-                children => {
-                    children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
-                }
-            };
-            rooms.push(sum);
+    /// Looks at all leaves: counts what domains take, where heavier nodes are left out, and what is of use to know of
+    /// all of them.
+    fn count(&mut self) {
+        if self.takes.is_none() && self.weights == Weights::Same {
+            return;
         }
-        rooms
+        let problem = self.problem;
+        let wanted = problem.per_node.unwrap_or(problem.amount);
+        let mut rooms: Vec<u32> = Vec::new();
+        let (mut peak, mut over) = (0, u32::MAX);
+        for (id, domain) in problem.fabric.domains() {
+            let leaf = domain.children().is_empty();
+            let room = match self.takes {
+                _ if problem.is_barred(id) => 0,
+                Some(takes) if leaf => {
+                    let found = takes.look(domain.range(), wanted);
+                    (peak, over) = (found.peak.max(peak), found.over.min(over));
+                    found.room
+                }
+                None if leaf => self.nodes_of(id).fold(0, |sum: u32, node| sum.saturating_add(node.takes)),
+                _ if self.weights == Weights::Same => break,
+                _ => domain
+                    .children()
+                    .iter()
+                    .fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()])),
+            };
+            rooms.push(room);
+        }
+        if self.weights != Weights::Same {
+            self.rooms = Some(rooms);
+        }
+        self.survey = self.takes.map(|_| {
+            // Those with fewer slots than are wanted come out beyond all others.
+            let smallest = wanted.checked_add(over).filter(|_| peak >= problem.amount);
+            Survey { peak, smallest }
+        });
     }
 
     /// The most of the amount that a domain takes.
@@ -194,7 +240,7 @@ impl<'s, 'a> Stock<'s, 'a> {
     }
 
     /// Whether the weight of a node is such that the job may have it alone.
-    pub(super) fn may_be_alone(&self, pos: Pos) -> bool {
+    fn may_be_alone(&self, pos: Pos) -> bool {
         match &self.weights {
             Weights::Same | Weights::Lightest => true,
             Weights::Some(least) => {
@@ -214,33 +260,52 @@ impl<'s, 'a> Stock<'s, 'a> {
     /// What the nodes of a leaf take beyond a number, in sum.
     pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
         let range = self.problem.fabric.domain(leaf).range();
-        match self.problem.view.slots.tasks_at(range.clone()).zip(self.plain) {
-            Some((slots, most)) => {
-                slots.iter().map(|&slots| u64::from(slots.min(most).saturating_sub(number))).sum()
-            }
+        match self.takes {
+            Some(takes) => takes.sum(range, |takes| takes.saturating_sub(number)).into(),
             None => positions(range).map(|pos| u64::from(self.takes(pos).saturating_sub(number))).sum(),
         }
     }
 
-    /// The node of a leaf with the fewest slots that takes the whole job, the first such, and its slots.
-    pub(super) fn smallest(&self, leaf: DomainId) -> Option<(u64, Pos)> {
-        let range = self.problem.fabric.domain(leaf).range();
-        let amount = self.problem.amount;
-        let most = if self.problem.per_node.is_some() { 1 } else { self.plain.unwrap_or(0) };
-        if let Some(slots) = self.problem.view.slots.tasks_at(range.clone())
-            && self.weights == Weights::Same
-        {
-            if most < amount {
-                return None;
+    /// The most that any m nodes of a leaf take is no more than m times that; not known everywhere.
+    pub(super) fn peak(&self) -> Option<u32> {
+        self.survey.map(|survey| survey.peak)
+    }
+
+    /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
+    pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
+        let leaves = self.problem.fabric.domains_of(Layer::LEAF);
+        let leaves = leaves.filter(|&leaf| self.room(leaf) >= self.problem.amount);
+        if let (Some(survey), Some(takes)) = (self.survey, self.takes) {
+            let slots = survey.smallest?;
+            let mut best: Option<(DomainId, Pos)> = None;
+            for leaf in leaves {
+                if best.is_some_and(|(than, _)| self.by_waste(leaf, than).is_ge()) {
+                    continue;
+                }
+                let range = self.problem.fabric.domain(leaf).range();
+                if let Some(pos) = takes.first_with(range, slots).and_then(|at| positions(at..at + 1).next()) {
+                    best = Some((leaf, pos));
+                }
             }
-            // Most leaves have none that is better: a number is found faster than a position.
-            let wanted = self.problem.per_node.unwrap_or(amount);
-            let least = slots.iter().map(|&slots| if slots >= wanted { slots } else { u32::MAX }).min()?;
-            let at = slots.iter().position(|&slots| slots == least && slots >= wanted)?;
-            return Some((least.into(), positions(range).nth(at)?));
+            return best;
         }
-        positions(range)
-            .filter(|&pos| self.takes(pos) >= amount && self.may_be_alone(pos))
+        let mut best: Option<(u64, DomainId, Pos)> = None;
+        for leaf in leaves {
+            let Some((slots, pos)) = self.smallest_of(leaf) else { continue };
+            let is_better = best.is_none_or(|(least, other, first)| {
+                (slots.cmp(&least)).then_with(|| self.by_waste(leaf, other)).then(pos.cmp(&first)).is_lt()
+            });
+            if is_better {
+                best = Some((slots, leaf, pos));
+            }
+        }
+        best.map(|(_, leaf, pos)| (leaf, pos))
+    }
+
+    /// The node of a leaf with the fewest slots that takes the whole job, the first such, and its slots.
+    fn smallest_of(&self, leaf: DomainId) -> Option<(u64, Pos)> {
+        positions(self.problem.fabric.domain(leaf).range())
+            .filter(|&pos| self.takes(pos) >= self.problem.amount && self.may_be_alone(pos))
             .map(|pos| (self.problem.slots_of_node(pos), pos))
             .min()
     }
@@ -271,13 +336,39 @@ impl<'s, 'a> Stock<'s, 'a> {
 
     /// The nodes of a domain that may be used by a best choice, in fabric order.
     pub(super) fn nodes_below(&self, holder: DomainId) -> Vec<Candidate> {
+        let children = self.problem.fabric.domain(holder).children();
+        if children.is_empty() {
+            return self.trimmed(holder);
+        }
+        let sieve = if self.are_members_first() { self.sieve(holder) } else { None };
         let mut nodes = Vec::new();
-        let mut ahead = self.members(holder);
-        while let Some(id) = ahead.pop() {
-            if self.room(id) == 0 {
+        let mut pieces = Vec::new();
+        for &child in children.iter().filter(|&&child| self.room(child) > 0) {
+            let Some(sieve) = &sieve else {
+                nodes.extend(self.all_below(child));
                 continue;
-            }
+            };
+            pieces.clear();
+            self.pieces(holder, child, |_, takes| pieces.push(takes));
+            let Some(lacks) = sieve.admits(&pieces) else { continue };
+            self.pieces(holder, child, |piece, takes| {
+                if sieve.admits_piece(lacks, takes) {
+                    match piece {
+                        Piece::Node(node) => nodes.push(node),
+                        Piece::Domain(id) => nodes.extend(self.all_below(id)),
+                    }
+                }
+            });
+        }
+        nodes
+    }
+
+    /// The nodes of a domain, but for those that can never be used.
+    fn all_below(&self, id: DomainId) -> Vec<Candidate> {
+        let (mut nodes, mut ahead) = (Vec::new(), vec![id]);
+        while let Some(id) = ahead.pop() {
             match self.problem.fabric.domain(id).children() {
+                _ if self.room(id) == 0 => {}
                 [] => nodes.extend(self.trimmed(id)),
                 children => ahead.extend(children.iter().rev()),
             }
@@ -285,24 +376,36 @@ impl<'s, 'a> Stock<'s, 'a> {
         nodes
     }
 
-    /// The domains in one that can belong to a best choice, from the last to the first: where the fewest of them come
-    /// first, those with which as few others as possible hold the job.
-    fn members(&self, holder: DomainId) -> Vec<DomainId> {
-        let mut members = self.problem.fabric.domain(holder).children().to_vec();
-        members.reverse();
-        if members.is_empty() {
-            return vec![holder];
+    /// What every best choice in a domain has in common, where the fewest of its members come first.
+    pub(super) fn sieve(&self, holder: DomainId) -> Option<Sieve> {
+        let mut parts = Parts::default();
+        for &child in self.problem.fabric.domain(holder).children() {
+            let mut pieces = Vec::new();
+            self.pieces(holder, child, |_, takes| pieces.push(takes));
+            parts.push(pieces.into_iter());
         }
-        if !self.are_members_first() {
-            return members;
+        Sieve::new(&parts, self.problem.amount)
+    }
+
+    /// Shows what a member of a domain consists of, as far as fewer of those come next: what counts for the layer below
+    /// it, and what each takes.
+    fn pieces(&self, holder: DomainId, member: DomainId, mut see: impl FnMut(Piece, u32)) {
+        let fabric = self.problem.fabric;
+        let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
+        let are_nodes_counted = self.problem.per_node.is_none();
+        if self.room(member) == 0 {
+            return;
         }
-        let mut rooms: Vec<u32> = members.iter().map(|&id| self.room(id)).collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        let Some(fewest) = self.position(&rooms) else { return members };
-        let amount = u64::from(self.problem.amount);
-        let others: u64 = rooms[..fewest].iter().map(|&room| u64::from(room)).sum();
-        members.retain(|&id| others + u64::from(self.room(id)) >= amount);
-        members
+        if below > Layer::NODE && fabric.domain(member).layer() > below {
+            let children = fabric.domain(member).children().iter();
+            children.filter(|&&child| self.room(child) > 0).for_each(|&child| {
+                see(Piece::Domain(child), self.room(child));
+            });
+        } else if below == Layer::NODE && are_nodes_counted {
+            self.trimmed(member).into_iter().for_each(|node| see(Piece::Node(node), node.takes));
+        } else {
+            see(Piece::Domain(member), self.room(member));
+        }
     }
 
     /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
@@ -344,24 +447,56 @@ impl<'s, 'a> Stock<'s, 'a> {
         })
     }
 
-    /// Whether no placement in a domain over leaves can be as good as one in another that needs as few leaves for it.
-    ///
-    /// No m nodes of k leaves take more than m times any number and what the nodes of the k leaves that have most of it
-    /// take beyond that number.
-    pub(super) fn is_behind(&self, id: DomainId, than: DomainId, nodes: &[Candidate]) -> bool {
+    /// Of domains that can hold the job, those that may hold the best placement, and how many nodes each needs at
+    /// least: those that need fewest before the others, then those that leave least.
+    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, u64)> {
+        let suited = self.with_fewest_members(holders);
+        let sieve = match suited.as_slice() {
+            [first, _, ..] if self.lies_over_nodes(*first) => self.sieve(*first),
+            _ => None,
+        };
+        let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, 0)).collect() };
+        let mut order: Vec<(DomainId, u64)> = (suited.into_iter())
+            .map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll())))
+            .collect();
+        order.sort_by_key(|(_, least)| *least);
+        order
+    }
+
+    /// Whether the fewest nodes of the fewest members come before all else that placements in a domain differ in.
+    fn lies_over_nodes(&self, id: DomainId) -> bool {
         let fabric = self.problem.fabric;
         let leaves = fabric.domain(id).children();
-        let over_leaves = leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF);
-        if !self.are_members_first() || !over_leaves || leaves.is_empty() {
+        self.are_members_first()
+            && self.problem.per_node.is_none()
+            && !leaves.is_empty()
+            && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
+    }
+
+    /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
+    /// and what the nodes of the leaves that have most of it take beyond that number.
+    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> u64 {
+        let children = self.problem.fabric.domain(id).children();
+        let mut beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
+        if leaves < beyond.len() {
+            beyond.select_nth_unstable_by(leaves, |a, b| b.cmp(a));
+            beyond.truncate(leaves);
+        }
+        let most: u64 = beyond.iter().sum();
+        u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into())
+    }
+
+    /// Whether no placement in a domain, which needs at least so many nodes, can be as good as one in another that
+    /// needs as few members for it.
+    pub(super) fn is_behind(&self, id: DomainId, least: u64, than: DomainId, nodes: &[Candidate]) -> bool {
+        if !self.lies_over_nodes(id) {
             return false;
         }
-        let fewer = self.by_waste(id, than).is_gt();
-        let most = u64::try_from(nodes.len()).unwrap_or(u64::MAX) - u64::from(fewer);
+        let fabric = self.problem.fabric;
+        let most = nodes.len() as u64 - u64::from(self.by_waste(id, than).is_gt());
         let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
         let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
-        let mut beyond: Vec<u64> = leaves.iter().map(|&leaf| self.beyond(leaf, last)).collect();
-        beyond.sort_unstable_by(|a, b| b.cmp(a));
-        most * u64::from(last) + beyond.iter().take(used).sum::<u64>() < u64::from(self.problem.amount)
+        least > most || self.fewest_nodes(id, used, last) > most
     }
 
     /// Of domains that can hold the job, those that need the fewest members for it, where that comes first: those

@@ -95,17 +95,7 @@ fn on_one_node(stock: &Stock<'_, '_>) -> Option<(DomainId, Pos)> {
     if takes_several {
         return None;
     }
-    let mut best: Option<(u64, DomainId, Pos)> = None;
-    for leaf in problem.fabric.domains_of(Layer::LEAF).filter(|&leaf| stock.room(leaf) >= problem.amount) {
-        let Some((slots, pos)) = stock.smallest(leaf) else { continue };
-        let is_better = best.is_none_or(|(least, other, first)| {
-            (slots.cmp(&least)).then_with(|| stock.by_waste(leaf, other)).then(pos.cmp(&first)).is_lt()
-        });
-        if is_better {
-            best = Some((slots, leaf, pos));
-        }
-    }
-    best.map(|(_, leaf, pos)| (leaf, pos))
+    stock.smallest()
 }
 
 /// How few nodes of a leaf take the job.
@@ -149,6 +139,9 @@ fn may_do_with(stock: &Stock<'_, '_>, leaf: DomainId, least: &Fewest, order: Ord
         return order.is_le();
     }
     let nodes = if order.is_gt() { least.nodes.saturating_sub(1) } else { least.nodes };
+    if stock.peak().is_some_and(|peak| u64::from(nodes) * u64::from(peak) < stock.problem.amount.into()) {
+        return false;
+    }
     let most = |number: u32| u64::from(nodes) * u64::from(number) + stock.beyond(leaf, number);
     [least.last, least.first].into_iter().all(|number| most(number) >= u64::from(stock.problem.amount))
 }
@@ -247,8 +240,8 @@ fn in_one_domain(
     let problem = stock.problem;
     let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
     let mut best: Option<(DomainId, Choice)> = None;
-    for id in stock.with_fewest_members(holders) {
-        if best.as_ref().is_some_and(|(than, choice)| stock.is_behind(id, *than, &choice.nodes)) {
+    for (id, least) in stock.in_order(holders) {
+        if best.as_ref().is_some_and(|(than, choice)| stock.is_behind(id, least, *than, &choice.nodes)) {
             continue;
         }
         let layer = problem.fabric.domain(id).layer();

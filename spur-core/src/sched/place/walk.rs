@@ -154,6 +154,8 @@ pub(super) enum NoChoice {
 /// A node on the walk.
 struct Stop {
     node: Candidate,
+    /// What it takes, in units of what all of them take multiples of.
+    takes: usize,
     /// How many of the domains from the holder down to its leaf it shares with the node before it.
     shared: usize,
     /// Domains from the holder down to its leaf.
@@ -184,8 +186,8 @@ impl Walk {
     fn new(
         problem: &Problem<'_>,
         holder: DomainId,
-        amount: usize,
         nodes: &[Candidate],
+        (amount, unit): (usize, u32),
         scale: &Scale<'_>,
         beside: Beside,
     ) -> Self {
@@ -209,7 +211,8 @@ impl Walk {
             let own = scale.node(problem, node.pos);
             let (depth, prices) = (path.len(), walk.prices.len());
             walk.prices.extend(costs.iter().map(|&cost| own.plus(cost)));
-            walk.stops.push(Stop { node, shared, depth, prices, wanted: (0, 0), answers: 0 });
+            let takes = (node.takes / unit) as usize;
+            walk.stops.push(Stop { node, takes, shared, depth, prices, wanted: (0, 0), answers: 0 });
             walk.depth = walk.depth.max(shared + 1);
         }
         walk.bound(amount);
@@ -222,11 +225,11 @@ impl Walk {
         let mut before = 0;
         for stop in &mut self.stops {
             stop.wanted.0 = amount.saturating_sub(before);
-            before += stop.node.takes as usize;
+            before += stop.takes;
         }
         let mut after = 0;
         for stop in self.stops.iter_mut().rev() {
-            after += stop.node.takes as usize;
+            after += stop.takes;
             stop.wanted.1 = amount.min(after);
         }
         for stop in &mut self.stops {
@@ -269,8 +272,9 @@ pub(super) fn walk(
     if sum < u64::from(amount) {
         return Err(NoChoice::Nowhere);
     }
-    let amount = amount as usize;
-    let walk = Walk::new(problem, holder, amount, nodes, scale, beside);
+    let unit = nodes.iter().fold(0, |unit, node| gcd(unit, node.takes)).max(1);
+    let amount = amount.div_ceil(unit) as usize;
+    let walk = Walk::new(problem, holder, nodes, (amount, unit), scale, beside);
     if walk.answers > MOST || walk.depth.saturating_mul(walk.numbers * walk.width) > MOST {
         return Err(NoChoice::TooLarge);
     }
@@ -279,6 +283,11 @@ pub(super) fn walk(
         return Err(NoChoice::Nowhere);
     }
     Ok(Choice { price, nodes: walk.follow(&uses, amount, beside) })
+}
+
+/// The greatest common divisor; of two zeros, 0.
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl Walk {
@@ -307,7 +316,7 @@ impl Walk {
                         let skip = if left <= most_after { after[skipped + left] } else { Price::NEVER };
                         let take = match taken {
                             Some(row) if left > 0 || needs_more => {
-                                after[row + left.saturating_sub(stop.node.takes as usize)]
+                                after[row + left.saturating_sub(stop.takes)]
                             }
                             _ => Price::NEVER,
                         };
@@ -365,7 +374,7 @@ impl Walk {
                     Beside::Leaves(_) => number -= usize::from(used < stop.depth),
                 }
                 nodes.push(stop.node);
-                left = left.saturating_sub(stop.node.takes as usize);
+                left = left.saturating_sub(stop.takes);
                 used = next;
             }
             used = used.min(next);

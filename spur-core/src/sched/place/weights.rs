@@ -48,6 +48,11 @@ impl Weights {
         self.by_position[pos.index()]
     }
 
+    /// The weight of every position.
+    pub(super) fn by_position(&self) -> &[u32] {
+        &self.by_position
+    }
+
     /// All weights there are, the lightest first.
     #[must_use]
     pub fn known(&self) -> &[u32] {

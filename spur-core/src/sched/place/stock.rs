@@ -283,7 +283,8 @@ impl<'s, 'a> Stock<'s, 'a> {
                     continue;
                 }
                 let range = self.problem.fabric.domain(leaf).range();
-                if let Some(pos) = takes.first_with(range, slots).and_then(|at| positions(at..at + 1).next()) {
+                if let Some(pos) = takes.first_with(range, slots).and_then(|at| positions(at..at + 1).next())
+                {
                     best = Some((leaf, pos));
                 }
             }
@@ -456,9 +457,8 @@ impl<'s, 'a> Stock<'s, 'a> {
             _ => None,
         };
         let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, 0)).collect() };
-        let mut order: Vec<(DomainId, u64)> = (suited.into_iter())
-            .map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll())))
-            .collect();
+        let mut order: Vec<(DomainId, u64)> =
+            (suited.into_iter()).map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll()))).collect();
         order.sort_by_key(|(_, least)| *least);
         order
     }

@@ -73,9 +73,8 @@ impl<'a> Takes<'a> {
     fn fold<T>(&self, leaf: Range<usize>, start: T, see: impl Fn(T, u32, u32) -> T) -> T {
         let slots = &self.slots[leaf.clone()];
         let Self { most, each, .. } = *self;
-        let weighed = |lightest: u32| {
-            move |(&slots, &weight): (&u32, &u32)| if weight == lightest { slots } else { 0 }
-        };
+        let weighed =
+            |lightest: u32| move |(&slots, &weight): (&u32, &u32)| if weight == lightest { slots } else { 0 };
         match (self.lightest, each) {
             (None, None) => slots.iter().fold(start, |sum, &has| see(sum, has, has.min(most))),
             (None, Some(each)) => slots.iter().fold(start, |sum, &has| see(sum, has, u32::from(has >= each))),

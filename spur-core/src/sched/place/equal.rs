@@ -4,8 +4,6 @@
 //! them, and every amount and every waste is that many nodes' worth, less a constant. The question about nodes has one
 //! number less to come out right, and the common case of it needs no search.
 
-use crate::model::fabric::Fabric;
-
 use super::{Ask, Mode, Placement, Slots, Strategy, View};
 
 /// A question about tasks as one about nodes.
@@ -20,7 +18,7 @@ pub(super) struct Equal {
 
 impl Equal {
     /// The question about nodes; `None` where nodes differ, or where the job says more about its tasks than how many.
-    pub(super) fn of(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Self> {
+    pub(super) fn of(view: &View<'_>, ask: &Ask) -> Option<Self> {
         let tasks = ask.tasks.filter(|tasks| *tasks > 0)?;
         let plain = ask.tasks_per_node.is_none()
             && ask.strategy == Strategy::Tree
@@ -36,11 +34,8 @@ impl Equal {
         if !plain || view.slots.are_whole() {
             return None;
         }
-        let mut open = view.slots.iter();
-        let (_, each) = open.next()?;
-        let alike =
-            ask.max_tasks_per_node.is_none_or(|most| each <= most) && open.all(|(_, slots)| slots == each);
-        if !alike {
+        let (_, each) = view.slots.iter().next()?;
+        if ask.max_tasks_per_node.is_some_and(|most| each > most) || !are_all(view.slots, each) {
             return None;
         }
         let nodes = tasks.div_ceil(each);
@@ -48,7 +43,7 @@ impl Equal {
         if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
             return None;
         }
-        let slots = Slots::whole(fabric, view.slots.open().clone());
+        let slots = view.slots.as_whole();
         let ask = Ask { nodes: Some((nodes, nodes)), tasks: None, max_tasks_per_node: None, ..ask.clone() };
         Some(Self { each, slots, ask })
     }
@@ -67,5 +62,16 @@ impl Equal {
             shares: placement.shares.into_iter().map(fill).collect(),
             ..placement
         }
+    }
+}
+
+/// Whether every open node takes so many tasks.
+fn are_all(slots: &Slots, each: u32) -> bool {
+    match (slots.small_tasks(), u16::try_from(each)) {
+        // Many at a time, without a look at each.
+        (Some(small), Ok(each)) => small
+            .chunks(1024)
+            .all(|some| some.iter().fold(true, |alike, &slots| alike & (slots == each || slots == 0))),
+        _ => slots.iter().all(|(_, slots)| slots == each),
     }
 }

@@ -29,6 +29,7 @@ mod slots;
 mod solve;
 mod stock;
 mod takes;
+mod tasks;
 mod trace;
 mod unequal;
 mod walk;
@@ -58,7 +59,7 @@ use problem::{Frame, Problem};
 /// # Errors
 /// [`Misfit`] where none is allowed now; it says what is missing where.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
-    if let Some((equal, tasks)) = Equal::of(fabric, view, ask).zip(ask.tasks) {
+    if let Some((equal, tasks)) = Equal::of(view, ask).zip(ask.tasks) {
         let whole = View { slots: &equal.slots, ..*view };
         let found = place_size(fabric, &whole, &equal.ask, equal.ask.nodes.map(|(nodes, _)| nodes));
         return (found.map(|placement| equal.tasks(placement, tasks)))
@@ -94,7 +95,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() || outlined {
         return Vec::new();
     }
-    if let Some(equal) = Equal::of(fabric, view, ask) {
+    if let Some(equal) = Equal::of(view, ask) {
         return rivals(fabric, &View { slots: &equal.slots, ..*view }, &equal.ask, placement, most);
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));

@@ -5,6 +5,7 @@
 //! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
 //! each leaf lacks of the fullest one, which is small because one leaf less would not do.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
@@ -110,7 +111,7 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
 fn at_layer(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
-        let leaf = least_waste(rooms, holders, None);
+        let leaf = least_waste(rooms, &holders, None);
         return Ok(Some((leaf, vec![(leaf, rooms.problem.amount)])));
     }
     let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
@@ -162,7 +163,7 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Optio
     if !rooms.leave_some_out() && !leaves.all(is_one) {
         return Err(NotPlain);
     }
-    let holder = least_waste(rooms, tied, Some(count));
+    let holder = least_waste(rooms, &tied, Some(count));
     let shares = subset(rooms, holder, count).ok_or(NotPlain)?;
     Ok(Some((holder, shares)))
 }
@@ -182,17 +183,21 @@ fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -
 
 /// Of domains of one layer, the one with the fewest slots, then in the ancestors with the fewest; then, where the job
 /// takes several leaves of it, the one whose leaves leave least; then the first.
-fn least_waste(rooms: &Rooms<'_, '_>, mut holders: Vec<DomainId>, leaves: Option<u32>) -> DomainId {
+fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
     let problem = rooms.problem;
     let fabric = problem.fabric;
-    let from = fabric.domain(holders[0]).layer();
-    for layer in (from.0..=fabric.top().0).map(Layer) {
-        let slots = |&id: &DomainId| problem.slots(fabric.covering(id, layer));
-        let Some(least) = holders.iter().map(slots).min() else { break };
-        holders.retain(|id| slots(id) == least);
-        if holders.len() == 1 {
-            return holders[0];
+    let mut tied: Vec<DomainId> = Vec::new();
+    for &id in holders {
+        let order = tied.first().map_or(Ordering::Less, |&than| problem.by_waste(id, than));
+        if order.is_lt() {
+            tied.clear();
         }
+        if order.is_le() {
+            tied.push(id);
+        }
+    }
+    if let [only] = tied.as_slice() {
+        return *only;
     }
     // Domains whose leaves are the same but for their order leave the same.
     let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
@@ -207,7 +212,7 @@ fn least_waste(rooms: &Rooms<'_, '_>, mut holders: Vec<DomainId>, leaves: Option
         })
     };
     let order = |id: &DomainId| (left(*id), fabric.domain(*id).range().start, *id);
-    holders.iter().copied().min_by_key(order).expect("there is at least one holder")
+    tied.iter().copied().min_by_key(order).expect("there is at least one holder")
 }
 
 /// Sums of what chosen leaves lack, as bits.

@@ -1,6 +1,8 @@
 //! One question for the solver: an ask for a fixed number of nodes, with everything that depends on the view worked
 //! out per domain.
 
+use std::cmp::Ordering;
+
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
@@ -255,7 +257,7 @@ impl<'a> Problem<'a> {
                     let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
                     usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos)))
                 };
-                takes.map_or_else(one_by_one, |all| all.sum(domain.range(), |takes| takes)).min(self.leaf_cap)
+                takes.map_or_else(one_by_one, |all| all.room(domain.range())).min(self.leaf_cap)
             } else {
                 domain
                     .children()
@@ -312,6 +314,20 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// Compares the slots of two domains of one layer and of their ancestors, from the bottom up.
+    pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
+        let own = self.slots(one).cmp(&self.slots(other));
+        if own.is_ne() {
+            return own;
+        }
+        let slots = |id: DomainId, layer| self.slots(self.fabric.covering(id, layer));
+        (self.fabric.domain(one).layer().0 + 1..=self.fabric.top().0)
+            .map(Layer)
+            .map(|layer| slots(one, layer).cmp(&slots(other, layer)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+
     /// Slots of a node, for waste.
     pub(super) fn slots_of_node(&self, pos: Pos) -> u64 {
         let slots = u64::from(self.view.slots.at(pos));
@@ -320,6 +336,11 @@ impl<'a> Problem<'a> {
 
     pub(super) fn is_barred(&self, id: DomainId) -> bool {
         self.barred.as_ref().is_some_and(|barred| barred.contains(id.index()))
+    }
+
+    /// Whether there are domains that may not be used.
+    pub(super) fn is_any_barred(&self) -> bool {
+        self.barred.is_some()
     }
 
     pub(super) fn is_forced(&self, id: DomainId) -> bool {

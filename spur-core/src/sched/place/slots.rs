@@ -5,6 +5,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 
 use super::Weights;
+use super::tasks::Tasks;
 
 /// Slots of every position and, kept in step with them, of every domain.
 ///
@@ -13,7 +14,7 @@ use super::Weights;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
     open: FixedBitSet,
-    tasks: Option<Vec<u32>>,
+    tasks: Option<Tasks>,
     sums: Vec<u64>,
     nodes: Vec<u32>,
 }
@@ -40,10 +41,11 @@ impl Slots {
         tasks.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(index, _)| open.insert(index));
         let nodes =
             count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"));
+        let tasks = Tasks::new(&tasks);
         let mut sums = vec![0; nodes.len()];
         for (id, domain) in fabric.domains() {
             sums[id.index()] = match domain.children() {
-                [] => tasks[domain.range()].iter().map(|&count| u64::from(count)).sum(),
+                [] => tasks.sum(domain.range()),
                 children => children.iter().map(|child| sums[child.index()]).sum(),
             };
         }
@@ -56,7 +58,7 @@ impl Slots {
         let domains = fabric.domains().size_hint().0;
         Self {
             open: FixedBitSet::with_capacity(fabric.len()),
-            tasks: (!whole).then(|| vec![0; fabric.len()]),
+            tasks: (!whole).then(|| Tasks::none(fabric.len())),
             sums: vec![0; domains],
             nodes: vec![0; domains],
         }
@@ -66,7 +68,7 @@ impl Slots {
     /// comes at most once; those without slots are passed over.
     pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
         if let Some(tasks) = &mut self.tasks {
-            self.open.ones().for_each(|index| tasks[index] = 0);
+            self.open.ones().for_each(|index| tasks.set(index, 0));
         }
         self.open.clear();
         self.sums.fill(0);
@@ -76,7 +78,7 @@ impl Slots {
             self.open.insert(pos.index());
             let slots = match &mut self.tasks {
                 Some(tasks) => {
-                    tasks[pos.index()] = slots;
+                    tasks.set(pos.index(), slots);
                     slots
                 }
                 None => 1,
@@ -104,7 +106,7 @@ impl Slots {
         let before = self.at(pos);
         let after = match &mut self.tasks {
             Some(tasks) => {
-                tasks[pos.index()] = slots;
+                tasks.set(pos.index(), slots);
                 slots
             }
             None => slots.min(1),
@@ -134,14 +136,20 @@ impl Slots {
     #[must_use]
     pub fn at(&self, pos: Pos) -> u32 {
         match &self.tasks {
-            Some(tasks) => tasks[pos.index()],
+            Some(tasks) => tasks.at(pos.index()),
             None => u32::from(self.open.contains(pos.index())),
         }
     }
 
-    /// Slots of some positions, where they are tasks.
-    pub(super) fn tasks_at(&self, range: std::ops::Range<usize>) -> Option<&[u32]> {
-        self.tasks.as_ref().map(|tasks| &tasks[range])
+    /// Slots of all positions, where they are tasks and no position has very many.
+    pub(super) fn small_tasks(&self) -> Option<&[u16]> {
+        self.tasks.as_ref()?.small()
+    }
+
+    /// The open positions as whole nodes.
+    pub(super) fn as_whole(&self) -> Self {
+        let sums = self.nodes.iter().map(|&nodes| u64::from(nodes)).collect();
+        Self { open: self.open.clone(), tasks: None, sums, nodes: self.nodes.clone() }
     }
 
     /// Slots of a domain.
@@ -166,7 +174,7 @@ impl Slots {
     #[must_use]
     pub fn total(&self) -> u64 {
         match &self.tasks {
-            Some(tasks) => tasks.iter().map(|&count| u64::from(count)).sum(),
+            Some(tasks) => tasks.sum(0..self.open.len()),
             None => self.open.count_ones(..) as u64,
         }
     }

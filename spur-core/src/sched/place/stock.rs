@@ -75,11 +75,15 @@ impl<'s, 'a> Stock<'s, 'a> {
         }
         let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
         let mut takes = problem.takes();
-        if let (Weights::Lightest, Some(all), Some(weight)) = (&weights, takes, problem.lightest_weight()) {
-            takes = Some(all.of_weight(problem.view, weight));
+        if weights == Weights::Lightest {
+            let lightest = problem.lightest_weight();
+            takes = takes.zip(lightest).and_then(|(all, weight)| all.of_weight(problem.view, weight));
         }
         let mut stock = Self { problem, beside, weights, rooms: None, takes, survey: None };
-        stock.count();
+        if stock.weights == Weights::Lightest {
+            stock.rooms = Some(stock.count());
+        }
+        stock.survey = takes.map(|takes| stock.survey(&takes));
         Some(stock)
     }
 
@@ -162,42 +166,42 @@ impl<'s, 'a> Stock<'s, 'a> {
         }
     }
 
-    /// Looks at all leaves: counts what domains take, where heavier nodes are left out, and what is of use to know of
-    /// all of them.
-    fn count(&mut self) {
-        if self.takes.is_none() && self.weights == Weights::Same {
-            return;
-        }
-        let problem = self.problem;
-        let wanted = problem.per_node.unwrap_or(problem.amount);
-        let mut rooms: Vec<u32> = Vec::new();
-        let (mut peak, mut over) = (0, u32::MAX);
-        for (id, domain) in problem.fabric.domains() {
-            let leaf = domain.children().is_empty();
-            let room = match self.takes {
-                _ if problem.is_barred(id) => 0,
-                Some(takes) if leaf => {
-                    let found = takes.look(domain.range(), wanted);
-                    (peak, over) = (found.peak.max(peak), found.over.min(over));
-                    found.room
+    /// Counts what domains take.
+    fn count(&self) -> Vec<u32> {
+        let mut rooms: Vec<u32> = Vec::with_capacity(self.problem.fabric.domains().size_hint().0);
+        for (id, domain) in self.problem.fabric.domains() {
+            let sum = match (domain.children(), self.takes) {
+                _ if self.problem.is_barred(id) => 0,
+                ([], Some(takes)) => takes.room(domain.range()),
+                ([], None) => self.nodes_of(id).fold(0, |sum: u32, node| sum.saturating_add(node.takes)),
+                (children, _) => {
+                    children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
                 }
-                None if leaf => self.nodes_of(id).fold(0, |sum: u32, node| sum.saturating_add(node.takes)),
-                _ if self.weights == Weights::Same => break,
-                _ => domain
-                    .children()
-                    .iter()
-                    .fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()])),
             };
-            rooms.push(room);
+            rooms.push(sum);
         }
-        if self.weights != Weights::Same {
-            self.rooms = Some(rooms);
+        rooms
+    }
+
+    /// Looks at all nodes in domains that may be used.
+    fn survey(&self, takes: &Takes<'_>) -> Survey {
+        let problem = self.problem;
+        let fabric = problem.fabric;
+        let wanted = problem.per_node.unwrap_or(problem.amount);
+        let mut survey = Survey { peak: 0, smallest: None };
+        let mut see = |range| {
+            let (peak, smallest) = takes.extremes(range, wanted);
+            survey.peak = survey.peak.max(peak);
+            survey.smallest = survey.smallest.into_iter().chain(smallest).min();
+        };
+        if problem.is_any_barred() {
+            let leaves = fabric.domains_of(Layer::LEAF).filter(|&leaf| !problem.is_barred(leaf));
+            leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
+        } else {
+            see(0..fabric.wired());
         }
-        self.survey = self.takes.map(|_| {
-            // Those with fewer slots than are wanted come out beyond all others.
-            let smallest = wanted.checked_add(over).filter(|_| peak >= problem.amount);
-            Survey { peak, smallest }
-        });
+        survey.smallest = survey.smallest.filter(|_| survey.peak >= problem.amount);
+        survey
     }
 
     /// The most of the amount that a domain takes.
@@ -261,7 +265,7 @@ impl<'s, 'a> Stock<'s, 'a> {
     pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
         let range = self.problem.fabric.domain(leaf).range();
         match self.takes {
-            Some(takes) => takes.sum(range, |takes| takes.saturating_sub(number)).into(),
+            Some(takes) => takes.beyond(range, number).into(),
             None => positions(range).map(|pos| u64::from(self.takes(pos).saturating_sub(number))).sum(),
         }
     }
@@ -521,13 +525,7 @@ impl<'s, 'a> Stock<'s, 'a> {
 
     /// Compares what is left in two domains of one layer and in their ancestors, from the bottom up.
     pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
-        let fabric = self.problem.fabric;
-        let slots = |id: DomainId, layer| self.problem.slots(fabric.covering(id, layer));
-        (fabric.domain(one).layer().0..=fabric.top().0)
-            .map(Layer)
-            .map(|layer| slots(one, layer).cmp(&slots(other, layer)))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
+        self.problem.by_waste(one, other)
     }
 
     /// Slots of some nodes, in sum.

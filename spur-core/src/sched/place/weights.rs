@@ -13,6 +13,8 @@ const SETS: usize = 32;
 #[derive(Debug, Clone)]
 pub struct Weights {
     by_position: Vec<u32>,
+    /// Which of the weights each position has; the last number stands for all beyond it.
+    classes: Vec<u16>,
     /// All weights there are, the lightest first.
     known: Vec<u32>,
     /// The positions of each of the first few.
@@ -26,14 +28,16 @@ impl Weights {
         let mut known = by_position.clone();
         known.sort_unstable();
         known.dedup();
+        let class = |weight| known.binary_search(weight).expect("every weight is known");
+        let classes =
+            by_position.iter().map(|weight| u16::try_from(class(weight)).unwrap_or(u16::MAX)).collect();
         let mut sets = vec![FixedBitSet::with_capacity(by_position.len()); known.len().min(SETS)];
         for (index, weight) in by_position.iter().enumerate() {
-            let class = known.binary_search(weight).expect("every weight is known");
-            if let Some(set) = sets.get_mut(class) {
+            if let Some(set) = sets.get_mut(class(weight)) {
                 set.insert(index);
             }
         }
-        Self { by_position, known, sets }
+        Self { by_position, classes, known, sets }
     }
 
     /// Whether all positions weigh the same.
@@ -48,9 +52,10 @@ impl Weights {
         self.by_position[pos.index()]
     }
 
-    /// The weight of every position.
-    pub(super) fn by_position(&self) -> &[u32] {
-        &self.by_position
+    /// A number for a weight, and for every position that of its own; None where there are too many of them.
+    pub(super) fn class_of(&self, weight: u32) -> Option<(&[u16], u16)> {
+        let class = u16::try_from(self.known.binary_search(&weight).ok()?).ok()?;
+        (class < u16::MAX).then_some((&self.classes, class))
     }
 
     /// All weights there are, the lightest first.

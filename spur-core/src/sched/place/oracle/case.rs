@@ -212,7 +212,11 @@ impl Random {
 
     /// Tasks per node, of a few kinds or of any number.
     pub(super) fn many_tasks(&mut self, fabric: &Fabric) -> Slots {
-        let kinds: Vec<u32> = (0..self.between(1, 12)).map(|_| self.between(0, 12)).collect();
+        let mut kinds: Vec<u32> = (0..self.between(1, 12)).map(|_| self.between(0, 12)).collect();
+        if self.one_in(16) {
+            // More than two bytes hold.
+            kinds.push(70_000);
+        }
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.pick(&kinds)).collect())
     }
 

@@ -110,6 +110,11 @@ pub(crate) async fn follow(
     let end = loop {
         tokio::select! {
             event = events.recv() => match event {
+                Some(StepEvent::Stopped) => {
+                    let told = Input::StepStopped { attempt: attempt.attempt, step: attempt.step };
+                    // Without an owner spurd is stopping, and nothing is launched any more.
+                    let _ = inbox.send(Message::Told(told)).await;
+                }
                 Some(event) => if let Some(end) = last(attempt, event) { break end },
                 // spurd is stopping.
                 None => return,
@@ -129,7 +134,10 @@ pub(crate) async fn follow(
 /// The end that an event tells of, if it does.
 fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
     match event {
-        StepEvent::Started { .. } | StepEvent::TaskEnded(_) | StepEvent::Found { .. } => None,
+        StepEvent::Started { .. }
+        | StepEvent::TaskEnded(_)
+        | StepEvent::Stopped
+        | StepEvent::Found { .. } => None,
         StepEvent::Refused { message } => Some(not_launched(message, false)),
         StepEvent::Ended(record) => {
             tracing::info!(step = %attempt, status = %record.status(), "ended");

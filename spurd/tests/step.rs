@@ -117,7 +117,10 @@ async fn ended(events: &mut Events) -> ExitRecord {
             StepEvent::Ended(record) => return record,
             StepEvent::Refused { message } => panic!("refused: {message}"),
             StepEvent::Lost => panic!("lost"),
-            StepEvent::Started { .. } | StepEvent::TaskEnded(_) | StepEvent::Found { .. } => {}
+            StepEvent::Started { .. }
+            | StepEvent::TaskEnded(_)
+            | StepEvent::Stopped
+            | StepEvent::Found { .. } => {}
         }
     }
 }
@@ -347,6 +350,7 @@ async fn a_stopped_step_stands_still_and_goes_on() {
     let pids = started(&mut events).await;
     wait_file(&node.path("forks")).await;
     step.request(Request::Suspend { stop: true }).await.unwrap();
+    assert!(matches!(events.recv().await, Some(StepEvent::Stopped)));
     let is_stopped = |pid: &u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         status.contains("State:\tT")

@@ -74,6 +74,54 @@ fn a_job_makes_way_for_one_whose_qos_lists_its_own() {
     assert_eq!(rows, states.map(|state| format!("{low}|low|{state}")));
 }
 
+/// The QOS of the victim says what becomes of it, whatever is said for all; a job that forbids it stays.
+#[test]
+fn a_qos_may_be_suspended_where_others_wait_again() {
+    const SUSPEND: &str = r#"
+[preempt]
+by = "qos"
+mode = "requeue"
+[[qos]]
+name = "high"
+preempt = ["low", "paused"]
+[[qos]]
+name = "low"
+[[qos]]
+name = "paused"
+preempt_mode = "suspend"
+"#;
+    let mut cluster = Cluster::start(&Setup { nodes: 2, more: SUSPEND, ..Setup::default() });
+    let mut client = cluster.client();
+    let (mut ready, mut gate, mut high_gate) =
+        (cluster.gate("ready"), cluster.gate("gate"), cluster.gate("high"));
+    let script = "echo up >>$SLURM_JOB_ID.log; echo >ready; read x <gate; echo over >>$SLURM_JOB_ID.log";
+    let paused = cluster.sbatch(&["-q", "paused", "-w", "n1", "-c2", "--wrap", script]);
+    let low = cluster.sbatch(&["-q", "low", "-w", "n1", "-c2", "--wrap", script]);
+    let firm = cluster.sbatch(&["-q", "paused", "--no-preempt", "-w", "n2", "-c4", "--wrap", script]);
+    (0..3).for_each(|_| ready.wait());
+    let high = cluster.sbatch(&["-q", "high", "-w", "n1", "-c4", "--wrap", "echo >ready; read x <high"]);
+    ready.wait();
+    client.wait_for(paused, "SUSPENDED");
+    client.wait(low, |job| job.state == "PENDING" && job.restarts == 1);
+    let vain = cluster.sbatch(&["-q", "high", "-w", "n2", "-c4", "--wrap", "true"]);
+    client.wait(vain, |job| job.reason == "Resources");
+    assert_eq!(client.job(firm).state, "RUNNING");
+
+    // The node that comes back knows again who is stopped and who is not.
+    cluster.kill("n1");
+    cluster.start_node("n1");
+    high_gate.open();
+    client.wait_for(high, "COMPLETED");
+    client.wait_for(paused, "RUNNING");
+    ready.wait();
+    (0..3).for_each(|_| gate.open());
+    for job in [paused, low, firm, vain] {
+        client.wait_for(job, "COMPLETED");
+    }
+    let logs = [paused, low, firm].map(|job| cluster.read(&format!("{job}.log")));
+    assert_eq!(logs, ["up\nover\n", "up\nup\nover\n", "up\nover\n"]);
+}
+
 #[test]
 fn what_a_job_may_not_have_is_refused_with_what_it_may() {
     let cluster = Cluster::start(&Setup { more: QOS, ..Setup::default() });

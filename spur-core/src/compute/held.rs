@@ -28,7 +28,7 @@ pub(super) enum Epilog {
 /// How far a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// For the prolog.
+    /// For the prolog, or until what was told to stop has stopped, or until its attempt goes on.
     Waiting,
     Running,
     Ended,

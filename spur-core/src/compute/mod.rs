@@ -4,6 +4,8 @@
 //! and the processes. It promises: a step is spawned at most once; nothing is spawned for an attempt that was
 //! terminated; the prolog is over before the first step is spawned, the epilog starts after the last has ended; every
 //! end is reported until the report is acknowledged; that nothing is left is the last that is reported of an attempt.
+//! Nothing is spawned while anything that was told to stop has not stopped, nor for an attempt that is to be stopped:
+//! the CPUs of what is suspended are others' as soon as the controller says so, and orders come one after another.
 //! Carrying out an order twice is the same as once.
 //!
 //! A job that has this node alone is over here with its batch script, unless a step still runs: the node need not be
@@ -89,6 +91,13 @@ pub enum Input {
         /// What was wrong, if it failed.
         error: Option<String>,
     },
+    /// A step that was told to stop has stopped.
+    StepStopped {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Which.
+        step: StepId,
+    },
     /// A step is over.
     StepEnded {
         /// Of which attempt.
@@ -166,7 +175,8 @@ pub enum Effect {
         /// With KILL; otherwise with TERM.
         kill: bool,
     },
-    /// Stop every process of a running step, those too that it is about to start, or let them go on.
+    /// Stop every process of a running step, those too that it is about to start, and answer with
+    /// [`Input::StepStopped`]; or let them go on.
     SuspendStep {
         /// Of which attempt.
         attempt: Attempt,
@@ -269,6 +279,8 @@ pub struct Compute {
     attempts: BTreeMap<Attempt, Held>,
     /// Attempts that are stopped, whether or not anything of them is here. A returning node is told of them again.
     suspended: BTreeSet<Attempt>,
+    /// Steps that were told to stop and have not said that they have.
+    stopping: BTreeSet<(Attempt, StepId)>,
     outstanding: BTreeMap<u64, (Attempt, Report)>,
     last_report: u64,
 }
@@ -332,7 +344,11 @@ impl Compute {
             Input::Forget { attempt } => self.forget(attempt, out),
             Input::PrologDone { attempt, error } => self.prolog_done(attempt, error, out),
             Input::EpilogDone { attempt, error } => self.epilog_done(attempt, error, out),
-            Input::StepEnded { attempt, step, end } => self.step_ended(attempt, step, end, out),
+            Input::StepStopped { attempt, step } => self.stopped(attempt, step, out),
+            Input::StepEnded { attempt, step, end } => {
+                self.step_ended(attempt, step, end, out);
+                self.stopped(attempt, step, out);
+            }
         }
         effects
     }
@@ -374,11 +390,8 @@ impl Compute {
         }
         match held.prolog {
             Prolog::Passed => {
-                held.steps.insert(step, Run::Running);
-                out.push(Effect::Spawn { attempt, step });
-                if self.suspended.contains(&attempt) {
-                    out.push(Effect::SuspendStep { attempt, step, stop: true });
-                }
+                held.steps.insert(step, Run::Waiting);
+                self.spawn(attempt, out);
             }
             Prolog::Failed => {
                 let reason = "the prolog failed on this node".to_owned();
@@ -398,21 +411,14 @@ impl Compute {
         let Some(held) = self.attempts.get_mut(&attempt).filter(|held| held.prolog == Prolog::Running) else {
             return;
         };
-        let waiting = held.waiting();
         let Some(error) = error else {
             held.prolog = Prolog::Passed;
-            for step in waiting {
-                held.steps.insert(step, Run::Running);
-                out.push(Effect::Spawn { attempt, step });
-                if self.suspended.contains(&attempt) {
-                    out.push(Effect::SuspendStep { attempt, step, stop: true });
-                }
-            }
+            self.spawn(attempt, out);
             self.finish(attempt, out);
             return;
         };
         held.prolog = Prolog::Failed;
-        for step in waiting {
+        for step in held.waiting() {
             held.steps.insert(step, Run::Ended);
             out.push(Effect::Refuse { attempt, step, reason: error.clone() });
         }
@@ -420,17 +426,50 @@ impl Compute {
         self.finish(attempt, out);
     }
 
+    /// Spawns what waits of an attempt, unless something keeps it waiting still.
+    fn spawn(&mut self, attempt: Attempt, out: &mut Vec<Effect>) {
+        if !self.stopping.is_empty() || self.suspended.contains(&attempt) {
+            return;
+        }
+        let Some(held) = self.attempts.get_mut(&attempt).filter(|held| held.prolog == Prolog::Passed) else {
+            return;
+        };
+        for step in held.waiting() {
+            held.steps.insert(step, Run::Running);
+            out.push(Effect::Spawn { attempt, step });
+        }
+    }
+
+    /// A step does not run any more; once that is so of all that were told to stop, others may.
+    fn stopped(&mut self, attempt: Attempt, step: StepId, out: &mut Vec<Effect>) {
+        if self.stopping.remove(&(attempt, step)) {
+            self.spawn_all(out);
+        }
+    }
+
+    fn spawn_all(&mut self, out: &mut Vec<Effect>) {
+        if self.stopping.is_empty() {
+            let waits = self.attempts.iter().filter(|(_, held)| !held.waiting().is_empty());
+            let waits: Vec<Attempt> = waits.map(|(attempt, _)| *attempt).collect();
+            waits.into_iter().for_each(|attempt| self.spawn(attempt, out));
+        }
+    }
+
     fn suspend(&mut self, attempt: Attempt, stop: bool, out: &mut Vec<Effect>) {
         let held = self.attempts.get(&attempt);
         if held.is_some_and(|held| held.terminated) {
             return;
         }
-        match stop {
-            true => self.suspended.insert(attempt),
-            false => self.suspended.remove(&attempt),
-        };
-        let steps = held.into_iter().flat_map(Held::running);
-        out.extend(steps.map(|step| Effect::SuspendStep { attempt, step, stop }));
+        let steps: Vec<StepId> = held.into_iter().flat_map(Held::running).collect();
+        out.extend(steps.iter().map(|&step| Effect::SuspendStep { attempt, step, stop }));
+        if stop {
+            self.suspended.insert(attempt);
+            self.stopping.extend(steps.into_iter().map(|step| (attempt, step)));
+        } else {
+            self.suspended.remove(&attempt);
+            self.stopping.retain(|(of, _)| *of != attempt);
+            self.spawn_all(out);
+        }
     }
 
     fn terminate(&mut self, attempt: Attempt, kill: bool, out: &mut Vec<Effect>) {
@@ -541,6 +580,7 @@ impl Compute {
         if held.running().next().is_none() {
             let steps = held.steps.keys().copied().collect();
             self.attempts.remove(&attempt);
+            self.stopping.retain(|(of, _)| *of != attempt);
             self.outstanding.retain(|_, (of, _)| *of != attempt);
             out.push(Effect::Forget { attempt, steps });
         }

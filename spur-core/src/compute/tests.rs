@@ -75,11 +75,9 @@ fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
     assert_eq!(after(&mut compute, [suspend(true)]), []);
     assert_eq!(compute.held().count(), 0, "an attempt of which nothing is here is not held");
     assert_eq!(after(&mut compute, [launch()]), [Effect::RunProlog { attempt }]);
-    let begun = [spawned(StepId::BATCH), suspended(StepId::BATCH, true)];
-    assert_eq!(after(&mut compute, [prolog_done()]), begun);
-    let late = after(&mut compute, [Input::LaunchStep { attempt, step: ZERO }]);
-    assert_eq!(late, [spawned(ZERO), suspended(ZERO, true)]);
-    for stop in [true, false, false] {
+    assert_eq!(after(&mut compute, [prolog_done(), Input::LaunchStep { attempt, step: ZERO }]), []);
+    assert_eq!(after(&mut compute, [suspend(false)]), [spawned(ZERO), spawned(StepId::BATCH)]);
+    for stop in [true, true, false, false] {
         let both = [suspended(ZERO, stop), suspended(StepId::BATCH, stop)];
         assert_eq!(after(&mut compute, [suspend(stop)]), both);
     }
@@ -88,6 +86,36 @@ fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
     // What is ended is not stopped any more.
     after(&mut compute, [suspend(true), Input::Terminate { attempt, kill: true }]);
     assert_eq!(after(&mut compute, [suspend(true)]), []);
+}
+
+#[test]
+fn nothing_is_spawned_before_all_have_stopped() {
+    let (mut compute, attempt) = (Compute::default(), ATTEMPT);
+    let other = Attempt { job: JobId(43), restart: 0 };
+    let launch = |attempt| Input::Launch { attempt, alone: false };
+    let stopped = |step| Input::StepStopped { attempt, step };
+    let spawned = [Effect::Spawn { attempt: other, step: StepId::BATCH }];
+    after(&mut compute, [launch(attempt), Input::LaunchStep { attempt, step: ZERO }]);
+    let orders = [Input::Suspend { attempt, stop: true }, launch(other)];
+    assert_eq!(after(&mut compute, orders.clone()).len(), 2, "it stops two steps and spawns none");
+    assert!(compute.knows(other, StepId::BATCH));
+    assert_eq!(after(&mut compute, [stopped(ZERO), stopped(ZERO)]), []);
+    assert_eq!(after(&mut compute, [stopped(StepId::BATCH)]), spawned);
+    // What ends instead, or goes on after all, stands in nobody's way.
+    for last in [ended(StepId::BATCH), Input::Suspend { attempt, stop: false }] {
+        let (mut compute, _) = (Compute::default(), ());
+        after(&mut compute, [launch(attempt)]);
+        after(&mut compute, orders.clone());
+        let then = after(&mut compute, [last]);
+        assert!(then.ends_with(&spawned), "{then:?}");
+    }
+    // Who is ended while he waits is not spawned.
+    let mut compute = Compute::default();
+    after(&mut compute, [launch(attempt)]);
+    after(&mut compute, orders);
+    let refused = after(&mut compute, [Input::Terminate { attempt: other, kill: true }]);
+    assert!(matches!(refused[..], [Effect::Refuse { .. }, Effect::Report { .. }]), "{refused:?}");
+    assert_eq!(after(&mut compute, [stopped(StepId::BATCH)]), []);
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub struct Summary {
     pub rejected: u64,
     /// From submission to the last start, of jobs that started.
     pub wait: Spread,
-    /// Bounded slowdown, max(1, (wait + run) / max(run, 10 s)), of jobs that started and ended.
+    /// Bounded slowdown, max(1, (wait + run) / max(run, 10 s)), of jobs that started and ended. Time that a job was
+    /// suspended is time that it waited, here and not in `wait`.
     pub slowdown: Spread,
     /// CPU-seconds held over the cluster's CPUs times the makespan, 0 to 1.
     pub utilization: f64,
@@ -63,6 +64,15 @@ pub struct Spread {
     pub p99: f64,
     /// The largest.
     pub max: f64,
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    /// Seconds that it ran.
+    seconds: u64,
+    /// Seconds that it was suspended meanwhile.
+    suspended: u64,
 }
 
 impl Spread {
@@ -108,8 +118,8 @@ struct Touched {
 pub(super) struct Tally {
     pub(super) jobs: u64,
     pub(super) rejected: u64,
-    /// By job number: wait and run of its last run.
-    outcomes: BTreeMap<u32, (u64, Option<u64>)>,
+    /// By job number: the wait for its last run, and that run once it is over.
+    outcomes: BTreeMap<u32, (u64, Option<Ran>)>,
     first: Option<Time>,
     last: Option<Time>,
     /// CPU-seconds of runs that ended.
@@ -166,7 +176,8 @@ impl Tally {
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes and seconds are far below 2^52")]
     pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
         let seconds = run.ended.since(run.started).saturating_sub(run.suspended);
-        self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(seconds)))));
+        let ran = Ran { seconds, suspended: run.suspended };
+        self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(ran)))));
         self.used += u128::from(run.alloc.cpus()) * u128::from(seconds);
         self.last = self.last.max(Some(run.ended));
         self.capacity_by_last = self.capacity;
@@ -196,8 +207,10 @@ impl Tally {
     #[expect(clippy::cast_precision_loss, reason = "sums of a simulation are shown to a few digits")]
     pub(super) fn summary(&self, running: impl Iterator<Item = (u64, Time)>) -> Summary {
         let wait = self.outcomes.values().map(|(wait, _)| *wait as f64).collect();
-        let slowdown = |(wait, run): &(u64, Option<u64>)| {
-            run.map(|run| ((wait + run) as f64 / run.max(SLOWDOWN_BOUND) as f64).max(1.0))
+        let slowdown = |(wait, ran): &(u64, Option<Ran>)| {
+            let ran = ran.as_ref()?;
+            let there = wait + ran.suspended + ran.seconds;
+            Some((there as f64 / ran.seconds.max(SLOWDOWN_BOUND) as f64).max(1.0))
         };
         let makespan = match (self.first, self.last) {
             (Some(first), Some(last)) => last.since(first),
@@ -261,6 +274,17 @@ mod tests {
         );
         assert_eq!(Spread::of(vec![7.0]), Spread { mean: 7.0, p50: 7.0, p95: 7.0, p99: 7.0, max: 7.0 });
         assert_eq!(Spread::of(Vec::new()), Spread::default());
+    }
+
+    #[test]
+    fn who_is_suspended_waits() {
+        let mut tally = Tally::default();
+        tally.submitted(Time(0));
+        tally.started(1, 5);
+        tally.ended(Some(1), &Run { suspended: 60, ..run(0, 5, 105, 1, 1) }, None);
+        let summary = tally.summary(std::iter::empty());
+        // There for 105 s, of which it ran 40.
+        assert_eq!((summary.wait.max, summary.slowdown.max), (5.0, 105.0 / 40.0));
     }
 
     #[test]

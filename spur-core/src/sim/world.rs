@@ -1,31 +1,29 @@
 //! The virtual clock, the virtual nodes, and the one place where a simulation calls the controller and the planner.
 
+mod keep;
+mod nodes;
 mod pause;
+mod workload;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::event::{Event, What};
-use super::foresight::Foresight;
 use super::fragmentation::{Fewest, Fragmentation};
 use super::metrics::{Run, Summary, Tally};
 use super::names::Names;
-use super::record::{self, Record};
+use super::record::Record;
 use super::truth::Truth;
-use crate::cluster::{self, Cluster};
-use crate::controller::command::{NodeChange, NodeStateChange, Report, Submission};
-use crate::controller::{self, Command, Effect, Input, Reject, Reply};
+use crate::cluster::Cluster;
+use crate::controller::command::Report;
+use crate::controller::{self, Input, Reject};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::Alloc;
-use crate::model::caller::{Caller, Owner};
 use crate::model::config::Policy;
 use crate::model::job::JobSpec;
-use crate::model::node::{NodeShape, Registration};
-use crate::model::phase::Then;
+use crate::sched::Planner;
 use crate::sched::plan::{Plan, Waiting};
-use crate::sched::{self, Planner};
 use crate::text::exit::ExitCode;
-use crate::text::jobid::JobRef;
 use crate::text::time::Time;
 
 use pause::Pause;
@@ -250,166 +248,6 @@ impl<W: Watch> World<W> {
         self.now = self.now.max(to);
     }
 
-    // ---- what a workload does
-
-    /// A user submits a job that would run for `run_time` seconds (`None`: for ever). Whether it is refused is told
-    /// as an event.
-    pub fn submit(
-        &mut self,
-        name: Arc<str>,
-        owner: Arc<Owner>,
-        submission: Submission,
-        run_time: Option<u64>,
-    ) {
-        self.vain = 0;
-        self.release_planned();
-        let tasks = submission.spec.array.as_ref().map_or(1, |array| array.tasks.len());
-        self.tally.submitted(self.now);
-        let job = self.cluster.next_job();
-        for job in (job.0..).take(submission.rest.len() + 1).map(JobId) {
-            self.truth.learn(job, run_time);
-            self.names.set(job, &name);
-        }
-        let command = Command::Submit(Box::new(submission));
-        match self.command(Caller { owner, operator: false }, command) {
-            Ok(Reply::Submitted { job, warnings }) => {
-                self.numbers.insert(Arc::clone(&name), job);
-                (1..tasks).for_each(|_| self.tally.submitted(self.now));
-                self.accepted(&name, job, &warnings);
-            }
-            Ok(_) => {}
-            Err(reject) => self.refused(name, reject.to_string()),
-        }
-        self.happened();
-    }
-
-    /// Tells of a job that was accepted; of a het job for each component.
-    fn accepted(&mut self, name: &Arc<str>, leader: JobId, warnings: &[String]) {
-        for job in self.cluster.jobs().components(leader) {
-            if let Some(het) = self.cluster.job(job).and_then(|job| job.spec.het.as_deref()) {
-                self.record.set_component(job, het.offset);
-            }
-            let warnings = if job == leader { warnings.to_vec() } else { Vec::new() };
-            self.tell(job, || What::Submit { job: Arc::clone(name), jobid: job.0, warnings });
-        }
-    }
-
-    /// A job that does not even become a request.
-    pub fn refuse(&mut self, name: Arc<str>, error: String) {
-        self.tally.submitted(self.now);
-        self.refused(name, error);
-    }
-
-    fn refused(&mut self, name: Arc<str>, error: String) {
-        self.tally.rejected += 1;
-        let next = self.cluster.next_job();
-        self.tell(next, || What::Reject { job: name, error });
-    }
-
-    /// Tells when and where a job would start that is not submitted.
-    pub fn test(&mut self, name: Arc<str>, owner: Arc<Owner>, submission: Submission) {
-        let next = self.cluster.next_job();
-        if self.watch.wants_events() {
-            let what = self.foresee(owner, submission).test(name);
-            self.record.add(next, what);
-        }
-        self.happened();
-    }
-
-    /// When and where a job would start if it were submitted now and every job that waits had a reservation.
-    pub fn foresee(&self, owner: Arc<Owner>, submission: Submission) -> Foresight {
-        let mut trial = self.cluster.clone();
-        let job = trial.next_job();
-        let caller = Caller { owner, operator: false };
-        let command = Command::Submit(Box::new(submission));
-        let input = Input::Command { caller, request: None, command };
-        let warnings = match controller::handle(&mut trial, EPOCH, self.now, input).answer {
-            Ok(Reply::Submitted { warnings, .. }) => warnings,
-            Ok(_) => Vec::new(),
-            Err(reject) => return Foresight::refused(&reject),
-        };
-        let plan = sched::foretell(&trial, self.now, &self.truth, job);
-        Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
-    }
-
-    /// An operator cancels a job, an array or some of its tasks.
-    ///
-    /// # Errors
-    /// A job that is over.
-    pub fn cancel(&mut self, job: JobRef<JobId>) -> Result<(), Reject> {
-        let answer = self.operate(Command::Cancel { jobs: vec![job] });
-        match answer? {
-            Reply::Jobs { mut problems, .. } => problems.pop().map_or(Ok(()), |(_, reject)| Err(reject)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Something happens to nodes.
-    ///
-    /// # Errors
-    /// A name that the configuration does not know.
-    pub fn set_nodes(&mut self, names: &[Arc<str>], state: NodeState) -> Result<(), Reject> {
-        let mut nodes = Vec::with_capacity(names.len());
-        for name in names {
-            let node = self.cluster.node_named(name).filter(|node| node.configured);
-            nodes.push(node.map(|node| node.id).ok_or_else(|| Reject::InvalidNodeName(name.to_string()))?);
-        }
-        match state {
-            NodeState::Fail => {
-                for node in nodes {
-                    if self.dead.insert(node) {
-                        // A node that is out of service already has nothing more to lose.
-                        let _ = self.input(Input::Silent { node });
-                    }
-                }
-                self.happened();
-                return Ok(());
-            }
-            NodeState::Resume => {
-                for node in nodes {
-                    if self.dead.remove(&node) {
-                        self.register(node);
-                    }
-                }
-            }
-            NodeState::Down | NodeState::Drain => {}
-        }
-        let state = match state {
-            NodeState::Down => NodeStateChange::Down,
-            NodeState::Drain => NodeStateChange::Drain,
-            NodeState::Resume | NodeState::Fail => NodeStateChange::Resume,
-        };
-        let change =
-            NodeChange { state: Some(state), reason: Some("workload".into()), ..NodeChange::default() };
-        self.operate(Command::UpdateNodes { nodes: names.to_vec(), change }).map(|_| ())
-    }
-
-    /// An operator puts another configuration in force.
-    ///
-    /// # Errors
-    /// One that cannot be put in force.
-    pub fn reconfigure(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
-        self.put_in_force(policy)?;
-        self.happened();
-        Ok(())
-    }
-
-    /// An operator's command goes to the controller.
-    ///
-    /// # Errors
-    /// What the controller refuses.
-    pub fn operate(&mut self, command: Command) -> Result<Reply, Reject> {
-        let reply = self.command(operator_caller(), command)?;
-        self.happened();
-        Ok(reply)
-    }
-
-    /// Tells of a command that was run.
-    pub fn commanded(&mut self, argv: Vec<String>, status: u8, stdout: String, stderr: String) {
-        self.tell(JobId(0), || What::Command { argv, status, stdout, stderr });
-        self.happened();
-    }
-
     /// Lets everything happen that is due by now, and plans.
     pub fn settle(&mut self) {
         loop {
@@ -449,8 +287,6 @@ impl<W: Watch> World<W> {
         self.tally
             .summary(self.live.values().map(|live| (live.alloc.cpus(), live.started + live.paused(self.now))))
     }
-
-    // ---- what happens by itself
 
     /// Ends what ends by itself by now, in the order of the starts.
     fn end_runs(&mut self) {
@@ -584,212 +420,9 @@ impl<W: Watch> World<W> {
         events.iter().for_each(|event| self.watch.event(event));
     }
 
-    // ---- the controller and its nodes
-
-    fn put_in_force(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
-        self.command(operator_caller(), Command::Reconfigure(policy))?;
-        let fresh = |node: &&cluster::Node| node.configured && !self.registered.contains(&node.id);
-        let fresh: Vec<NodeId> = self.cluster.nodes().iter().filter(fresh).map(|node| node.id).collect();
-        for node in fresh {
-            self.registered.insert(node);
-            self.register(node);
-        }
-        let configured = self.cluster.nodes().iter().filter(|node| node.configured);
-        self.cpus = configured.map(|node| u64::from(node.shape.cpus)).sum();
-        self.tally.set_cpus(self.cpus);
-        let partition = self.cluster.default_partition().or_else(|| self.cluster.partitions().first());
-        let fabric = partition.and_then(|partition| self.cluster.fabric_of(partition)).cloned();
-        self.fewest = fabric.as_ref().map(|fabric| Fewest::new(fabric));
-        self.fragmentation = fabric.map(|fabric| Fragmentation::new(fabric, &self.cluster));
-        Ok(())
-    }
-
-    /// A node says that it is there, with what the configuration says it has, and nothing left of earlier jobs.
-    fn register(&mut self, id: NodeId) {
-        let Some(node) = self.cluster.node(id) else { return };
-        self.said += 1;
-        let said = &node.config.shape;
-        let registration = Registration {
-            shape: NodeShape { cpus: said.cpus.max(1), ..said.clone() },
-            boot_id: format!("boot {}", self.said).into(),
-            spool_id: "spool".into(),
-            address: node.name().as_ref().into(),
-            hostname: Arc::clone(node.name()),
-            version: env!("CARGO_PKG_VERSION").into(),
-            arch: "virtual".into(),
-            os: "virtual".into(),
-            booted: self.now,
-            started: self.now,
-        };
-        let name = Arc::clone(node.name());
-        let registration = Arc::new(registration);
-        let answer = self.input(Input::Registered { name, registration, held: Vec::new() });
-        debug_assert!(answer.is_ok(), "a configured node may register");
-    }
-
-    fn command(&mut self, caller: Caller, command: Command) -> Result<Reply, Reject> {
-        self.input(Input::Command { caller, request: None, command })
-    }
-
-    /// Gives the controller an input, and then whatever nodes report in consequence.
-    fn input(&mut self, input: Input) -> Result<Reply, Reject> {
-        let answer = self.handle(input);
-        self.listen();
-        answer
-    }
-
-    fn listen(&mut self) {
-        while let Some((node, attempt, report)) = self.reports.pop_front() {
-            self.said += 1;
-            // What is reported of an attempt that is over changes nothing.
-            let _ = self.handle(Input::Report { node, id: self.said, attempt, report });
-        }
-    }
-
-    /// The one call of the controller.
-    fn handle(&mut self, input: Input) -> Result<Reply, Reject> {
-        let outcome = controller::handle(&mut self.cluster, EPOCH, self.now, input);
-        for entry in &outcome.entries {
-            self.note(&entry.event);
-        }
-        for effect in outcome.effects {
-            self.obey(&effect);
-        }
-        outcome.answer
-    }
-
-    /// A node does at once what it is told, unless it is dead.
-    fn obey(&mut self, effect: &Effect) {
-        match effect {
-            Effect::Launch { node, attempt } if !self.dead.contains(node) => {
-                let run_time = self.truth.run_time(attempt.job);
-                if let Some(live) = self.live.get_mut(&attempt.job) {
-                    live.ends = run_time.map(|seconds| live.started + seconds);
-                    self.ends.extend(live.ends.map(|at| ((at, live.order), attempt.job)));
-                }
-            }
-            Effect::Terminate { node, attempt, .. } if !self.dead.contains(node) => {
-                self.reports.push_back((*node, *attempt, Report::NodeDone { epilog_error: None }));
-            }
-            Effect::Launch { .. }
-            | Effect::Terminate { .. }
-            | Effect::Suspend { .. }
-            | Effect::Signal { .. }
-            | Effect::Acknowledge { .. }
-            | Effect::Forget { .. }
-            | Effect::StepsChanged { .. } => {}
-        }
-    }
-
-    /// Keeps up with an event of the cluster.
-    fn note(&mut self, event: &cluster::Event) {
-        use cluster::Event as E;
-        if !self.discreet {
-            self.truth.note(&self.cluster, event);
-        }
-        self.planner.note(&self.cluster, event);
-        match event {
-            E::JobStarted { job, alloc, split: _ } => self.started(*job, alloc),
-            E::JobEnding { job, outcome, then, .. } => {
-                self.run_ended(*job, outcome.state.name());
-                if matches!(then, Then::Requeue { .. }) {
-                    self.record.forget(*job);
-                }
-            }
-            E::JobSuspended { job, .. } => self.suspended(*job),
-            E::JobResumed { job } => self.resumed(*job),
-            E::JobPreempted { job, by, then, .. } => {
-                let mode = match then {
-                    Some(Then::End) => "cancel",
-                    Some(Then::Requeue { .. }) => "requeue",
-                    None => "suspend",
-                };
-                let (name, by) = (self.name(*job), self.name(*by));
-                self.tell(*job, || What::Preempt { job: name, by, mode });
-            }
-            E::JobEnded { job, outcome } => {
-                let follows = self.cluster.job(*job).is_some_and(|job| job.spec.is_follower());
-                let tasks = self.cluster.job(*job).map_or(1, |job| job.task_count() as u64);
-                self.ended += if follows { 0 } else { tasks };
-                let ran = self.cluster.job(*job).is_some_and(|job| job.phase.started().is_some());
-                if !ran {
-                    self.ended_waiting(*job, outcome.state.name());
-                }
-                self.record.forget(*job);
-            }
-            E::NodeReleased { node, .. }
-            | E::NodeRegistered { node, .. }
-            | E::NodeCleaned { node, .. }
-            | E::NodeDowned { node, .. }
-            | E::NodeDrained { node, .. }
-            | E::NodeResumed { node } => self.look(*node),
-            _ => {}
-        }
-    }
-
-    /// A job is over that never ran; of an array each of the tasks that waited.
-    fn ended_waiting(&mut self, id: JobId, state: &'static str) {
-        if self.watch.wants_events() {
-            let names = self.names.each(&self.cluster, id).into_iter();
-            names.for_each(|job| self.record.add(id, What::End { job, state }));
-        }
-    }
-
-    fn look(&mut self, node: NodeId) {
-        if let Some(fragmentation) = &mut self.fragmentation {
-            fragmentation.look(&self.cluster, node);
-        }
-    }
-
-    fn started(&mut self, id: JobId, alloc: &Arc<Alloc>) {
-        for part in &alloc.nodes {
-            self.look(part.node);
-        }
-        self.busy_cpus += alloc.cpus();
-        self.starts += 1;
-        let (order, held, pause) = (self.starts, Arc::clone(alloc), Pause::default());
-        let live = Live { order, started: self.now, alloc: held, ends: None, pause };
-        self.live.insert(id, live);
-        let Some(job) = self.cluster.job(id) else { return };
-        if !job.spec.is_follower() {
-            self.tally.started(id.0, self.now.since(job.submitted));
-        }
-        if self.watch.wants_events() {
-            self.record.forget(id);
-            self.record.add(id, record::start(&self.cluster, self.name(id), job, alloc));
-        }
-    }
-
-    fn run_ended(&mut self, id: JobId, state: &'static str) {
-        let Some(live) = self.live.remove(&id) else { return };
-        if let Some(at) = live.ends {
-            self.ends.remove(&(at, live.order));
-        }
-        self.busy_cpus -= live.busy_cpus();
-        let job = self.name(id);
-        let submitted = self.cluster.job(id).map_or(live.started, |job| job.submitted);
-        let run = Run {
-            job: Arc::clone(&job),
-            submitted,
-            started: live.started,
-            ended: self.now,
-            suspended: live.paused(self.now),
-            alloc: live.alloc,
-        };
-        let counts = self.cluster.job(id).is_none_or(|job| !job.spec.is_follower());
-        self.tally.ended(counts.then_some(id.0), &run, self.fewest.as_ref());
-        self.watch.run_ended(&self.cluster, &run);
-        self.tell(id, || What::End { job, state });
-    }
-
     fn tell(&mut self, job: JobId, what: impl FnOnce() -> What) {
         if self.watch.wants_events() {
             self.record.add(job, what());
         }
     }
-}
-
-fn operator_caller() -> Caller {
-    let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
-    Caller { owner: Arc::new(owner), operator: true }
 }

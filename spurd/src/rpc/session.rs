@@ -204,7 +204,7 @@ impl Session {
                 self.ended = true;
                 self.tell_failure(&record).await?;
             }
-            Event::Refused { .. } | Event::Detached => {}
+            Event::Refused { .. } | Event::Stopped | Event::Detached => {}
         }
         Ok(())
     }

@@ -60,6 +60,8 @@ pub enum StepEvent {
         /// The tasks that have ended.
         ended: Vec<TaskExit>,
     },
+    /// It has been stopped.
+    Stopped,
     /// All of it has ended.
     Ended(ExitRecord),
     /// spurstepd is gone and left no record; what was left of the step was killed.
@@ -279,6 +281,7 @@ impl Follower {
                 Event::Ended(record) => return Some(StepEvent::Ended(record)),
                 Event::Started { at_ms, pids } => StepEvent::Started { at_ms, pids },
                 Event::TaskEnded(exit) => StepEvent::TaskEnded(exit),
+                Event::Stopped => StepEvent::Stopped,
                 Event::Status { order, started_ms, pids: _, ended } => {
                     StepEvent::Found { order, started_ms, ended }
                 }

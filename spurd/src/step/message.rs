@@ -43,7 +43,8 @@ pub enum Request {
         /// Whom it reaches.
         scope: SignalScope,
     },
-    /// Stop every process of the step, those too that are started meanwhile; or let them go on.
+    /// Stop every process of the step, those too that are started meanwhile, and answer with [`Event::Stopped`]; or
+    /// let them go on.
     Suspend {
         /// Whether to stop them.
         stop: bool,
@@ -92,6 +93,8 @@ pub enum Event {
         /// The tasks that have ended.
         ended: Vec<TaskExit>,
     },
+    /// Every process of the step has been stopped.
+    Stopped,
     /// Another connection has taken over the step's streams.
     Detached,
 }

@@ -291,7 +291,12 @@ impl Shim {
                 }
             }
             Request::Signal { signal, scope } => self.signal(signal, scope),
-            Request::Suspend { stop } => self.suspend(stop),
+            Request::Suspend { stop } => {
+                self.suspend(stop);
+                if stop {
+                    self.connections[index].send(&Frame::Event(Event::Stopped));
+                }
+            }
             Request::Terminate { kill_wait_ms, notice } => {
                 if let Some(notice) = notice {
                     self.notice(&notice);

@@ -1,0 +1,115 @@
+//! The controller, which is called here alone, and the virtual nodes that do what it says.
+
+use std::sync::Arc;
+
+use super::{EPOCH, Watch, World};
+use crate::cluster;
+use crate::controller::command::Report;
+use crate::controller::{self, Command, Effect, Input, Reject, Reply};
+use crate::id::NodeId;
+use crate::model::caller::{Caller, Owner};
+use crate::model::config::Policy;
+use crate::model::node::{NodeShape, Registration};
+use crate::sim::fragmentation::{Fewest, Fragmentation};
+
+impl<W: Watch> World<W> {
+    pub(super) fn put_in_force(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
+        self.command(operator_caller(), Command::Reconfigure(policy))?;
+        let fresh = |node: &&cluster::Node| node.configured && !self.registered.contains(&node.id);
+        let fresh: Vec<NodeId> = self.cluster.nodes().iter().filter(fresh).map(|node| node.id).collect();
+        for node in fresh {
+            self.registered.insert(node);
+            self.register(node);
+        }
+        let configured = self.cluster.nodes().iter().filter(|node| node.configured);
+        self.cpus = configured.map(|node| u64::from(node.shape.cpus)).sum();
+        self.tally.set_cpus(self.cpus);
+        let partition = self.cluster.default_partition().or_else(|| self.cluster.partitions().first());
+        let fabric = partition.and_then(|partition| self.cluster.fabric_of(partition)).cloned();
+        self.fewest = fabric.as_ref().map(|fabric| Fewest::new(fabric));
+        self.fragmentation = fabric.map(|fabric| Fragmentation::new(fabric, &self.cluster));
+        Ok(())
+    }
+
+    /// A node says that it is there, with what the configuration says it has, and nothing left of earlier jobs.
+    pub(super) fn register(&mut self, id: NodeId) {
+        let Some(node) = self.cluster.node(id) else { return };
+        self.said += 1;
+        let said = &node.config.shape;
+        let registration = Registration {
+            shape: NodeShape { cpus: said.cpus.max(1), ..said.clone() },
+            boot_id: format!("boot {}", self.said).into(),
+            spool_id: "spool".into(),
+            address: node.name().as_ref().into(),
+            hostname: Arc::clone(node.name()),
+            version: env!("CARGO_PKG_VERSION").into(),
+            arch: "virtual".into(),
+            os: "virtual".into(),
+            booted: self.now,
+            started: self.now,
+        };
+        let name = Arc::clone(node.name());
+        let registration = Arc::new(registration);
+        let answer = self.input(Input::Registered { name, registration, held: Vec::new() });
+        debug_assert!(answer.is_ok(), "a configured node may register");
+    }
+
+    pub(super) fn command(&mut self, caller: Caller, command: Command) -> Result<Reply, Reject> {
+        self.input(Input::Command { caller, request: None, command })
+    }
+
+    /// Gives the controller an input, and then whatever nodes report in consequence.
+    pub(super) fn input(&mut self, input: Input) -> Result<Reply, Reject> {
+        let answer = self.handle(input);
+        self.listen();
+        answer
+    }
+
+    pub(super) fn listen(&mut self) {
+        while let Some((node, attempt, report)) = self.reports.pop_front() {
+            self.said += 1;
+            // What is reported of an attempt that is over changes nothing.
+            let _ = self.handle(Input::Report { node, id: self.said, attempt, report });
+        }
+    }
+
+    /// The one call of the controller.
+    fn handle(&mut self, input: Input) -> Result<Reply, Reject> {
+        let outcome = controller::handle(&mut self.cluster, EPOCH, self.now, input);
+        for entry in &outcome.entries {
+            self.note(&entry.event);
+        }
+        for effect in outcome.effects {
+            self.obey(&effect);
+        }
+        outcome.answer
+    }
+
+    /// A node does at once what it is told, unless it is dead.
+    fn obey(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Launch { node, attempt } if !self.dead.contains(node) => {
+                let run_time = self.truth.run_time(attempt.job);
+                if let Some(live) = self.live.get_mut(&attempt.job) {
+                    live.ends = run_time.map(|seconds| live.started + seconds);
+                    self.ends.extend(live.ends.map(|at| ((at, live.order), attempt.job)));
+                }
+            }
+            Effect::Terminate { node, attempt, .. } if !self.dead.contains(node) => {
+                self.reports.push_back((*node, *attempt, Report::NodeDone { epilog_error: None }));
+            }
+            Effect::Launch { .. }
+            | Effect::Terminate { .. }
+            | Effect::Suspend { .. }
+            | Effect::Signal { .. }
+            | Effect::Acknowledge { .. }
+            | Effect::Forget { .. }
+            | Effect::StepsChanged { .. } => {}
+        }
+    }
+}
+
+pub(super) fn operator_caller() -> Caller {
+    let owner = Owner { uid: 0, gid: 0, user: "root".into(), group: "root".into() };
+    Caller { owner: Arc::new(owner), operator: true }
+}

@@ -1,0 +1,175 @@
+//! What a workload does: users submit and ask, operators and nodes do what they do.
+
+use std::sync::Arc;
+
+use super::nodes::operator_caller;
+use super::{EPOCH, NodeState, Watch, World};
+use crate::controller::command::{NodeChange, NodeStateChange, Submission};
+use crate::controller::{self, Command, Input, Reject, Reply};
+use crate::id::JobId;
+use crate::model::caller::{Caller, Owner};
+use crate::model::config::Policy;
+use crate::sched;
+use crate::sim::event::What;
+use crate::sim::foresight::Foresight;
+use crate::text::jobid::JobRef;
+
+impl<W: Watch> World<W> {
+    /// A user submits a job that would run for `run_time` seconds (`None`: for ever). Whether it is refused is told
+    /// as an event.
+    pub fn submit(
+        &mut self,
+        name: Arc<str>,
+        owner: Arc<Owner>,
+        submission: Submission,
+        run_time: Option<u64>,
+    ) {
+        self.vain = 0;
+        self.release_planned();
+        let tasks = submission.spec.array.as_ref().map_or(1, |array| array.tasks.len());
+        self.tally.submitted(self.now);
+        let job = self.cluster.next_job();
+        for job in (job.0..).take(submission.rest.len() + 1).map(JobId) {
+            self.truth.learn(job, run_time);
+            self.names.set(job, &name);
+        }
+        let command = Command::Submit(Box::new(submission));
+        match self.command(Caller { owner, operator: false }, command) {
+            Ok(Reply::Submitted { job, warnings }) => {
+                self.numbers.insert(Arc::clone(&name), job);
+                (1..tasks).for_each(|_| self.tally.submitted(self.now));
+                self.accepted(&name, job, &warnings);
+            }
+            Ok(_) => {}
+            Err(reject) => self.refused(name, reject.to_string()),
+        }
+        self.happened();
+    }
+
+    /// Tells of a job that was accepted; of a het job for each component.
+    fn accepted(&mut self, name: &Arc<str>, leader: JobId, warnings: &[String]) {
+        for job in self.cluster.jobs().components(leader) {
+            if let Some(het) = self.cluster.job(job).and_then(|job| job.spec.het.as_deref()) {
+                self.record.set_component(job, het.offset);
+            }
+            let warnings = if job == leader { warnings.to_vec() } else { Vec::new() };
+            self.tell(job, || What::Submit { job: Arc::clone(name), jobid: job.0, warnings });
+        }
+    }
+
+    /// A job that does not even become a request.
+    pub fn refuse(&mut self, name: Arc<str>, error: String) {
+        self.tally.submitted(self.now);
+        self.refused(name, error);
+    }
+
+    fn refused(&mut self, name: Arc<str>, error: String) {
+        self.tally.rejected += 1;
+        let next = self.cluster.next_job();
+        self.tell(next, || What::Reject { job: name, error });
+    }
+
+    /// Tells when and where a job would start that is not submitted.
+    pub fn test(&mut self, name: Arc<str>, owner: Arc<Owner>, submission: Submission) {
+        let next = self.cluster.next_job();
+        if self.watch.wants_events() {
+            let what = self.foresee(owner, submission).test(name);
+            self.record.add(next, what);
+        }
+        self.happened();
+    }
+
+    /// When and where a job would start if it were submitted now and every job that waits had a reservation.
+    pub fn foresee(&self, owner: Arc<Owner>, submission: Submission) -> Foresight {
+        let mut trial = self.cluster.clone();
+        let job = trial.next_job();
+        let caller = Caller { owner, operator: false };
+        let command = Command::Submit(Box::new(submission));
+        let input = Input::Command { caller, request: None, command };
+        let warnings = match controller::handle(&mut trial, EPOCH, self.now, input).answer {
+            Ok(Reply::Submitted { warnings, .. }) => warnings,
+            Ok(_) => Vec::new(),
+            Err(reject) => return Foresight::refused(&reject),
+        };
+        let plan = sched::foretell(&trial, self.now, &self.truth, job);
+        Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
+    }
+
+    /// An operator cancels a job, an array or some of its tasks.
+    ///
+    /// # Errors
+    /// A job that is over.
+    pub fn cancel(&mut self, job: JobRef<JobId>) -> Result<(), Reject> {
+        let answer = self.operate(Command::Cancel { jobs: vec![job] });
+        match answer? {
+            Reply::Jobs { mut problems, .. } => problems.pop().map_or(Ok(()), |(_, reject)| Err(reject)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Something happens to nodes.
+    ///
+    /// # Errors
+    /// A name that the configuration does not know.
+    pub fn set_nodes(&mut self, names: &[Arc<str>], state: NodeState) -> Result<(), Reject> {
+        let mut nodes = Vec::with_capacity(names.len());
+        for name in names {
+            let node = self.cluster.node_named(name).filter(|node| node.configured);
+            nodes.push(node.map(|node| node.id).ok_or_else(|| Reject::InvalidNodeName(name.to_string()))?);
+        }
+        match state {
+            NodeState::Fail => {
+                for node in nodes {
+                    if self.dead.insert(node) {
+                        // A node that is out of service already has nothing more to lose.
+                        let _ = self.input(Input::Silent { node });
+                    }
+                }
+                self.happened();
+                return Ok(());
+            }
+            NodeState::Resume => {
+                for node in nodes {
+                    if self.dead.remove(&node) {
+                        self.register(node);
+                    }
+                }
+            }
+            NodeState::Down | NodeState::Drain => {}
+        }
+        let state = match state {
+            NodeState::Down => NodeStateChange::Down,
+            NodeState::Drain => NodeStateChange::Drain,
+            NodeState::Resume | NodeState::Fail => NodeStateChange::Resume,
+        };
+        let change =
+            NodeChange { state: Some(state), reason: Some("workload".into()), ..NodeChange::default() };
+        self.operate(Command::UpdateNodes { nodes: names.to_vec(), change }).map(|_| ())
+    }
+
+    /// An operator puts another configuration in force.
+    ///
+    /// # Errors
+    /// One that cannot be put in force.
+    pub fn reconfigure(&mut self, policy: Arc<Policy>) -> Result<(), Reject> {
+        self.put_in_force(policy)?;
+        self.happened();
+        Ok(())
+    }
+
+    /// An operator's command goes to the controller.
+    ///
+    /// # Errors
+    /// What the controller refuses.
+    pub fn operate(&mut self, command: Command) -> Result<Reply, Reject> {
+        let reply = self.command(operator_caller(), command)?;
+        self.happened();
+        Ok(reply)
+    }
+
+    /// Tells of a command that was run.
+    pub fn commanded(&mut self, argv: Vec<String>, status: u8, stdout: String, stderr: String) {
+        self.tell(JobId(0), || What::Command { argv, status, stdout, stderr });
+        self.happened();
+    }
+}

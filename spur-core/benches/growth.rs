@@ -13,7 +13,7 @@ mod busy;
 mod world;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use busy::{Busy, Kind};
 use spur_core::model::config::Backfill;
@@ -97,11 +97,8 @@ fn fingerprint(plan: &Plan) -> u64 {
     sum
 }
 
-/// Time that this thread has been on a processor; where the system does not tell, the time of day.
+/// Time that this thread has been on a processor.
 fn processor() -> Duration {
-    static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let clock = || BEGIN.get_or_init(Instant::now).elapsed();
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.as_deref().and_then(|text| text.split(' ').next()?.parse().ok());
-    nanos.map_or_else(clock, Duration::from_nanos)
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(spent).unwrap()
 }

@@ -167,6 +167,8 @@ pub struct Fabric {
     layers: Vec<String>,
     hidden_top: bool,
     domains: Vec<Domain>,
+    /// By domain, apart from the rest because they are walked often.
+    parents: Vec<Option<DomainId>>,
     starts: Vec<u32>,
     roots: Vec<DomainId>,
     base_size: u32,
@@ -339,7 +341,13 @@ impl Fabric {
 
     /// The domains above a position, from its leaf to its root.
     pub fn path_up(&self, pos: Pos) -> impl Iterator<Item = DomainId> {
-        std::iter::successors(self.leaf_of(pos), |&id| self.domain(id).parent)
+        std::iter::successors(self.leaf_of(pos), |&id| self.parents[id.index()])
+    }
+
+    /// The domain that each domain is part of, by their numbers; a parent has a larger number than its children.
+    #[must_use]
+    pub fn parents(&self) -> &[Option<DomainId>] {
+        &self.parents
     }
 
     /// Whether `inner` is `outer` or lies in it.

@@ -84,6 +84,7 @@ pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
         leaf_of,
         layers: forest.layers,
         hidden_top: forest.hidden_top,
+        parents: domains.iter().map(|domain| domain.parent).collect(),
         domains,
         starts,
         roots: forest.roots.iter().map(|&root| ids[root]).collect(),

@@ -11,7 +11,7 @@ use super::tasks::Tasks;
 ///
 /// A slot is one task that fits what is free on the node, or, for jobs that take whole nodes, the node itself. Sums
 /// per domain are plain: the rounding of multiples is the solver's affair.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slots {
     open: FixedBitSet,
     tasks: Option<Tasks>,
@@ -64,38 +64,52 @@ impl Slots {
         }
     }
 
-    /// Forgets what it knew of the fabric and has these slots instead, in time proportional to their number. A position
-    /// comes at most once; those without slots are passed over.
+    /// Forgets what it knew of the fabric and has these slots instead. A position comes at most once; those without slots
+    /// are passed over.
     pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
+        self.clear();
+        for (pos, slots) in slots {
+            self.raise(fabric, pos, slots);
+        }
+        self.sum_up(fabric);
+    }
+
+    /// Has no slots any more.
+    pub fn clear(&mut self) {
         if let Some(tasks) = &mut self.tasks {
             self.open.ones().for_each(|index| tasks.set(index, 0));
         }
         self.open.clear();
         self.sums.fill(0);
         self.nodes.fill(0);
-        let mut leaves: Vec<DomainId> = Vec::new();
-        for (pos, slots) in slots.filter(|(_, slots)| *slots > 0) {
-            self.open.insert(pos.index());
-            let slots = match &mut self.tasks {
-                Some(tasks) => {
-                    tasks.set(pos.index(), slots);
-                    slots
-                }
-                None => 1,
-            };
-            let Some(leaf) = fabric.leaf_of(pos) else { continue };
-            if self.nodes[leaf.index()] == 0 {
-                leaves.push(leaf);
-            }
-            self.nodes[leaf.index()] += 1;
-            self.sums[leaf.index()] += u64::from(slots);
+    }
+
+    /// Gives a position that many slots if it has fewer, and says whether it had. What is above leaves does not know of
+    /// it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    #[inline]
+    pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> bool {
+        let had = self.at(pos);
+        let slots = if self.tasks.is_some() { slots } else { slots.min(1) };
+        if slots <= had {
+            return false;
         }
-        for leaf in leaves {
-            let (sum, nodes) = (self.sums[leaf.index()], self.nodes[leaf.index()]);
-            let above = std::iter::successors(fabric.domain(leaf).parent(), |&id| fabric.domain(id).parent());
-            for id in above {
-                self.sums[id.index()] += sum;
-                self.nodes[id.index()] += nodes;
+        if let Some(tasks) = &mut self.tasks {
+            tasks.set(pos.index(), slots);
+        }
+        self.open.insert(pos.index());
+        if let Some(leaf) = fabric.leaf_of(pos) {
+            self.nodes[leaf.index()] += u32::from(had == 0);
+            self.sums[leaf.index()] += u64::from(slots - had);
+        }
+        true
+    }
+
+    /// Works out what is above the leaves, once after slots were raised from none.
+    pub fn sum_up(&mut self, fabric: &Fabric) {
+        for (id, parent) in fabric.parents().iter().enumerate() {
+            if let Some(parent) = parent {
+                self.nodes[parent.index()] += self.nodes[id];
+                self.sums[parent.index()] += self.sums[id];
             }
         }
     }
@@ -177,6 +191,12 @@ impl Slots {
             Some(tasks) => tasks.sum(0..self.open.len()),
             None => self.open.count_ones(..) as u64,
         }
+    }
+
+    /// How many positions have a slot, and all slots there are.
+    #[must_use]
+    pub fn all(&self) -> (u32, u64) {
+        (u32::try_from(self.nodes()).expect("positions are u32"), self.total())
     }
 
     /// Positions with a slot and their slots, in fabric order.

@@ -33,6 +33,8 @@ pub(in crate::sched) struct Lens {
     weights: Option<Arc<Weights>>,
     /// By node: its position, or [`NOWHERE`].
     positions: Arc<[u32]>,
+    /// The same for the nodes that may be used; [`NOWHERE`] for the others.
+    seats: Arc<[u32]>,
 }
 
 impl Lens {
@@ -71,9 +73,12 @@ impl Lens {
         for index in 0..fabric.len() {
             positions_of[fabric.node(pos(index)).index()] = pos(index).0;
         }
+        let mut seats = positions_of.clone();
+        (0..).zip(&mut seats).filter(|(node, _)| !admitted.contains(*node)).for_each(|(_, seat)| *seat = NOWHERE);
         Ok(Self {
             outline,
             positions: positions_of.into(),
+            seats: seats.into(),
             fabric: Arc::clone(fabric),
             admitted: Arc::new(admitted),
             idle,
@@ -90,6 +95,7 @@ impl Lens {
             idle: idle(scene, &self.fabric, &self.admitted, need),
             weights: self.weights.clone(),
             positions: Arc::clone(&self.positions),
+            seats: Arc::clone(&self.seats),
         }
     }
 
@@ -130,9 +136,10 @@ impl Lens {
     }
 
     /// Where a node is, if it may be used.
+    #[inline]
     pub(in crate::sched) fn pos(&self, node: u32) -> Option<Pos> {
-        let pos = self.positions[node as usize];
-        (pos != NOWHERE && self.admitted.contains(node as usize)).then_some(Pos(pos))
+        let pos = self.seats[node as usize];
+        (pos != NOWHERE).then_some(Pos(pos))
     }
 
     /// What a placement looks at.
@@ -206,9 +213,21 @@ pub(in crate::sched) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<St
     Ok(names.iter().collect())
 }
 
+/// What the domains of a layer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sched) enum Kind {
+    /// The whole fabric is the one domain, with the number 0.
+    Whole,
+    /// Each node is one, with its own number.
+    Nodes,
+    /// They are domains of the fabric, with their numbers.
+    Domains,
+}
+
 /// For every node the domain that counts for a layer (`None`: the whole fabric), and how many numbers that takes.
 #[derive(Clone, Debug)]
 pub(in crate::sched) struct Domains {
+    pub(in crate::sched) kind: Kind,
     pub(in crate::sched) of_node: Vec<u32>,
     pub(in crate::sched) count: usize,
     /// Those that count, where they are domains of the fabric.
@@ -227,13 +246,17 @@ impl Domains {
             };
             of_node[fabric.node(pos(index)).index()] = domain.unwrap_or(NOWHERE);
         }
-        let count =
-            of_node.iter().filter(|domain| **domain != NOWHERE).max().map_or(0, |most| *most as usize + 1);
-        let ids = match layer {
-            Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
-            _ => Vec::new(),
+        let (kind, ids) = match layer {
+            None => (Kind::Whole, Vec::new()),
+            Some(Layer::NODE) => (Kind::Nodes, Vec::new()),
+            Some(layer) => (Kind::Domains, fabric.domains_covering(layer)),
         };
-        Self { of_node, count, ids }
+        let count = match kind {
+            Kind::Whole => 1,
+            Kind::Nodes => nodes,
+            Kind::Domains => fabric.parents().len(),
+        };
+        Self { kind, of_node, count, ids }
     }
 }
 

@@ -308,6 +308,7 @@ impl State {
             rooms: &self.rooms,
             known: &mut self.slots[need],
             idle: &self.idle,
+            held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
             timeline: stage.ask().whole_leaves.then_some((&self.timelines[hunt.realm], hunt.run_time)),
             tries: 0,
@@ -317,11 +318,11 @@ impl State {
             hit: None,
         };
         let mut search = Search {
-            admitted: &lens.admitted,
+            lens,
             duration: hunt.run_time,
             from: times.start,
             until: times.end,
-            domains: &domains.of_node,
+            domains: &domains,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
             least: Measure::of(&hunt.request.need),
@@ -330,7 +331,7 @@ impl State {
                 Slot::Task | Slot::Gpu => u32::MAX,
             },
         };
-        self.counters.fit(domains.count);
+        self.counters.fit(lens, search.most == 1);
         let timeline = &self.timelines[hunt.realm];
         let counts_nodes = search.most == 1 && search.min_slots <= u64::from(search.min_nodes);
         let layer = layer(lens, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
@@ -338,7 +339,7 @@ impl State {
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, need, layer));
         let answer = key.and_then(|key| {
             let found =
-                self.tails.earliest(key, lens, &domains, &search, timeline, |room| judge.slots(room))?;
+                self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
             search.from = found.at.min(search.until);
             judge.settle(found, &search, timeline, &mut self.counters)
         });
@@ -449,7 +450,7 @@ impl State {
         if self.sweep(hunt, need, stage, lens, now).0.is_some() {
             return None;
         }
-        let slots = lens.paint(&mut self.canvas, &hunt.request.need, self.counters.nodes());
+        let slots = self.counters.slots();
         let occupied = stage.ask().whole_leaves.then(|| {
             let timeline = &self.timelines[hunt.realm];
             occupied(&lens.fabric, &self.rooms, &self.idle, timeline, self.now, self.now, hunt.run_time)

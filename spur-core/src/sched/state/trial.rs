@@ -24,7 +24,10 @@ pub(super) struct Trial<'a> {
     pub(super) need: &'a Need,
     pub(super) rooms: &'a Rooms,
     pub(super) known: &'a mut Vec<u32>,
+    /// By node: what nobody holds at this moment.
     pub(super) idle: &'a [RoomId],
+    /// Whether that may be less than what is planned with: jobs past their time hold it, or reservations show more.
+    pub(super) held_back: bool,
     /// The sizes that will do, the largest first.
     pub(super) asks: &'a [Ask],
     /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
@@ -39,30 +42,6 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// What a sweep has counted, in one domain or everywhere, each node cut to what `limit` allows.
-    fn seen<'c>(
-        &mut self,
-        canvas: &'c mut Canvas,
-        counters: &Counters,
-        sole: Option<DomainId>,
-        mut limit: impl FnMut(&mut Self, u32, u32) -> u32,
-    ) -> &'c Slots {
-        let (lens, need) = (self.lens, self.need);
-        match sole {
-            Some(domain) => {
-                let range = lens.fabric.domain(domain).range();
-                let nodes = range.map(|index| lens.fabric.node(position(index)).0);
-                let counted =
-                    nodes.map(|node| (node, counters.slots_on(node))).filter(|(_, slots)| *slots > 0);
-                lens.paint(canvas, need, counted.map(|(node, slots)| (node, limit(self, node, slots))))
-            }
-            None => {
-                let counted = counters.nodes();
-                lens.paint(canvas, need, counted.map(|(node, slots)| (node, limit(self, node, slots))))
-            }
-        }
-    }
-
     /// Answers a search of which it is known when some domain has enough first; `None` where it has to be carried out.
     pub(super) fn settle(
         &mut self,
@@ -75,9 +54,7 @@ impl Trial<'_> {
             return Some(None);
         }
         let domain = DomainId(first.sole.filter(|_| self.looks_at_domain(first.at))?);
-        let fabric = &self.lens.fabric;
-        let nodes = fabric.domain(domain).range().map(|index| fabric.node(position(index)).0);
-        match counters.ask(search, timeline, nodes, first.at, self) {
+        match counters.ask(search, timeline, domain, first.at, self) {
             Found::Yes => Some(Some(first.at)),
             Found::No => None,
             Found::GiveUp => Some(None),
@@ -143,27 +120,29 @@ impl Judge for Trial<'_> {
         slots_in(self.known, self.rooms, self.need, room)
     }
 
-    fn accept(&mut self, at: Time, counters: &Counters, sole: Option<u32>) -> Found {
+    fn accept(&mut self, at: Time, slots: &Slots) -> Found {
         self.tries += 1;
-        let mut canvas = std::mem::take(self.canvas);
         let starts = at == self.now;
-        let is_small = |domain: &DomainId| self.lens.fabric.domain(*domain).range().len() < counters.len();
-        let sole = sole.filter(|_| self.looks_at_domain(at)).map(DomainId).filter(is_small);
         let mut held_back = false;
-        if starts {
-            let idle = self.idle;
-            let slots = self.seen(&mut canvas, counters, sole, |trial, node, slots| {
-                let free = trial.slots(idle[node as usize]).min(slots);
+        self.hit = if starts && self.held_back {
+            let mut canvas = std::mem::take(self.canvas);
+            let (lens, need, idle) = (self.lens, self.need, self.idle);
+            let free = slots.iter().map(|(pos, slots)| {
+                let node = lens.fabric.node(pos);
+                let free = self.slots(idle[node.index()]).min(slots);
                 held_back |= free < slots;
-                free
+                (node.0, free)
             });
-            self.hit = self.place(slots, at, true);
-        }
-        if !starts || (self.hit.is_none() && held_back) {
-            let slots = self.seen(&mut canvas, counters, sole, |_, _, slots| slots);
+            let free = lens.paint(&mut canvas, need, free);
+            let hit = self.place(free, at, true);
+            *self.canvas = canvas;
+            hit
+        } else {
+            self.place(slots, at, starts)
+        };
+        if self.hit.is_none() && held_back {
             self.hit = self.place(slots, at, false);
         }
-        *self.canvas = canvas;
         match self.hit {
             Some(_) => Found::Yes,
             None if self.tries < MAX_TRIES => Found::No,

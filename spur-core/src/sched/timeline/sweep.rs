@@ -9,9 +9,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::sync::Arc;
 
-use fixedbitset::FixedBitSet;
-
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::sched::place::Slots;
+use crate::sched::scene::lens::{Domains, Kind, Lens};
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
 use crate::text::time::Time;
@@ -19,21 +21,21 @@ use crate::text::time::Time;
 use super::holes::Hole;
 use super::shelves::Measure;
 
-/// The number of a node that belongs to no domain of the layer.
+/// The number of a node that belongs to no domain of the layer, or has no position.
 pub(in crate::sched) const NOWHERE: u32 = u32::MAX;
 
 /// What is looked for.
 pub(in crate::sched) struct Search<'a> {
-    /// Nodes that may be used.
-    pub(in crate::sched) admitted: &'a FixedBitSet,
+    /// The nodes that may be used, and where they are.
+    pub(in crate::sched) lens: &'a Lens,
     /// How long, seconds.
     pub(in crate::sched) duration: u64,
     /// Not before.
     pub(in crate::sched) from: Time,
     /// Before this.
     pub(in crate::sched) until: Time,
-    /// For every node the domain that has to hold the whole job, or [`NOWHERE`].
-    pub(in crate::sched) domains: &'a [u32],
+    /// The domains of which one has to hold the whole job.
+    pub(in crate::sched) domains: &'a Domains,
     /// Nodes wanted, at least.
     pub(in crate::sched) min_nodes: u32,
     /// Slots wanted, at least.
@@ -42,15 +44,6 @@ pub(in crate::sched) struct Search<'a> {
     pub(in crate::sched) least: Measure,
     /// No node has more slots than that.
     pub(in crate::sched) most: u32,
-}
-
-/// What a node offers at the time a sweep has reached. There is one for every node, so it is kept small.
-#[derive(Clone, Copy, Debug, Default)]
-struct Offer {
-    /// Slots throughout the job's time.
-    slots: u32,
-    /// Until when it has them; 0 for a node that had no slot at any time of the sweep.
-    until: Second,
 }
 
 /// Seconds since the beginning of a sweep; [`FOR_EVER`] and beyond is never.
@@ -77,17 +70,20 @@ impl End {
 /// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sched) struct Counters {
-    /// By node.
-    offers: Vec<Offer>,
-    /// Nodes that had a slot at some time of the sweep.
-    listed: Vec<u32>,
+    /// What every position has throughout the job's time if the job started at the time the sweep has reached.
+    slots: Slots,
+    /// The fabric of these slots.
+    fabric: Option<Arc<Fabric>>,
+    /// The last slots of another fabric or of another kind.
+    spare: (Slots, Option<Arc<Fabric>>),
+    /// By node: until when it has its slots; 0 where they last for ever.
+    until: Vec<Second>,
+    /// Nodes whose slots had an end at some time of the sweep.
+    ending: Vec<u32>,
     /// Nodes and slots of every domain.
     sums: Vec<(u32, u64)>,
-    used: Vec<u32>,
     /// Domains that have enough.
     enough: u32,
-    /// The domain that came to have enough last.
-    latest: u32,
     /// Ends of offers, and whose: as they came until the first of them matters, then the earliest first.
     ends: BinaryHeap<Reverse<End>>,
     unsorted: Vec<Reverse<End>>,
@@ -100,29 +96,28 @@ pub(in crate::sched) struct Counters {
 impl Counters {
     /// For so many nodes.
     pub(in crate::sched) fn new(nodes: usize) -> Self {
-        Self { offers: vec![Offer::default(); nodes], next_end: FOR_EVER, ..Self::default() }
+        Self { until: vec![0; nodes], next_end: FOR_EVER, ..Self::default() }
     }
 
-    /// Nodes with their slots at the time the sweep has reached.
-    pub(in crate::sched) fn nodes(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let offers = self.listed.iter().map(|node| (*node, self.offers[*node as usize].slots));
-        offers.filter(|(_, slots)| *slots > 0)
+    /// What there was at the time the last sweep has reached.
+    pub(in crate::sched) fn slots(&self) -> &Slots {
+        &self.slots
     }
 
-    /// How many nodes had a slot at some time of the sweep.
-    pub(in crate::sched) fn len(&self) -> usize {
-        self.listed.len()
-    }
-
-    /// What a node has at the time the sweep has reached.
-    pub(in crate::sched) fn slots_on(&self, node: u32) -> u32 {
-        self.offers[node as usize].slots
-    }
-
-    /// Makes room for so many domains.
-    pub(in crate::sched) fn fit(&mut self, domains: usize) {
-        self.clear();
-        self.sums.resize(self.sums.len().max(domains), (0, 0));
+    /// Begins to count for a need of whole nodes (one slot each), or of tasks.
+    pub(in crate::sched) fn fit(&mut self, lens: &Lens, whole: bool) {
+        let suits = |slots: &Slots, fabric: &Option<Arc<Fabric>>| {
+            slots.are_whole() == whole && fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, &lens.fabric))
+        };
+        if !suits(&self.slots, &self.fabric) {
+            let (slots, fabric) = &mut self.spare;
+            std::mem::swap(&mut self.slots, slots);
+            std::mem::swap(&mut self.fabric, fabric);
+        }
+        if !suits(&self.slots, &self.fabric) {
+            self.slots = Slots::none(&lens.fabric, whole);
+            self.fabric = Some(Arc::clone(&lens.fabric));
+        }
     }
 
     /// Asks the judge about a time at which one domain alone has enough, with what its nodes have then.
@@ -130,35 +125,41 @@ impl Counters {
         &mut self,
         search: &Search<'_>,
         timeline: &Timeline,
-        nodes: impl Iterator<Item = u32>,
+        domain: DomainId,
         at: Time,
         judge: &mut impl Judge,
     ) -> Found {
-        self.clear();
-        self.begin = at;
+        self.clear(search, at);
         let needed = at + search.duration;
-        for node in nodes.filter(|node| search.admitted.contains(*node as usize)) {
+        let fabric = &search.lens.fabric;
+        for index in fabric.domain(domain).range() {
+            let pos = position(index);
+            let node = fabric.node(pos).0;
+            if search.lens.pos(node).is_none() {
+                continue;
+            }
             let lasting =
                 timeline.holes_on(node).iter().filter(|hole| hole.start <= at && hole.end >= needed);
-            let best = lasting.map(|hole| (judge.slots(hole.room), hole.end)).max();
-            if let Some((slots, end)) = best.filter(|(slots, _)| *slots > 0) {
-                self.set(search, node, slots, end);
+            if let Some(slots) = lasting.map(|hole| judge.slots(hole.room)).max() {
+                self.slots.raise(fabric, pos, slots);
             }
         }
-        judge.accept(at, self, None)
+        self.slots.sum_up(fabric);
+        judge.accept(at, &self.slots)
     }
 
-    fn clear(&mut self) {
-        for node in self.listed.drain(..) {
-            self.offers[node as usize] = Offer::default();
-        }
-        for domain in self.used.drain(..) {
-            self.sums[domain as usize] = (0, 0);
+    fn clear(&mut self, search: &Search<'_>, begin: Time) {
+        self.slots.clear();
+        self.sums.clear();
+        self.sums.resize(search.domains.count, (0, 0));
+        for node in self.ending.drain(..) {
+            self.until[node as usize] = 0;
         }
         self.enough = 0;
         self.ends.clear();
         self.unsorted.clear();
         self.next_end = FOR_EVER;
+        self.begin = begin;
     }
 
     /// How long after the beginning a time is.
@@ -167,36 +168,70 @@ impl Counters {
         Second::try_from(time.since(self.begin)).unwrap_or(FOR_EVER)
     }
 
-    /// Gives a node other slots and keeps the sums right.
+    /// Counts what a node has at the beginning, if it is more than what it has already; the sums of domains do not know
+    /// yet.
     #[inline]
-    fn set(&mut self, search: &Search<'_>, node: u32, slots: u32, until: Time) {
-        let until = self.second(until).max(1);
-        let offer = &mut self.offers[node as usize];
-        let before = offer.slots;
-        if offer.until == 0 {
-            self.listed.push(node);
+    fn begin_with(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) {
+        let Some(pos) = search.lens.pos(hole.node) else { return };
+        if self.slots.raise(&search.lens.fabric, pos, slots) {
+            self.lasts(hole.node, self.second(hole.end));
         }
-        *offer = Offer { slots, until };
-        if slots > 0 && until < FOR_EVER {
+    }
+
+    /// Works out the sums of domains after what there is at the beginning was counted.
+    fn sum_up(&mut self, search: &Search<'_>) {
+        let slots = &mut self.slots;
+        slots.sum_up(&search.lens.fabric);
+        match search.domains.kind {
+            Kind::Whole => self.sums.iter_mut().for_each(|sum| *sum = slots.all()),
+            Kind::Nodes => {
+                for (pos, count) in slots.iter() {
+                    self.sums[search.lens.fabric.node(pos).index()] = (1, u64::from(count));
+                }
+            }
+            Kind::Domains => {
+                for id in &search.domains.ids {
+                    self.sums[id.index()] = (slots.nodes_of(*id), slots.of(*id));
+                }
+            }
+        }
+        let enough = self.sums.iter().filter(|sum| search.enough(**sum)).count();
+        self.enough = u32::try_from(enough).expect("domains are numbered in u32");
+    }
+
+    /// Notes until when a node has what it has.
+    #[inline]
+    fn lasts(&mut self, node: u32, until: Second) {
+        let known = &mut self.until[node as usize];
+        if until < FOR_EVER {
+            let until = until.max(1);
+            if *known == 0 {
+                self.ending.push(node);
+            }
+            *known = until;
             self.next_end = self.next_end.min(until);
             self.unsorted.push(Reverse(End::new(until, node)));
+        } else if *known != 0 {
+            *known = FOR_EVER;
         }
-        let domain = search.domains[node as usize];
+    }
+
+    /// Gives a node other slots and keeps the sums right.
+    #[inline]
+    fn set(&mut self, search: &Search<'_>, node: u32, pos: Pos, slots: u32, until: Time) {
+        let before = self.slots.at(pos);
+        self.slots.set(&search.lens.fabric, pos, slots);
+        self.lasts(node, self.second(until));
+        let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
         }
         let sum = &mut self.sums[domain as usize];
-        if *sum == (0, 0) {
-            self.used.push(domain);
-        }
         let had = search.enough(*sum);
         sum.0 = sum.0 - u32::from(before > 0) + u32::from(slots > 0);
         sum.1 = sum.1 - u64::from(before) + u64::from(slots);
         let has = search.enough(*sum);
         self.enough = self.enough - u32::from(had) + u32::from(has);
-        if has && !had {
-            self.latest = domain;
-        }
     }
 
     /// The next node whose offer ends before `needed`, if one does.
@@ -215,8 +250,7 @@ impl Counters {
                 return None;
             }
             self.ends.pop();
-            let offer = &self.offers[node as usize];
-            if offer.slots > 0 && offer.until == until {
+            if self.until[node as usize] == until {
                 return Some(node);
             }
         }
@@ -239,8 +273,7 @@ impl Search<'_> {
         counters: &mut Counters,
         judge: &mut impl Judge,
     ) -> Option<Time> {
-        counters.clear();
-        counters.begin = self.from;
+        counters.clear(self, self.from);
         let needed = self.from + self.duration;
         let mut later = Vec::new();
         let mut ahead = BinaryHeap::new();
@@ -250,10 +283,8 @@ impl Search<'_> {
             let next = chunks.find_map(|holes| {
                 let all_open = holes.last().is_some_and(open);
                 let at_once = if all_open { holes.len() } else { holes.partition_point(open) };
-                for hole in &holes[..at_once] {
-                    if hole.end >= needed {
-                        self.offer(counters, judge, hole);
-                    }
+                for hole in holes[..at_once].iter().filter(|hole| hole.end >= needed) {
+                    counters.begin_with(self, hole, judge.slots(hole.room));
                 }
                 (at_once < holes.len()).then(|| holes[at_once..].iter())
             });
@@ -263,6 +294,7 @@ impl Search<'_> {
                 later.push((hole, cursor));
             }
         }
+        counters.sum_up(self);
         let mut now = self.from;
         let mut grew = true;
         while let Some(mut next) = ahead.peek_mut() {
@@ -293,23 +325,20 @@ impl Search<'_> {
                 now = start;
                 grew = self.expire(timeline, counters, judge, now);
             }
-            grew |= self.offer(counters, judge, hole);
+            grew |= self.offer(counters, hole, slots);
         }
         if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
     }
 
     /// Counts what a node has in a hole, if it is more than what it has already.
     #[inline]
-    fn offer(&self, counters: &mut Counters, judge: &mut impl Judge, hole: &Hole) -> bool {
-        let had = counters.offers[hole.node as usize].slots;
-        if had >= self.most || !self.admitted.contains(hole.node as usize) {
-            return false;
+    fn offer(&self, counters: &mut Counters, hole: &Hole, slots: u32) -> bool {
+        let Some(pos) = self.lens.pos(hole.node) else { return false };
+        let grows = slots > counters.slots.at(pos);
+        if grows {
+            counters.set(self, hole.node, pos, slots, hole.end);
         }
-        let slots = judge.slots(hole.room);
-        if slots > had {
-            counters.set(self, hole.node, slots, hole.end);
-        }
-        slots > had
+        grows
     }
 
     /// Asks the caller, if some domain has enough. The outer `None` is "go on".
@@ -327,9 +356,7 @@ impl Search<'_> {
         if counters.enough == 0 {
             return None;
         }
-        let latest = counters.latest;
-        let is_sole = counters.enough == 1 && self.enough(counters.sums[latest as usize]);
-        match judge.accept(now, counters, is_sole.then_some(latest)) {
+        match judge.accept(now, &counters.slots) {
             Found::Yes => Some(Some(now)),
             Found::No => None,
             Found::GiveUp => Some(None),
@@ -354,9 +381,10 @@ impl Search<'_> {
             let holes = timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
-                lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Time::ZERO));
-            grew |= best.0 > counters.offers[node as usize].slots;
-            counters.set(self, node, best.0, best.1);
+                lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Time::MAX));
+            let Some(pos) = self.lens.pos(node) else { continue };
+            grew |= best.0 > counters.slots.at(pos);
+            counters.set(self, node, pos, best.0, best.1);
         }
         grew
     }
@@ -373,7 +401,7 @@ impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
     #[inline]
     fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
         let suits = |hole: &&Hole| {
-            hole.end.since(hole.start) >= search.duration && search.admitted.contains(hole.node as usize)
+            hole.end.since(hole.start) >= search.duration && search.lens.pos(hole.node).is_some()
         };
         loop {
             if let Some(hole) = self.holes.find(suits) {
@@ -389,8 +417,8 @@ pub(in crate::sched) trait Judge {
     /// How many slots a room has.
     fn slots(&mut self, room: RoomId) -> u32;
 
-    /// Whether the job can start at a time at which some domain has enough: none but `sole`, where that is given.
-    fn accept(&mut self, at: Time, counters: &Counters, sole: Option<u32>) -> Found;
+    /// Whether the job can start at a time at which some domain has enough, with what there is then.
+    fn accept(&mut self, at: Time, slots: &Slots) -> Found;
 }
 
 /// What a judge says to a time at which a domain has enough.
@@ -402,4 +430,8 @@ pub(in crate::sched) enum Found {
     No,
     /// It is not worth going on.
     GiveUp,
+}
+
+fn position(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
 }

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 
 use crate::model::fabric::Layer;
-use crate::sched::scene::lens::{Domains, Lens};
 use crate::sched::scene::room::RoomId;
 use crate::text::time::Time;
 
@@ -58,12 +57,11 @@ impl Tails {
     pub(in crate::sched) fn earliest(
         &mut self,
         (realm, need, layer): (usize, usize, Layer),
-        lens: &Lens,
-        domains: &Domains,
         search: &Search<'_>,
         timeline: &Timeline,
         mut slots_in: impl FnMut(RoomId) -> u32,
     ) -> Option<Earliest> {
+        let Search { lens, domains, .. } = search;
         let known = self.known.entry((realm, lens.outline, need, layer)).or_default();
         let before = std::mem::replace(&mut known.followed, timeline.changes());
         let passed = timeline.changes() - before;
@@ -83,7 +81,7 @@ impl Tails {
                 if known.is_unfit {
                     return None;
                 }
-                known.order.insert(Order::new(domains, search, timeline, &mut slots_in))
+                known.order.insert(Order::new(search, timeline, &mut slots_in))
             }
         };
         order.earliest(search, timeline, slots_in)
@@ -103,14 +101,13 @@ struct Order {
 
 impl Order {
     fn new(
-        domains: &Domains,
         search: &Search<'_>,
         timeline: &Timeline,
         mut slots_in: impl FnMut(RoomId) -> u32,
     ) -> Self {
-        let mut lists: Vec<Vec<Time>> = vec![Vec::new(); domains.count];
-        let mut since = vec![Time::MAX; search.domains.len()];
-        for (node, domain) in (0..).zip(search.domains).filter(|(_, domain)| **domain != NOWHERE) {
+        let mut lists: Vec<Vec<Time>> = vec![Vec::new(); search.domains.count];
+        let mut since = vec![Time::MAX; search.domains.of_node.len()];
+        for (node, domain) in (0..).zip(&search.domains.of_node).filter(|(_, domain)| **domain != NOWHERE) {
             since[node as usize] = tail(node, search, timeline, &mut slots_in);
             lists[*domain as usize].push(since[node as usize]);
         }
@@ -138,7 +135,7 @@ impl Order {
         timeline: &Timeline,
         slots_in: impl FnMut(RoomId) -> u32,
     ) {
-        let domain = search.domains[node as usize];
+        let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
         }
@@ -169,7 +166,7 @@ impl Order {
             best.offer(self.alone(domain, search), domain);
         }
         let mut ending = endings(search, timeline, best.at, slots_in)?;
-        let domain_of = |hole: &Hole| search.domains[hole.node as usize];
+        let domain_of = |hole: &Hole| search.domains.of_node[hole.node as usize];
         ending.sort_unstable_by_key(|hole| (domain_of(hole), hole.start));
         for holes in ending.chunk_by(|a, b| domain_of(a) == domain_of(b)) {
             let domain = domain_of(holes[0]);
@@ -238,7 +235,7 @@ fn tail(
     timeline: &Timeline,
     mut slots_in: impl FnMut(RoomId) -> u32,
 ) -> Time {
-    if !search.admitted.contains(node as usize) {
+    if search.lens.pos(node).is_none() {
         return Time::MAX;
     }
     let lasts = |hole: &&Hole| hole.end.is_never() && slots_in(hole.room) > 0;
@@ -259,8 +256,8 @@ fn endings<'a>(
         for hole in shelf.reaching(search.duration, needed, until).flatten() {
             let serves = hole.start < until
                 && hole.end >= hole.start.max(search.from) + search.duration
-                && search.admitted.contains(hole.node as usize)
-                && search.domains[hole.node as usize] != NOWHERE
+                && search.lens.pos(hole.node).is_some()
+                && search.domains.of_node[hole.node as usize] != NOWHERE
                 && slots_in(hole.room) > 0;
             if serves {
                 if found.len() == FEW {

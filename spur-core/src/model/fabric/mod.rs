@@ -344,10 +344,21 @@ impl Fabric {
         std::iter::successors(self.leaf_of(pos), |&id| self.parents[id.index()])
     }
 
-    /// The domain that each domain is part of, by their numbers; a parent has a larger number than its children.
+    /// How many domains there are.
     #[must_use]
-    pub fn parents(&self) -> &[Option<DomainId>] {
-        &self.parents
+    pub fn domain_count(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The domains that consist of others, those below before those above, each with the numbers of its children where
+    /// these follow one another.
+    pub fn inner(&self) -> impl Iterator<Item = (DomainId, &Domain, Option<Range<usize>>)> {
+        let first = self.starts.get(1).map_or(self.domains.len(), |first| *first as usize);
+        (0..).map(DomainId).zip(&self.domains).skip(first).filter_map(|(id, domain)| {
+            let (first, last) = (domain.children.first()?.index(), domain.children.last()?.index());
+            let in_row = last >= first && last - first + 1 == domain.children.len();
+            Some((id, domain, in_row.then_some(first..last + 1)))
+        })
     }
 
     /// Whether `inner` is `outer` or lies in it.

@@ -15,6 +15,7 @@ use super::tasks::Tasks;
 pub struct Slots {
     open: FixedBitSet,
     tasks: Option<Tasks>,
+    /// By domain; none where slots are whole nodes, which are counted already.
     sums: Vec<u64>,
     nodes: Vec<u32>,
 }
@@ -29,8 +30,7 @@ impl Slots {
         } else {
             count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"))
         };
-        let sums = nodes.iter().map(|&count| u64::from(count)).collect();
-        Self { open, tasks: None, sums, nodes }
+        Self { open, tasks: None, sums: Vec::new(), nodes }
     }
 
     /// Tasks per position, 0 where none fits; `tasks` has one number for each position of the fabric.
@@ -59,7 +59,7 @@ impl Slots {
         Self {
             open: FixedBitSet::with_capacity(fabric.len()),
             tasks: (!whole).then(|| Tasks::none(fabric.len())),
-            sums: vec![0; domains],
+            sums: if whole { Vec::new() } else { vec![0; domains] },
             nodes: vec![0; domains],
         }
     }
@@ -88,28 +88,42 @@ impl Slots {
     /// it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
     #[inline]
     pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> bool {
-        let had = self.at(pos);
-        let slots = if self.tasks.is_some() { slots } else { slots.min(1) };
+        let leaf = fabric.leaf_of(pos);
+        let Some(tasks) = &mut self.tasks else {
+            let grows = slots > 0 && !self.open.put(pos.index());
+            if let Some(leaf) = leaf.filter(|_| grows) {
+                self.nodes[leaf.index()] += 1;
+            }
+            return grows;
+        };
+        let had = tasks.at(pos.index());
         if slots <= had {
             return false;
         }
-        if let Some(tasks) = &mut self.tasks {
-            tasks.set(pos.index(), slots);
-        }
-        self.open.insert(pos.index());
-        if let Some(leaf) = fabric.leaf_of(pos) {
-            self.nodes[leaf.index()] += u32::from(had == 0);
+        tasks.set(pos.index(), slots);
+        if let Some(leaf) = leaf {
+            self.nodes[leaf.index()] += u32::from(!self.open.put(pos.index()));
             self.sums[leaf.index()] += u64::from(slots - had);
+        } else {
+            self.open.insert(pos.index());
         }
         true
     }
 
     /// Works out what is above the leaves, once after slots were raised from none.
     pub fn sum_up(&mut self, fabric: &Fabric) {
-        for (id, parent) in fabric.parents().iter().enumerate() {
-            if let Some(parent) = parent {
-                self.nodes[parent.index()] += self.nodes[id];
-                self.sums[parent.index()] += self.sums[id];
+        for (id, domain, row) in fabric.inner() {
+            let nodes = &mut self.nodes;
+            nodes[id.index()] = match &row {
+                Some(row) => nodes[row.clone()].iter().sum(),
+                None => domain.children().iter().map(|child| nodes[child.index()]).sum(),
+            };
+            if self.tasks.is_some() {
+                let sums = &mut self.sums;
+                sums[id.index()] = match row {
+                    Some(row) => sums[row].iter().sum(),
+                    None => domain.children().iter().map(|child| sums[child.index()]).sum(),
+                };
             }
         }
     }
@@ -127,8 +141,9 @@ impl Slots {
         };
         self.open.set(pos.index(), after > 0);
         for id in fabric.path_up(pos) {
-            let sum = &mut self.sums[id.index()];
-            *sum = *sum - u64::from(before) + u64::from(after);
+            if let Some(sum) = self.sums.get_mut(id.index()) {
+                *sum = *sum - u64::from(before) + u64::from(after);
+            }
             let nodes = &mut self.nodes[id.index()];
             *nodes = *nodes - u32::from(before > 0) + u32::from(after > 0);
         }
@@ -162,14 +177,14 @@ impl Slots {
 
     /// The open positions as whole nodes.
     pub(super) fn as_whole(&self) -> Self {
-        let sums = self.nodes.iter().map(|&nodes| u64::from(nodes)).collect();
-        Self { open: self.open.clone(), tasks: None, sums, nodes: self.nodes.clone() }
+        Self { open: self.open.clone(), tasks: None, sums: Vec::new(), nodes: self.nodes.clone() }
     }
 
     /// Slots of a domain.
     #[must_use]
     pub fn of(&self, domain: DomainId) -> u64 {
-        self.sums[domain.index()]
+        let sum = self.sums.get(domain.index()).copied();
+        sum.unwrap_or_else(|| u64::from(self.nodes[domain.index()]))
     }
 
     /// Positions of a domain that have a slot.

@@ -74,7 +74,10 @@ impl Lens {
             positions_of[fabric.node(pos(index)).index()] = pos(index).0;
         }
         let mut seats = positions_of.clone();
-        (0..).zip(&mut seats).filter(|(node, _)| !admitted.contains(*node)).for_each(|(_, seat)| *seat = NOWHERE);
+        (0..)
+            .zip(&mut seats)
+            .filter(|(node, _)| !admitted.contains(*node))
+            .for_each(|(_, seat)| *seat = NOWHERE);
         Ok(Self {
             outline,
             positions: positions_of.into(),
@@ -254,7 +257,7 @@ impl Domains {
         let count = match kind {
             Kind::Whole => 1,
             Kind::Nodes => nodes,
-            Kind::Domains => fabric.parents().len(),
+            Kind::Domains => fabric.domain_count(),
         };
         Self { kind, of_node, count, ids }
     }

@@ -36,15 +36,18 @@ impl RoomId {
     }
 }
 
-#[derive(Clone, Debug)]
+/// A class, and where its amount begins and ends in [`Rooms::amounts`].
+#[derive(Clone, Copy, Debug)]
 struct Room {
     class: ClassId,
-    amount: Box<[u64]>,
+    begin: u32,
+    end: u32,
 }
 
 impl Room {
-    fn hash(&self) -> u64 {
-        hash(self.class, &self.amount)
+    #[inline]
+    fn amount(self, amounts: &[u64]) -> &[u64] {
+        &amounts[self.begin as usize..self.end as usize]
     }
 }
 
@@ -54,6 +57,8 @@ pub(in crate::sched) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
+    /// Those of all rooms, one after the other.
+    amounts: Vec<u64>,
     /// Every room, by the hash of its class and amount. Looked up, never walked through.
     numbers: HashTable<RoomId>,
     /// The last answer of [`Rooms::minus`]: nodes that are taken together are often alike.
@@ -102,8 +107,9 @@ impl Rooms {
     }
 
     /// The amount.
+    #[inline]
     pub(in crate::sched) fn amount(&self, room: RoomId) -> &[u64] {
-        &self.rooms[room.index()].amount
+        self.rooms[room.index()].amount(&self.amounts)
     }
 
     /// Whether there is a CPU in it: without one nothing can run there.
@@ -118,18 +124,23 @@ impl Rooms {
 
     /// The number of an amount.
     pub(in crate::sched) fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
-        let Self { rooms, numbers, .. } = self;
-        let hash = hash(class, amount);
+        let Self { rooms, amounts, numbers, .. } = self;
         let is_same = |id: &RoomId| {
-            let room = &rooms[id.index()];
-            room.class == class && *room.amount == *amount
+            let room = rooms[id.index()];
+            room.class == class && room.amount(amounts) == amount
         };
-        if let Some(known) = numbers.find(hash, is_same) {
+        let code = hash(class, amount);
+        if let Some(known) = numbers.find(code, is_same) {
             return *known;
         }
         let id = RoomId(number(rooms.len()));
-        rooms.push(Room { class, amount: amount.into() });
-        numbers.insert_unique(hash, id, |id| rooms[id.index()].hash());
+        let begin = number(amounts.len());
+        amounts.extend_from_slice(amount);
+        rooms.push(Room { class, begin, end: number(amounts.len()) });
+        numbers.insert_unique(code, id, |id| {
+            let room = rooms[id.index()];
+            hash(room.class, room.amount(amounts))
+        });
         id
     }
 

@@ -21,6 +21,7 @@ use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::timeline::holding;
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
+use crate::sched::timeline::second::length;
 use crate::sched::timeline::shelves::Measure;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::sched::timeline::standing::{Moment, Standing};
@@ -31,7 +32,7 @@ use crate::text::time::Time;
 use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Strategy, View};
 use super::request::{Need, Request, Slot};
 use super::scene::{Scene, SceneNode, others_of_leaves};
-use super::timeline::{Step, Timeline};
+use super::timeline::Timeline;
 use trial::{Trial, occupied, placed, slots_in};
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
@@ -175,22 +176,22 @@ impl State {
         let licenses = Licenses::new(cluster, ends.iter().map(|(end, job, _)| (*end, *job)), now);
         let nodes_in = |realm| if wanted.contains(&realm) { scene.nodes.len() } else { 0 };
         let mut timelines: Vec<Timeline> =
-            (0..realms.count()).map(|realm| Timeline::new(nodes_in(realm), shortest)).collect();
+            (0..realms.count()).map(|realm| Timeline::new(now, nodes_in(realm), shortest)).collect();
         let mut idle = Vec::with_capacity(scene.nodes.len());
         let mut overdue = false;
         for (index, (node, held)) in scene.nodes.iter().zip(held).enumerate() {
             let (free, steps) = steps(&mut rooms, node, held, now);
             idle.push(free);
             if node.available {
-                overdue |= steps.first().is_some_and(|step| step.room != free);
+                overdue |= steps.first().is_some_and(|(_, room)| *room != free);
                 let id = NodeId(u32::try_from(index).expect("nodes are numbered in u32"));
                 for realm in wanted.iter().copied().filter(|realm| *realm > OPEN && realms.holds(*realm, id))
                 {
                     timelines[realm].show(index, realms.screens(realm, id, now));
-                    timelines[realm].set(&mut rooms, index, steps.clone());
+                    timelines[realm].set(&mut rooms, index, &steps);
                 }
                 timelines[OPEN].show(index, realms.screens(OPEN, id, now));
-                timelines[OPEN].set(&mut rooms, index, steps);
+                timelines[OPEN].set(&mut rooms, index, &steps);
             }
         }
         timelines.iter_mut().for_each(|timeline| timeline.index(&rooms));
@@ -301,6 +302,7 @@ impl State {
         times: std::ops::Range<Time>,
     ) -> (Option<Hit>, bool) {
         let domains = self.domains(lens, stage.ask());
+        let timeline = &self.timelines[hunt.realm];
         let mut judge = Trial {
             now: self.now,
             lens,
@@ -310,7 +312,7 @@ impl State {
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
-            timeline: stage.ask().whole_leaves.then_some((&self.timelines[hunt.realm], hunt.run_time)),
+            timeline: stage.ask().whole_leaves.then_some((timeline, hunt.run_time)),
             tries: 0,
             rivalries: self.rivalries,
             in_domain: !domains.ids.is_empty(),
@@ -319,9 +321,9 @@ impl State {
         };
         let mut search = Search {
             lens,
-            duration: hunt.run_time,
-            from: times.start,
-            until: times.end,
+            duration: length(hunt.run_time),
+            from: timeline.second(times.start),
+            until: timeline.second(times.end),
             domains: &domains,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
@@ -332,18 +334,17 @@ impl State {
             },
         };
         self.counters.fit(lens, search.most == 1);
-        let timeline = &self.timelines[hunt.realm];
         let counts_nodes = search.most == 1 && search.min_slots <= u64::from(search.min_nodes);
         let layer = layer(lens, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
         // A search of one moment is told of what there is even if it is not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, need, layer));
         let answer = key.and_then(|key| {
-            let found =
-                self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
+            let found = self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
             search.from = found.at.min(search.until);
             judge.settle(found, &search, timeline, &mut self.counters)
         });
         let start = answer.unwrap_or_else(|| search.sweep(timeline, &mut self.counters, &mut judge));
+        let start = start.map(|start| start.time(self.now));
         let gave_up = judge.tries >= MAX_TRIES;
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
         self.rivalries += u32::from(starts);
@@ -380,7 +381,6 @@ impl State {
         let (rooms, known) = (&self.rooms, &mut self.slots[need]);
         let moment = Moment {
             timeline: &self.timelines[hunt.realm],
-            now: self.now,
             run_time: hunt.run_time,
             least: Measure::of(&hunt.request.need),
         };
@@ -604,7 +604,7 @@ fn steps(
     node: &SceneNode,
     mut held: Vec<(Time, Box<[u64]>)>,
     now: Time,
-) -> (RoomId, Vec<Step>) {
+) -> (RoomId, Vec<(Time, RoomId)>) {
     held.sort_by_key(|(end, _)| *end);
     let full = rooms.full(node.class);
     // What is held until the last end is taken from the full room first, so that the first step is what is free now.
@@ -612,19 +612,19 @@ fn steps(
     let mut steps = Vec::with_capacity(held.len() + 1);
     for (end, amount) in held.iter().rev() {
         if !end.is_never() && *end > now {
-            steps.push(Step { from: *end, room });
+            steps.push((*end, room));
         }
         room = rooms.minus(room, amount);
     }
     let overdue = held.iter().take_while(|(end, _)| *end <= now);
     let at_once = overdue.fold(room, |room, (_, amount)| rooms.plus(room, amount));
-    steps.push(Step { from: now, room: at_once });
+    steps.push((now, at_once));
     steps.reverse();
     // Of several ends at one time the last has all the room.
-    let mut merged: Vec<Step> = Vec::with_capacity(steps.len());
+    let mut merged: Vec<(Time, RoomId)> = Vec::with_capacity(steps.len());
     for step in steps {
         match merged.last_mut() {
-            Some(last) if last.from == step.from => *last = step,
+            Some(last) if last.0 == step.0 => *last = step,
             _ => merged.push(step),
         }
     }

@@ -8,6 +8,7 @@ use crate::sched::request::Need;
 use crate::sched::scene::lens::{Canvas, Lens};
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::timeline::Timeline;
+use crate::sched::timeline::second::Second;
 use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
 use crate::sched::timeline::tails::Earliest;
 use crate::text::time::Time;
@@ -19,6 +20,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Tries to place a job at the times a sweep comes up with.
 pub(super) struct Trial<'a> {
+    /// When the timeline begins.
     pub(super) now: Time,
     pub(super) lens: &'a Lens,
     pub(super) need: &'a Need,
@@ -49,7 +51,7 @@ impl Trial<'_> {
         search: &Search<'_>,
         timeline: &Timeline,
         counters: &mut Counters,
-    ) -> Option<Option<Time>> {
+    ) -> Option<Option<Second>> {
         if first.at >= search.until {
             return Some(None);
         }
@@ -63,9 +65,9 @@ impl Trial<'_> {
 
     /// Whether nothing outside the one domain that has enough matters at some time. No placement leaves it; rivals and
     /// scores are looked for elsewhere as well.
-    fn looks_at_domain(&self, at: Time) -> bool {
+    fn looks_at_domain(&self, at: Second) -> bool {
         let looks_around =
-            at == self.now && self.names() || self.asks.iter().any(|ask| ask.score.weights.any());
+            at == Second::BEGIN && self.names() || self.asks.iter().any(|ask| ask.score.weights.any());
         self.in_domain && !looks_around
     }
 
@@ -75,9 +77,17 @@ impl Trial<'_> {
     }
 
     /// The best placement there is; for one that starts, with those that lost.
-    fn place(&self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn place(&self, slots: &Slots, at: Second, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
         let occupied = self.timeline.map(|(timeline, run_time)| {
-            occupied(&self.lens.fabric, self.rooms, self.idle, timeline, self.now, at, run_time)
+            occupied(
+                &self.lens.fabric,
+                self.rooms,
+                self.idle,
+                timeline,
+                self.now,
+                at.time(self.now),
+                run_time,
+            )
         });
         let (placement, lost) =
             placed(self.lens, self.asks, occupied.as_ref(), slots, starts && self.names())?;
@@ -120,9 +130,9 @@ impl Judge for Trial<'_> {
         slots_in(self.known, self.rooms, self.need, room)
     }
 
-    fn accept(&mut self, at: Time, slots: &Slots) -> Found {
+    fn accept(&mut self, at: Second, slots: &Slots) -> Found {
         self.tries += 1;
-        let starts = at == self.now;
+        let starts = at == Second::BEGIN;
         let mut held_back = false;
         self.hit = if starts && self.held_back {
             let mut canvas = std::mem::take(self.canvas);

@@ -1,7 +1,8 @@
 //! The holes of all nodes by their start, in chunks and blocks of chunks that say how far their holes reach.
 
 use crate::sched::scene::room::RoomId;
-use crate::text::time::Time;
+
+use super::second::Second;
 
 /// Holes in a chunk, and chunks in a block, before it is cut in two.
 const FULL: usize = 48;
@@ -9,29 +10,38 @@ const FULL: usize = 48;
 /// A stretch of time over which a node has a room free throughout; `end` is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sched) struct Hole {
-    pub(in crate::sched) start: Time,
-    pub(in crate::sched) end: Time,
+    pub(in crate::sched) start: Second,
+    pub(in crate::sched) end: Second,
     pub(in crate::sched) node: u32,
     pub(in crate::sched) room: RoomId,
 }
 
 impl Hole {
+    /// Seconds.
     #[inline]
-    fn key(&self) -> (Time, u32, Time) {
-        (self.start, self.node, self.end)
+    pub(in crate::sched) fn length(&self) -> u32 {
+        self.end.since(self.start)
+    }
+
+    #[inline]
+    fn key(&self) -> Key {
+        (u64::from(self.start.0) << 32 | u64::from(self.node), self.end)
     }
 
     #[inline]
     fn reach(&self) -> Reach {
-        Reach { longest: self.end.since(self.start), latest: self.end }
+        Reach { longest: self.length(), latest: self.end }
     }
 }
+
+/// Start and node in one number, then the end: what holes are sorted by.
+type Key = (u64, Second);
 
 /// How long the longest of some holes is, in seconds, and when the last of them ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reach {
-    longest: u64,
-    latest: Time,
+    longest: u32,
+    latest: Second,
 }
 
 impl Reach {
@@ -47,7 +57,7 @@ impl Reach {
 
     /// Whether some hole may last for `duration` seconds and until `until`.
     #[inline]
-    fn may_hold(&self, duration: u64, until: Time) -> bool {
+    fn may_hold(&self, duration: u32, until: Second) -> bool {
         self.longest >= duration && self.latest >= until
     }
 }
@@ -56,7 +66,7 @@ impl Reach {
 #[derive(Clone, Debug)]
 struct Chunk {
     /// No hole of the chunk comes before this one did, and none of the chunk before it after.
-    first: (Time, u32, Time),
+    first: Key,
     reach: Reach,
     holes: Vec<Hole>,
 }
@@ -77,7 +87,7 @@ impl Chunk {
 /// Some neighbouring chunks, never none.
 #[derive(Clone, Debug)]
 struct Block {
-    first: (Time, u32, Time),
+    first: Key,
     reach: Reach,
     chunks: Vec<Chunk>,
 }
@@ -105,24 +115,25 @@ impl Holes {
     /// Puts holes in order.
     pub(in crate::sched) fn new(mut holes: Vec<Hole>) -> Self {
         holes.sort_unstable_by_key(Hole::key);
-        let mut chunks = holes.chunks(FULL / 2).map(|chunk| Chunk::new(chunk.to_vec())).peekable();
+        let mut chunks =
+            holes.chunks(FULL / 2).map(|chunk| Chunk::new(roomy(chunk.iter().copied()))).peekable();
         let mut blocks = Vec::new();
         while chunks.peek().is_some() {
-            blocks.push(Block::new(chunks.by_ref().take(FULL / 2).collect()));
+            blocks.push(Block::new(roomy(chunks.by_ref().take(FULL / 2))));
         }
         Self { blocks }
     }
 
     /// The holes in order, chunk by chunk; left out are those that begin at `before` or later, and chunks of which no
     /// hole lasts for `duration` seconds and until `until`.
-    pub(in crate::sched) fn reaching(&self, duration: u64, until: Time, before: Time) -> Reaching<'_> {
+    pub(in crate::sched) fn reaching(&self, duration: u32, until: Second, before: Second) -> Reaching<'_> {
         Reaching { blocks: self.blocks.iter(), chunks: [].iter(), duration, until, before }
     }
 
     /// Adds a hole.
     pub(in crate::sched) fn insert(&mut self, hole: Hole) {
         let Some((at, within)) = self.find(&hole) else {
-            self.blocks.push(Block::new(vec![Chunk::new(vec![hole])]));
+            self.blocks.push(Block::new(roomy([Chunk::new(roomy([hole]))])));
             return;
         };
         let block = &mut self.blocks[at];
@@ -134,12 +145,12 @@ impl Holes {
         let place = chunk.holes.partition_point(|other| other.key() < hole.key());
         chunk.holes.insert(place, hole);
         if chunk.holes.len() > FULL {
-            let second = chunk.holes.split_off(FULL / 2);
+            let second = roomy(chunk.holes.drain(FULL / 2..));
             chunk.measure();
             block.chunks.insert(within + 1, Chunk::new(second));
         }
         if block.chunks.len() > FULL {
-            let second = block.chunks.split_off(FULL / 2);
+            let second = roomy(block.chunks.drain(FULL / 2..));
             block.measure();
             self.blocks.insert(at + 1, Block::new(second));
         }
@@ -183,9 +194,9 @@ impl Holes {
 pub(in crate::sched) struct Reaching<'a> {
     blocks: std::slice::Iter<'a, Block>,
     chunks: std::slice::Iter<'a, Chunk>,
-    duration: u64,
-    until: Time,
-    before: Time,
+    duration: u32,
+    until: Second,
+    before: Second,
 }
 
 impl<'a> Iterator for Reaching<'a> {
@@ -195,19 +206,30 @@ impl<'a> Iterator for Reaching<'a> {
     fn next(&mut self) -> Option<&'a [Hole]> {
         loop {
             for chunk in self.chunks.by_ref() {
-                if chunk.first.0 >= self.before {
+                if starts(chunk.first) >= self.before {
                     return None;
                 }
                 if chunk.reach.may_hold(self.duration, self.until) {
                     return Some(&chunk.holes);
                 }
             }
-            let block = self.blocks.next().filter(|block| block.first.0 < self.before)?;
+            let block = self.blocks.next().filter(|block| starts(block.first) < self.before)?;
             if block.reach.may_hold(self.duration, self.until) {
                 self.chunks = block.chunks.iter();
             }
         }
     }
+}
+
+fn starts((start, _): Key) -> Second {
+    Second(u32::try_from(start >> 32).expect("a shift leaves 32 bits"))
+}
+
+/// A list with room for all that it may come to hold.
+fn roomy<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::with_capacity(FULL + 1);
+    list.extend(items);
+    list
 }
 
 impl Block {
@@ -231,11 +253,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holes_stay_in_order(changes in prop::collection::vec((0_i64..50, 1_i64..20, 0_u32..40), 0..1500)) {
+        fn holes_stay_in_order(changes in prop::collection::vec((0_u32..50, 1_u32..20, 0_u32..40), 0..1500)) {
             let mut holes = Holes::new(Vec::new());
             let mut model = std::collections::BTreeMap::new();
             for (start, length, node) in changes {
-                let hole = Hole { start: Time(start), end: Time(start + length), node, room: RoomId(0) };
+                let hole = Hole { start: Second(start), end: Second(start + length), node, room: RoomId(0) };
                 if model.remove(&hole.key()).is_some() {
                     holes.remove(&hole);
                 } else {
@@ -243,12 +265,12 @@ mod tests {
                     holes.insert(hole);
                 }
             }
-            let listed: Vec<Hole> = holes.reaching(0, Time::ZERO, Time::MAX).flatten().copied().collect();
+            let listed: Vec<Hole> = holes.reaching(0, Second::BEGIN, Second::NEVER).flatten().copied().collect();
             prop_assert_eq!(&listed, &model.into_values().collect::<Vec<_>>());
             for (duration, until, before) in [(5, 30, 40), (12, 40, 45), (1, 60, 20)] {
-                let (until, before) = (Time(until), Time(before));
+                let (until, before) = (Second(until), Second(before));
                 let wanted = |hole: &Hole| {
-                    hole.start < before && hole.end >= until && hole.end.since(hole.start) >= duration
+                    hole.start < before && hole.end >= until && hole.length() >= duration
                 };
                 let found = holes.reaching(duration, until, before).flatten().copied().filter(wanted);
                 prop_assert_eq!(

@@ -17,6 +17,7 @@ pub(super) mod holding;
 pub(super) mod holes;
 pub(super) mod licenses;
 pub(super) mod realm;
+pub(super) mod second;
 pub(super) mod shelves;
 pub(super) mod stairs;
 pub(super) mod standing;
@@ -34,24 +35,26 @@ use crate::text::time::Time;
 
 use holes::Hole;
 use realm::Screen;
+use second::{Second, length};
 use shelves::Shelves;
 
-/// From this time on a node has this room, until its next step.
+/// From this moment on a node has this room, until its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) from: Time,
-    pub(super) room: RoomId,
+struct Step {
+    from: Second,
+    room: RoomId,
 }
 
 /// What is free when, on every node.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
+    begin: Time,
     steps: Vec<Vec<Step>>,
     /// By node: what is shown over its steps. Empty where there are no reservations.
     screens: Vec<Vec<Screen>>,
     of_node: Vec<Vec<Hole>>,
     holes: Shelves,
-    shortest: u64,
+    shortest: u32,
     /// Nodes that have a hole from the beginning on that ends: something is planned there.
     limited: FixedBitSet,
     /// Nodes that were changed, one after another, and where each stands there last.
@@ -69,15 +72,16 @@ struct Scratch {
 }
 
 impl Timeline {
-    /// A timeline of `nodes` nodes that have nothing free yet. Holes shorter than `shortest` seconds are of no use to
+    /// A timeline from `begin` on, of `nodes` nodes that have nothing free yet. Holes shorter than `shortest` seconds are of no use to
     /// anybody and left out.
-    pub(super) fn new(nodes: usize, shortest: u64) -> Self {
+    pub(super) fn new(begin: Time, nodes: usize, shortest: u64) -> Self {
         Self {
+            begin,
             steps: vec![Vec::new(); nodes],
             screens: Vec::new(),
             of_node: vec![Vec::new(); nodes],
             holes: Shelves::default(),
-            shortest: shortest.max(1),
+            shortest: length(shortest.max(1)),
             limited: FixedBitSet::with_capacity(nodes),
             changed: Vec::new(),
             last_change: vec![0; nodes],
@@ -85,9 +89,14 @@ impl Timeline {
         }
     }
 
-    /// Says what a node will have: `steps` by time, the first one now. For every node before [`Timeline::index`].
-    pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: Vec<Step>) {
-        self.steps[node] = steps;
+    /// Says what a node will have: a room from each time on, by time, the first one from the beginning. For every node
+    /// before [`Timeline::index`].
+    pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: &[(Time, RoomId)]) {
+        let begin = self.begin;
+        let known = steps.iter().map(|(from, room)| Step { from: Second::of(*from, begin), room: *room });
+        // A node is booked again and again.
+        self.steps[node] = Vec::with_capacity(2 * steps.len() + 4);
+        self.steps[node].extend(known.filter(|step| step.from < Second::LAST));
         self.find_holes(rooms, node);
         self.of_node[node] = self.scratch.holes.clone();
         self.find_limits(node);
@@ -104,9 +113,16 @@ impl Timeline {
     /// The steps of a node as they are seen.
     fn seen<'a>(&'a self, rooms: &mut Rooms, node: usize) -> Cow<'a, [Step]> {
         match self.screens.get(node) {
-            Some(screens) if !screens.is_empty() => Cow::Owned(behind(rooms, &self.steps[node], screens)),
+            Some(screens) if !screens.is_empty() => {
+                Cow::Owned(behind(rooms, &self.steps[node], screens, self.begin))
+            }
             _ => Cow::Borrowed(&self.steps[node]),
         }
+    }
+
+    /// When a time is on this timeline.
+    pub(super) fn second(&self, time: Time) -> Second {
+        Second::of(time, self.begin)
     }
 
     /// Whether a node was ever spoken of here.
@@ -149,7 +165,7 @@ impl Timeline {
     /// The moments at which some node has or shows something else than before, in no order.
     pub(super) fn steps(&self) -> impl Iterator<Item = Time> + '_ {
         let screens = self.screens.iter().flatten().flat_map(|screen| [screen.from, screen.to]);
-        self.steps.iter().flatten().map(|step| step.from).chain(screens)
+        self.steps.iter().flatten().map(|step| step.from.time(self.begin)).chain(screens)
     }
 
     /// How many changes there were: bookings and returns, node by node.
@@ -165,13 +181,13 @@ impl Timeline {
 
     /// Notes whether what a node has at the beginning ends.
     fn find_limits(&mut self, node: usize) {
-        let begin = self.steps[node].first().map(|step| step.from);
-        let ends = |hole: &Hole| Some(hole.start) == begin && !hole.end.is_never();
+        let ends = |hole: &Hole| hole.start == Second::BEGIN && !hole.end.is_never();
         self.limited.set(node, self.of_node[node].iter().any(ends));
     }
 
     /// What a node has throughout a stretch of time.
     pub(super) fn room(&self, rooms: &mut Rooms, node: u32, from: Time, to: Time) -> Option<RoomId> {
+        let (from, to) = (self.second(from), self.second(to));
         let steps = self.seen(rooms, node as usize);
         let first = steps.iter().rposition(|step| step.from <= from)?;
         let mut room = steps[first].room;
@@ -188,6 +204,7 @@ impl Timeline {
         if self.screens.get(node as usize).is_some_and(|screens| screens.iter().any(hides)) {
             return false;
         }
+        let (from, to) = (self.second(from), self.second(to));
         let steps = &self.steps[node as usize];
         let first = steps.iter().rposition(|step| step.from <= from).unwrap_or(0);
         steps.iter().skip(first).take_while(|step| step.from < to).all(|step| step.room == room)
@@ -212,6 +229,7 @@ impl Timeline {
         change: impl Fn(&mut Rooms, RoomId) -> RoomId,
     ) {
         let index = node as usize;
+        let (from, to) = (self.second(from), self.second(to));
         let steps = &mut self.steps[index];
         split(steps, from);
         split(steps, to);
@@ -220,11 +238,9 @@ impl Timeline {
         }
         steps.dedup_by_key(|step| step.room);
         self.find_holes(rooms, index);
-        std::mem::swap(&mut self.of_node[index], &mut self.scratch.holes);
-        self.find_limits(index);
         self.last_change[index] = self.changed.len();
         self.changed.push(node);
-        let (before, after) = (&self.scratch.holes, &self.of_node[index]);
+        let (before, after) = (&self.of_node[index], &self.scratch.holes);
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
         // Both are in one order, so what differs shows by walking them side by side.
         while let Some(order) = match (old.peek(), new.peek()) {
@@ -240,6 +256,10 @@ impl Timeline {
                 come.into_iter().for_each(|hole| self.holes.insert(rooms, *hole));
             }
         }
+        let known = &mut self.of_node[index];
+        known.clear();
+        known.extend_from_slice(&self.scratch.holes);
+        self.find_limits(index);
     }
 
     /// Works out the holes of a node, by start and end, into the scratch list.
@@ -263,7 +283,7 @@ impl Timeline {
 }
 
 /// From when until when a room is free throughout.
-type Stretch = (Time, Time, RoomId);
+type Stretch = (Second, Second, RoomId);
 
 /// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
 /// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
@@ -286,7 +306,7 @@ fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut V
             open.push(Step { from, room: step.room });
         }
     }
-    stretches.extend(open.iter().map(|last| (last.from, Time::MAX, last.room)));
+    stretches.extend(open.iter().map(|last| (last.from, Second::NEVER, last.room)));
     true
 }
 
@@ -301,7 +321,7 @@ fn all(rooms: &mut Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) {
                 break;
             }
             let Some(step) = steps.get(next) else {
-                stretches.push((begin.from, Time::MAX, room));
+                stretches.push((begin.from, Second::NEVER, room));
                 break;
             };
             let shrunk = rooms.common(room, step.room);
@@ -314,15 +334,16 @@ fn all(rooms: &mut Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) {
 }
 
 /// What is seen of steps behind screens.
-fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen]) -> Vec<Step> {
+fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Vec<Step> {
     let mut seen = steps.to_vec();
     let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return seen };
     let full = rooms.full(class);
     for screen in screens {
-        split(&mut seen, screen.from);
-        split(&mut seen, screen.to);
+        let (from, to) = (Second::of(screen.from, begin), Second::of(screen.to, begin));
+        split(&mut seen, from);
+        split(&mut seen, to);
         let room = if screen.shows_all { full } else { rooms.nothing(class) };
-        for step in seen.iter_mut().filter(|step| screen.from <= step.from && step.from < screen.to) {
+        for step in seen.iter_mut().filter(|step| from <= step.from && step.from < to) {
             step.room = room;
         }
     }
@@ -331,11 +352,11 @@ fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen]) -> Vec<Step> {
 }
 
 /// Makes a step begin at `at`, if the node's future is known then.
-fn split(steps: &mut Vec<Step>, at: Time) {
+fn split(steps: &mut Vec<Step>, at: Second) {
     let next = steps.partition_point(|step| step.from <= at);
     if let Some(before) = next.checked_sub(1)
         && steps[before].from < at
-        && !at.is_never()
+        && at < Second::LAST
     {
         let room = steps[before].room;
         steps.insert(next, Step { from: at, room });
@@ -357,9 +378,9 @@ mod tests {
             let mut rooms = Rooms::default();
             let class = rooms.class(&Arc::new(NodeShape { cpus: 6, ..NodeShape::default() }));
             let full = rooms.full(class);
-            let steps = (0_i64..).zip(&cpus);
+            let steps = (0..).zip(&cpus);
             let mut steps: Vec<Step> = steps
-                .map(|(at, cpus)| Step { from: Time(at), room: rooms.minus(full, &[u64::from(*cpus), 0]) })
+                .map(|(at, cpus)| Step { from: Second(at), room: rooms.minus(full, &[u64::from(*cpus), 0]) })
                 .collect();
             steps.dedup_by_key(|step| step.room);
             let (mut quick, mut slow) = (Vec::new(), Vec::new());

@@ -11,6 +11,7 @@ use crate::sched::request::{Need, Slot};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, RoomId, Rooms};
 
 use super::holes::{Hole, Holes};
+use super::second::FOR_EVER;
 
 /// What a room has at most, or what a slot takes at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +56,8 @@ impl Measure {
 struct Shelf {
     /// No room on it has more.
     most: Measure,
-    /// No hole on it is longer, seconds.
-    longest: u64,
+    /// No hole on it is longer, seconds; [`FOR_EVER`] only where none ends.
+    longest: u32,
     holes: Holes,
 }
 
@@ -68,10 +69,8 @@ struct Kind {
     shelves: [u32; LENGTHS],
 }
 
-/// Steps of a length in seconds.
-const LENGTHS: usize = 65;
-/// More seconds than any hole that ends lasts, fewer than any that does not.
-const ENDLESS: u64 = 1 << 62;
+/// Steps of a length in seconds, the last for what does not end.
+const LENGTHS: usize = 34;
 /// The number of no shelf, or of no kind.
 const NONE: u32 = u32::MAX;
 
@@ -103,15 +102,15 @@ impl Shelves {
     }
 
     /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
-    pub(in crate::sched) fn holding(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
+    pub(in crate::sched) fn holding(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
     /// The same without those that last for ever, which never share a shelf with others.
-    pub(in crate::sched) fn ending(&self, least: Measure, duration: u64) -> impl Iterator<Item = &Holes> {
+    pub(in crate::sched) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         let may =
-            move |shelf: &&Shelf| (duration..ENDLESS).contains(&shelf.longest) && shelf.most.holds(&least);
+            move |shelf: &&Shelf| (duration..FOR_EVER).contains(&shelf.longest) && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
@@ -129,12 +128,12 @@ impl Shelves {
 
     fn of(&mut self, rooms: &Rooms, hole: &Hole) -> usize {
         let kind = self.kind(rooms, hole.room);
-        let length = step(hole.end.since(hole.start));
+        let length = length_step(hole.length());
         let Kind { most, shelves } = &mut self.kinds[kind];
-        let known = &mut shelves[length as usize];
+        let known = &mut shelves[length];
         if *known == NONE {
             *known = number(self.shelves.len());
-            self.shelves.push(Shelf { most: *most, longest: most_of(length), holes: Holes::default() });
+            self.shelves.push(Shelf { most: *most, longest: longest_of(length), holes: Holes::default() });
         }
         *known as usize
     }
@@ -173,6 +172,19 @@ fn most_of(step: u32) -> u64 {
     1_u64.checked_shl(step).map_or(u64::MAX, |over| over - 1)
 }
 
+/// The step of a length in seconds.
+fn length_step(length: u32) -> usize {
+    if length == FOR_EVER { LENGTHS - 1 } else { (u32::BITS - length.leading_zeros()) as usize }
+}
+
+/// The largest length of a step.
+fn longest_of(step: usize) -> u32 {
+    match step {
+        step if step == LENGTHS - 1 => FOR_EVER,
+        step => u32::try_from((1_u64 << step) - 1).unwrap_or(FOR_EVER).min(FOR_EVER - 1),
+    }
+}
+
 fn number(index: usize) -> u32 {
     u32::try_from(index).expect("there are fewer shelves than rooms and lengths")
 }
@@ -189,5 +201,14 @@ mod tests {
             assert_eq!(step(most), step(number), "{number} and {most}");
             assert!(most == u64::MAX || step(most + 1) > step(number), "{number} is not with {most}");
         }
+    }
+    #[test]
+    fn what_never_ends_has_a_step_of_its_own() {
+        for length in [0, 1, 2, 3, 600, 601, 1 << 30, (1 << 31) - 1, 1 << 31, u32::MAX - 1] {
+            let most = longest_of(length_step(length));
+            assert!(length <= most && most < FOR_EVER, "{length} is at most {most}");
+            assert_eq!(length_step(most), length_step(length), "{length} and {most}");
+        }
+        assert_eq!(longest_of(length_step(FOR_EVER)), FOR_EVER);
     }
 }

@@ -12,9 +12,9 @@ use crate::sched::place::Slots;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
-use crate::text::time::Time;
 
 use super::holes::Hole;
+use super::second::{FOR_EVER, Second, length};
 use super::shelves::Measure;
 
 /// One lens.
@@ -31,10 +31,9 @@ pub(in crate::sched) struct Standing {
     sights: BTreeMap<(usize, usize), Sight>,
 }
 
-/// The moment that is looked at, and for how long.
+/// The beginning of a timeline, and how long it is looked at.
 pub(in crate::sched) struct Moment<'a> {
     pub(in crate::sched) timeline: &'a Timeline,
-    pub(in crate::sched) now: Time,
     /// Planned run time, seconds.
     pub(in crate::sched) run_time: u64,
     /// What a slot takes, at least.
@@ -51,19 +50,20 @@ impl Standing {
         mut slots_in: impl FnMut(RoomId) -> u32,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
-        let Moment { timeline, now, .. } = *moment;
+        let timeline = moment.timeline;
+        let needed = Second::BEGIN.after(length(moment.run_time));
         let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| Sight {
             slots: lens.slots_of(lasting(moment, &mut slots_in)),
             followed: timeline.changes(),
         });
         for node in timeline.changed_since(sight.followed) {
-            let suits = |hole: &Hole| hole.start <= now && hole.end.is_never();
+            let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end.is_never();
             set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in);
         }
         sight.followed = timeline.changes();
         let mut before: Vec<(Pos, u32)> = Vec::new();
         for node in timeline.limited() {
-            let suits = |hole: &Hole| hole.start <= now && hole.end >= now + moment.run_time;
+            let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end >= needed;
             before.extend(set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in));
         }
         let answer = look(&sight.slots);
@@ -76,11 +76,9 @@ impl Standing {
 
 /// The nodes that have something from now on for ever, and how many slots.
 fn lasting(moment: &Moment<'_>, mut slots_in: impl FnMut(RoomId) -> u32) -> Vec<(u32, u32)> {
-    let now = moment.now;
-    let ever = Time::MAX.since(now);
-    let shelves = moment.timeline.holes().holding(moment.least, ever);
-    let chunks = shelves.flat_map(|holes| holes.reaching(ever, Time::MAX, now + 1));
-    let holes = chunks.flatten().filter(|hole| hole.start <= now && hole.end.is_never());
+    let shelves = moment.timeline.holes().holding(moment.least, FOR_EVER);
+    let chunks = shelves.flat_map(|holes| holes.reaching(FOR_EVER, Second::NEVER, Second(1)));
+    let holes = chunks.flatten().filter(|hole| hole.start == Second::BEGIN && hole.end.is_never());
     holes.map(|hole| (hole.node, slots_in(hole.room))).filter(|(_, slots)| *slots > 0).collect()
 }
 

@@ -16,24 +16,27 @@ use crate::sched::place::Slots;
 use crate::sched::scene::lens::{Domains, Kind, Lens};
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
-use crate::text::time::Time;
 
 use super::holes::Hole;
+use super::second::Second;
 use super::shelves::Measure;
 
 /// The number of a node that belongs to no domain of the layer, or has no position.
 pub(in crate::sched) const NOWHERE: u32 = u32::MAX;
+
+/// Shelves that a sweep usually goes on to walk along.
+const SHELVES: usize = 32;
 
 /// What is looked for.
 pub(in crate::sched) struct Search<'a> {
     /// The nodes that may be used, and where they are.
     pub(in crate::sched) lens: &'a Lens,
     /// How long, seconds.
-    pub(in crate::sched) duration: u64,
+    pub(in crate::sched) duration: u32,
     /// Not before.
-    pub(in crate::sched) from: Time,
+    pub(in crate::sched) from: Second,
     /// Before this.
-    pub(in crate::sched) until: Time,
+    pub(in crate::sched) until: Second,
     /// The domains of which one has to hold the whole job.
     pub(in crate::sched) domains: &'a Domains,
     /// Nodes wanted, at least.
@@ -46,24 +49,18 @@ pub(in crate::sched) struct Search<'a> {
     pub(in crate::sched) most: u32,
 }
 
-/// Seconds since the beginning of a sweep; [`FOR_EVER`] and beyond is never.
-type Second = u32;
-
-/// More than a century.
-const FOR_EVER: Second = Second::MAX;
-
 /// The end of an offer and its node, in one number that sorts by the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct End(u64);
 
 impl End {
     fn new(until: Second, node: u32) -> Self {
-        Self(u64::from(until) << 32 | u64::from(node))
+        Self(u64::from(until.0) << 32 | u64::from(node))
     }
 
     fn parts(self) -> (Second, u32) {
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).expect("it was cut to 32 bits");
-        (low(self.0 >> 32), low(self.0))
+        (Second(low(self.0 >> 32)), low(self.0))
     }
 }
 
@@ -76,7 +73,7 @@ pub(in crate::sched) struct Counters {
     fabric: Option<Arc<Fabric>>,
     /// The last slots of another fabric or of another kind.
     spare: (Slots, Option<Arc<Fabric>>),
-    /// By node: until when it has its slots; 0 where they last for ever.
+    /// By node: until when it has its slots; the beginning where they last for ever.
     until: Vec<Second>,
     /// Nodes whose slots had an end at some time of the sweep.
     ending: Vec<u32>,
@@ -89,14 +86,12 @@ pub(in crate::sched) struct Counters {
     unsorted: Vec<Reverse<End>>,
     /// No offer ends before.
     next_end: Second,
-    /// When the sweep began.
-    begin: Time,
 }
 
 impl Counters {
     /// For so many nodes.
     pub(in crate::sched) fn new(nodes: usize) -> Self {
-        Self { until: vec![0; nodes], next_end: FOR_EVER, ..Self::default() }
+        Self { until: vec![Second::BEGIN; nodes], next_end: Second::NEVER, ..Self::default() }
     }
 
     /// What there was at the time the last sweep has reached.
@@ -107,7 +102,8 @@ impl Counters {
     /// Begins to count for a need of whole nodes (one slot each), or of tasks.
     pub(in crate::sched) fn fit(&mut self, lens: &Lens, whole: bool) {
         let suits = |slots: &Slots, fabric: &Option<Arc<Fabric>>| {
-            slots.are_whole() == whole && fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, &lens.fabric))
+            slots.are_whole() == whole
+                && fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, &lens.fabric))
         };
         if !suits(&self.slots, &self.fabric) {
             let (slots, fabric) = &mut self.spare;
@@ -126,11 +122,11 @@ impl Counters {
         search: &Search<'_>,
         timeline: &Timeline,
         domain: DomainId,
-        at: Time,
+        at: Second,
         judge: &mut impl Judge,
     ) -> Found {
-        self.clear(search, at);
-        let needed = at + search.duration;
+        self.clear(search);
+        let needed = at.after(search.duration);
         let fabric = &search.lens.fabric;
         for index in fabric.domain(domain).range() {
             let pos = position(index);
@@ -141,31 +137,23 @@ impl Counters {
             let lasting =
                 timeline.holes_on(node).iter().filter(|hole| hole.start <= at && hole.end >= needed);
             if let Some(slots) = lasting.map(|hole| judge.slots(hole.room)).max() {
-                self.slots.raise(fabric, pos, slots);
+                self.slots.set(fabric, pos, slots);
             }
         }
-        self.slots.sum_up(fabric);
         judge.accept(at, &self.slots)
     }
 
-    fn clear(&mut self, search: &Search<'_>, begin: Time) {
+    fn clear(&mut self, search: &Search<'_>) {
         self.slots.clear();
         self.sums.clear();
         self.sums.resize(search.domains.count, (0, 0));
         for node in self.ending.drain(..) {
-            self.until[node as usize] = 0;
+            self.until[node as usize] = Second::BEGIN;
         }
         self.enough = 0;
         self.ends.clear();
         self.unsorted.clear();
-        self.next_end = FOR_EVER;
-        self.begin = begin;
-    }
-
-    /// How long after the beginning a time is.
-    #[inline]
-    fn second(&self, time: Time) -> Second {
-        Second::try_from(time.since(self.begin)).unwrap_or(FOR_EVER)
+        self.next_end = Second::NEVER;
     }
 
     /// Counts what a node has at the beginning, if it is more than what it has already; the sums of domains do not know
@@ -174,7 +162,7 @@ impl Counters {
     fn begin_with(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) {
         let Some(pos) = search.lens.pos(hole.node) else { return };
         if self.slots.raise(&search.lens.fabric, pos, slots) {
-            self.lasts(hole.node, self.second(hole.end));
+            self.lasts(hole.node, hole.end);
         }
     }
 
@@ -203,25 +191,24 @@ impl Counters {
     #[inline]
     fn lasts(&mut self, node: u32, until: Second) {
         let known = &mut self.until[node as usize];
-        if until < FOR_EVER {
-            let until = until.max(1);
-            if *known == 0 {
+        if !until.is_never() {
+            if *known == Second::BEGIN {
                 self.ending.push(node);
             }
             *known = until;
             self.next_end = self.next_end.min(until);
             self.unsorted.push(Reverse(End::new(until, node)));
-        } else if *known != 0 {
-            *known = FOR_EVER;
+        } else if *known != Second::BEGIN {
+            *known = until;
         }
     }
 
     /// Gives a node other slots and keeps the sums right.
     #[inline]
-    fn set(&mut self, search: &Search<'_>, node: u32, pos: Pos, slots: u32, until: Time) {
+    fn set(&mut self, search: &Search<'_>, node: u32, pos: Pos, slots: u32, until: Second) {
         let before = self.slots.at(pos);
         self.slots.set(&search.lens.fabric, pos, slots);
-        self.lasts(node, self.second(until));
+        self.lasts(node, until);
         let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
@@ -254,7 +241,7 @@ impl Counters {
                 return Some(node);
             }
         }
-        self.next_end = FOR_EVER;
+        self.next_end = Second::NEVER;
         None
     }
 }
@@ -272,11 +259,11 @@ impl Search<'_> {
         timeline: &Timeline,
         counters: &mut Counters,
         judge: &mut impl Judge,
-    ) -> Option<Time> {
-        counters.clear(self, self.from);
-        let needed = self.from + self.duration;
-        let mut later = Vec::new();
-        let mut ahead = BinaryHeap::new();
+    ) -> Option<Second> {
+        counters.clear(self);
+        let needed = self.from.after(self.duration);
+        let mut later = Vec::with_capacity(SHELVES);
+        let mut ahead = BinaryHeap::with_capacity(SHELVES);
         for shelf in timeline.holes().holding(self.least, self.duration) {
             let mut chunks = shelf.reaching(self.duration, needed, self.until);
             let open = |hole: &Hole| hole.start <= self.from;
@@ -347,8 +334,8 @@ impl Search<'_> {
         timeline: &Timeline,
         counters: &mut Counters,
         judge: &mut impl Judge,
-        now: Time,
-    ) -> Option<Option<Time>> {
+        now: Second,
+    ) -> Option<Option<Second>> {
         if counters.enough == 0 {
             return None;
         }
@@ -370,18 +357,18 @@ impl Search<'_> {
         timeline: &Timeline,
         counters: &mut Counters,
         judge: &mut impl Judge,
-        now: Time,
+        now: Second,
     ) -> bool {
-        let needed = now + self.duration;
-        if counters.next_end >= counters.second(needed) {
+        let needed = now.after(self.duration);
+        if counters.next_end >= needed {
             return false;
         }
         let mut grew = false;
-        while let Some(node) = counters.ended(counters.second(needed)) {
+        while let Some(node) = counters.ended(needed) {
             let holes = timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
-                lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Time::MAX));
+                lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Second::NEVER));
             let Some(pos) = self.lens.pos(node) else { continue };
             grew |= best.0 > counters.slots.at(pos);
             counters.set(self, node, pos, best.0, best.1);
@@ -400,9 +387,7 @@ impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
     /// The next hole that is long enough.
     #[inline]
     fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
-        let suits = |hole: &&Hole| {
-            hole.end.since(hole.start) >= search.duration && search.lens.pos(hole.node).is_some()
-        };
+        let suits = |hole: &&Hole| hole.length() >= search.duration && search.lens.pos(hole.node).is_some();
         loop {
             if let Some(hole) = self.holes.find(suits) {
                 return Some(hole);
@@ -418,7 +403,7 @@ pub(in crate::sched) trait Judge {
     fn slots(&mut self, room: RoomId) -> u32;
 
     /// Whether the job can start at a time at which some domain has enough, with what there is then.
-    fn accept(&mut self, at: Time, slots: &Slots) -> Found;
+    fn accept(&mut self, at: Second, slots: &Slots) -> Found;
 }
 
 /// What a judge says to a time at which a domain has enough.

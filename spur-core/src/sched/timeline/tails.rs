@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::Layer;
 use crate::sched::scene::room::RoomId;
-use crate::text::time::Time;
 
 use super::Timeline;
 use super::holes::Hole;
+use super::second::Second;
 use super::sweep::{NOWHERE, Search};
 
 /// Changes of the timeline between two questions for a need, up to which it counts as asked for again and again.
@@ -47,12 +47,12 @@ struct Known {
 /// The earliest time at which some domain has enough, and which, if there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sched) struct Earliest {
-    pub(in crate::sched) at: Time,
+    pub(in crate::sched) at: Second,
     pub(in crate::sched) sole: Option<u32>,
 }
 
 impl Tails {
-    /// When some domain of a layer has enough nodes with a slot each for a search: [`Time::MAX`] for never; `None` where
+    /// When some domain of a layer has enough nodes with a slot each for a search: [`Second::NEVER`] for never; `None` where
     /// that is not worth working out here.
     pub(in crate::sched) fn earliest(
         &mut self,
@@ -91,40 +91,41 @@ impl Tails {
 /// The times from which on nodes have a slot for ever.
 #[derive(Clone, Debug)]
 struct Order {
-    /// By node; [`Time::MAX`]: never.
-    since: Vec<Time>,
-    /// Of each domain, by its number, its first and the one behind its last among `starts`.
-    ranges: Vec<(u32, u32)>,
-    /// The same times, domain by domain, each in order.
-    starts: Vec<Time>,
+    /// By node.
+    since: Vec<Second>,
+    /// The first of every domain, then the second of every domain, and so on, so that what all domains have at one place
+    /// lies together; [`Second::NEVER`] where a domain has no more.
+    ranks: Vec<Second>,
+    domains: usize,
 }
 
 impl Order {
-    fn new(
-        search: &Search<'_>,
-        timeline: &Timeline,
-        mut slots_in: impl FnMut(RoomId) -> u32,
-    ) -> Self {
-        let mut lists: Vec<Vec<Time>> = vec![Vec::new(); search.domains.count];
-        let mut since = vec![Time::MAX; search.domains.of_node.len()];
+    fn new(search: &Search<'_>, timeline: &Timeline, mut slots_in: impl FnMut(RoomId) -> u32) -> Self {
+        let domains = search.domains.count;
+        let mut lists: Vec<Vec<Second>> = vec![Vec::new(); domains];
+        let mut since = vec![Second::NEVER; search.domains.of_node.len()];
         for (node, domain) in (0..).zip(&search.domains.of_node).filter(|(_, domain)| **domain != NOWHERE) {
             since[node as usize] = tail(node, search, timeline, &mut slots_in);
             lists[*domain as usize].push(since[node as usize]);
         }
-        let mut ranges = Vec::with_capacity(lists.len());
-        let mut starts = Vec::with_capacity(since.len());
-        for mut list in lists {
+        let most = lists.iter().map(Vec::len).max().unwrap_or(0);
+        let mut ranks = vec![Second::NEVER; most * domains];
+        for (domain, mut list) in lists.into_iter().enumerate() {
             list.sort_unstable();
-            let first = number(starts.len());
-            starts.append(&mut list);
-            ranges.push((first, number(starts.len())));
+            list.into_iter().enumerate().for_each(|(rank, time)| ranks[rank * domains + domain] = time);
         }
-        Self { since, ranges, starts }
+        Self { since, ranks, domains }
     }
 
-    fn of(&self, domain: u32) -> &[Time] {
-        let (first, end) = self.ranges[domain as usize];
-        &self.starts[first as usize..end as usize]
+    /// The times of a domain, in order.
+    fn of(&self, domain: u32) -> impl Iterator<Item = Second> + '_ {
+        self.ranks.iter().skip(domain as usize).step_by(self.domains.max(1)).copied()
+    }
+
+    /// When each domain has so many nodes by what is free for ever.
+    fn with_nodes(&self, nodes: u32) -> &[Second] {
+        let first = (nodes.max(1) as usize - 1) * self.domains;
+        self.ranks.get(first..first + self.domains).unwrap_or_default()
     }
 
     /// Looks at a node again.
@@ -141,17 +142,30 @@ impl Order {
         }
         let after = tail(node, search, timeline, slots_in);
         let before = std::mem::replace(&mut self.since[node as usize], after);
-        let (first, end) = self.ranges[domain as usize];
-        let times = &mut self.starts[first as usize..end as usize];
-        let from = times.partition_point(|time| *time < before);
+        if after == before {
+            return;
+        }
+        let stride = self.domains;
+        let mut at = domain as usize;
+        while self.ranks[at] < before.min(after) {
+            at += stride;
+        }
+        // What lies between the two moves on by one place.
         if after > before {
-            let to = times.partition_point(|time| *time < after) - 1;
-            times[from..=to].rotate_left(1);
-            times[to] = after;
+            while let Some(next) = self.ranks.get(at + stride).copied().filter(|next| *next < after) {
+                self.ranks[at] = next;
+                at += stride;
+            }
+            self.ranks[at] = after;
         } else {
-            let to = times.partition_point(|time| *time < after);
-            times[to..=from].rotate_right(1);
-            times[to] = after;
+            let mut carried = after;
+            loop {
+                carried = std::mem::replace(&mut self.ranks[at], carried);
+                if carried == before {
+                    break;
+                }
+                at += stride;
+            }
         }
     }
 
@@ -161,16 +175,14 @@ impl Order {
         timeline: &Timeline,
         slots_in: impl FnMut(RoomId) -> u32,
     ) -> Option<Earliest> {
-        let mut best = Best { at: Time::MAX, count: 0, domain: 0 };
-        for domain in (0..).take(self.ranges.len()) {
-            best.offer(self.alone(domain, search), domain);
-        }
+        let alone = self.with_nodes(search.min_nodes);
+        let mut best = Best::of(alone, search.from);
         let mut ending = endings(search, timeline, best.at, slots_in)?;
         let domain_of = |hole: &Hole| search.domains.of_node[hole.node as usize];
         ending.sort_unstable_by_key(|hole| (domain_of(hole), hole.start));
         for holes in ending.chunk_by(|a, b| domain_of(a) == domain_of(b)) {
             let domain = domain_of(holes[0]);
-            let alone = self.alone(domain, search);
+            let alone = alone.get(domain as usize).map_or(Second::NEVER, |at| (*at).max(search.from));
             if let Some(at) = self.with(holes, domain, search, best.at).filter(|at| *at < alone) {
                 best.offer(at, domain);
             }
@@ -178,18 +190,10 @@ impl Order {
         Some(Earliest { at: best.at, sole: (best.count == 1).then_some(best.domain) })
     }
 
-    /// When a domain has enough by what is free for ever.
-    fn alone(&self, domain: u32, search: &Search<'_>) -> Time {
-        let (first, end) = self.ranges[domain as usize];
-        let last = first + search.min_nodes.max(1) - 1;
-        if last < end { self.starts[last as usize].max(search.from) } else { Time::MAX }
-    }
-
     /// When a domain has enough with holes that end besides, if that is no later than `latest`.
-    fn with(&self, holes: &[&Hole], domain: u32, search: &Search<'_>, latest: Time) -> Option<Time> {
-        let starts = self.of(domain);
-        let enough = |at: &Time| {
-            let needed = *at + search.duration;
+    fn with(&self, holes: &[&Hole], domain: u32, search: &Search<'_>, latest: Second) -> Option<Second> {
+        let enough = |at: &Second| {
+            let needed = at.after(search.duration);
             let serves = |hole: &&Hole| {
                 hole.start <= *at && hole.end >= needed && self.since[hole.node as usize] > *at
             };
@@ -197,13 +201,12 @@ impl Order {
             let is_first = |(index, hole): &(usize, &&Hole)| {
                 !holes[..*index].iter().any(|other| other.node == hole.node && serves(other))
             };
-            let tails = starts.partition_point(|start| start <= at);
+            let tails = self.of(domain).take_while(|start| start <= at).count();
             tails + serving.filter(is_first).count() >= search.min_nodes as usize
         };
-        let begin = starts.partition_point(|start| *start <= search.from);
-        let tails = starts[begin..].iter().copied().take_while(|start| *start <= latest);
+        let tails = self.of(domain).filter(|start| *start > search.from).take_while(|start| *start <= latest);
         let more = holes.iter().map(|hole| hole.start.max(search.from));
-        let mut moments: Vec<Time> = tails.chain(more).chain([search.from]).collect();
+        let mut moments: Vec<Second> = tails.chain(more).chain([search.from]).collect();
         moments.retain(|at| *at <= latest && !at.is_never());
         moments.sort_unstable();
         moments.iter().find(|at| enough(at)).copied()
@@ -212,13 +215,25 @@ impl Order {
 
 /// The domains that have enough first: how many, and the last of them.
 struct Best {
-    at: Time,
+    at: Second,
     count: u32,
     domain: u32,
 }
 
 impl Best {
-    fn offer(&mut self, at: Time, domain: u32) {
+    /// Of the times of all domains, none before `from`.
+    fn of(times: &[Second], from: Second) -> Self {
+        let first = times.iter().fold(Second::NEVER, |first, time| first.min(*time));
+        let at = first.max(from);
+        if first.is_never() {
+            return Self { at: first, count: 0, domain: 0 };
+        }
+        let count = times.iter().map(|time| u32::from(*time <= at)).sum();
+        let domain = times.iter().rposition(|time| *time <= at).unwrap_or(0);
+        Self { at, count, domain: number(domain) }
+    }
+
+    fn offer(&mut self, at: Second, domain: u32) {
         if at < self.at {
             *self = Self { at, count: 0, domain };
         }
@@ -234,28 +249,28 @@ fn tail(
     search: &Search<'_>,
     timeline: &Timeline,
     mut slots_in: impl FnMut(RoomId) -> u32,
-) -> Time {
+) -> Second {
     if search.lens.pos(node).is_none() {
-        return Time::MAX;
+        return Second::NEVER;
     }
     let lasts = |hole: &&Hole| hole.end.is_never() && slots_in(hole.room) > 0;
     let holes = timeline.holes_on(node).iter();
-    holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Time::MAX)
+    holes.filter(lasts).map(|hole| hole.start).min().unwrap_or(Second::NEVER)
 }
 
 /// The holes that end and could serve a search at `latest` or before; `None` if they are many.
 fn endings<'a>(
     search: &Search<'_>,
     timeline: &'a Timeline,
-    latest: Time,
+    latest: Second,
     mut slots_in: impl FnMut(RoomId) -> u32,
 ) -> Option<Vec<&'a Hole>> {
-    let (needed, until) = (search.from + search.duration, search.until.min(latest + 1));
+    let (needed, until) = (search.from.after(search.duration), search.until.min(latest.after(1)));
     let mut found = Vec::new();
     for shelf in timeline.holes().ending(search.least, search.duration) {
         for hole in shelf.reaching(search.duration, needed, until).flatten() {
             let serves = hole.start < until
-                && hole.end >= hole.start.max(search.from) + search.duration
+                && hole.end >= hole.start.max(search.from).after(search.duration)
                 && search.lens.pos(hole.node).is_some()
                 && search.domains.of_node[hole.node as usize] != NOWHERE
                 && slots_in(hole.room) > 0;

@@ -1,0 +1,89 @@
+//! Time as a timeline counts it, in half the bytes.
+
+use crate::text::time::Time;
+
+/// Seconds since a timeline began. It goes on for 136 years; what is free only after that counts as never free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sched) struct Second(pub(in crate::sched) u32);
+
+impl Second {
+    /// When a timeline begins.
+    pub(in crate::sched) const BEGIN: Self = Self(0);
+    /// The last moment of a timeline; later ones, except never, are taken for it.
+    pub(in crate::sched) const LAST: Self = Self(u32::MAX - 1);
+    /// Later than any moment.
+    pub(in crate::sched) const NEVER: Self = Self(u32::MAX);
+
+    /// When a time is on a timeline that begins at `begin`; what was before is its beginning.
+    pub(in crate::sched) fn of(time: Time, begin: Time) -> Self {
+        if time.is_never() {
+            return Self::NEVER;
+        }
+        u32::try_from(time.since(begin)).map_or(Self::LAST, |seconds| Self(seconds).min(Self::LAST))
+    }
+
+    /// The time, on a timeline that begins at `begin`.
+    pub(in crate::sched) fn time(self, begin: Time) -> Time {
+        if self.is_never() { Time::MAX } else { begin + u64::from(self.0) }
+    }
+
+    /// Whether it never comes.
+    #[inline]
+    pub(in crate::sched) fn is_never(self) -> bool {
+        self == Self::NEVER
+    }
+
+    /// So many seconds later; never, where that is beyond the last moment.
+    #[inline]
+    pub(in crate::sched) fn after(self, seconds: u32) -> Self {
+        Self(self.0.saturating_add(seconds)).if_known()
+    }
+
+    /// Seconds since an earlier moment; [`FOR_EVER`] until never.
+    #[inline]
+    pub(in crate::sched) fn since(self, earlier: Self) -> u32 {
+        if self.is_never() { FOR_EVER } else { self.0 - earlier.0.min(self.0) }
+    }
+
+    #[inline]
+    fn if_known(self) -> Self {
+        if self < Self::LAST { self } else { Self::NEVER }
+    }
+}
+
+/// A stretch of time in seconds that is longer than any that ends.
+pub(in crate::sched) const FOR_EVER: u32 = u32::MAX;
+
+/// A stretch of time as a timeline counts it.
+pub(in crate::sched) fn length(seconds: u64) -> u32 {
+    u32::try_from(seconds).unwrap_or(FOR_EVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_beyond_the_last_are_kept_apart_from_those_before() {
+        let begin = Time(1_000);
+        for (time, second) in [
+            (Time(0), Second::BEGIN),
+            (begin, Second::BEGIN),
+            (begin + 5, Second(5)),
+            (begin + u64::from(u32::MAX - 2), Second(u32::MAX - 2)),
+            (begin + u64::from(u32::MAX - 1), Second::LAST),
+            (begin + u64::from(u32::MAX), Second::LAST),
+            (begin + (1 << 40), Second::LAST),
+            (Time::MAX, Second::NEVER),
+        ] {
+            assert_eq!(Second::of(time, begin), second, "{time:?}");
+        }
+        assert_eq!(Second(5).time(begin), begin + 5);
+        assert_eq!(Second::NEVER.time(begin), Time::MAX);
+        assert_eq!(Second(5).after(7), Second(12));
+        assert_eq!(Second(5).after(FOR_EVER), Second::NEVER);
+        assert_eq!(Second(u32::MAX - 4).after(3), Second::NEVER);
+        assert_eq!(Second(12).since(Second(5)), 7);
+        assert_eq!(Second::NEVER.since(Second(5)), FOR_EVER);
+    }
+}

@@ -114,14 +114,19 @@ pub(super) fn placed(
 /// How many slots a room has for a need; `known` remembers.
 #[inline]
 pub(super) fn slots_in(known: &mut Vec<u32>, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
-    if known.len() <= room.index() {
-        known.resize(rooms.len(), UNKNOWN);
+    match known.get(room.index()) {
+        Some(slots) if *slots != UNKNOWN => *slots,
+        _ => find_slots(known, rooms, need, room),
     }
-    let slots = &mut known[room.index()];
-    if *slots == UNKNOWN {
-        *slots = need.slots(rooms.shape(rooms.class_of(room)), rooms.amount(room));
-    }
-    *slots
+}
+
+/// The same, worked out for the first time.
+#[cold]
+fn find_slots(known: &mut Vec<u32>, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
+    known.resize(rooms.len(), UNKNOWN);
+    let slots = need.slots(rooms.shape(rooms.class_of(room)), rooms.amount(room));
+    known[room.index()] = slots;
+    slots
 }
 
 impl Judge for Trial<'_> {

@@ -60,6 +60,8 @@ pub(super) struct Timeline {
     /// Nodes that were changed, one after another, and where each stands there last.
     changed: Vec<u32>,
     last_change: Vec<usize>,
+    /// How many of the changes gave something back.
+    returns: usize,
     scratch: Scratch,
 }
 
@@ -85,6 +87,7 @@ impl Timeline {
             limited: FixedBitSet::with_capacity(nodes),
             changed: Vec::new(),
             last_change: vec![0; nodes],
+            returns: 0,
             scratch: Scratch::default(),
         }
     }
@@ -97,7 +100,7 @@ impl Timeline {
         // A node is booked again and again.
         self.steps[node] = Vec::with_capacity(2 * steps.len() + 4);
         self.steps[node].extend(known.filter(|step| step.from < Second::LAST));
-        self.find_holes(rooms, node);
+        self.find_holes(rooms, node, ALWAYS);
         self.of_node[node] = self.scratch.holes.clone();
         self.find_limits(node);
     }
@@ -173,6 +176,11 @@ impl Timeline {
         self.changed.len()
     }
 
+    /// How many of the changes gave something back; as long as that is the same, room has only shrunk.
+    pub(super) fn returns(&self) -> usize {
+        self.returns
+    }
+
     /// The nodes that were changed after the first so many changes, each once.
     pub(super) fn changed_since(&self, changes: usize) -> impl Iterator<Item = u32> + '_ {
         let changed = self.changed.iter().enumerate().skip(changes);
@@ -181,8 +189,8 @@ impl Timeline {
 
     /// Notes whether what a node has at the beginning ends.
     fn find_limits(&mut self, node: usize) {
-        let ends = |hole: &Hole| hole.start == Second::BEGIN && !hole.end.is_never();
-        self.limited.set(node, self.of_node[node].iter().any(ends));
+        let now = self.of_node[node].iter().take_while(|hole| hole.start == Second::BEGIN);
+        self.limited.set(node, now.into_iter().any(|hole| !hole.end.is_never()));
     }
 
     /// What a node has throughout a stretch of time.
@@ -212,36 +220,49 @@ impl Timeline {
 
     /// Books `taken` of a node for a stretch of time.
     pub(super) fn take(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
+        let (from, to) = (self.second(from), self.second(to));
         self.change(rooms, node, from, to, |rooms, room| rooms.minus(room, taken));
+        // What is not near is as it was.
+        self.renew(rooms, node, (from, to));
     }
 
     /// Undoes a booking.
     pub(super) fn give_back(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
+        let (from, to) = (self.second(from), self.second(to));
         self.change(rooms, node, from, to, |rooms, room| rooms.plus(room, taken));
+        self.renew(rooms, node, ALWAYS);
+        self.returns += 1;
     }
 
+    /// Changes the steps of a node from one moment to another.
     fn change(
         &mut self,
         rooms: &mut Rooms,
         node: u32,
-        from: Time,
-        to: Time,
+        from: Second,
+        to: Second,
         change: impl Fn(&mut Rooms, RoomId) -> RoomId,
     ) {
-        let index = node as usize;
-        let (from, to) = (self.second(from), self.second(to));
-        let steps = &mut self.steps[index];
+        let steps = &mut self.steps[node as usize];
         split(steps, from);
         split(steps, to);
         for step in steps.iter_mut().filter(|step| from <= step.from && step.from < to) {
             step.room = change(rooms, step.room);
         }
         steps.dedup_by_key(|step| step.room);
-        self.find_holes(rooms, index);
-        self.last_change[index] = self.changed.len();
+        self.last_change[node as usize] = self.changed.len();
         self.changed.push(node);
-        let (before, after) = (&self.of_node[index], &self.scratch.holes);
-        let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
+    }
+
+    /// Finds the holes of a node near a stretch of time again, and puts those that are new on the shelves in the place of
+    /// those that are gone.
+    fn renew(&mut self, rooms: &mut Rooms, node: u32, near: (Second, Second)) {
+        let index = node as usize;
+        self.find_holes(rooms, index, near);
+        let is_near = |hole: &Hole| is_near(near, hole.start, hole.end);
+        let (before, after) = (&mut self.of_node[index], &self.scratch.holes);
+        let (mut old, mut new) =
+            (before.iter().filter(|hole| is_near(hole)).peekable(), after.iter().peekable());
         // Both are in one order, so what differs shows by walking them side by side.
         while let Some(order) = match (old.peek(), new.peek()) {
             (Some(old), Some(new)) => Some((old.start, old.end).cmp(&(new.start, new.end))),
@@ -256,23 +277,25 @@ impl Timeline {
                 come.into_iter().for_each(|hole| self.holes.insert(rooms, *hole));
             }
         }
-        let known = &mut self.of_node[index];
-        known.clear();
-        known.extend_from_slice(&self.scratch.holes);
+        before.retain(|hole| !is_near(hole));
+        before.extend_from_slice(after);
+        before.sort_unstable_by_key(|hole| (hole.start, hole.end));
         self.find_limits(index);
     }
 
-    /// Works out the holes of a node, by start and end, into the scratch list.
-    fn find_holes(&mut self, rooms: &mut Rooms, node: usize) {
+    /// Works out the holes of a node that are near a stretch of time, by start and end, into the scratch list.
+    fn find_holes(&mut self, rooms: &mut Rooms, node: usize, near: (Second, Second)) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let Scratch { stretches, open, holes } = &mut scratch;
         let steps = self.seen(rooms, node);
         stretches.clear();
         if !nested(rooms, &steps, open, stretches) {
             stretches.clear();
-            all(rooms, &steps, stretches);
+            all(rooms, &steps, near, stretches);
         }
-        stretches.retain(|(start, end, room)| end.since(*start) >= self.shortest && rooms.usable(*room));
+        stretches.retain(|(start, end, room)| {
+            is_near(near, *start, *end) && end.since(*start) >= self.shortest && rooms.usable(*room)
+        });
         stretches.sort_unstable_by_key(|(start, end, _)| (*start, *end));
         let node = u32::try_from(node).expect("nodes are numbered in u32");
         holes.clear();
@@ -280,6 +303,15 @@ impl Timeline {
         drop(steps);
         self.scratch = scratch;
     }
+}
+
+/// All of a timeline.
+const ALWAYS: (Second, Second) = (Second::BEGIN, Second::NEVER);
+
+/// Whether a stretch of time overlaps another or touches it.
+#[inline]
+fn is_near((from, to): (Second, Second), start: Second, end: Second) -> bool {
+    start <= to && end >= from
 }
 
 /// From when until when a room is free throughout.
@@ -290,6 +322,10 @@ type Stretch = (Second, Second, RoomId);
 fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut Vec<Stretch>) -> bool {
     open.clear();
     for step in steps {
+        if !rooms.usable(step.room) {
+            stretches.extend(open.drain(..).map(|last| (last.from, step.from, last.room)));
+            continue;
+        }
         let mut from = step.from;
         while let Some(last) = open.last() {
             if rooms.within(last.room, step.room) {
@@ -311,9 +347,9 @@ fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut V
 }
 
 /// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
-/// before it shrinks, unless it could as well have begun earlier.
-fn all(rooms: &mut Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) {
-    for (first, begin) in steps.iter().enumerate() {
+/// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
+fn all(rooms: &mut Rooms, steps: &[Step], near: (Second, Second), stretches: &mut Vec<Stretch>) {
+    for (first, begin) in steps.iter().enumerate().take_while(|(_, begin)| begin.from <= near.1) {
         let earlier = first.checked_sub(1).map(|before| steps[before].room);
         let mut room = begin.room;
         for next in first + 1..=steps.len() {
@@ -326,7 +362,9 @@ fn all(rooms: &mut Rooms, steps: &[Step], stretches: &mut Vec<Stretch>) {
             };
             let shrunk = rooms.common(room, step.room);
             if shrunk != room {
-                stretches.push((begin.from, step.from, room));
+                if step.from >= near.0 {
+                    stretches.push((begin.from, step.from, room));
+                }
                 room = shrunk;
             }
         }
@@ -385,7 +423,7 @@ mod tests {
             steps.dedup_by_key(|step| step.room);
             let (mut quick, mut slow) = (Vec::new(), Vec::new());
             prop_assert!(nested(&rooms, &steps, &mut Vec::new(), &mut quick));
-            all(&mut rooms, &steps, &mut slow);
+            all(&mut rooms, &steps, ALWAYS, &mut slow);
             quick.retain(|(_, _, room)| rooms.usable(*room));
             quick.sort_unstable();
             slow.sort_unstable();

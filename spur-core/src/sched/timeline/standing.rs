@@ -21,8 +21,9 @@ use super::shelves::Measure;
 #[derive(Clone, Debug)]
 struct Sight {
     slots: Slots,
-    /// How many of the changes it has followed.
+    /// How many of the changes it has followed, and how many of them gave something back.
     followed: usize,
+    returns: usize,
 }
 
 /// What every lens sees now for ever, by outline and need.
@@ -55,12 +56,18 @@ impl Standing {
         let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| Sight {
             slots: lens.slots_of(lasting(moment, &mut slots_in)),
             followed: timeline.changes(),
+            returns: timeline.returns(),
         });
+        let only_shrank = timeline.returns() == sight.returns;
         for node in timeline.changed_since(sight.followed) {
+            // Where there was nothing, there still is nothing.
+            if only_shrank && lens.pos(node).is_none_or(|pos| sight.slots.at(pos) == 0) {
+                continue;
+            }
             let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end.is_never();
             set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in);
         }
-        sight.followed = timeline.changes();
+        (sight.followed, sight.returns) = (timeline.changes(), timeline.returns());
         let mut before: Vec<(Pos, u32)> = Vec::new();
         for node in timeline.limited() {
             let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end >= needed;

@@ -49,13 +49,13 @@ pub(in crate::sched) struct Search<'a> {
     pub(in crate::sched) most: u32,
 }
 
-/// The end of an offer and its node, in one number that sorts by the end.
+/// A moment and the number of what happens then, in one number that sorts by the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct End(u64);
+struct Mark(u64);
 
-impl End {
-    fn new(until: Second, node: u32) -> Self {
-        Self(u64::from(until.0) << 32 | u64::from(node))
+impl Mark {
+    fn new(at: Second, number: u32) -> Self {
+        Self(u64::from(at.0) << 32 | u64::from(number))
     }
 
     fn parts(self) -> (Second, u32) {
@@ -82,8 +82,8 @@ pub(in crate::sched) struct Counters {
     /// Domains that have enough.
     enough: u32,
     /// Ends of offers, and whose: as they came until the first of them matters, then the earliest first.
-    ends: BinaryHeap<Reverse<End>>,
-    unsorted: Vec<Reverse<End>>,
+    ends: BinaryHeap<Reverse<Mark>>,
+    unsorted: Vec<Reverse<Mark>>,
     /// No offer ends before.
     next_end: Second,
 }
@@ -197,7 +197,7 @@ impl Counters {
             }
             *known = until;
             self.next_end = self.next_end.min(until);
-            self.unsorted.push(Reverse(End::new(until, node)));
+            self.unsorted.push(Reverse(Mark::new(until, node)));
         } else if *known != Second::BEGIN {
             *known = until;
         }
@@ -277,7 +277,8 @@ impl Search<'_> {
             });
             let mut cursor = Cursor { chunks, holes: next.unwrap_or_default() };
             if let Some(hole) = cursor.next(self) {
-                ahead.push(Reverse((hole.start, later.len())));
+                let number = u32::try_from(later.len()).expect("shelves are numbered in u32");
+                ahead.push(Reverse(Mark::new(hole.start, number)));
                 later.push((hole, cursor));
             }
         }
@@ -285,13 +286,13 @@ impl Search<'_> {
         let mut now = self.from;
         let mut grew = true;
         while let Some(mut next) = ahead.peek_mut() {
-            let Reverse((start, shelf)) = *next;
-            let (at, cursor) = &mut later[shelf];
+            let (start, shelf) = next.0.parts();
+            let (at, cursor) = &mut later[shelf as usize];
             let hole = *at;
             match cursor.next(self) {
                 Some(follower) => {
                     *at = follower;
-                    *next = Reverse((follower.start, shelf));
+                    *next = Reverse(Mark::new(follower.start, shelf));
                     drop(next);
                 }
                 None => {

@@ -13,6 +13,7 @@ mod counted;
 mod equal;
 mod even;
 mod explain;
+mod fine;
 mod flat;
 mod front;
 mod leaves;

@@ -5,7 +5,6 @@
 //! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
 //! each leaf lacks of the fullest one, which is small because one leaf less would not do.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
@@ -186,18 +185,29 @@ fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -
 fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
     let problem = rooms.problem;
     let fabric = problem.fabric;
-    let mut tied: Vec<DomainId> = Vec::new();
-    for &id in holders {
-        let order = tied.first().map_or(Ordering::Less, |&than| problem.by_waste(id, than));
-        if order.is_lt() {
-            tied.clear();
+    let Some(least) = holders.iter().map(|&id| problem.slots(id)).min() else { return holders[0] };
+    let mut tied: Vec<DomainId> = holders.iter().copied().filter(|&id| problem.slots(id) == least).collect();
+    for layer in (fabric.domain(tied[0]).layer().0 + 1..=fabric.top().0).map(Layer) {
+        if let [only] = tied.as_slice() {
+            return *only;
         }
-        if order.is_le() {
-            tied.push(id);
-        }
+        // Neighbours mostly have the same parent.
+        let mut known = (None, 0);
+        let slots: Vec<u64> = (tied.iter())
+            .map(|&id| {
+                let parent = fabric.domain(id).parent();
+                if parent.is_none() || parent != known.0 {
+                    known = (parent, problem.slots(fabric.covering(id, layer)));
+                }
+                known.1
+            })
+            .collect();
+        let least = slots.iter().copied().min();
+        let mut kept = slots.iter().map(|&slots| Some(slots) == least);
+        tied.retain(|_| kept.next().unwrap_or(true));
     }
-    if let [only] = tied.as_slice() {
-        return *only;
+    if tied.len() == 1 || leaves.is_none() {
+        return tied[0];
     }
     // Domains whose leaves are the same but for their order leave the same.
     let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();

@@ -631,5 +631,10 @@ fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
 
 /// Positions from a range of indices.
 pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> {
-    range.map(|index| Pos(u32::try_from(index).expect("positions are u32")))
+    range.map(position)
+}
+
+/// The position of an index.
+pub(super) fn position(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
 }

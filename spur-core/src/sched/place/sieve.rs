@@ -37,6 +37,9 @@ impl Parts {
 pub(super) struct Sieve {
     /// Fewest parts that hold the job.
     parts: usize,
+    /// No fewer pieces hold it in so many parts, and so many do.
+    least_pieces: u64,
+    known_pieces: u64,
     toll: u64,
     slack: u64,
     /// What the last of the k parts that have most takes beyond the toll.
@@ -63,33 +66,35 @@ impl Sieve {
         chosen.truncate(count);
         let last = rooms[chosen[count - 1]];
         let least = amount - (sum - last);
-        let mut best = Self { parts: count, toll: 0, slack: sum - amount, last, least };
-        let (mut known, mut sizes) = (u64::MAX, Vec::new());
+        let (least_pieces, known_pieces) = (1, u64::MAX);
+        let mut best =
+            Self { parts: count, least_pieces, known_pieces, toll: 0, slack: sum - amount, last, least };
+        let mut sizes = Vec::new();
         for _ in 0..ROUNDS {
             sizes.clear();
             chosen.iter().for_each(|&part| sizes.extend_from_slice(parts.of(part)));
             let Some((pieces, toll)) = largest(&mut sizes, amount) else { break };
-            known = known.min(pieces);
-            best.offer(parts, amount, known, toll, &mut chosen);
+            best.known_pieces = best.known_pieces.min(pieces);
+            best.offer(parts, amount, toll, &mut chosen);
         }
         // The slack is convex in the toll.
         for step in [1, -1] {
             let next = |best: &Self| best.toll.checked_add_signed(step).filter(|toll| *toll > 0);
-            while next(&best).is_some_and(|toll| best.offer(parts, amount, known, toll, &mut chosen)) {}
+            while next(&best).is_some_and(|toll| best.offer(parts, amount, toll, &mut chosen)) {}
         }
         Some(best)
     }
 
-    /// Tries another toll, where a choice of so many pieces is known; whether that leaves less slack. `chosen` becomes
-    /// the parts that have most beyond it.
-    fn offer(&mut self, parts: &Parts, amount: u64, known: u64, toll: u64, chosen: &mut Vec<usize>) -> bool {
+    /// Tries another toll; whether that leaves less slack. `chosen` becomes the parts that have most beyond it.
+    fn offer(&mut self, parts: &Parts, amount: u64, toll: u64, chosen: &mut Vec<usize>) -> bool {
         let beyond: Vec<u64> = parts.iter().map(|pieces| beyond(pieces, toll)).collect();
         chosen.clear();
         chosen.extend(0..beyond.len());
         chosen.select_nth_unstable_by(self.parts - 1, |&a, &b| beyond[b].cmp(&beyond[a]));
         chosen.truncate(self.parts);
         let most: u64 = chosen.iter().map(|&part| beyond[part]).sum();
-        let slack = known.saturating_mul(toll).saturating_add(most).saturating_sub(amount);
+        self.least_pieces = self.least_pieces.max(amount.saturating_sub(most).div_ceil(toll));
+        let slack = self.known_pieces.saturating_mul(toll).saturating_add(most).saturating_sub(amount);
         let is_better = slack < self.slack;
         if is_better {
             let last = chosen.iter().map(|&part| beyond[part]).min().unwrap_or(0);
@@ -101,6 +106,11 @@ impl Sieve {
     /// Fewest parts that hold the job.
     pub(super) fn parts(&self) -> usize {
         self.parts
+    }
+
+    /// The fewest pieces of so many parts that hold the job; None where that is not known.
+    pub(super) fn pieces(&self) -> Option<u64> {
+        (self.least_pieces == self.known_pieces).then_some(self.known_pieces)
     }
 
     /// The toll that leaves least slack; 0 where none helps.
@@ -126,7 +136,7 @@ fn beyond(pieces: &[u32], toll: u64) -> u64 {
 }
 
 /// How many of the largest sizes hold an amount, and the last of them.
-fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
+pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let mut sum = 0;
     let reached = |&takes: &u32| {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 
-use super::problem::{Problem, positions};
+use super::fine::Fine;
+use super::problem::{Problem, position, positions};
 use super::sieve::{Parts, Sieve};
 use super::takes::Takes;
 use super::walk::{Beside, Candidate};
@@ -22,6 +23,13 @@ pub(super) enum Weights {
     Lightest,
     /// Exactly so many of each class but the lightest, heaviest first: the least there can be.
     Some(Vec<u32>),
+}
+
+/// No fewer nodes of a domain hold the job, as a number shows that what they take is compared with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bound {
+    nodes: u64,
+    number: u32,
 }
 
 /// What a member of a domain consists of.
@@ -160,7 +168,7 @@ impl<'s, 'a> Stock<'s, 'a> {
                 continue;
             }
             match self.problem.fabric.domain(id).children() {
-                [] => self.nodes_of(id).for_each(&mut see),
+                [] => self.each_of(id, |pos, takes| see(Candidate { pos, takes })),
                 children => ahead.extend(children.iter().rev()),
             }
         }
@@ -173,7 +181,9 @@ impl<'s, 'a> Stock<'s, 'a> {
             let sum = match (domain.children(), self.takes) {
                 _ if self.problem.is_barred(id) => 0,
                 ([], Some(takes)) => takes.room(domain.range()),
-                ([], None) => self.nodes_of(id).fold(0, |sum: u32, node| sum.saturating_add(node.takes)),
+                ([], None) => {
+                    self.nodes_of(id).iter().fold(0, |sum: u32, node| sum.saturating_add(node.takes))
+                }
                 (children, _) => {
                     children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
                 }
@@ -255,10 +265,22 @@ impl<'s, 'a> Stock<'s, 'a> {
     }
 
     /// The nodes of a leaf that take something, in fabric order.
-    pub(super) fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Candidate> {
-        positions(self.problem.fabric.domain(leaf).range())
-            .map(|pos| Candidate { pos, takes: self.takes(pos) })
-            .filter(|node| node.takes > 0)
+    pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<Candidate> {
+        let mut nodes = Vec::new();
+        self.each_of(leaf, |pos, takes| nodes.push(Candidate { pos, takes }));
+        nodes
+    }
+
+    /// Shows the nodes of a leaf that take something, in fabric order, and what they take.
+    pub(super) fn each_of(&self, leaf: DomainId, mut see: impl FnMut(Pos, u32)) {
+        let range = self.problem.fabric.domain(leaf).range();
+        match self.takes {
+            Some(takes) => takes.each(range, |index, takes| see(position(index), takes)),
+            None => positions(range).for_each(|pos| match self.takes(pos) {
+                0 => {}
+                takes => see(pos, takes),
+            }),
+        }
     }
 
     /// What the nodes of a leaf take beyond a number, in sum.
@@ -287,8 +309,7 @@ impl<'s, 'a> Stock<'s, 'a> {
                     continue;
                 }
                 let range = self.problem.fabric.domain(leaf).range();
-                if let Some(pos) = takes.first_with(range, slots).and_then(|at| positions(at..at + 1).next())
-                {
+                if let Some(pos) = takes.first_with(range, slots).map(position) {
                     best = Some((leaf, pos));
                 }
             }
@@ -320,7 +341,7 @@ impl<'s, 'a> Stock<'s, 'a> {
     /// Nodes of one weight that take the same and have the same slots are used in their order, so only the first few
     /// of them can be: as many as hold the job, or as are wanted.
     pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<Candidate> {
-        let mut nodes: Vec<Candidate> = self.nodes_of(leaf).collect();
+        let mut nodes = self.nodes_of(leaf);
         if nodes.len() <= MANY {
             return nodes;
         }
@@ -347,12 +368,17 @@ impl<'s, 'a> Stock<'s, 'a> {
         }
         let sieve = if self.are_members_first() { self.sieve(holder) } else { None };
         let mut nodes = Vec::new();
+        let Some(sieve) = sieve else {
+            children.iter().for_each(|&child| nodes.extend(self.all_below(child)));
+            return nodes;
+        };
+        if self.problem.fabric.domain(holder).layer().0 == Layer::LEAF.0 + 2
+            && self.problem.per_node.is_none()
+        {
+            return self.nodes_of_leaves(holder, &sieve);
+        }
         let mut pieces = Vec::new();
         for &child in children.iter().filter(|&&child| self.room(child) > 0) {
-            let Some(sieve) = &sieve else {
-                nodes.extend(self.all_below(child));
-                continue;
-            };
             pieces.clear();
             self.pieces(holder, child, |_, takes| pieces.push(takes));
             let Some(lacks) = sieve.admits(&pieces) else { continue };
@@ -364,6 +390,43 @@ impl<'s, 'a> Stock<'s, 'a> {
                     }
                 }
             });
+        }
+        nodes
+    }
+
+    /// The same in a domain two layers above the leaves, where the fewest members come first, then the fewest leaves, then
+    /// the fewest nodes.
+    fn nodes_of_leaves(&self, holder: DomainId, sieve: &Sieve) -> Vec<Candidate> {
+        let mut parts: Vec<Vec<(DomainId, u64)>> = Vec::new();
+        let mut rooms = Vec::new();
+        for &child in self.problem.fabric.domain(holder).children() {
+            rooms.clear();
+            self.pieces(holder, child, |_, takes| rooms.push(takes));
+            let Some(lacks) = sieve.admits(&rooms) else { continue };
+            let mut leaves = Vec::new();
+            self.pieces(holder, child, |piece, takes| match piece {
+                Piece::Domain(leaf) if sieve.admits_piece(lacks, takes) => leaves.push((leaf, takes.into())),
+                _ => {}
+            });
+            parts.push(leaves);
+        }
+        let beyond = |leaf, toll| self.beyond(leaf, toll);
+        let atoms = |leaf, sizes: &mut Vec<u32>| self.each_of(leaf, |_, takes| sizes.push(takes));
+        let fine = Fine::new(sieve, &parts, self.problem.amount, beyond, atoms);
+        let mut nodes = Vec::new();
+        for leaves in parts {
+            let Some(fine) = &fine else {
+                leaves.iter().for_each(|&(leaf, _)| nodes.extend(self.trimmed(leaf)));
+                continue;
+            };
+            let beyond: Vec<u64> = leaves.iter().map(|&(leaf, _)| self.beyond(leaf, fine.toll())).collect();
+            let Some(lacks) = fine.admits(beyond.iter().copied()) else { continue };
+            for ((leaf, _), beyond) in leaves.into_iter().zip(beyond) {
+                let Some(lacks) = fine.admits_piece(lacks, beyond) else { continue };
+                nodes.extend(
+                    self.trimmed(leaf).into_iter().filter(|node| fine.admits_atom(lacks, node.takes)),
+                );
+            }
         }
         nodes
     }
@@ -452,34 +515,42 @@ impl<'s, 'a> Stock<'s, 'a> {
         })
     }
 
-    /// Of domains that can hold the job, those that may hold the best placement, and how many nodes each needs at
-    /// least: those that need fewest before the others, then those that leave least.
-    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, u64)> {
+    /// Of domains that can hold the job, those that may hold the best placement, and what is known of the nodes that
+    /// each needs: those that need fewest before the others, then those that leave least.
+    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, Bound)> {
         let suited = self.with_fewest_members(holders);
         let sieve = match suited.as_slice() {
             [first, _, ..] if self.lies_over_nodes(*first) => self.sieve(*first),
             _ => None,
         };
-        let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, 0)).collect() };
-        let mut order: Vec<(DomainId, u64)> =
+        // A toll of nothing says nothing about nodes.
+        let sieve = sieve.filter(|sieve| sieve.toll() > 0);
+        let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, Bound::default())).collect() };
+        let mut order: Vec<(DomainId, Bound)> =
             (suited.into_iter()).map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll()))).collect();
-        order.sort_by_key(|(_, least)| *least);
+        order.sort_by_key(|(_, bound)| bound.nodes);
         order
+    }
+
+    /// Whether placements in a domain differ in nothing but the fewest members and in what they leave.
+    fn are_members_all(&self, id: DomainId) -> bool {
+        self.are_members_first() && self.problem.per_node.is_some() && self.lies_over_leaves(id)
+    }
+
+    fn lies_over_leaves(&self, id: DomainId) -> bool {
+        let fabric = self.problem.fabric;
+        let leaves = fabric.domain(id).children();
+        !leaves.is_empty() && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
     }
 
     /// Whether the fewest nodes of the fewest members come before all else that placements in a domain differ in.
     fn lies_over_nodes(&self, id: DomainId) -> bool {
-        let fabric = self.problem.fabric;
-        let leaves = fabric.domain(id).children();
-        self.are_members_first()
-            && self.problem.per_node.is_none()
-            && !leaves.is_empty()
-            && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
+        self.are_members_first() && self.problem.per_node.is_none() && self.lies_over_leaves(id)
     }
 
     /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
     /// and what the nodes of the leaves that have most of it take beyond that number.
-    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> u64 {
+    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> Bound {
         let children = self.problem.fabric.domain(id).children();
         let mut beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
         if leaves < beyond.len() {
@@ -487,12 +558,16 @@ impl<'s, 'a> Stock<'s, 'a> {
             beyond.truncate(leaves);
         }
         let most: u64 = beyond.iter().sum();
-        u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into())
+        let nodes = u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into());
+        Bound { nodes, number }
     }
 
-    /// Whether no placement in a domain, which needs at least so many nodes, can be as good as one in another that
-    /// needs as few members for it.
-    pub(super) fn is_behind(&self, id: DomainId, least: u64, than: DomainId, nodes: &[Candidate]) -> bool {
+    /// Whether no placement in a domain, of whose nodes something is known, can be as good as one in another that needs
+    /// as few members for it.
+    pub(super) fn is_behind(&self, id: DomainId, bound: Bound, than: DomainId, nodes: &[Candidate]) -> bool {
+        if self.are_members_all(id) {
+            return self.by_waste(id, than).is_gt();
+        }
         if !self.lies_over_nodes(id) {
             return false;
         }
@@ -500,7 +575,7 @@ impl<'s, 'a> Stock<'s, 'a> {
         let most = nodes.len() as u64 - u64::from(self.by_waste(id, than).is_gt());
         let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
         let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
-        least > most || self.fewest_nodes(id, used, last) > most
+        bound.nodes > most || bound.number != last && self.fewest_nodes(id, used, last).nodes > most
     }
 
     /// Of domains that can hold the job, those that need the fewest members for it, where that comes first: those

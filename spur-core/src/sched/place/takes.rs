@@ -32,6 +32,18 @@ impl<'a> Takes<'a> {
         Some(Self { lightest: Some(view.weights?.class_of(weight)?), ..self })
     }
 
+    /// Shows the nodes of a leaf that take something: where they are and what they take.
+    pub(super) fn each(&self, leaf: Range<usize>, mut see: impl FnMut(usize, u32)) {
+        for index in leaf {
+            let is_light = self.lightest.is_none_or(|(classes, lightest)| classes[index] == lightest);
+            let has = self.slots[index];
+            let takes = self.each.map_or(has.min(self.most), |each| u16::from(has >= each));
+            if is_light && takes > 0 {
+                see(index, takes.into());
+            }
+        }
+    }
+
     /// What the nodes of a leaf take, in sum.
     pub(super) fn room(&self, leaf: Range<usize>) -> u32 {
         self.fold(leaf, 0_u32, |sum, _, takes| sum.wrapping_add(takes.into()))

@@ -112,7 +112,10 @@ struct Fewest {
 /// How few nodes of a leaf take the job; `takes` is reused.
 fn fewest(stock: &Stock<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option<Fewest> {
     takes.clear();
-    takes.extend(stock.nodes_of(leaf).map(|node| node.takes));
+    if let (Some(peak @ 1..=MOST_COUNTED), Beside::Nothing) = (stock.peak(), stock.beside) {
+        return fewest_of_few(stock, leaf, peak);
+    }
+    stock.each_of(leaf, |_, node| takes.push(node));
     takes.sort_unstable_by(|a, b| b.cmp(a));
     if let Beside::Nodes(nodes) = stock.beside {
         let most: u64 = takes.iter().take(nodes as usize).map(|&takes| u64::from(takes)).sum();
@@ -126,6 +129,29 @@ fn fewest(stock: &Stock<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option
             return Some(Fewest { nodes, first, last: takes, slack: takes - left });
         }
         left -= takes;
+    }
+    None
+}
+
+/// The most that nodes take where those that take as much are counted.
+const MOST_COUNTED: u32 = 63;
+
+/// How few nodes of a leaf take the job where none takes more than `peak`.
+fn fewest_of_few(stock: &Stock<'_, '_>, leaf: DomainId, peak: u32) -> Option<Fewest> {
+    let mut counts = [0_u32; MOST_COUNTED as usize + 1];
+    stock.each_of(leaf, |_, takes| counts[takes as usize] += 1);
+    let (mut left, mut nodes, mut first) = (stock.problem.amount, 0, 0);
+    for takes in (1..=peak).rev() {
+        let count = counts[takes as usize];
+        let needed = left.div_ceil(takes);
+        if count > 0 && first == 0 {
+            first = takes;
+        }
+        if count >= needed {
+            return Some(Fewest { nodes: nodes + needed, first, last: takes, slack: needed * takes - left });
+        }
+        nodes += count;
+        left -= count * takes;
     }
     None
 }
@@ -189,7 +215,7 @@ fn best_of(stock: &Stock<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<C
         let nodes = stock.trimmed(leaf);
         return Ok(walk(problem, leaf, problem.amount, &nodes, &scale, stock.beside)?.nodes);
     }
-    let (mut used, open) = settle(stock, stock.nodes_of(leaf).collect(), least);
+    let (mut used, open) = settle(stock, stock.nodes_of(leaf), least);
     let settled = used.iter().map(|node| node.takes).sum();
     if let Some(left) = problem.amount.checked_sub(settled).filter(|left| *left > 0) {
         used.extend(walk(problem, leaf, left, &open, &scale, stock.beside)?.nodes);
@@ -240,8 +266,8 @@ fn in_one_domain(
     let problem = stock.problem;
     let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
     let mut best: Option<(DomainId, Choice)> = None;
-    for (id, least) in stock.in_order(holders) {
-        if best.as_ref().is_some_and(|(than, choice)| stock.is_behind(id, least, *than, &choice.nodes)) {
+    for (id, bound) in stock.in_order(holders) {
+        if best.as_ref().is_some_and(|(than, choice)| stock.is_behind(id, bound, *than, &choice.nodes)) {
             continue;
         }
         let layer = problem.fabric.domain(id).layer();

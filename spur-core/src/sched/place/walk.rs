@@ -51,11 +51,57 @@ pub(super) struct Price {
 
 impl Price {
     const NOTHING: Price = Price { head: 0, tail: 0 };
-    /// What cannot be done.
-    const NEVER: Price = Price { head: u64::MAX, tail: u128::MAX };
 
     fn plus(self, other: Price) -> Price {
         Price { head: self.head + other.head, tail: self.tail + other.tail }
+    }
+}
+
+/// A price as it is added up and compared on a walk.
+trait Packed: Copy + Ord {
+    /// What cannot be done; it stays so whatever is added.
+    const NEVER: Self;
+    const NOTHING: Self;
+
+    /// From a price whose tail has no more than so many bits.
+    fn pack(price: Price, tail: u32) -> Self;
+    fn unpack(self, tail: u32) -> Price;
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Packed for u64 {
+    const NEVER: Self = u64::MAX;
+    const NOTHING: Self = 0;
+
+    fn pack(price: Price, tail: u32) -> Self {
+        let low = u64::try_from(price.tail).unwrap_or(u64::MAX);
+        price.head.checked_shl(tail).unwrap_or(0) | low
+    }
+
+    fn unpack(self, tail: u32) -> Price {
+        let head = self.checked_shr(tail).unwrap_or(0);
+        Price { head, tail: (self ^ head.checked_shl(tail).unwrap_or(0)).into() }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self.saturating_add(other)
+    }
+}
+
+impl Packed for Price {
+    const NEVER: Self = Price { head: u64::MAX, tail: u128::MAX };
+    const NOTHING: Self = Price::NOTHING;
+
+    fn pack(price: Price, _: u32) -> Self {
+        price
+    }
+
+    fn unpack(self, _: u32) -> Price {
+        self
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { head: self.head.saturating_add(other.head), tail: self.tail.saturating_add(other.tail) }
     }
 }
 
@@ -95,6 +141,13 @@ impl<'a> Scale<'a> {
         // A bit of each is left so that nothing is taken for what cannot be done.
         let fits = counts * scale.span < u64::BITS && u32::from(scale.layers) * scale.slots < u128::BITS;
         fits.then_some(scale)
+    }
+
+    /// Bits of the tail of a price, and of all of it.
+    fn bits(&self) -> (u32, u32) {
+        let tail = u32::from(self.layers) * self.slots;
+        let heads = self.weights + self.prefer.len() + usize::from(self.layers);
+        (tail, tail.saturating_add(self.span.saturating_mul(u32::try_from(heads).unwrap_or(u32::MAX))))
     }
 
     /// What using a domain below the holder, or a node, costs by itself.
@@ -278,11 +331,50 @@ pub(super) fn walk(
     if walk.answers > MOST || walk.depth.saturating_mul(walk.numbers * walk.width) > MOST {
         return Err(NoChoice::TooLarge);
     }
-    let (price, uses) = walk.prices_from_the_end(beside);
-    if price == Price::NEVER {
-        return Err(NoChoice::Nowhere);
-    }
+    let (tail, all) = scale.bits();
+    let found = if all < u64::BITS {
+        walk.prices_from_the_end::<u64>(tail, beside)
+    } else {
+        walk.prices_from_the_end::<Price>(tail, beside)
+    };
+    let (price, uses) = found.ok_or(NoChoice::Nowhere)?;
     Ok(Choice { price, nodes: walk.follow(&uses, amount, beside) })
+}
+
+/// One node, and everything that may be wanted where it is looked at: from `least` on.
+struct Step<'w, P> {
+    /// The least prices if it is not used.
+    skips: &'w [P],
+    /// Those of everything that may be left once it is used, if it may be; without what it costs.
+    taken: Option<&'w [P]>,
+    takes: usize,
+    least: usize,
+    price: P,
+}
+
+impl<P: Packed> Step<'_, P> {
+    /// Works out the least prices, and for which of them the node is used; where nothing is wanted it is only if
+    /// `needs_more`.
+    fn choose(&self, outcome: &mut [P], uses: &mut [bool], needs_more: bool) {
+        let Some(taken) = self.taken else {
+            outcome.copy_from_slice(self.skips);
+            return;
+        };
+        // It holds all that is wanted of the first few.
+        let few = self.takes.saturating_sub(self.least).min(outcome.len());
+        let all = std::iter::repeat_n(&taken[0], few);
+        let rest = taken.get(self.least + few - self.takes.min(self.least + few)..).unwrap_or_default();
+        let steps = outcome.iter_mut().zip(uses.iter_mut()).zip(self.skips);
+        for (((outcome, uses), &skip), &taken) in steps.zip(all.chain(rest)) {
+            let take = taken.plus(self.price);
+            *uses = take <= skip;
+            *outcome = take.min(skip);
+        }
+        if self.least == 0 && !needs_more {
+            outcome[0] = self.skips[0];
+            uses[0] = false;
+        }
+    }
 }
 
 /// The greatest common divisor; of two zeros, 0.
@@ -291,53 +383,49 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 impl Walk {
-    /// The least price of all, and for every stop and everything that may be wanted there whether its node is used.
-    fn prices_from_the_end(&self, beside: Beside) -> (Price, Vec<bool>) {
-        let mut after = vec![Price::NEVER; self.depth * self.numbers * self.width];
+    /// The least price of all, and for every stop and everything that may be wanted there whether its node is used;
+    /// None where nothing holds the job.
+    fn prices_from_the_end<P: Packed>(&self, tail: u32, beside: Beside) -> Option<(Price, Vec<bool>)> {
+        let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];
         let mut here = after.clone();
         let mut uses = vec![false; self.answers];
         let done = if matches!(beside, Beside::Nodes(_)) { 1 } else { self.numbers };
         (0..self.depth).for_each(|used| {
-            (0..done).for_each(|number| after[self.row(used, number)] = Price::NOTHING);
+            (0..done).for_each(|number| after[self.row(used, number)] = P::NOTHING);
         });
         // Of nothing but what those after can take is anything known.
         let mut most_after = 0;
         for (index, stop) in self.stops.iter().enumerate().rev() {
             let (least, most) = stop.wanted;
             let next = self.shared_after(index);
+            let amounts = (most + 1).saturating_sub(least);
             let mut answer = stop.answers;
             for used in 0..=stop.shared {
-                let price = self.prices[stop.prices + used];
+                let price = P::pack(self.prices[stop.prices + used], tail);
                 for number in 0..self.numbers {
-                    let row = self.row(used, number);
-                    let skipped = self.row(used.min(next), number);
-                    let (taken, needs_more) = self.taken(stop, used, number, next, beside);
-                    for left in least..=most {
-                        let skip = if left <= most_after { after[skipped + left] } else { Price::NEVER };
-                        let take = match taken {
-                            Some(row) if left > 0 || needs_more => {
-                                after[row + left.saturating_sub(stop.takes)]
-                            }
-                            _ => Price::NEVER,
-                        };
-                        let mut best = skip;
-                        if take != Price::NEVER {
-                            let take = take.plus(price);
-                            if take <= skip {
-                                best = take;
-                                uses[answer] = true;
-                            }
-                        }
-                        here[row + left] = best;
-                        answer += 1;
+                    let (row, skipped) = (self.row(used, number), self.row(used.min(next), number));
+                    if most > most_after {
+                        after[skipped + most_after + 1..=skipped + most].fill(P::NEVER);
                     }
+                    let (taken, needs_more) = self.taken(stop, used, number, next, beside);
+                    let step = Step {
+                        skips: &after[skipped + least..skipped + least + amounts],
+                        taken: taken.map(|row| &after[row..row + self.width]),
+                        takes: stop.takes,
+                        least,
+                        price,
+                    };
+                    let outcome = &mut here[row + least..row + least + amounts];
+                    step.choose(outcome, &mut uses[answer..answer + amounts], needs_more);
+                    answer += amounts;
                 }
             }
             most_after = most;
             std::mem::swap(&mut here, &mut after);
         }
         let wanted = self.width - 1;
-        (after[self.row(0, self.numbers - 1) + wanted], uses)
+        let price = after[self.row(0, self.numbers - 1) + wanted];
+        (wanted <= most_after && price != P::NEVER).then(|| (price.unpack(tail), uses))
     }
 
     /// The row that holds what is left to do once the node of a stop is used, if it may be; and whether it may be used

@@ -118,7 +118,7 @@ impl<P: Copy, B: Fn(P, u32) -> u64> Ground<'_, P, B> {
             let pieces = self.parts[part].iter().zip(&beyond[part]);
             all.extend(pieces.map(|(&piece, &beyond)| (beyond, piece.1, piece)));
         }
-        all.sort_unstable_by(|a, b| (b.0, b.1).cmp(&(a.0, a.1)));
+        all.sort_unstable_by_key(|&(beyond, room, _)| std::cmp::Reverse((beyond, room)));
         let least = all.get(self.pieces.checked_sub(1)?)?.0;
         Some((all[..self.pieces].iter().map(|&(_, _, piece)| piece).collect(), least))
     }

@@ -14,11 +14,10 @@ use crate::model::fabric::{DomainId, Layer};
 use super::problem::Problem;
 use super::rooms::Rooms;
 use super::sieve::{Parts, Sieve};
+use super::step::{Step, Total};
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
 const MOST: usize = 1 << 21;
-/// What cannot be done.
-const NEVER: u128 = u128::MAX;
 
 /// The best way to spread a job over the leaves of a domain.
 pub(super) struct Spread {
@@ -47,9 +46,14 @@ impl<'a> Packing<'a> {
         let layers = u32::from(holders.0).saturating_sub(1);
         let bits = |number: u64| u64::BITS - number.leading_zeros();
         let packing = Self { prefer, layers, span: bits(problem.amount.into()), slots: bits(most_slots) };
-        let spans = u32::try_from(prefer.len()).ok()? + layers;
         // One bit is left so that nothing is taken for what cannot be done.
-        (spans * packing.span + layers * packing.slots < u128::BITS).then_some(packing)
+        (packing.bits() < u128::BITS).then_some(packing)
+    }
+
+    /// Bits of a cost.
+    fn bits(&self) -> u32 {
+        let spans = u32::try_from(self.prefer.len()).unwrap_or(u32::MAX).saturating_add(self.layers);
+        spans.saturating_mul(self.span).saturating_add(self.layers.saturating_mul(self.slots))
     }
 
     /// What using a domain below the holder costs by itself.
@@ -153,35 +157,46 @@ impl Walk {
         self.stops.get(index + 1).map_or(0, |stop| stop.shared)
     }
 
-    /// The least cost of all, and for every stop and everything that may be wanted there whether its leaf is used.
-    fn costs_from_the_end(&self, amount: usize) -> (u128, Vec<bool>) {
+    /// The least cost of all, and for every stop and everything that may be wanted there whether its leaf is used;
+    /// None where nothing holds the job. Costs fit the type they are added up in.
+    fn costs_from_the_end<T: Total>(
+        &self,
+        amount: usize,
+        narrow: impl Fn(u128) -> T,
+    ) -> Option<(T, Vec<bool>)> {
         let width = amount + 1;
         // By what is in use and what is wanted: the least cost of all leaves from some one on.
-        let mut after = vec![NEVER; self.depth * width];
+        let mut after = vec![T::NEVER; self.depth * width];
         let mut here = after.clone();
         let mut uses = vec![false; self.answers];
-        after.iter_mut().step_by(width).for_each(|done| *done = 0);
+        after.iter_mut().step_by(width).for_each(|done| *done = T::NOTHING);
         // Of nothing but what those after can take is anything known.
         let mut most_after = 0;
         for (index, stop) in self.stops.iter().enumerate().rev() {
             let next = self.shared_after(index);
             let (least, most) = stop.wanted;
+            let amounts = (most + 1).saturating_sub(least);
             let mut answer = stop.answers;
             for (used, &cost) in self.costs[stop.costs.clone()].iter().enumerate().take(stop.shared + 1) {
                 let (row, skipped, taken) = (used * width, used.min(next) * width, next * width);
-                for left in least..=most {
-                    let skip = if left <= most_after { after[skipped + left] } else { NEVER };
-                    let take = after[taken + left.saturating_sub(stop.room as usize)].saturating_add(cost);
-                    let take_it = left > 0 && take != NEVER && take <= skip;
-                    here[row + left] = if take_it { take } else { skip };
-                    uses[answer] = take_it;
-                    answer += 1;
+                if most > most_after {
+                    after[skipped + most_after + 1..=skipped + most].fill(T::NEVER);
                 }
+                let step = Step {
+                    skips: &after[skipped + least..skipped + least + amounts],
+                    taken: Some(&after[taken..taken + width]),
+                    takes: stop.room as usize,
+                    least,
+                    price: narrow(cost),
+                };
+                let outcome = &mut here[row + least..row + least + amounts];
+                step.choose(outcome, &mut uses[answer..answer + amounts], false);
+                answer += amounts;
             }
             most_after = most;
             std::mem::swap(&mut here, &mut after);
         }
-        (if amount <= most_after { after[amount] } else { NEVER }, uses)
+        (amount <= most_after && after[amount] != T::NEVER).then(|| (after[amount], uses))
     }
 
     /// The leaves that are used, and how much of the job each takes.
@@ -211,10 +226,13 @@ pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<
     if walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?) > MOST {
         return None;
     }
-    let (best, uses) = walk.costs_from_the_end(amount as usize);
-    if best == NEVER {
-        return None;
-    }
+    let (best, uses) = if packing.bits() < u64::BITS {
+        let narrow = |cost| u64::try_from(cost).unwrap_or(u64::MAX);
+        let (best, uses) = walk.costs_from_the_end(amount as usize, narrow)?;
+        (best.into(), uses)
+    } else {
+        walk.costs_from_the_end::<u128>(amount as usize, |cost| cost)?
+    };
     let (spans, slots) = packing.split(best);
     Some(Spread { spans, slots, shares: walk.follow(&uses, amount) })
 }
@@ -225,6 +243,15 @@ struct Sift<'s, 'p, 'a> {
     holder: DomainId,
 }
 
+/// A part of the fabric that may be used.
+struct Part {
+    id: DomainId,
+    /// What may be used of it.
+    pieces: Vec<DomainId>,
+    /// No more parts like it are used.
+    most: usize,
+}
+
 /// What tells parts of one domain apart: its layers, what it has room for, and its slots; domain by domain.
 type Likeness = Vec<(Layer, Layer, u32, u64)>;
 
@@ -233,33 +260,59 @@ impl Sift<'_, '_, '_> {
     fn leaves(&self) -> Vec<DomainId> {
         let layers = self.layers();
         let Some(&first) = layers.first() else { return self.below(self.holder, Layer::LEAF) };
-        let second = layers.get(1).copied().filter(|&second| second < first);
-        let mut parts = self.below(self.holder, first);
-        let all: Vec<Vec<DomainId>> = (parts.iter())
-            .map(|&part| second.map_or(vec![part], |second| self.below(part, second)))
-            .collect();
-        let mut sizes = Parts::default();
-        all.iter().for_each(|pieces| sizes.push(pieces.iter().map(|&piece| self.rooms.room(piece))));
-        let Some(sieve) = Sieve::new(&sizes, self.rooms.problem.amount) else {
-            return self.below(self.holder, Layer::LEAF);
+        let parts = match layers.get(1) {
+            None => self.large_enough(first),
+            Some(&second) => self.sifted(first, second),
         };
         let mut leaves = Vec::new();
         let mut alike: BTreeMap<(Option<DomainId>, Likeness), usize> = BTreeMap::new();
-        for (index, (part, pieces)) in parts.drain(..).zip(all).enumerate() {
-            let Some(lacks) = sieve.admits(sizes.of(index)) else { continue };
+        for Part { id, pieces, most } in parts {
             // Of parts that are alike and lie side by side, those that come first are used.
-            let likeness = (self.rooms.problem.fabric.domain(part).parent(), self.likeness(part));
+            let likeness = (self.rooms.problem.fabric.domain(id).parent(), self.likeness(id));
             let count = alike.entry(likeness).or_default();
             *count += 1;
-            if *count > sieve.parts() {
-                continue;
-            }
-            for piece in pieces.into_iter().filter(|&piece| sieve.admits_piece(lacks, self.rooms.room(piece)))
-            {
-                leaves.extend(self.below(piece, Layer::LEAF));
+            if *count <= most {
+                pieces.into_iter().for_each(|piece| leaves.extend(self.below(piece, Layer::LEAF)));
             }
         }
         leaves
+    }
+
+    /// The domains of a layer without which the largest of the others, as many as there have to be, do not hold the job.
+    fn large_enough(&self, layer: Layer) -> Vec<Part> {
+        let mut domains = self.below(self.holder, layer);
+        let mut rooms: Vec<u32> = domains.iter().map(|&id| self.rooms.room(id)).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut left, mut count) = (self.rooms.problem.amount, 1);
+        for &room in &rooms {
+            if room >= left {
+                break;
+            }
+            left -= room;
+            count += 1;
+        }
+        domains.retain(|&id| self.rooms.room(id) >= left);
+        domains.into_iter().map(|id| Part { id, pieces: vec![id], most: count }).collect()
+    }
+
+    /// The domains of the higher one of two layers that may be used, each with its domains of the other that may. Spans
+    /// of the first layer count before those of the second.
+    fn sifted(&self, first: Layer, second: Layer) -> Vec<Part> {
+        let (high, low) = (first.max(second), first.min(second));
+        let parts = self.below(self.holder, high);
+        let all: Vec<Vec<DomainId>> = parts.iter().map(|&part| self.below(part, low)).collect();
+        let mut sizes = Parts::default();
+        all.iter().for_each(|pieces| sizes.push(pieces.iter().map(|&piece| self.rooms.room(piece))));
+        let amount = self.rooms.problem.amount;
+        let sieve =
+            if first == high { Sieve::new(&sizes, amount) } else { Sieve::of_fewest_pieces(&sizes, amount) };
+        let Some(sieve) = sieve else { return self.large_enough(first) };
+        let admitted = parts.into_iter().zip(all).enumerate().filter_map(|(index, (id, mut pieces))| {
+            let lacks = sieve.admits(sizes.of(index).iter().copied())?;
+            pieces.retain(|&piece| sieve.admits_piece(lacks, self.rooms.room(piece)));
+            Some(Part { id, pieces, most: sieve.parts() })
+        });
+        admitted.collect()
     }
 
     /// The layers below the holder in the order in which their spans count.

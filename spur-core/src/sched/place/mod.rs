@@ -28,6 +28,7 @@ mod share;
 mod sieve;
 mod slots;
 mod solve;
+mod step;
 mod stock;
 mod takes;
 mod tasks;

@@ -102,7 +102,12 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
     let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
     let mut scratch = Vec::new();
     spans.iter().zip(preferred).all(|(&span, layer)| {
-        span == 1 || fewest(rooms, &problem.fabric.domains_covering(layer), &mut scratch) == Some(span)
+        let counts = |id: &DomainId| {
+            let domain = problem.fabric.domain(*id);
+            domain.layer() <= layer && layer <= domain.cover()
+        };
+        let domains: Vec<DomainId> = problem.fabric.domains().map(|(id, _)| id).filter(counts).collect();
+        span == 1 || fewest(rooms, &domains, &mut scratch) == Some(span)
     })
 }
 

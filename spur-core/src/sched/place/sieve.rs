@@ -51,6 +51,9 @@ pub(super) struct Sieve {
 /// Choices that are made to find a good toll.
 const ROUNDS: usize = 4;
 
+/// Tolls below the smallest of the largest pieces that are tried where the fewest pieces come first.
+const TOLLS: u64 = 3;
+
 impl Sieve {
     /// Of parts that hold an amount together; None where they do not.
     pub(super) fn new(parts: &Parts, amount: u32) -> Option<Self> {
@@ -83,6 +86,55 @@ impl Sieve {
             while next(&best).is_some_and(|toll| best.offer(parts, amount, toll, &mut chosen)) {}
         }
         Some(best)
+    }
+
+    /// The same where the fewest pieces come first, and then the fewest parts; None where no good choice is found.
+    pub(super) fn of_fewest_pieces(parts: &Parts, amount: u32) -> Option<Self> {
+        let amount = u64::from(amount);
+        let mut sizes = parts.sizes.clone();
+        let (pieces, smallest) = largest(&mut sizes, amount)?;
+        let tolls = smallest.saturating_sub(TOLLS).max(1)..=smallest;
+        // What k pieces take with each toll is paid for; the parts have to be worth the rest.
+        let mut count = 1;
+        let mut worths: Vec<Vec<(u64, usize)>> = Vec::new();
+        for toll in tolls.clone() {
+            let mut worth: Vec<(u64, usize)> =
+                parts.iter().map(|pieces| beyond(pieces, toll)).zip(0..).collect();
+            worth.sort_unstable_by(|a, b| b.cmp(a));
+            let mut paid = pieces.saturating_mul(toll);
+            let reached = |(worth, _): &(u64, usize)| {
+                paid += worth;
+                paid >= amount
+            };
+            count = worth.iter().position(reached)?.saturating_add(1).max(count);
+            worths.push(worth);
+        }
+        for count in count..=worths[0].len() {
+            let holds = worths.iter().any(|worth| {
+                let mut sizes: Vec<u32> = Vec::new();
+                worth[..count].iter().for_each(|&(_, part)| sizes.extend_from_slice(parts.of(part)));
+                largest(&mut sizes, amount).is_some_and(|(needed, _)| needed == pieces)
+            });
+            if holds {
+                let (least_pieces, known_pieces) = (pieces, pieces);
+                let none = Self {
+                    parts: count,
+                    least_pieces,
+                    known_pieces,
+                    toll: 0,
+                    slack: u64::MAX,
+                    last: 0,
+                    least: 0,
+                };
+                let mut best = none;
+                let mut chosen = Vec::new();
+                tolls.for_each(|toll| {
+                    best.offer(parts, amount, toll, &mut chosen);
+                });
+                return Some(best);
+            }
+        }
+        None
     }
 
     /// Tries another toll; whether that leaves less slack. `chosen` becomes the parts that have most beyond it.
@@ -119,9 +171,14 @@ impl Sieve {
     }
 
     /// What using a part takes of the slack; None where it cannot belong to the best choice.
-    pub(super) fn admits(&self, pieces: &[u32]) -> Option<u64> {
-        let lacks = self.last.saturating_sub(beyond(pieces, self.toll));
-        (lacks <= self.slack && beyond(pieces, 0) >= self.least).then_some(lacks)
+    pub(super) fn admits(&self, pieces: impl Iterator<Item = u32>) -> Option<u64> {
+        let (mut room, mut more) = (0, 0);
+        for takes in pieces.map(u64::from) {
+            room += takes;
+            more += takes.saturating_sub(self.toll);
+        }
+        let lacks = self.last.saturating_sub(more);
+        (lacks <= self.slack && room >= self.least).then_some(lacks)
     }
 
     /// Whether a piece of a part that takes so much of the slack may belong to the best choice.

@@ -366,50 +366,42 @@ impl<'s, 'a> Stock<'s, 'a> {
         if children.is_empty() {
             return self.trimmed(holder);
         }
-        let sieve = if self.are_members_first() { self.sieve(holder) } else { None };
         let mut nodes = Vec::new();
-        let Some(sieve) = sieve else {
+        let members = if self.are_members_first() { children } else { &[] };
+        let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
+        let Some(sieve) = self.sieve(&parts) else {
             children.iter().for_each(|&child| nodes.extend(self.all_below(child)));
             return nodes;
         };
         if self.problem.fabric.domain(holder).layer().0 == Layer::LEAF.0 + 2
             && self.problem.per_node.is_none()
         {
-            return self.nodes_of_leaves(holder, &sieve);
+            return self.nodes_of_leaves(&parts, &sieve);
         }
-        let mut pieces = Vec::new();
-        for &child in children.iter().filter(|&&child| self.room(child) > 0) {
-            pieces.clear();
-            self.pieces(holder, child, |_, takes| pieces.push(takes));
-            let Some(lacks) = sieve.admits(&pieces) else { continue };
-            self.pieces(holder, child, |piece, takes| {
-                if sieve.admits_piece(lacks, takes) {
-                    match piece {
-                        Piece::Node(node) => nodes.push(node),
-                        Piece::Domain(id) => nodes.extend(self.all_below(id)),
-                    }
+        for part in parts {
+            let Some(lacks) = sieve.admits(part.iter().map(|(_, takes)| *takes)) else { continue };
+            for (piece, _) in part.into_iter().filter(|(_, takes)| sieve.admits_piece(lacks, *takes)) {
+                match piece {
+                    Piece::Node(node) => nodes.push(node),
+                    Piece::Domain(id) => nodes.extend(self.all_below(id)),
                 }
-            });
+            }
         }
         nodes
     }
 
     /// The same in a domain two layers above the leaves, where the fewest members come first, then the fewest leaves, then
     /// the fewest nodes.
-    fn nodes_of_leaves(&self, holder: DomainId, sieve: &Sieve) -> Vec<Candidate> {
-        let mut parts: Vec<Vec<(DomainId, u64)>> = Vec::new();
-        let mut rooms = Vec::new();
-        for &child in self.problem.fabric.domain(holder).children() {
-            rooms.clear();
-            self.pieces(holder, child, |_, takes| rooms.push(takes));
-            let Some(lacks) = sieve.admits(&rooms) else { continue };
-            let mut leaves = Vec::new();
-            self.pieces(holder, child, |piece, takes| match piece {
-                Piece::Domain(leaf) if sieve.admits_piece(lacks, takes) => leaves.push((leaf, takes.into())),
-                _ => {}
+    fn nodes_of_leaves(&self, parts: &[Vec<(Piece, u32)>], sieve: &Sieve) -> Vec<Candidate> {
+        let admitted = parts.iter().filter_map(|part| {
+            let lacks = sieve.admits(part.iter().map(|(_, takes)| *takes))?;
+            let leaves = part.iter().filter_map(|(piece, takes)| match piece {
+                Piece::Domain(leaf) if sieve.admits_piece(lacks, *takes) => Some((*leaf, u64::from(*takes))),
+                _ => None,
             });
-            parts.push(leaves);
-        }
+            Some(leaves.collect())
+        });
+        let parts: Vec<Vec<(DomainId, u64)>> = admitted.collect();
         let beyond = |leaf, toll| self.beyond(leaf, toll);
         let atoms = |leaf, sizes: &mut Vec<u32>| self.each_of(leaf, |_, takes| sizes.push(takes));
         let fine = Fine::new(sieve, &parts, self.problem.amount, beyond, atoms);
@@ -444,35 +436,27 @@ impl<'s, 'a> Stock<'s, 'a> {
         nodes
     }
 
-    /// What every best choice in a domain has in common, where the fewest of its members come first.
-    pub(super) fn sieve(&self, holder: DomainId) -> Option<Sieve> {
-        let mut parts = Parts::default();
-        for &child in self.problem.fabric.domain(holder).children() {
-            let mut pieces = Vec::new();
-            self.pieces(holder, child, |_, takes| pieces.push(takes));
-            parts.push(pieces.into_iter());
-        }
-        Sieve::new(&parts, self.problem.amount)
+    /// What every best choice of some parts has in common, where the fewest of them come first.
+    fn sieve(&self, parts: &[Vec<(Piece, u32)>]) -> Option<Sieve> {
+        let mut sizes = Parts::default();
+        parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
+        Sieve::new(&sizes, self.problem.amount)
     }
 
-    /// Shows what a member of a domain consists of, as far as fewer of those come next: what counts for the layer below
-    /// it, and what each takes.
-    fn pieces(&self, holder: DomainId, member: DomainId, mut see: impl FnMut(Piece, u32)) {
+    /// What a member of a domain consists of, as far as fewer of those come next: what counts for the layer below it, and
+    /// what each takes.
+    fn pieces(&self, holder: DomainId, member: DomainId) -> Vec<(Piece, u32)> {
         let fabric = self.problem.fabric;
         let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
         let are_nodes_counted = self.problem.per_node.is_none();
-        if self.room(member) == 0 {
-            return;
-        }
+        let with_room =
+            |id: &DomainId| Some((Piece::Domain(*id), self.room(*id))).filter(|(_, room)| *room > 0);
         if below > Layer::NODE && fabric.domain(member).layer() > below {
-            let children = fabric.domain(member).children().iter();
-            children.filter(|&&child| self.room(child) > 0).for_each(|&child| {
-                see(Piece::Domain(child), self.room(child));
-            });
-        } else if below == Layer::NODE && are_nodes_counted {
-            self.trimmed(member).into_iter().for_each(|node| see(Piece::Node(node), node.takes));
+            fabric.domain(member).children().iter().filter_map(with_room).collect()
+        } else if below == Layer::NODE && are_nodes_counted && self.room(member) > 0 {
+            self.trimmed(member).into_iter().map(|node| (Piece::Node(node), node.takes)).collect()
         } else {
-            see(Piece::Domain(member), self.room(member));
+            with_room(&member).into_iter().collect()
         }
     }
 
@@ -520,7 +504,11 @@ impl<'s, 'a> Stock<'s, 'a> {
     pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, Bound)> {
         let suited = self.with_fewest_members(holders);
         let sieve = match suited.as_slice() {
-            [first, _, ..] if self.lies_over_nodes(*first) => self.sieve(*first),
+            [first, _, ..] if self.lies_over_nodes(*first) => {
+                let leaves = self.problem.fabric.domain(*first).children();
+                let parts: Vec<_> = leaves.iter().map(|&leaf| self.pieces(*first, leaf)).collect();
+                self.sieve(&parts)
+            }
             _ => None,
         };
         // A toll of nothing says nothing about nodes.

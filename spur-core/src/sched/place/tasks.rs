@@ -27,6 +27,7 @@ impl Tasks {
     }
 
     /// Tasks of a position.
+    #[inline]
     pub(super) fn at(&self, index: usize) -> u32 {
         match self.small[index] {
             LARGE => self.large[&index],
@@ -35,6 +36,7 @@ impl Tasks {
     }
 
     /// Gives a position another number of tasks.
+    #[inline]
     pub(super) fn set(&mut self, index: usize, count: u32) {
         if self.small[index] == LARGE {
             self.large.remove(&index);

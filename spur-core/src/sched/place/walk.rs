@@ -8,6 +8,7 @@
 use crate::model::fabric::{DomainId, Layer, Pos};
 
 use super::problem::Problem;
+use super::step::{Step, Total};
 
 /// Numbers that one walk may work out, beyond which it is not tried.
 const MOST: usize = 1 << 25;
@@ -58,21 +59,13 @@ impl Price {
 }
 
 /// A price as it is added up and compared on a walk.
-trait Packed: Copy + Ord {
-    /// What cannot be done; it stays so whatever is added.
-    const NEVER: Self;
-    const NOTHING: Self;
-
+trait Packed: Total {
     /// From a price whose tail has no more than so many bits.
     fn pack(price: Price, tail: u32) -> Self;
     fn unpack(self, tail: u32) -> Price;
-    fn plus(self, other: Self) -> Self;
 }
 
 impl Packed for u64 {
-    const NEVER: Self = u64::MAX;
-    const NOTHING: Self = 0;
-
     fn pack(price: Price, tail: u32) -> Self {
         let low = u64::try_from(price.tail).unwrap_or(u64::MAX);
         price.head.checked_shl(tail).unwrap_or(0) | low
@@ -82,26 +75,24 @@ impl Packed for u64 {
         let head = self.checked_shr(tail).unwrap_or(0);
         Price { head, tail: (self ^ head.checked_shl(tail).unwrap_or(0)).into() }
     }
+}
+
+impl Total for Price {
+    const NEVER: Self = Price { head: u64::MAX, tail: u128::MAX };
+    const NOTHING: Self = Price::NOTHING;
 
     fn plus(self, other: Self) -> Self {
-        self.saturating_add(other)
+        Self { head: self.head.saturating_add(other.head), tail: self.tail.saturating_add(other.tail) }
     }
 }
 
 impl Packed for Price {
-    const NEVER: Self = Price { head: u64::MAX, tail: u128::MAX };
-    const NOTHING: Self = Price::NOTHING;
-
     fn pack(price: Price, _: u32) -> Self {
         price
     }
 
     fn unpack(self, _: u32) -> Price {
         self
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self { head: self.head.saturating_add(other.head), tail: self.tail.saturating_add(other.tail) }
     }
 }
 
@@ -339,42 +330,6 @@ pub(super) fn walk(
     };
     let (price, uses) = found.ok_or(NoChoice::Nowhere)?;
     Ok(Choice { price, nodes: walk.follow(&uses, amount, beside) })
-}
-
-/// One node, and everything that may be wanted where it is looked at: from `least` on.
-struct Step<'w, P> {
-    /// The least prices if it is not used.
-    skips: &'w [P],
-    /// Those of everything that may be left once it is used, if it may be; without what it costs.
-    taken: Option<&'w [P]>,
-    takes: usize,
-    least: usize,
-    price: P,
-}
-
-impl<P: Packed> Step<'_, P> {
-    /// Works out the least prices, and for which of them the node is used; where nothing is wanted it is only if
-    /// `needs_more`.
-    fn choose(&self, outcome: &mut [P], uses: &mut [bool], needs_more: bool) {
-        let Some(taken) = self.taken else {
-            outcome.copy_from_slice(self.skips);
-            return;
-        };
-        // It holds all that is wanted of the first few.
-        let few = self.takes.saturating_sub(self.least).min(outcome.len());
-        let all = std::iter::repeat_n(&taken[0], few);
-        let rest = taken.get(self.least + few - self.takes.min(self.least + few)..).unwrap_or_default();
-        let steps = outcome.iter_mut().zip(uses.iter_mut()).zip(self.skips);
-        for (((outcome, uses), &skip), &taken) in steps.zip(all.chain(rest)) {
-            let take = taken.plus(self.price);
-            *uses = take <= skip;
-            *outcome = take.min(skip);
-        }
-        if self.least == 0 && !needs_more {
-            outcome[0] = self.skips[0];
-            uses[0] = false;
-        }
-    }
 }
 
 /// The greatest common divisor; of two zeros, 0.

@@ -1,0 +1,64 @@
+//! One step of a walk from the last to the first: the least price for everything that may be wanted.
+
+/// What a choice costs, as it is added up and compared on a walk.
+pub(super) trait Total: Copy + Ord {
+    /// What cannot be done; it stays so whatever is added.
+    const NEVER: Self;
+    const NOTHING: Self;
+
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Total for u64 {
+    const NEVER: Self = u64::MAX;
+    const NOTHING: Self = 0;
+
+    fn plus(self, other: Self) -> Self {
+        self.saturating_add(other)
+    }
+}
+
+impl Total for u128 {
+    const NEVER: Self = u128::MAX;
+    const NOTHING: Self = 0;
+
+    fn plus(self, other: Self) -> Self {
+        self.saturating_add(other)
+    }
+}
+
+/// One node or leaf, and everything that may be wanted where it is looked at: from `least` on.
+pub(super) struct Step<'w, P> {
+    /// The least prices if it is not used.
+    pub(super) skips: &'w [P],
+    /// Those of everything that may be left once it is used, if it may be; without what it costs.
+    pub(super) taken: Option<&'w [P]>,
+    pub(super) takes: usize,
+    pub(super) least: usize,
+    pub(super) price: P,
+}
+
+impl<P: Total> Step<'_, P> {
+    /// Works out the least prices, and for which of them it is used; where nothing is wanted it is only if
+    /// `needs_more`.
+    pub(super) fn choose(&self, outcome: &mut [P], uses: &mut [bool], needs_more: bool) {
+        let Some(taken) = self.taken else {
+            outcome.copy_from_slice(self.skips);
+            return;
+        };
+        // It holds all that is wanted of the first few.
+        let few = self.takes.saturating_sub(self.least).min(outcome.len());
+        let all = std::iter::repeat_n(&taken[0], few);
+        let rest = taken.get(self.least + few - self.takes.min(self.least + few)..).unwrap_or_default();
+        let steps = outcome.iter_mut().zip(uses.iter_mut()).zip(self.skips);
+        for (((outcome, uses), &skip), &taken) in steps.zip(all.chain(rest)) {
+            let take = taken.plus(self.price);
+            *uses = take <= skip;
+            *outcome = take.min(skip);
+        }
+        if self.least == 0 && !needs_more {
+            outcome[0] = self.skips[0];
+            uses[0] = false;
+        }
+    }
+}

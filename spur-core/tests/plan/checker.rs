@@ -21,6 +21,20 @@ pub(crate) fn violations(
     plan: &Plan,
     reservations: &Reservations,
 ) -> Vec<String> {
+    let mut found = booked_twice(world, plan, reservations);
+    for start in plan.starts.iter().flat_map(Start::all) {
+        let nodes: Vec<NodeId> = start.parts.iter().map(|part| part.node).collect();
+        holds_must(world, fabric, start.attempt.job, &nodes, &mut found);
+    }
+    for made in reservations.iter() {
+        let nodes = made.amounts().map(|(node, _)| node).collect::<Vec<_>>();
+        holds_must(world, fabric, made.job, &nodes, &mut found);
+    }
+    found
+}
+
+/// The same without a look at the fabric.
+pub(crate) fn booked_twice(world: &World, plan: &Plan, reservations: &Reservations) -> Vec<String> {
     let mut found = Vec::new();
     let mut uses: BTreeMap<NodeId, Vec<Use>> = BTreeMap::new();
     running(world, &mut uses);
@@ -46,7 +60,6 @@ pub(crate) fn violations(
             let name = format!("the start of {}", start.attempt.job);
             uses.entry(part.node).or_default().push(Use { from: world.now, to: end, amount, name });
         }
-        holds_must(world, fabric, start.attempt.job, &nodes, &mut found);
     }
     for made in reservations.iter() {
         for (node, amount) in made.amounts() {
@@ -57,7 +70,6 @@ pub(crate) fn violations(
         let nodes = made.amounts().map(|(node, _)| node).collect::<Vec<_>>();
         let stay = Stay { job: made.job, nodes: &nodes, within: made.within.as_deref() };
         trespasses(world, &stay, made.start, &mut made.end.clone(), &mut found);
-        holds_must(world, fabric, made.job, &nodes, &mut found);
     }
     for (node, uses) in &uses {
         overbooked(world, *node, uses, &mut found);
@@ -70,6 +82,8 @@ pub(crate) fn violations(
     let waiting = plan.waiting.iter().map(|waiting| waiting.job);
     let mut all: Vec<_> = seen.iter().copied().chain(waiting).collect();
     all.sort();
+    // Of an array some tasks may start and others wait.
+    all.dedup();
     let pending: Vec<_> = world.cluster.jobs().pending().map(|job| job.id).collect();
     if all != pending && !plan.report.truncated && !plan.report.partial {
         found.push(format!("{all:?} are planned and {pending:?} are pending"));

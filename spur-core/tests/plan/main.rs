@@ -9,6 +9,7 @@ mod large;
 mod oracle;
 mod preempt;
 mod random;
+mod rich;
 mod script;
 mod stream;
 mod world;

@@ -9,13 +9,14 @@ use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::config::{
     PartitionConfig, Policy, PreemptBy, PreemptCost, PreemptMode, PreemptPolicy, QosConfig,
 };
-use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::job::{Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Phase;
 use spur_core::sched;
 use spur_core::sched::forecast::Limits;
 use spur_core::text::gres::GresSpec;
 use spur_core::text::nodes::NodeCount;
+use spur_core::text::time::Seconds;
 
 use crate::world::{self, World};
 
@@ -32,8 +33,13 @@ struct Case {
     cost: PreemptCost,
     /// Of each QOS of running jobs: its priority, and whether that of the waiting job lists it. Without, tiers decide.
     qos: Option<[(u32, bool); 3]>,
-    /// Victims are suspended: they keep memory and devices.
-    suspend: bool,
+    /// What becomes of victims, and where their partition and QOS say something else.
+    mode: PreemptMode,
+    modes: [Option<PreemptMode>; 3],
+    /// Who has run for less than that is spared, seconds.
+    exempt: u64,
+    /// Which of the running jobs forbid it.
+    firm: [bool; 8],
     running: Vec<Running>,
     wish: Wish,
 }
@@ -43,13 +49,32 @@ fn case() -> impl Strategy<Value = Case> {
     let cost = prop_oneof![Just(PreemptCost::Priority), Just(PreemptCost::Jobs), Just(PreemptCost::Work)];
     let qos = prop::array::uniform3((0_u32..4, prop::bool::weighted(0.7)));
     let qos = prop::option::weighted(0.5, qos);
+    let mode = prop_oneof![
+        2 => Just(PreemptMode::Cancel),
+        2 => Just(PreemptMode::Requeue),
+        2 => Just(PreemptMode::Suspend),
+    ];
+    let other = prop_oneof![mode.clone(), Just(PreemptMode::Off)];
+    let modes = prop::array::uniform3(prop::option::weighted(0.2, other));
+    let exempt = prop_oneof![3 => Just(0), 1 => 1_u64..30];
+    let firm = prop::array::uniform8(prop::bool::weighted(0.1));
     let running = prop::collection::vec((1_u32..4, 0_u32..16, 1_u32..4, 1_u32..4, 0_u32..5, 0_u64..30), 1..9);
     let nodes = prop::option::weighted(0.7, 1_u32..6);
     let tasks = prop::option::weighted(0.4, 1_u32..9);
     let memory = prop::option::weighted(0.2, 1_u64..9);
     let wish = (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6);
-    (spines, cost, qos, prop::bool::ANY, running, wish).prop_map(
-        |(spines, cost, qos, suspend, running, wish)| Case { spines, cost, qos, suspend, running, wish },
+    (spines, cost, qos, (mode, modes, exempt, firm), running, wish).prop_map(
+        |(spines, cost, qos, (mode, modes, exempt, firm), running, wish)| Case {
+            spines,
+            cost,
+            qos,
+            mode,
+            modes,
+            exempt,
+            firm,
+            running,
+            wish,
+        },
     )
 }
 
@@ -96,14 +121,22 @@ impl Case {
         let nodes: Vec<_> =
             (0..count).map(|index| world::node(&format!("n{index}"), shape.clone(), 1)).collect();
         let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
-        let tier = |name: &str, tier| PartitionConfig {
+        let tier = |name: &str, tier, preempt_mode| PartitionConfig {
             priority_tier: tier,
+            preempt_mode,
             ..world::partition(name, names.clone())
         };
-        let partitions = vec![tier("low", 1), tier("middle", 2), tier("equal", 3), tier("high", 3)];
-        let mode = if self.suspend { PreemptMode::Suspend } else { PreemptMode::Cancel };
+        let own = if self.qos.is_some() { [None; 3] } else { self.modes };
+        let partitions = vec![
+            tier("low", 1, own[0]),
+            tier("middle", 2, own[1]),
+            tier("equal", 3, own[2]),
+            tier("high", 3, None),
+        ];
         let by = if self.qos.is_some() { PreemptBy::Qos } else { PreemptBy::Partition };
-        let preempt = PreemptPolicy { by, mode, cost: self.cost, ..PreemptPolicy::default() };
+        let exempt_time = Seconds(self.exempt);
+        let preempt =
+            PreemptPolicy { by, mode: self.mode, exempt_time, cost: self.cost, ..PreemptPolicy::default() };
         let topologies = vec![world::topology(&self.topology())];
         let mut world = World::new(Policy {
             nodes,
@@ -115,9 +148,10 @@ impl Case {
         });
         let mut running = self.running.clone();
         running.sort_by_key(|(.., since)| *since);
-        for (tier, first, nodes, apart, cpus, since) in running {
+        for ((tier, first, nodes, apart, cpus, since), firm) in running.into_iter().zip(self.firm) {
             world.now.0 = i64::try_from(since).unwrap();
-            put(&mut world, tier, (0..nodes).map(|index| NodeId((first + index * apart) % count)), cpus);
+            let nodes = (0..nodes).map(|index| NodeId((first + index * apart) % count));
+            put(&mut world, tier, nodes, cpus, firm);
         }
         world.now.0 = 30;
         let job = world.cluster.next_job();
@@ -128,9 +162,12 @@ impl Case {
     fn qualities(&self) -> Vec<QosConfig> {
         let mut mine = QosConfig { name: "mine".into(), ..QosConfig::default() };
         let mut all = Vec::new();
-        for (name, (priority, listed)) in QOS.into_iter().zip(self.qos.iter().flatten()) {
-            all.push(QosConfig { name: name.into(), priority: *priority, ..QosConfig::default() });
-            mine.preempt.extend(listed.then(|| Arc::from(name)));
+        for ((name, preempt_mode), (priority, listed)) in
+            QOS.into_iter().zip(self.modes).zip(self.qos.iter().flatten())
+        {
+            let (name, priority) = (name.into(), *priority);
+            all.push(QosConfig { name, priority, preempt_mode, ..QosConfig::default() });
+            mine.preempt.extend(listed.then(|| all.last().unwrap().name.clone()));
         }
         all.push(mine);
         all
@@ -157,7 +194,7 @@ const PARTITIONS: [&str; 3] = ["low", "middle", "equal"];
 const QOS: [&str; 3] = ["one", "two", "three"];
 
 /// Starts a job on those of the nodes that have room for it.
-fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: u32) {
+fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: u32, firm: bool) {
     let fits = |node: &NodeId| {
         let free = world.cluster.node(*node).unwrap().free_cpus().len();
         if cpus == 0 { free == 4 } else { free >= cpus }
@@ -173,6 +210,7 @@ fn put(world: &mut World, tier: u32, nodes: impl Iterator<Item = NodeId>, cpus: 
     let spec = JobSpec {
         partitions: [partition.into()].into(),
         qos: Some(qos.into()),
+        extra: firm.then(|| Box::new(Extra { no_preempt: true, ..Extra::default() })),
         ..world::spec(Shape::default(), 600)
     };
     world.submit(job, spec);
@@ -222,7 +260,7 @@ fn would_start(world: &World, victims: &[JobId]) -> bool {
 
 /// What becomes of a victim.
 fn make_way(world: &mut World, job: JobId) {
-    match world.cluster.policy().preempt.mode {
+    match world.preempt_mode(job) {
         PreemptMode::Suspend => world.apply(Event::JobSuspended { job, wanted: false }),
         _ => world.end(job),
     }
@@ -267,6 +305,11 @@ fn sets(world: &World) -> Vec<Vec<JobId>> {
     let policy = world.cluster.policy();
     let low = |id: &JobId| {
         let job = world.cluster.job(*id).unwrap();
+        let firm = job.spec.extra.as_ref().is_some_and(|extra| extra.no_preempt);
+        let ran = world.now.since(job.phase.started().expect("it runs"));
+        if firm || ran < policy.preempt.exempt_time.0 || world.preempt_mode(*id) == PreemptMode::Off {
+            return false;
+        }
         match policy.preempt.by {
             PreemptBy::Qos => {
                 policy.qos.last().unwrap().preempt.iter().any(|name| Some(name) == job.spec.qos.as_ref())
@@ -307,7 +350,7 @@ proptest! {
     fn of_equal_cost_the_fullest_domain_is_taken(case in case(), nodes in 1_u32..5, must in prop::bool::ANY) {
         let wish = (Some(nodes), None, 1, None, 0, true, if must { 1 } else { 5 });
         // What is suspended is still there, so that no node it is on is ever empty.
-        let case = Case { wish, suspend: false, ..case };
+        let case = Case { wish, mode: PreemptMode::Requeue, modes: [None; 3], ..case };
         let world = case.world();
         let plan = sched::plan(&world.cluster, world.now, &Limits);
         let Some(preemption) = plan.preemptions.first() else { return Ok(()) };

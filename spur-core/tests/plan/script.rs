@@ -375,6 +375,7 @@ pub(crate) fn spec(words: &[&str]) -> JobSpec {
                 spec.extra.get_or_insert_default().licenses.push((name.into(), count));
             }
             "--array" => spec.array = Some(Box::new(value.parse().expect("tasks"))),
+            "--deadline" => spec.deadline = Some(Time(value.parse().unwrap())),
             "--begin" => spec.begin = Some(Time(value.parse().unwrap())),
             "--reservation" => spec.extra.get_or_insert_default().reservation = Some(value.into()),
             "--hold" => spec.hold = true,
@@ -405,6 +406,9 @@ fn fabric(ask: &mut FabricAsk, key: &str, value: &str) {
         "--topology" => ask.topology = Some(value.into()),
         "--placement" => ask.placement = Some(value.parse().expect("a placement")),
         "--contiguous" => ask.contiguous = true,
+        "--segment" => ask.segment = value.parse().ok(),
+        "--network" => ask.network = Some(value.parse().expect("a network")),
+        "--prefer" => ask.prefer = Some(value.into()),
         other => panic!("{other}: no such option"),
     }
 }

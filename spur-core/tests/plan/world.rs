@@ -145,7 +145,7 @@ impl World {
         }
         let all = |victim: &spur_core::id::Attempt| self.cluster.jobs().components(victim.job);
         for job in victims.iter().flat_map(all).collect::<Vec<_>>() {
-            let suspends = self.cluster.policy().preempt.mode == PreemptMode::Suspend;
+            let suspends = self.preempt_mode(job) == PreemptMode::Suspend;
             let (then, end_at) = ((!suspends).then_some(Then::End), self.now + grace);
             self.apply(Event::JobPreempted { job, by, then, end_at });
         }
@@ -162,6 +162,15 @@ impl World {
         self.apply(Event::JobNominated { job: by, nomination: Arc::new(nomination) });
         let wrong = spur_core::cluster::invariant::violations(&self.cluster);
         assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    /// What becomes of a running job that has to make way: its QOS says so, or its partition, or the cluster.
+    pub(crate) fn preempt_mode(&self, job: JobId) -> PreemptMode {
+        let policy = self.cluster.policy();
+        let job = self.cluster.job(job).unwrap();
+        let partition = job.phase.alloc().and_then(|alloc| self.cluster.partition(&alloc.partition));
+        let qos = policy.qos_of(job.spec.qos.as_deref()).and_then(|qos| qos.preempt_mode);
+        qos.or(partition.and_then(|partition| partition.config.preempt_mode)).unwrap_or(policy.preempt.mode)
     }
 
     /// Ends a job on all its nodes at once.

@@ -208,11 +208,11 @@ pub enum PreemptMode {
     /// Victims wait again.
     #[default]
     Requeue,
-    /// Victims pause. Refused by the configuration; kept for policies that earlier releases journalled.
+    /// Victims pause: they give up their CPUs, and go on when these are free again.
     Suspend,
 }
 
-/// `[preempt] cost`: TOPOLOGY.md, row E1.
+/// `[preempt] cost`: what is compared first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreemptCost {

@@ -513,6 +513,14 @@ impl Pass {
             self.wait(candidate, reason, detail, None);
             return;
         }
+        // Who waits for what cannot be in time holds up nobody.
+        if could_reserve
+            && found.is_none()
+            && let Some(detail) = shorter::too_late(candidate)
+        {
+            self.wait(candidate, Reason::Resources, detail, None);
+            return;
+        }
         let (reason, detail) = self.why_not(candidate, prospects, behind);
         let reservation = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
         for prospect in prospects {

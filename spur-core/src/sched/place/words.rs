@@ -1,8 +1,10 @@
 //! Placements, misfits and refusals as sentences.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::model::fabric::{Fabric, Layer};
+use crate::text::gather::LinkSpeed;
 
 use super::{Ask, Lost, LostWhy, Misfit, MisfitKind, Placement, Slots, Unit, View, place};
 
@@ -146,8 +148,9 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
             format!("{} {unit}: no part of the fabric has the shape asked for, even when idle", misfit.wanted)
         }
     };
-    let nearest: Vec<String> =
-        [fewer(fabric, &view, ask, misfit.wanted), wider(fabric, &view, ask)].into_iter().flatten().collect();
+    let nearest =
+        [fewer(fabric, &view, ask, misfit.wanted), wider(fabric, &view, ask), slower(fabric, &view, ask)];
+    let nearest: Vec<String> = nearest.into_iter().flatten().collect();
     if !nearest.is_empty() {
         let _ = write!(text, "; {}", nearest.join(", or "));
     }
@@ -192,6 +195,19 @@ fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Str
         }
         place(fabric, view, &smaller).ok().map(|_| format!("ask <= {size}"))
     })
+}
+
+/// The fastest links that would do, where faster ones were asked for.
+fn slower(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+    let need = ask.min_speed?;
+    let speeds = fabric.domains().filter_map(|(_, domain)| domain.link().speed);
+    let slower: BTreeSet<u64> = speeds.filter(|speed| *speed < need).collect();
+    let found = slower.into_iter().rev().find_map(|speed| {
+        let slower = Ask { min_speed: Some(speed), ..ask.clone() };
+        place(fabric, view, &slower).ok().map(|_| format!("--network=bw={}", LinkSpeed(speed)))
+    });
+    let without = || place(fabric, view, &Ask { min_speed: None, ..ask.clone() });
+    found.or_else(|| without().ok().map(|_| "leave out --network=bw".to_owned()))
 }
 
 /// The lowest layer above the one that was asked for that would do.

@@ -549,7 +549,10 @@ impl Walk<'_> {
         // Jobs may end unseen in leaves that it wants to itself.
         self.restless |= stages.any(|stage| stage.ask().whole_leaves);
         let could_reserve = prospects.iter().any(|prospect| self.head(prospect).is_none());
-        if !could_reserve || (found.is_none() && prospect::never(&self.quick.scene, prospects).is_some()) {
+        let in_vain = || {
+            shorter::too_late(candidate).is_some() || prospect::never(&self.quick.scene, prospects).is_some()
+        };
+        if !could_reserve || (found.is_none() && in_vain()) {
             return;
         }
         let job = candidate.attempt.job;

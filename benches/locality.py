@@ -19,13 +19,19 @@ over the minimum (weighted by node-seconds), and the share of the jobs that a le
 repeats everything with arrivals moved by up to two hours at random, N times, and adds means: one replay of a saturated
 machine is worth little, because utilisation depends on what happens to be left at the end.
 
+--excess says where the leaves over the minimum come from, by size, by kind of start and by the nodes that stay free, each with its
+share of the excess and of what was *forced*: what the job would have had over its minimum in the fewest leaves that the nodes
+nobody held at its start allow. It reads the events of a replay, with the reasons of all jobs that wait, which takes minutes.
+
 The trace is from the Parallel Workloads Archive and not part of this repository: SPUR_DATA names a directory that has
 traces/LLNL-Atlas-2006-2.1-cln.swf.gz. Without it this says so and ends.
 
 usage: locality.py [--spur PATH] [--only WAY ...] [--copies N] [--relax TIME] [--bound TIME] [--scale-arrivals F]
+                   [--excess]
 """
 
 import argparse
+import collections
 import gzip
 import json
 import os
@@ -41,6 +47,9 @@ WAYS = ["none", "tree", "must", "relax", "leaves", "leafmust", "rules", "loose"]
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "etc", "examples", "local.toml")
 # Arrivals are moved by less than this, seconds.
 JITTER = 7200
+# Upper ends of the classes that --excess tells apart: nodes of a job, and nodes that are free once it has started.
+SIZES = [8, 24, 32, 64, 128, 256, NODES]
+ROOMS = [0, 8, 24, 48, 96, 192, NODES]
 SUBMIT, RUN, ALLOCATED, REQUESTED, LIMIT, USER = 1, 3, 4, 7, 8, 11
 
 
@@ -129,9 +138,76 @@ def replay(args, way, jobs, copy):
             out.writelines(workload(jobs, way, copy))
         command = [args.spur, "sim", "--config", paths[0], "--workload", paths[1], "--json",
                    "--scale-arrivals", args.scale_arrivals]
+        command += ["--events", os.path.join(folder, "events.jsonl")] if args.excess else []
         summary = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        if args.excess:
+            show_excess(excess(command[-1]))
     wait, leaf = summary["wait"], summary["spans"]["leaf"]
     return (summary["utilization"], wait["mean"] / 3600, wait["p99"] / 3600, leaf["over_minimum"], leaf["split"])
+
+
+def positions(hostlist):
+    """The positions of the nodes of a list like n[0001-0024,0049], from 0."""
+    for part in hostlist[1:].strip("[]").split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first) - 1, int(last or first))
+
+
+def fewest(rooms, nodes):
+    """How few leaves of such rooms hold so many nodes."""
+    for count, room in enumerate(sorted(rooms, reverse=True), 1):
+        nodes -= room
+        if nodes <= 0:
+            return count
+    raise ValueError("the nodes are not free")
+
+
+def classes(nodes, left, backfilled):
+    """The classes that a start counts in."""
+    yield "nodes <=", next(most for most in SIZES if nodes <= most)
+    yield "start", "backfilled" if backfilled else "in turn"
+    yield "left free <=", next(most for most in ROOMS if left <= most)
+    yield "all", ""
+
+
+def excess(path):
+    """By class: node-seconds, and those times leaves over the minimum, had and forced."""
+    free, running, sums = [PER_LEAF] * LEAVES, {}, {}
+    with open(path) as lines:
+        for line in lines:
+            # Most lines say why jobs wait.
+            if '"event":"start"' not in line and '"event":"end"' not in line:
+                continue
+            event = json.loads(line)
+            if event["event"] == "end":
+                start, parts, had, forced, counted = running.pop(event["job"])
+                for leaf, part in parts.items():
+                    free[leaf] += part
+                weight = sum(parts.values()) * (event["t"] - start)
+                for key in counted:
+                    of = sums.setdefault(key, [0.0, 0.0, 0.0])
+                    for index, by in enumerate((1.0, had, forced)):
+                        of[index] += weight * by
+                continue
+            parts = collections.Counter(position // PER_LEAF for position in positions(event["nodes"]))
+            nodes = sum(parts.values())
+            least = -(-nodes // PER_LEAF)
+            forced = fewest(free, nodes)
+            for leaf, part in parts.items():
+                free[leaf] -= part
+            counted = list(classes(nodes, sum(free), event["backfilled"]))
+            running[event["job"]] = (event["t"], parts, len(parts) / least - 1, forced / least - 1, counted)
+    return sums
+
+
+def show_excess(sums):
+    """A line for each class: its share of the node-seconds, its own mean excess, and what it adds to that of all."""
+    total = sums["all", ""][0]
+    print(f"{'class':14} {'':>10} {'share':>7} {'excess':>7} {'adds':>7} {'forced':>7}")
+    for name, value in sorted(sums, key=lambda key: (key[0], str(key[1]).zfill(9))):
+        weight, had, forced = sums[name, value]
+        print(f"{name:14} {value:>10} {weight / total:7.3f} {had / weight:7.3f}"
+              f" {had / total:7.4f} {forced / total:7.4f}", flush=True)
 
 
 def show(way, copy, figures):
@@ -147,6 +223,7 @@ def main():
     parser.add_argument("--relax", default="10", help="how long `relax` insists: minutes, or D-HH:MM:SS")
     parser.add_argument("--bound", help="how long `rules` insists, instead of what the example says; empty for ever")
     parser.add_argument("--scale-arrivals", default="0.7")
+    parser.add_argument("--excess", action="store_true", help="say where the leaves over the minimum come from")
     args = parser.parse_args()
     trace = os.path.join(os.environ.get("SPUR_DATA", ""), "traces", "LLNL-Atlas-2006-2.1-cln.swf.gz")
     if not os.path.isfile(trace):

@@ -101,14 +101,15 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
     let problem = rooms.problem;
     let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
     let mut scratch = Vec::new();
-    spans.iter().zip(preferred).all(|(&span, layer)| {
+    let mut least = |layer: Layer| {
         let counts = |id: &DomainId| {
             let domain = problem.fabric.domain(*id);
             domain.layer() <= layer && layer <= domain.cover()
         };
         let domains: Vec<DomainId> = problem.fabric.domains().map(|(id, _)| id).filter(counts).collect();
-        span == 1 || fewest(rooms, &domains, &mut scratch) == Some(span)
-    })
+        fewest(rooms, &domains, &mut scratch)
+    };
+    spans.iter().zip(preferred).all(|(&span, layer)| span == 1 || least(layer) == Some(span))
 }
 
 /// The best placement in one of the holders, which are all of one layer and have room enough.

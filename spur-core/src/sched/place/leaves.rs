@@ -18,6 +18,8 @@ use super::step::{Step, Total};
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
 const MOST: usize = 1 << 21;
+/// Numbers that one walk over all leaves works out in less time than it takes to find out which can be left out.
+const FEW: usize = 1 << 12;
 
 /// The best way to spread a job over the leaves of a domain.
 pub(super) struct Spread {
@@ -221,7 +223,9 @@ impl Walk {
 /// Spreads a job over the leaves of a domain that can hold it; None where the numbers are too large.
 pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<'_>) -> Option<Spread> {
     let amount = rooms.problem.amount;
-    let leaves = Sift { rooms, holder }.leaves();
+    let sift = Sift { rooms, holder };
+    let all = sift.below(holder, Layer::LEAF);
+    let leaves = if all.len().saturating_mul(amount as usize + 1) <= FEW { all } else { sift.leaves() };
     let walk = Walk::new(rooms, holder, &leaves, packing);
     if walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?) > MOST {
         return None;

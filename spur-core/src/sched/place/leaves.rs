@@ -339,7 +339,7 @@ impl Sift<'_, '_, '_> {
         let (mut found, mut ahead) = (Vec::new(), vec![part]);
         while let Some(id) = ahead.pop() {
             let domain = self.rooms.problem.fabric.domain(id);
-            if self.rooms.room(id) == 0 {
+            if !self.rooms.holds(id, 1) {
                 continue;
             }
             if domain.layer() <= layer {

@@ -65,7 +65,7 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
     let mut best: Option<(Vec<u32>, Found)> = None;
     for layer in (1..=highest.0).map(Layer) {
         let holders: Vec<DomainId> =
-            fabric.domains_of(layer).filter(|&id| rooms.room(id) >= problem.amount).collect();
+            fabric.domains_of(layer).filter(|&id| rooms.holds(id, problem.amount)).collect();
         if holders.is_empty() {
             continue;
         }

@@ -46,6 +46,12 @@ impl<'p, 'a> Rooms<'p, 'a> {
         }
     }
 
+    /// Whether the job may have so many nodes of a domain. Mostly the open ones are too few, and nothing else is asked.
+    #[inline]
+    pub(super) fn holds(&self, id: DomainId, nodes: u32) -> bool {
+        self.problem.view.slots.nodes_of(id) >= nodes && self.room(id) >= nodes
+    }
+
     /// The nodes of a leaf that the job may have, in fabric order.
     pub(super) fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
         let open = self.problem.view.slots.open();

@@ -9,12 +9,30 @@ use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::time::Time;
 
 use crate::ledger::Ledger;
+use crate::node::Node;
 use crate::world::World;
 
 /// No core has two owners, and what is taken is what is held.
 pub(crate) fn sound(cluster: &Cluster) {
     let violations = invariant::violations(cluster);
     assert!(violations.is_empty(), "after entry {}: {violations:#?}", cluster.seq());
+}
+
+/// No two jobs compute on the same CPUs of a node at once: what is suspended has stopped before others begin.
+pub(crate) fn apart(cluster: &Cluster, node: &Node) {
+    let mut taken: BTreeMap<u32, Attempt> = BTreeMap::new();
+    for attempt in node.computing() {
+        // One that was given up with its node may go on until that is heard of again.
+        let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
+        let alloc = job.and_then(|job| match &job.phase {
+            Phase::Ended(_) | Phase::Pending(_) => None,
+            phase => phase.alloc(),
+        });
+        for cpu in alloc.and_then(|alloc| alloc.on(node.id)).iter().flat_map(|part| part.cpus.iter()) {
+            let other = taken.insert(cpu, attempt);
+            assert_eq!(other, None, "{attempt} has CPU {cpu} of {} as well", node.name);
+        }
+    }
 }
 
 /// Two clusters are the same, record by record.

@@ -114,6 +114,12 @@ impl Node {
         open.map(|(attempt, record)| format!("{attempt} {}", said(record))).collect()
     }
 
+    /// The attempts whose processes have CPUs at this moment.
+    pub(crate) fn computing(&self) -> impl Iterator<Item = Attempt> {
+        let computing = self.records.iter().filter(|(_, record)| record.live && !record.stopped);
+        computing.map(|(attempt, _)| *attempt)
+    }
+
     pub(crate) fn is_quiet(&self) -> bool {
         self.records.values().all(|record| !record.live && record.unacknowledged.is_empty())
     }

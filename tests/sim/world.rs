@@ -258,6 +258,9 @@ impl World {
             Happening::ToNode { session, node, order } => {
                 if self.nodes[node].running && self.nodes[node].session == Some(session) {
                     let deeds = self.nodes[node].obey(order);
+                    if let Some(running) = &self.controller {
+                        checks::apart(&running.replica, &self.nodes[node]);
+                    }
                     self.deeds(node, deeds);
                 }
             }

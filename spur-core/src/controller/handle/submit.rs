@@ -189,6 +189,9 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
     }
     if let Some(deadline) = spec.deadline {
         let shortest = spec.time_min.unwrap_or(spec.time_limit);
+        if deadline <= now {
+            return Err(Reject::InvalidTimeLimit("--deadline has passed; give a later one".to_owned()));
+        }
         if shortest.end(now) > deadline {
             return Err(Reject::InvalidTimeLimit(format!(
                 "a job of {shortest} that starts now ends after its deadline; ask for less time"

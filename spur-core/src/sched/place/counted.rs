@@ -113,6 +113,9 @@ impl Counted {
 
     /// Whether the rest can make up for what is missing.
     fn can_complete(&mut self, rest: &Rest, needs: &Needs, open: Open) -> bool {
+        if needs.iter().all(|need| *need == 0) {
+            return has_room(rest, &[], open);
+        }
         let kinds: Vec<(Kind, u32)> =
             rest.iter().map(|(kind, takes)| (*kind, takes.values().sum())).collect();
         let mut served = vec![0; kinds.len()];
@@ -130,8 +133,7 @@ impl Counted {
         open: Open,
     ) -> bool {
         if needs.iter().all(|need| *need == 0) {
-            served[at..].fill(0);
-            return has_room(rest, served, open);
+            return has_room(rest, &served[..at], open);
         }
         let Some(&(kind, count)) = kinds.get(at) else { return false };
         let wanted = members(needs, kind).max().unwrap_or(0);
@@ -180,12 +182,15 @@ fn leave(rest: &mut Rest, kind: Kind, takes: u32) {
 }
 
 /// Whether the largest nodes of each kind that serve it, and of the others the largest, are as many as are wanted and
-/// have the slots.
+/// have the slots; `served` may leave out the last kinds.
 fn has_room(rest: &Rest, served: &[u32], open: Open) -> bool {
-    let Some(mut nodes) = open.nodes.checked_sub(served.iter().sum()) else { return false };
+    if let (1, Some(only)) = (rest.len(), rest.values().next()) {
+        return largest(only, open);
+    }
+    let Some(nodes) = open.nodes.checked_sub(served.iter().sum()) else { return false };
     let mut slots = 0_u32;
     let mut others: BTreeMap<u32, u32> = BTreeMap::new();
-    for (kind, &serving) in rest.values().zip(served) {
+    for (kind, serving) in rest.values().zip(served.iter().copied().chain(std::iter::repeat(0))) {
         let mut serving = serving;
         for (&takes, &count) in kind.iter().rev() {
             let some = count.min(serving);
@@ -194,10 +199,18 @@ fn has_room(rest: &Rest, served: &[u32], open: Open) -> bool {
             *others.entry(takes).or_default() += count - some;
         }
     }
-    for (takes, count) in others.into_iter().rev() {
-        let some = count.min(nodes);
-        nodes -= some;
-        slots = slots.saturating_add(takes.saturating_mul(some));
+    largest(&others, Open { nodes, slots: open.slots.saturating_sub(slots) })
+}
+
+/// Whether there are so many nodes, and the largest of them have the slots.
+fn largest(takes: &BTreeMap<u32, u32>, mut open: Open) -> bool {
+    for (&takes, &count) in takes.iter().rev() {
+        let some = count.min(open.nodes);
+        open.nodes -= some;
+        open.slots = open.slots.saturating_sub(takes.saturating_mul(some));
+        if open.nodes == 0 {
+            break;
+        }
     }
-    nodes == 0 && slots >= open.slots
+    open.nodes == 0 && open.slots == 0
 }

@@ -79,6 +79,10 @@ impl Wanted {
 /// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
 /// whether the search was exhaustive.
 fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> (Option<Vec<Free>>, bool) {
+    if wanted.nodes.is_none() && ask.counts.is_empty() && ask.required.is_empty() {
+        let taken = fill(free, vec![false; free.len()], wanted.slots);
+        return (taken.map(|taken| chosen(free, &taken)), true);
+    }
     let takes: Vec<(Pos, u32)> = free.iter().map(|free| (free.pos, free.takes)).collect();
     let Some(mut counted) = Counted::new(&takes, ask) else { return (None, true) };
     let taken = match wanted.nodes {
@@ -86,10 +90,11 @@ fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> (Option<Vec<Free>>, bool) {
         Some(nodes) => counted.first(nodes, wanted.slots),
         None => counted.fewest(wanted.slots).and_then(|taken| fill(free, taken, wanted.slots)),
     };
-    let chosen = |taken: Vec<bool>| {
-        free.iter().zip(taken).filter(|(_, taken)| *taken).map(|(free, _)| *free).collect()
-    };
-    (taken.map(chosen), counted.exact)
+    (taken.map(|taken| chosen(free, &taken)), counted.exact)
+}
+
+fn chosen(free: &[Free], taken: &[bool]) -> Vec<Free> {
+    free.iter().zip(taken).filter(|(_, taken)| **taken).map(|(free, _)| *free).collect()
 }
 
 /// Adds nodes in their order until nothing is left.

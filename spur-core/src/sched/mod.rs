@@ -45,6 +45,7 @@ mod state;
 mod timeline;
 mod together;
 
+use pass::way::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress, Reservation, Reservations};
 pub use queue::{forecast, priority};
 
@@ -68,7 +69,7 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     let scene = cluster.standing(Scene::new);
     let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
     let forecast = Prudent { by: forecast, firm };
-    Pass::new(cluster, scene, &line, &forecast, now, &Reservations::default()).finish().0
+    Pass::new(cluster, scene, &line, &forecast, now).finish().0
 }
 
 /// When and where one pending job will start if everybody before it in the queue starts as soon as it can: the plan of
@@ -100,7 +101,7 @@ pub struct Planner {
 #[derive(Debug)]
 struct Kept {
     line: Line,
-    /// For modes in which only heads have a reservation, once there was a quick pass.
+    /// What quick passes keep, once there was one.
     quick: Option<Quick>,
     /// Whether all of it is by limits, because somebody has waited too long, or because nodes are reserved for some time;
     /// see [`Prudent`].
@@ -133,7 +134,7 @@ impl Planner {
             kept.line.take_changes();
         }
         let forecast = Prudent { by: forecast, firm: kept.firm };
-        Pass::new(cluster, scene, &kept.line, &forecast, now, &Reservations::default()).finish().0
+        Pass::new(cluster, scene, &kept.line, &forecast, now).finish().0
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.
@@ -142,18 +143,22 @@ impl Planner {
         let knows_all = self.knows_all(cluster);
         let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now);
         let forecast = Prudent { by: &self.recent, firm: kept.firm };
-        Pass::new(cluster, scene, &kept.line, &forecast, now, &Reservations::default())
+        Pass::new(cluster, scene, &kept.line, &forecast, now)
     }
 
     /// Ends a deep pass: its reservations are respected from now on.
     pub fn finish(&mut self, pass: Pass) -> Plan {
         let (plan, reservations) = pass.finish();
         self.reservations = reservations;
+        if let Some(quick) = self.kept.as_mut().and_then(|kept| kept.quick.as_mut()) {
+            quick.replanned();
+        }
         plan
     }
 
-    /// Starts what fits now and disturbs none of the reservations that are known. It costs what has changed, except where
-    /// jobs may make others leave: there the whole queue is looked at.
+    /// Starts what fits now, or makes others leave for it, and disturbs none of the reservations that are known. It costs
+    /// what has changed, except where jobs may be planned in reservations of nodes, and in a few more cases (`quick`):
+    /// there the whole queue is looked at.
     ///
     /// Where only the head of the queue has a reservation, that is made anew; where everybody has one, those of the
     /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
@@ -161,18 +166,36 @@ impl Planner {
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
         let knows_all = self.knows_all(cluster);
         let (kept, forecast) = (&mut self.kept, &self.recent);
-        start_now(kept, &mut self.reservations, knows_all, cluster, forecast, now)
+        start_now(kept, &mut self.reservations, knows_all, cluster, forecast, (now, QUICK_SEARCHES))
+    }
+
+    /// What [`Planner::start_now`] is to decide, and the reservations it is to leave: found by looking at everything. Nothing
+    /// is learned from it; it is what quick passes are compared with.
+    #[must_use]
+    pub fn start_now_slowly(&self, cluster: &Cluster, now: Time) -> (Plan, Reservations) {
+        let scene = cluster.standing(Scene::new);
+        let Kept { line, firm, .. } = Kept::new(cluster, &scene, &self.recent, now);
+        let forecast = Prudent { by: &self.recent, firm };
+        let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
+        let none = Reservations::default();
+        let known = if keeps { &self.reservations } else { &none };
+        Pass::quick(cluster, scene, &line, &forecast, now, known).finish()
     }
 
     /// What [`Planner::plan`] starts and promises, and who makes way, at the cost of what has changed where that is
     /// possible; nothing is said of jobs that wait.
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
-        if cluster.policy().scheduler.backfill == Backfill::Conservative || !Quick::serves(cluster) {
+        let knows_all = self.knows_all(cluster);
+        let scene = cluster.standing(Scene::new);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now);
+        if cluster.policy().scheduler.backfill == Backfill::Conservative
+            || !Quick::serves(cluster, &kept.line)
+        {
             let plan = self.plan(cluster, now, forecast);
             return Plan { waiting: Vec::new(), ..plan };
         }
-        let knows_all = self.knows_all(cluster);
-        start_now(&mut self.kept, &mut self.reservations, knows_all, cluster, forecast, now)
+        let (kept, reservations) = (&mut self.kept, &mut self.reservations);
+        start_now(kept, reservations, true, cluster, forecast, (now, SEARCHES))
     }
 
     /// The reservations of the last pass that made any, as far as they still make sense.
@@ -235,26 +258,23 @@ fn start_now(
     knows_all: bool,
     cluster: &Cluster,
     forecast: &dyn Forecast,
-    now: Time,
+    (now, searches): (Time, u32),
 ) -> Plan {
     let scene = cluster.standing(Scene::new);
     let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &scene, forecast, now);
     let forecast = &Prudent { by: forecast, firm: *firm };
     let changes = line.take_changes();
-    let (plan, made) = if scene.policy.scheduler.backfill == Backfill::Conservative {
-        Pass::quick(cluster, scene, line, forecast, now, reservations).finish()
-    } else {
-        // What it knows is not kept up to date while it does not serve.
-        let quick = if Quick::serves(cluster) {
-            Some(quick.get_or_insert_with(|| Quick::new(cluster, &scene, forecast, now)))
-        } else {
-            *quick = None;
-            None
-        };
-        let whole = || Pass::quick(cluster, scene, line, forecast, now, &Reservations::default()).finish();
-        let found = quick.and_then(|quick| quick.pass(cluster, line, &changes, forecast, now));
-        found.unwrap_or_else(whole)
-    };
+    // What it knows is not kept up to date while it does not serve.
+    let kept = quick.take();
+    if Quick::serves(cluster, line) {
+        let kept = kept.unwrap_or_else(|| Quick::new(cluster, &scene, forecast, now));
+        let (kept, plan) = kept.pass((cluster, line, &changes), forecast, (now, searches), reservations);
+        *quick = Some(kept);
+        return plan;
+    }
+    let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
+    let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
+    let (plan, made) = Pass::quick(cluster, scene, line, forecast, now, &known).finish();
     *reservations = made;
     plan
 }

@@ -133,6 +133,8 @@ pub struct Report {
     pub reserved: u32,
     /// Whether jobs were left out because a depth was reached.
     pub truncated: bool,
+    /// Whether somebody who might have made others leave was not looked at for that, because the searches were used up.
+    pub gave_up: bool,
     /// Whether only what has changed was looked at, and nothing is said of jobs that wait.
     pub partial: bool,
 }

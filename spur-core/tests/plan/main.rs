@@ -4,6 +4,7 @@
 
 mod busy;
 mod checker;
+mod daemon;
 mod het;
 mod large;
 mod oracle;

@@ -29,7 +29,7 @@ const NODES: u32 = 8;
 
 /// Something that happens; numbers choose among the jobs or nodes there are.
 #[derive(Clone, Debug)]
-enum Deed {
+pub(crate) enum Deed {
     Submit(Vec<String>),
     SubmitHet(Vec<Vec<String>>),
     /// A running job ends at once.
@@ -68,15 +68,15 @@ enum Deed {
 }
 
 #[derive(Clone, Debug)]
-struct Case {
-    scheduler: SchedulerPolicy,
-    preempt: PreemptPolicy,
+pub(crate) struct Case {
+    pub(crate) scheduler: SchedulerPolicy,
+    pub(crate) preempt: PreemptPolicy,
     /// How long jobs of the QOS `low` run before they make way for those of `high`, if that is said.
     exempt: Option<u64>,
     /// The first and last node of each partition, and its tier.
     partitions: Vec<(u32, u32, u32)>,
     flat: bool,
-    deeds: Vec<Deed>,
+    pub(crate) deeds: Vec<Deed>,
 }
 
 fn words() -> impl Strategy<Value = Vec<String>> {
@@ -206,7 +206,7 @@ fn preempt() -> impl Strategy<Value = PreemptPolicy> {
     })
 }
 
-fn case() -> impl Strategy<Value = Case> {
+pub(crate) fn case() -> impl Strategy<Value = Case> {
     let partition = (0..NODES, 0..NODES, 0_u32..2);
     let partition = partition.prop_map(|(one, other, tier)| (one.min(other), one.max(other), tier));
     let partitions = prop_oneof![
@@ -229,7 +229,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    fn world(&self) -> World {
+    pub(crate) fn world(&self) -> World {
         let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 2 }];
         let shape = NodeShape { cpus: 4, memory_mb: 8, threads_per_core: 1, gres, ..NodeShape::default() };
         let nodes = (0..NODES).map(|index| world::node(&format!("n{index}"), shape.clone(), 1)).collect();
@@ -322,7 +322,7 @@ fn suspend(world: &mut World, deed: &Deed) {
     }
 }
 
-fn carry_out(world: &mut World, deed: &Deed) {
+pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
     let pick = |jobs: Vec<JobId>, at: usize| pick(&jobs, at);
     let pending = |world: &World| jobs(world, |phase| matches!(phase, Phase::Pending(_)));
     let running = |world: &World| jobs(world, |phase| matches!(phase, Phase::Running { .. }));
@@ -527,12 +527,19 @@ proptest! {
             prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
             let whole = Planner::new(cluster).plan(cluster, now, &recent);
             let mut quick = planner.starts(cluster, now, &recent);
+            // Who passes over those for whom nobody can make way gets further with as many searches.
+            if !whole.report.gave_up {
             prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
             prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
             prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
-            let reserves = world.cluster.reservations().next().is_some();
-            if is_easy && !preempts(&world) && !world.cluster.jobs().has_pending_het() && !reserves {
+            // Where the whole queue has to be looked at, a plan of it is made, and nothing is reserved.
+            let asks = |job: &spur_core::model::job::Job| job.spec.reservations().next().is_some();
+            let known: Vec<_> = world.cluster.reservations().collect();
+            let enters = !known.is_empty() && world.cluster.jobs().pending().any(asks)
+                || known.iter().any(|known| known.has(Flag::Magnetic));
+            if is_easy && !preempts(&world) && !world.cluster.jobs().has_pending_het() && !enters {
                 prop_assert_eq!(sorted(reserved(&planner)), sorted(planned(&whole)), "at step {}: {:?}", step, deed);
+            }
             }
             if step % 3 == 0 {
                 prop_assert_eq!(planner.plan(cluster, now, &recent), whole, "at step {}: {:?}", step, deed);

@@ -9,13 +9,15 @@ use crate::sched::explain;
 use crate::sched::plan::{Start, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
-use crate::sched::state::together::Place;
+use crate::sched::state::together::{Place, find_together};
 use crate::sched::state::{Hit, Part};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
 
-use super::{Pass, Reservation};
+use super::reservation::{Reservation, Turn};
+use super::space::Space;
+use super::walk::{EXPLAINED, Walk};
 
 /// What was found for a het job.
 struct Found {
@@ -26,54 +28,11 @@ struct Found {
     seats: Vec<(usize, Hit, Vec<Part>)>,
 }
 
-impl Pass {
-    /// Takes over the reservations of het jobs that still make sense, those of all components or none.
-    pub(super) fn keep_together(&mut self, candidate: &Candidate, known: &[Reservation]) {
-        let mut kept: Vec<Reservation> = Vec::with_capacity(candidate.rest.len() + 1);
-        for (component, reservation) in candidate.all().zip(known) {
-            let same = component.attempt.job == reservation.job
-                && Arc::ptr_eq(&component.spec, &reservation.spec)
-                && self.scene.partition(&reservation.partition).is_some();
-            let Some(realm) = self.realm_of(reservation).filter(|_| same) else { break };
-            let start = reservation.start.max(self.now);
-            let lasts = self.state.lasts(realm, start, component.run_time);
-            let licenses = wanted(&component.spec);
-            if !self.state.has(realm, &reservation.parts, licenses, start, lasts) {
-                break;
-            }
-            self.state.book(&reservation.parts, licenses, start, lasts, false);
-            kept.push(Reservation { start, end: start + lasts, ..reservation.clone() });
-        }
-        if kept.len() == candidate.rest.len() + 1 {
-            for reservation in kept {
-                self.block(&reservation, candidate.attempt.job);
-                self.known.entry(reservation.job).or_default().push_back(reservation);
-            }
-            return;
-        }
-        for kept in kept {
-            self.state.unbook(&kept.parts, wanted(&kept.spec), kept.start, kept.lasts());
-        }
-    }
-
-    /// Makes a job the head where a later start is planned, if there is none.
-    fn block(&mut self, made: &Reservation, job: JobId) {
-        if let Some((partition, realm)) = self.scene.partition(&made.partition).zip(self.realm_of(made)) {
-            let seat = self.seat(partition, realm);
-            self.heads[seat].get_or_insert(job);
-        }
-    }
-
+impl<S: Space> Walk<S> {
     /// Starts all components, or finds out when they can start and why not now.
     pub(super) fn consider_together(&mut self, candidate: &Queued) {
-        let mut known = Vec::new();
-        for component in candidate.all() {
-            let made = self.known.remove(&component.attempt.job).and_then(|mut known| known.pop_front());
-            if let Some(made) = made {
-                self.state.unbook(&made.parts, wanted(&made.spec), made.start, made.lasts());
-                known.push(made);
-            }
-        }
+        let known = candidate.all().filter_map(|component| self.take_known(component.attempt.job));
+        let known: Vec<Reservation> = known.collect();
         let mut prospects = Vec::with_capacity(candidate.rest.len() + 1);
         for component in candidate.all() {
             match self.prospects(component) {
@@ -130,7 +89,7 @@ impl Pass {
                 .zip(candidate.all())
                 .map(|((prospect, lens), component)| Place { hunt: prospect.hunt(component, until), lens })
                 .collect();
-            let Some(hits) = self.state.find_together(&scene, &places, &near, until) else { continue };
+            let Some(hits) = find_together(&mut self.space, &scene, &places, &near, until) else { continue };
             let Some((first, _)) = hits.first() else { continue };
             let (start, starts) = (first.start, first.starts);
             let seats = way.iter().zip(hits).map(|((at, _), (hit, parts))| (*at, hit, parts)).collect();
@@ -150,15 +109,12 @@ impl Pass {
             groups.push(self.seat_of(&of[*at]));
         }
         let job = candidate.attempt.job;
+        let backfilled = groups.iter().any(|group| self.comes_before(candidate, *group));
         for group in &groups {
             self.heads[*group].take_if(|head| *head == job);
         }
-        let backfilled = groups.iter().any(|group| self.heads[*group].is_some());
         for ((component, of), (at, hit, parts)) in candidate.all().zip(prospects).zip(&found.seats) {
-            self.state.book(parts, wanted(&component.spec), self.now, hit.lasts, true);
-            let why = explain::why(hit, backfilled, candidate.priority);
-            let reservation = self.state.realms().reservation(of[*at].realm);
-            starts.push(of[*at].start(&self.scene, (component, None), reservation, parts, why));
+            starts.push(self.proposal((candidate, component), &of[*at], hit, parts, backfilled));
         }
         let mut starts = starts.into_iter();
         if let Some(mut first) = starts.next() {
@@ -179,11 +135,8 @@ impl Pass {
         let job = candidate.attempt.job;
         if !known.is_empty() {
             for known in known {
-                let licenses = wanted(&known.spec);
-                self.state.book(&known.parts, licenses, known.start, known.lasts(), false);
-                self.block(&known, job);
-                self.plan.waiting.push(Waiting { priority: candidate.priority, ..known.waiting.clone() });
-                self.remember(known);
+                self.space.reserve(&known);
+                self.remember_known(known);
             }
             return;
         }
@@ -194,8 +147,37 @@ impl Pass {
             self.wait_together(candidate, reason, &detail, Vec::new());
             return;
         }
+        let (reason, detail) = match self.deep {
+            true => self.why_not_together(candidate, prospects, behind),
+            false => (Reason::None, String::new()),
+        };
+        let mut made = Vec::new();
+        for (((number, component), of), (at, hit, parts)) in
+            (0..).zip(candidate.all()).zip(prospects).zip(found.into_iter().flat_map(|found| found.seats))
+        {
+            let turn = Turn { key: candidate.key, number };
+            made.push(self.reservation(component, turn, &of[at], &hit, parts));
+        }
+        for prospect in prospects.iter().flatten() {
+            // Who does not fit into what is left of a reservation keeps nobody else out of it.
+            let in_vain = made.is_empty() && self.space.realms().bounds(prospect.realm).is_some();
+            let seat = self.seat_of(prospect);
+            if !in_vain {
+                self.sit(job, seat);
+            }
+        }
+        self.wait_together(candidate, reason, &detail, made);
+    }
+
+    /// Why a het job waits.
+    fn why_not_together(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Vec<Prospect>],
+        behind: Option<JobId>,
+    ) -> (Reason, String) {
         let ahead = self.not_begun(prospects.iter().flatten());
-        let lacks = candidate.all().find_map(|component| self.state.lacks_license(wanted(&component.spec)));
+        let lacks = candidate.all().find_map(|component| self.space.lacks_license(wanted(&component.spec)));
         let reason = match behind {
             _ if ahead.is_some() => Reason::Reservation,
             Some(_) => Reason::Priority,
@@ -204,21 +186,7 @@ impl Pass {
         };
         let known = ahead.or(lacks);
         let detail = known.unwrap_or_else(|| self.missing_together(candidate, prospects, behind));
-        let mut made = Vec::new();
-        for ((component, of), (at, hit, parts)) in
-            candidate.all().zip(prospects).zip(found.into_iter().flat_map(|found| found.seats))
-        {
-            made.push(self.reserve_seat(component, &of[at], &hit, parts));
-        }
-        for prospect in prospects.iter().flatten() {
-            // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = made.is_empty() && self.state.realms().bounds(prospect.realm).is_some();
-            let seat = self.seat_of(prospect);
-            if !in_vain {
-                self.heads[seat].get_or_insert(job);
-            }
-        }
-        self.wait_together(candidate, reason, &detail, made);
+        (reason, detail)
     }
 
     /// Why the components fit at no time, if they do not.
@@ -229,8 +197,10 @@ impl Pass {
         reserves: bool,
     ) -> Option<(Reason, String)> {
         for (offset, of) in prospects.iter().enumerate() {
-            let never =
-                if reserves { !self.fits_some_day(candidate, offset, of) } else { self.lacks_nodes(of) };
+            let never = match reserves {
+                true => !self.fits_some_day(candidate, offset, of),
+                false => self.deep && self.lacks_nodes(of),
+            };
             if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
                 return Some((reason, format!("component {offset}: {detail}")));
             }
@@ -255,7 +225,9 @@ impl Pass {
     /// Whether one component by itself fits at any time.
     fn fits_some_day(&mut self, candidate: &Candidate, offset: usize, prospects: &[Prospect]) -> bool {
         let Some(component) = candidate.all().nth(offset) else { return false };
-        prospects.iter().any(|prospect| self.state.find(&prospect.hunt(component, Time::MAX)).is_some())
+        let scene = Arc::clone(&self.scene);
+        let mut hunts = prospects.iter().map(|prospect| prospect.hunt(component, Time::MAX));
+        hunts.any(|hunt| self.space.find(&scene, &hunt).is_some())
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.
@@ -266,13 +238,13 @@ impl Pass {
         behind: Option<JobId>,
     ) -> String {
         self.explained += 1;
-        if self.explained > super::EXPLAINED {
+        if self.explained > EXPLAINED {
             return String::new();
         }
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
             let Some(prospect) = of.first() else { continue };
             let hunt = prospect.hunt(component, self.now + 1);
-            if let Some((misfit, free)) = self.state.misfit(&hunt) {
+            if let Some((misfit, free)) = self.space.misfit(&self.scene, &hunt) {
                 let fabric = &prospect.lenses[0].fabric;
                 let detail = explain::waiting(fabric, &prospect.request, &misfit, free);
                 return format!("component {offset}: {detail}");
@@ -284,19 +256,6 @@ impl Pass {
             (None, Some(head)) => format!("job {head} comes first"),
             (None, None) => "each component fits by itself, and all do not fit together".to_owned(),
         }
-    }
-
-    /// Books the later start of one component.
-    fn reserve_seat(
-        &mut self,
-        component: &Candidate,
-        prospect: &Prospect,
-        hit: &Hit,
-        parts: Vec<Part>,
-    ) -> Reservation {
-        self.state.book(&parts, wanted(&component.spec), hit.start, hit.lasts, false);
-        self.plan.report.reserved += 1;
-        self.reservation(component, prospect, hit, parts)
     }
 
     /// Notes that all components wait.
@@ -315,7 +274,9 @@ impl Pass {
                 made.waiting = waiting.clone();
                 self.remember(made);
             }
-            self.plan.waiting.push(waiting);
+            if self.deep {
+                self.plan.waiting.push(waiting);
+            }
         }
     }
 }

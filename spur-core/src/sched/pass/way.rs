@@ -17,32 +17,36 @@ use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
 use crate::sched::prospect::Prospect;
 use crate::sched::queue::Queued;
 use crate::sched::queue::forecast::{ENDLESS, Forecast};
+use crate::sched::queue::rows::Counts;
 use crate::sched::scene::Scene;
-use crate::sched::state::{Hit, Part, State};
+use crate::sched::state::{Hit, Part};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::stairs::{Family, Size};
 use crate::text::time::Time;
 
-use super::Pass;
+use super::space::Space;
+use super::walk::Walk;
 
 /// Searches for victims in one deep pass: a count, so that many waiting jobs of a high rank do not hold it up. What was
 /// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
 /// need no search in the next pass.
-const SEARCHES: u32 = 16;
+pub(in crate::sched) const SEARCHES: u32 = 16;
 /// The same in a quick pass, which others wait for.
-const QUICK_SEARCHES: u32 = 4;
+pub(in crate::sched) const QUICK_SEARCHES: u32 = 4;
 
 /// What a pass knows of preemption.
-#[derive(Debug)]
-pub(super) struct Ways {
+#[derive(Debug, Default)]
+pub(in crate::sched) struct Ways {
     field: Field,
     /// Jobs that nodes are kept for.
     nominated: BTreeMap<JobId, Turn>,
+    /// Searches that are left.
     searches: u32,
-    /// Rank, kind and size of jobs for which nobody can make room.
-    hopeless: Vec<(Rank, Family, Size)>,
-    /// How many of the plan's preemptions have been handed out.
-    handed: usize,
+    /// Whether the next pass may decide otherwise although nothing happens: there were no searches left, or a job waits for
+    /// those who are leaving already.
+    pub(in crate::sched) restless: bool,
+    /// Rank, kind, number of the need and size of jobs for which nobody can make room.
+    hopeless: Vec<(Rank, Family, usize, Size)>,
 }
 
 /// A job that nodes are kept for.
@@ -57,13 +61,14 @@ struct Turn {
 
 impl Ways {
     /// Looks at who may leave, and books what is kept for jobs that wait.
-    pub(super) fn new(
+    pub(in crate::sched) fn new(
         cluster: &Cluster,
         scene: &Scene,
         forecast: &dyn Forecast,
-        now: Time,
-        state: &mut State,
+        searches: u32,
+        space: &mut impl Space,
     ) -> Self {
+        let now = space.now();
         let mut nominated = BTreeMap::new();
         for (job, nomination) in cluster.jobs().nominated() {
             let part = |(node, amount): (_, Vec<i64>)| {
@@ -72,17 +77,17 @@ impl Ways {
             };
             let parts: Vec<Part> = claims(scene, &job.spec, nomination).into_iter().map(part).collect();
             let ready =
-                needs(scene, &job.spec, nomination).into_iter().map(part).all(|part| state.is_free(&part));
+                needs(scene, &job.spec, nomination).into_iter().map(part).all(|part| space.is_free(&part));
             let licenses = wanted(&job.spec);
             // Whoever is suspended for it goes on after it, with all that is left of its time.
             let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);
-            state.book(&parts, licenses, now, lasts, true);
+            space.start(job.id, false, &parts, licenses, lasts);
             let ends = nomination.victims.iter().filter_map(|victim| gone(cluster, *victim));
             let turn = Turn { nomination: Arc::clone(nomination), ready, waits_for: ends.max() };
             nominated.insert(job.id, turn);
         }
         let field = Field::new(cluster, scene, now);
-        Self { field, nominated, searches: 0, hopeless: Vec::new(), handed: 0 }
+        Self { field, nominated, searches, restless: false, hopeless: Vec::new() }
     }
 }
 
@@ -110,14 +115,19 @@ fn gone(cluster: &Cluster, victim: Attempt) -> Option<(Time, JobId)> {
     Some((end, job.id))
 }
 
-impl Pass {
-    /// The preemptions found since this was last asked: they need not wait for the rest of the pass.
-    pub fn take_preemptions(&mut self) -> Vec<Preemption> {
-        let fresh = self.plan.preemptions[self.ways.handed..].to_vec();
-        self.ways.handed = self.plan.preemptions.len();
-        fresh
+impl Ways {
+    /// Whether nodes are kept for jobs.
+    pub(in crate::sched) fn has_nominated(&self) -> bool {
+        !self.nominated.is_empty()
     }
 
+    /// The lowest level that may be asked to leave, and what there would be at most if everybody left who may be.
+    pub(in crate::sched) fn reach(&self, scene: &Scene) -> Option<(u32, Counts)> {
+        self.field.reach(scene)
+    }
+}
+
+impl<S: Space> Walk<S> {
     /// Starts a job on the nodes that are kept for it, or says why it waits for them; false if none are.
     pub(super) fn starts_as_nominated(&mut self, candidate: &Queued) -> bool {
         let job = candidate.attempt.job;
@@ -144,7 +154,7 @@ impl Pass {
             });
             return true;
         }
-        self.plan.waiting.push(Waiting {
+        let waiting = Waiting {
             priority: candidate.priority,
             reason: Reason::Preempting,
             detail: nomination.detail.to_string(),
@@ -153,7 +163,8 @@ impl Pass {
             place: nomination.place.clone(),
             after: waits_for.map(|(_, job)| job),
             ..Waiting::of(job)
-        });
+        };
+        self.plan.waiting.extend(self.deep.then_some(waiting));
         self.close_queue_behind(candidate);
         true
     }
@@ -168,7 +179,7 @@ impl Pass {
         let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(rank(prospect)));
         let strict = self.backfill == Backfill::None
             && prospects.iter().any(|prospect| self.head_of(prospect).is_some());
-        if !may || strict || self.state.lacks_license(wanted(&candidate.spec)).is_some() {
+        if !may || strict || self.space.lacks_license(wanted(&candidate.spec)).is_some() {
             return false;
         }
         self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);
@@ -199,27 +210,38 @@ impl Pass {
         let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
         let request = &prospect.request;
         // How long a job lasts matters where nodes are reserved for some time.
-        let run_time = if self.state.realms().is_single() { 0 } else { candidate.run_time };
+        let run_time = if self.space.realms().is_single() { 0 } else { candidate.run_time };
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time };
         let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
         let hopeless = family.as_ref().is_some_and(|family| {
             let mut known = self.ways.hopeless.iter();
-            known.any(|(of, kind, least)| {
-                of.covers(rank, &self.scene.policy) && kind == family && least.within(&size)
+            known.any(|(of, kind, need, least)| {
+                of.covers(rank, &self.scene.policy)
+                    && kind == family
+                    && *need == prospect.need
+                    && least.within(&size)
             })
         });
-        let most = if self.deep { SEARCHES } else { QUICK_SEARCHES };
-        if hopeless || self.ways.searches >= most {
+        if hopeless {
             return Err(NoWay::Hopeless);
         }
-        self.ways.searches += 1;
-        let lasts = self.state.lasts(prospect.realm, self.now, candidate.run_time);
+        let Some(left) = self.ways.searches.checked_sub(1) else {
+            self.ways.restless = true;
+            self.plan.report.gave_up = true;
+            return Err(NoWay::Hopeless);
+        };
+        self.ways.searches = left;
+        let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
         let last = self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts;
-        let shut = self.state.shut(prospect.realm, last);
+        let shut = self.space.shut(prospect.realm, last);
         let claimant = Claimant { rank, request, lens, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.scene, &claimant);
-        if matches!(found, Err(NoWay::Hopeless)) {
-            self.ways.hopeless.extend(family.map(|family| (rank, family, size)));
+        match found {
+            Err(NoWay::Hopeless) => {
+                self.ways.hopeless.extend(family.map(|family| (rank, family, prospect.need, size)))
+            }
+            Err(NoWay::Needless) => self.ways.restless = true,
+            Ok(_) => {}
         }
         found
     }
@@ -232,10 +254,10 @@ impl Pass {
         lens: usize,
         way: Way,
     ) {
-        let detail = self.detail(candidate, prospects, None);
+        let detail = self.missing(candidate, prospects, None);
         self.ways.field.follow(candidate.attempt.job, &way);
         let stage = &prospect.stages[0];
-        let lasts = self.state.lasts(prospect.realm, self.now, candidate.run_time);
+        let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
         let hit = Hit {
             realm: prospect.realm,
             lasts,
@@ -251,10 +273,11 @@ impl Pass {
         let mut why = explain::why(&hit, false, candidate.priority);
         why.exact &= way.exact;
         let task = candidate.task(candidate.dealt);
-        let reservation = self.state.realms().reservation(prospect.realm);
+        let reservation = self.space.realms().reservation(prospect.realm);
         let start = prospect.start(&self.scene, (candidate, task), reservation, &way.parts, why);
         self.throttle.count(candidate);
-        self.state.book(&way.parts, wanted(&candidate.spec), self.now, lasts, true);
+        let licenses = wanted(&candidate.spec);
+        self.space.start(candidate.attempt.job, task.is_some(), &way.parts, licenses, lasts);
         let place = explain::place(&hit);
         let waiting = Waiting {
             priority: candidate.priority,
@@ -266,7 +289,7 @@ impl Pass {
             after: way.last,
             ..Waiting::of(candidate.attempt.job)
         };
-        self.plan.waiting.extend((!candidate.told).then_some(waiting));
+        self.plan.waiting.extend((self.deep && !candidate.told).then_some(waiting));
         let (victims, displaces) = (way.victims, way.displaces);
         self.plan.preemptions.push(Preemption { start, detail, place, victims, displaces });
         self.close_queue_behind(candidate);
@@ -276,7 +299,7 @@ impl Pass {
     fn close_queue_behind(&mut self, candidate: &Queued) {
         if self.backfill == Backfill::None {
             for seat in self.seats(candidate).collect::<Vec<_>>() {
-                self.heads[seat].get_or_insert(candidate.attempt.job);
+                self.sit(candidate.attempt.job, seat);
             }
         }
     }

@@ -26,6 +26,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
+use crate::sched::queue::rows::Counts;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
 use crate::sched::timeline::holding::amount_of;
@@ -194,6 +195,20 @@ impl Field {
         let mut victims = self.victims.iter();
         victims.any(|victim| rank.preempts(victim.rank, &self.policy))
             || self.takeovers(rank).next().is_some()
+    }
+
+    /// The lowest level of those who may be asked to leave, 0 where levels do not count; and what there would be at most if
+    /// all of them left. `None` if there are none.
+    pub(super) fn reach(&self, scene: &Scene) -> Option<(u32, Counts)> {
+        let lowest = self.victims.iter().map(|victim| victim.rank.level).min()?;
+        let lowest = if self.policy.preempt.by == PreemptBy::Partition { lowest } else { 0 };
+        let mut cleared = self.free.clone();
+        self.victims.iter().for_each(|victim| add(&mut cleared, &victim.held));
+        let mut all = Counts::default();
+        for (node, free) in scene.nodes.iter().zip(&cleared).filter(|(node, _)| node.available) {
+            all.add(Counts::free(&positive(free), &capacity(&node.shape)));
+        }
+        Some((lowest, all))
     }
 
     /// When the last of those who may be asked to leave has left, were all asked now.

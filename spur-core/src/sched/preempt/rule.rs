@@ -181,6 +181,35 @@ pub(in crate::sched) fn may_preempt(cluster: &Cluster) -> bool {
     }
 }
 
+/// Whether some job has run long enough to be preempted since `before`.
+pub(in crate::sched) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
+    let policy = cluster.policy();
+    let some = policy.preempt.exempt_time.0 > 0 || policy.qos.iter().any(|qos| qos.exempt_time.is_some());
+    let ends = || cluster.jobs().active().filter_map(|job| exempt_until(cluster, job));
+    some && before < now && ends().any(|end| before < end && end <= now)
+}
+
+/// What jobs of some partitions and a QOS reach beyond the lowest rank: only if this is more than 0, and more than the level
+/// of some job that runs, may they make any leave. Where QOS preempt, levels do not count: 1 if theirs preempts another.
+pub(in crate::sched) fn reach<'a>(
+    policy: &Policy,
+    qos: Option<&str>,
+    partitions: impl IntoIterator<Item = &'a PartitionConfig>,
+) -> u32 {
+    match policy.preempt.by {
+        PreemptBy::None => 0,
+        PreemptBy::Partition => {
+            let lowest = policy.partitions.iter().map(|partition| partition.priority_tier).min().unwrap_or(0);
+            let tiers = partitions.into_iter().map(|partition| partition.priority_tier);
+            tiers.max().filter(|tier| *tier > lowest).unwrap_or(0)
+        }
+        PreemptBy::Qos => {
+            let own = policy.qos_of(qos);
+            u32::from(own.is_some_and(|own| !own.preempt.is_empty()))
+        }
+    }
+}
+
 /// The next moment after `now` at which a job has run long enough to be preempted by one that waits.
 pub(in crate::sched) fn next_exempt_end(cluster: &Cluster, now: Time) -> Option<Time> {
     let policy = cluster.policy();

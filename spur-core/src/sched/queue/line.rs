@@ -13,6 +13,7 @@ use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::model::reservation::{Flag, Reservation};
 use crate::sched::plan::Waiting;
 use crate::sched::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
 use crate::sched::request::wish;
@@ -20,7 +21,7 @@ use crate::sched::scene::Scene;
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
-use super::rows::{Key, Least, Row, Rows};
+use super::rows::{Key, Row, Rows};
 
 /// All pending jobs, in order or set aside.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub(in crate::sched) struct Line {
     rows: Rows,
     /// By component of partitions: how many jobs of the line may run there.
     members: Vec<usize>,
+    /// Jobs of the line that ask for a reservation of nodes and time.
+    asking: BTreeSet<JobId>,
     /// The rows by planned run time first, where backfill goes by that.
     by_length: Option<Rows>,
     /// When time alone changes something about a job next, by time and by job.
@@ -89,6 +92,7 @@ impl Line {
             aside: BTreeMap::new(),
             rows: Rows::default(),
             members: vec![0; scene.partitions.len()],
+            asking: BTreeSet::new(),
             by_length: shortest_first.then(Rows::default),
             times: BTreeSet::new(),
             next: BTreeMap::new(),
@@ -208,14 +212,15 @@ impl Line {
         self.rows.iter().next().is_some_and(|row| row.key.is_aged())
     }
 
+    /// Whether a job may be planned in a reservation of nodes and time.
+    pub(in crate::sched) fn enters_reservations(&self) -> bool {
+        let draws = |reservation: &Arc<Reservation>| reservation.has(Flag::Magnetic);
+        self.has_reservations() && (!self.asking.is_empty() || self.scene.reservations.iter().any(draws))
+    }
+
     /// Whether nodes are reserved for some time.
     pub(in crate::sched) fn has_reservations(&self) -> bool {
         !self.scene.reservations.is_empty()
-    }
-
-    /// What a job counts for under multifactor priority; 0 for one that is not in the line.
-    pub(in crate::sched) fn priority(&self, job: JobId, now: Time) -> u32 {
-        self.get(job).map_or(0, |ranked| self.measure.priority(ranked, now))
     }
 
     /// By component of partitions: how many jobs of the line may run there.
@@ -300,19 +305,31 @@ impl Line {
         for row in &window {
             let Some(ranked) = self.get(row.key.job) else { continue };
             match &ranked.candidate {
-                Ok(candidate) => queue.candidates.push(Queued {
-                    candidate: Arc::clone(candidate),
-                    priority: self.measure.priority(ranked, now),
-                    promised: ranked.promised,
-                    second: false,
-                    dealt: 0,
-                    waits: 0,
-                    told: false,
-                }),
+                Ok(candidate) => queue.candidates.push(self.queued(row.key, ranked, candidate, now)),
                 Err(obstacle) => queue.aside.push(aside(row.key.job, obstacle)),
             }
         }
         queue
+    }
+
+    fn queued(&self, key: Key, ranked: &Ranked, candidate: &Arc<Candidate>, now: Time) -> Queued {
+        Queued {
+            candidate: Arc::clone(candidate),
+            key,
+            priority: self.measure.priority(ranked, now),
+            promised: ranked.promised,
+            second: false,
+            dealt: 0,
+            waits: 0,
+            told: false,
+        }
+    }
+
+    /// A job in the line whose request makes sense, about to be looked at.
+    pub(in crate::sched) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
+        let standing = self.standing.get(&job)?;
+        let candidate = standing.ranked.candidate.as_ref().ok()?;
+        Some(self.queued(standing.key, &standing.ranked, candidate, now))
     }
 
     /// The next moment after `now` at which a plan would turn out differently although nothing happens.
@@ -345,6 +362,7 @@ impl Line {
             return false;
         };
         self.rows.remove(&standing.key);
+        self.asking.remove(&id);
         for component in components(&self.scene, &standing.ranked) {
             self.members[component] -= 1;
         }
@@ -378,6 +396,9 @@ impl Line {
                 let row = row(&standing);
                 for component in components(&self.scene, &standing.ranked) {
                     self.members[component] += 1;
+                }
+                if standing.ranked.asks_for_reservation() {
+                    self.asking.insert(job.id);
                 }
                 self.standing.insert(job.id, standing);
                 Some(row)
@@ -414,7 +435,7 @@ fn components(scene: &Scene, ranked: &Ranked) -> Vec<usize> {
 }
 
 fn row(standing: &Standing) -> Row {
-    let least = Least { counts: standing.ranked.least(), run_time: standing.ranked.shortest() };
+    let least = standing.ranked.at_least();
     Row { key: standing.key, least }
 }
 

@@ -20,11 +20,12 @@ use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
 use super::plan::Waiting;
+use super::preempt::rule;
 use super::request::{Request, least};
 use super::scene::Scene;
 use forecast::Forecast;
 use priority::{Facts, Scale};
-use rows::{Counts, Key};
+use rows::{Counts, Key, Least};
 
 /// A job that may be started if there is room: what does not change while it waits.
 #[derive(Clone, Debug)]
@@ -100,6 +101,8 @@ const ALIKE: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Queued {
     pub(super) candidate: Arc<Candidate>,
+    /// Its place in the queue.
+    pub(super) key: Key,
     pub(super) priority: u32,
     /// Whether a start was ever promised to it.
     pub(super) promised: bool,
@@ -146,6 +149,8 @@ pub(super) struct Ranked {
     pub(super) partition: usize,
     /// Whose it is.
     pub(super) uid: u32,
+    /// How far it reaches where jobs make others leave.
+    reach: u32,
     /// Whether a start was ever promised to it.
     pub(super) promised: bool,
     /// The candidate, if its request makes sense in any of its partitions.
@@ -161,6 +166,12 @@ impl Ranked {
     /// How long it is planned to run at least, seconds.
     pub(super) fn shortest(&self) -> u64 {
         self.candidate.as_ref().map_or(self.facts.run_time, |candidate| candidate.shortest)
+    }
+
+    /// Whether it is to run in a reservation of nodes and time.
+    pub(super) fn asks_for_reservation(&self) -> bool {
+        let candidate = self.candidate.iter().flat_map(|candidate| candidate.all());
+        candidate.into_iter().any(|candidate| candidate.spec.reservations().next().is_some())
     }
 
     /// Whether it stands for tasks of an array.
@@ -185,6 +196,11 @@ impl Ranked {
             && Arc::ptr_eq(&now.spec, &then.spec)
             && now.gather_with == then.gather_with
             && now.choices == then.choices
+    }
+
+    /// What it takes at least, and how far it reaches.
+    pub(super) fn at_least(&self) -> Least {
+        Least { counts: self.least(), run_time: self.shortest(), reach: self.reach }
     }
 
     /// What it takes at least, whichever of its partitions it runs in.
@@ -278,7 +294,13 @@ impl Measure {
             let rest = self.rest(cluster, job, forecast, &mut facts)?;
             Ok(Arc::new(Candidate { rest, ..first }))
         });
+        let configs = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
+        let configs = configs.map(|index| &self.scene.partitions[index].partition.config);
+        // A het job makes nobody leave.
+        let alone = job.spec.het.is_none();
+        let reach = if alone { rule::reach(&self.scene.policy, job.spec.qos.as_deref(), configs) } else { 0 };
         Ok(Ranked {
+            reach,
             facts,
             tier: self.standing(&job.spec, tier),
             job: job.id,

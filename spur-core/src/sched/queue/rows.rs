@@ -28,6 +28,17 @@ pub(in crate::sched) struct Key {
 }
 
 impl Key {
+    /// No key is smaller.
+    pub(in crate::sched) const FIRST: Self = Self {
+        length: 0,
+        aged: Reverse(true),
+        tier: Reverse(u32::MAX),
+        priority: Reverse(u32::MAX),
+        rank: 0,
+        submitted: Time(i64::MIN),
+        job: JobId(0),
+    };
+
     /// A job's place by tier, priority and rank.
     pub(in crate::sched) fn new(
         tier: u32,
@@ -141,17 +152,24 @@ impl Counts {
     }
 }
 
-/// The least that a job takes, and for how long.
+/// The least that a job takes and for how long, and how far it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sched) struct Least {
     pub(in crate::sched) counts: Counts,
     /// Seconds.
     pub(in crate::sched) run_time: u64,
+    /// How high it reaches where jobs make others leave, see [`rule::reach`](crate::sched::preempt::rule::reach).
+    pub(in crate::sched) reach: u32,
 }
 
 impl Least {
+    /// What holds for both, or for either.
     fn min(self, other: Self) -> Self {
-        Self { counts: self.counts.min(other.counts), run_time: self.run_time.min(other.run_time) }
+        Self {
+            counts: self.counts.min(other.counts),
+            run_time: self.run_time.min(other.run_time),
+            reach: self.reach.max(other.reach),
+        }
     }
 }
 
@@ -183,6 +201,19 @@ pub(in crate::sched) struct Place {
     row: usize,
 }
 
+impl Place {
+    /// The key of the last row before it.
+    pub(in crate::sched) fn before(self, rows: &Rows) -> Option<Key> {
+        let chunk = |at: usize| rows.chunks.get(at).and_then(|chunk| chunk.rows.last());
+        let here = rows
+            .chunks
+            .get(self.chunk)
+            .zip(self.row.checked_sub(1))
+            .and_then(|(chunk, row)| chunk.rows.get(row));
+        here.or_else(|| chunk(self.chunk.checked_sub(1)?)).map(|row| row.key)
+    }
+}
+
 /// Rows in order.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sched) struct Rows {
@@ -212,6 +243,12 @@ impl Rows {
     pub(in crate::sched) fn before(&self, key: &Key) -> usize {
         let (at, row) = self.find(key);
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
+    }
+
+    /// The place from which a walk looks at a key and those behind it.
+    pub(in crate::sched) fn from(&self, key: &Key) -> Place {
+        let (chunk, row) = self.find(key);
+        Place { chunk, row }
     }
 
     /// Adds a row.
@@ -284,7 +321,7 @@ mod tests {
     fn row(number: u32, cpus: u64) -> Row {
         let key = Key::new(0, number / 3, None, Time(0), JobId(number));
         let counts = Counts { cpus, nodes: 1, ..Counts::default() };
-        Row { key, least: Least { counts, run_time: u64::from(number % 7) } }
+        Row { key, least: Least { counts, run_time: u64::from(number % 7), reach: 0 } }
     }
 
     proptest! {

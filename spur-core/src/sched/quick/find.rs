@@ -1,125 +1,42 @@
-//! Where a job fits now, and when a head of the queue fits: answered from what is held, without a timeline.
-//!
-//! As long as nothing is reserved on a node, what it has free only grows as its jobs end. So the earliest start of a
-//! head is found by walking the planned ends; and whether a job fits now depends on nothing but what nobody holds, and,
-//! if it lasts long enough to meet a reservation, on what that leaves of its nodes.
+//! Where a job fits now, and when it does: answered from what is held and planned, without a timeline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
-use crate::model::fabric::Pos;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{DomainTable, Domains, Lens};
 use crate::sched::scene::room::{CPUS, RoomId};
-use crate::sched::timeline::held::Held;
-use crate::sched::timeline::licenses::Licenses;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::time::Time;
 
 use super::super::place::{self, Ask, Lost, Placement, Slots, View};
-use super::super::prospect::Lenses;
 use super::super::request::{Need, Slot};
-use super::super::scene::{Scene, others_of_leaves};
-use super::super::state::{Hit, Hunt, MAX_TRIES, Part, RIVALRIES, RIVALS, layer};
+use super::super::state::{Hit, Hunt, MAX_TRIES, RIVALRIES, RIVALS, layer};
+use super::ledger::Books;
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
-/// Lenses that are kept.
-const MOST_LENSES: usize = 1_024;
 /// Needs of which it is kept how often they fit which room.
 const MOST_NEEDS: usize = 4_096;
-
-/// What a reservation leaves of its nodes to jobs that last until it begins.
-#[derive(Clone, Debug)]
-pub(super) struct Shadow {
-    /// When it begins.
-    pub(super) from: Time,
-    pub(super) left: BTreeMap<NodeId, Box<[u64]>>,
-}
 
 /// What has been found out about needs, domains and sizes.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
-    pub(super) lenses: Lenses,
     numbers: BTreeMap<Need, usize>,
     needs: Vec<Need>,
     smaller: Smaller,
     /// By need, by room: slots.
     slots: Vec<Vec<u32>>,
     domains: DomainTable,
-    stairs: Stairs,
+    pub(super) stairs: Stairs,
     tally: Tally,
-}
-
-/// What one pass knows besides.
-#[derive(Debug)]
-pub(super) struct Moment {
-    pub(super) now: Time,
-    pub(super) licenses: Licenses,
-    /// What nodes have of which jobs should have given something back by now: their room when those are gone.
-    pub(super) overdue: BTreeMap<NodeId, Box<[u64]>>,
-    /// Starts with which rivals were named.
+    /// Starts of this pass with which rivals were named.
     pub(super) rivalries: u32,
-}
-
-/// Where a job is looked for.
-#[derive(Clone, Copy)]
-pub(super) struct Ground<'a> {
-    pub(super) scene: &'a Scene,
-    pub(super) held: &'a Held,
-    /// The reservation in the way, if there is one.
-    pub(super) shadow: Option<&'a Shadow>,
-}
-
-impl Ground<'_> {
-    /// What a node has for all of `seconds` from now on, if that is not simply what nobody holds.
-    fn unusual(&self, moment: &Moment, node: NodeId, seconds: u64) -> Option<Box<[u64]>> {
-        let shadow = self.shadow.filter(|shadow| moment.now + seconds > shadow.from);
-        let left = shadow.and_then(|shadow| shadow.left.get(&node));
-        let overdue = moment.overdue.get(&node);
-        if left.is_none() && overdue.is_none() {
-            return None;
-        }
-        let idle = self.held.rooms().amount(self.held.idle(node));
-        let mut room: Box<[u64]> = overdue.map_or_else(|| idle.into(), Clone::clone);
-        if let Some(left) = left {
-            room.iter_mut().zip(left).for_each(|(room, left)| *room = (*room).min(*left));
-        }
-        Some(room)
-    }
-
-    /// What a job can be given of a node at a start: at this moment no more than nobody holds.
-    fn room(&self, moment: &Moment, node: NodeId, hit: &Hit, seconds: u64) -> Box<[u64]> {
-        if hit.start > moment.now {
-            return self.held.at(node, hit.start);
-        }
-        let idle = self.held.rooms().amount(self.held.idle(node));
-        let Some(mut room) = self.unusual(moment, node, seconds) else { return idle.into() };
-        if hit.starts {
-            room.iter_mut().zip(idle).for_each(|(room, idle)| *room = (*room).min(*idle));
-        }
-        room
-    }
-
-    /// Positions that are not entirely free from `at` on for `seconds`.
-    fn occupied(&self, moment: &Moment, lens: &Lens, at: Time, seconds: u64) -> FixedBitSet {
-        let fabric = &lens.fabric;
-        let free = |index: &usize| {
-            let node = fabric.node(Pos(u32::try_from(*index).expect("positions are u32")));
-            let full = self.held.full(node);
-            let is_idle = self.held.rooms().amount(self.held.idle(node)) == full;
-            if at > moment.now {
-                return !self.held.is_open(node) || *self.held.at(node, at) == *full;
-            }
-            let meets = self.unusual(moment, node, seconds).is_some_and(|room| *room != *full);
-            is_idle && (!self.held.is_open(node) || !meets)
-        };
-        (0..fabric.len()).filter(|index| !free(index)).collect()
-    }
 }
 
 impl Finder {
@@ -128,11 +45,9 @@ impl Finder {
         self.slots.iter_mut().for_each(Vec::clear);
     }
 
-    /// Forgets everything, if requests have asked for too many different things.
-    pub(super) fn tidy(&mut self) {
-        if self.lenses.len() > MOST_LENSES || self.needs.len() > MOST_NEEDS {
-            *self = Self::default();
-        }
+    /// Whether requests have asked for too many different things.
+    pub(super) fn is_full(&self) -> bool {
+        self.needs.len() > MOST_NEEDS
     }
 
     /// Forgets what was found about times: room was given back.
@@ -154,15 +69,15 @@ impl Finder {
 
     /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses,
     /// in the order that a deep pass prefers.
-    pub(super) fn find(&mut self, ground: Ground<'_>, moment: &mut Moment, hunt: &Hunt<'_>) -> Option<Hit> {
+    pub(super) fn find(&mut self, books: &Books, hunt: &Hunt<'_>) -> Option<Hit> {
         let mut best: Option<Hit> = None;
         for stage in hunt.stages {
             for lens in hunt.lenses {
                 let until = best.as_ref().map_or(hunt.until, |hit| hunt.beaten_by(hit)).min(stage.until);
-                if stage.from.max(moment.now) >= until {
+                if stage.from.max(books.now) >= until {
                     break;
                 }
-                let found = self.find_at(ground, moment, hunt, stage, lens, until);
+                let found = self.find_at(books, hunt, stage, lens, until);
                 if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
                     best = Some(hit);
                 }
@@ -174,8 +89,7 @@ impl Finder {
     /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
     fn find_at(
         &mut self,
-        ground: Ground<'_>,
-        moment: &mut Moment,
+        books: &Books,
         hunt: &Hunt<'_>,
         stage: &Stage,
         lens: &Arc<Lens>,
@@ -186,65 +100,88 @@ impl Finder {
         let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
         let bound =
             family.as_ref().and_then(|family| self.stairs.bound(family, hunt.need, &size, &self.smaller));
-        let begin = stage.from.max(moment.now);
+        let begin = stage.from.max(books.now);
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {
-            from = moment.licenses.earliest(hunt.licenses, from, hunt.run_time)?;
+            from = books.licenses.earliest(hunt.licenses, from, hunt.run_time)?;
             if from >= until {
                 return None;
             }
-            let mut search = Search { ground, moment, hunt, stage, lens, tries: 0 };
+            let mut search = Search { books, hunt, stage, lens, tries: 0 };
             let found = search.walk(self, from, until);
             let gave_up = search.tries >= MAX_TRIES;
-            let learns = begin == moment.now && !gave_up && hunt.licenses.is_empty();
+            let learns = begin == books.now && !gave_up && hunt.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 let earliest = found.as_ref().map_or(until, |(start, ..)| *start);
                 self.stairs.note(family.clone(), hunt.need, size, earliest);
             }
-            let (start, (placement, lost, starts)) = found?;
-            let licensed = moment.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
+            let found = found?;
+            let start = found.0;
+            let licensed = books.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
             if licensed == start {
-                moment.rivalries += u32::from(starts);
+                let hit = self.hit_of(books, hunt, stage, lens, found);
                 return Some(Hit {
-                    realm: hunt.realm,
-                    start,
-                    lasts: hunt.run_time,
-                    limit: None,
-                    starts: starts && moment.licenses.lacking(hunt.licenses).is_none(),
-                    placement,
-                    lost,
-                    relaxed: stage.relaxed.clone(),
-                    whole_leaves: stage.ask().whole_leaves,
-                    lens: Arc::clone(lens),
+                    starts: hit.starts && books.licenses.lacking(hunt.licenses).is_none(),
+                    ..hit
                 });
             }
             from = licensed;
         }
     }
 
-    /// What a placement takes of each node.
-    ///
-    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
-    pub(super) fn parts(ground: Ground<'_>, moment: &Moment, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
-        let mut parts = Vec::with_capacity(hit.placement.shares.len());
-        for (pos, slots) in &hit.placement.shares {
-            let node = hit.lens.fabric.node(*pos);
-            let room = ground.room(moment, node, hit, hit.lasts);
-            let taken = need.takes(&ground.scene.nodes[node.index()].shape, &room, *slots)?;
-            parts.push(Part { node, slots: *slots, taken: taken.into() });
+    /// The earliest start in a stretch of time, whatever was found before, and whatever licenses there are.
+    pub(super) fn hit(
+        &mut self,
+        books: &Books,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: Range<Time>,
+    ) -> Option<Hit> {
+        let mut search = Search { books, hunt, stage, lens, tries: 0 };
+        let found = search.walk(self, times.start, times.end)?;
+        Some(self.hit_of(books, hunt, stage, lens, found))
+    }
+
+    fn hit_of(
+        &mut self,
+        books: &Books,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        (start, (placement, lost, starts)): Found,
+    ) -> Hit {
+        self.rivalries += u32::from(starts);
+        Hit {
+            realm: hunt.realm,
+            start,
+            lasts: books.realms.lasts(hunt.realm, start, hunt.run_time),
+            limit: None,
+            starts,
+            placement,
+            lost,
+            relaxed: stage.relaxed.clone(),
+            whole_leaves: stage.ask().whole_leaves,
+            lens: Arc::clone(lens),
         }
-        if hit.whole_leaves {
-            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&hit.lens.fabric, &used) {
-                parts.push(Part { node, slots: 0, taken: ground.held.full(node).into() });
-            }
-        }
-        Some(parts)
+    }
+
+    /// The slots that are planned to be free at this moment and for as long as a job runs.
+    pub(super) fn slots_now(&mut self, books: &Books, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
+        let search = Search { books, hunt, stage: &hunt.stages[0], lens, tries: 0 };
+        let nodes = lens
+            .admitted
+            .ones()
+            .map(|index| NodeId(u32::try_from(index).expect("nodes are numbered in u32")));
+        let open = nodes.filter(|node| books.held.is_open(*node));
+        let slots: Vec<(NodeId, u32)> =
+            open.map(|node| (node, search.slots_at(self, node, books.now))).collect();
+        search.slots(slots)
     }
 
     /// Slots of a numbered room.
-    fn slots_of(&mut self, ground: Ground<'_>, need: (usize, &Need), room: RoomId) -> u32 {
-        let (rooms, known) = (ground.held.rooms(), &mut self.slots[need.0]);
+    fn slots_of(&mut self, books: &Books, need: (usize, &Need), room: RoomId) -> u32 {
+        let (rooms, known) = (books.held.rooms(), &mut self.slots[need.0]);
         if known.len() <= room.index() {
             known.resize(rooms.len(), UNKNOWN);
         }
@@ -263,9 +200,8 @@ impl Finder {
 }
 
 /// One search.
-struct Search<'a, 'b> {
-    ground: Ground<'a>,
-    moment: &'b Moment,
+struct Search<'a> {
+    books: &'a Books,
     hunt: &'a Hunt<'a>,
     stage: &'a Stage,
     lens: &'a Arc<Lens>,
@@ -276,19 +212,19 @@ struct Search<'a, 'b> {
 /// A time with what was found then.
 type Found = (Time, (Placement, Vec<Lost>, bool));
 
-impl Search<'_, '_> {
+impl Search<'_> {
     /// Walks the planned ends from `from` on. Wherever some domain has enough, the job is tried.
     fn walk(&mut self, finder: &mut Finder, from: Time, until: Time) -> Option<Found> {
-        let domains = finder.domains(self.lens, self.stage.ask(), self.ground.scene.nodes.len());
+        let domains = finder.domains(self.lens, self.stage.ask(), self.books.scene.nodes.len());
         let wanted = (
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             self.hunt.request.min_slots(),
         );
         let mut tally = std::mem::take(&mut finder.tally);
-        tally.begin(self.ground.scene.nodes.len(), &domains, wanted);
+        tally.begin(self.books.scene.nodes.len(), &domains, wanted);
         for index in self.lens.admitted.ones() {
             let node = NodeId(u32::try_from(index).expect("nodes are numbered in u32"));
-            if self.ground.held.is_open(node) {
+            if self.books.held.is_open(node) {
                 let slots = self.slots_at(finder, node, from);
                 tally.set(&domains, node, slots);
             }
@@ -310,23 +246,42 @@ impl Search<'_, '_> {
             return Some((from, found));
         }
         tally.grew = false;
-        let held = self.ground.held;
+        let held = &self.books.held;
+        // Where something is planned, or shut, what a node has follows from all of the job's time.
+        let special: BTreeSet<NodeId> = self.books.ahead.nodes().filter(|node| self.may_use(*node)).collect();
+        let mut changes = self.changes(&special, from..until).into_iter().peekable();
         let mut sums: BTreeMap<NodeId, Box<[u64]>> = BTreeMap::new();
         let mut ends =
             held.ends_after(from).take_while(|(end, _)| *end < until && !end.is_never()).peekable();
-        while let Some((at, holder)) = ends.next() {
-            for (node, amount) in &holder.parts {
-                if !self.lens.admitted.contains(node.index()) || !held.is_open(*node) {
-                    continue;
+        loop {
+            let next = ends.peek().map(|(end, _)| *end).into_iter().chain(changes.peek().map(|(at, _)| *at));
+            let at = next.min()?;
+            while let Some((_, holder)) = ends.next_if(|(end, _)| *end == at) {
+                for (node, amount) in &holder.parts {
+                    if !self.may_use(*node) {
+                        continue;
+                    }
+                    let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
+                    sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
+                    let slots = match special.contains(node) {
+                        true => self.slots_at(finder, *node, at),
+                        false => self.slots_in(*node, &held.left(*node, sum)),
+                    };
+                    tally.set(domains, *node, slots);
                 }
-                let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
-                sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
-                let slots = self.slots_in(*node, &held.left(*node, sum));
-                tally.set(domains, *node, slots);
             }
-            if ends.peek().is_some_and(|(next, _)| *next == at) || !std::mem::take(&mut tally.grew) {
+            while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
+                let slots = self.slots_at(finder, node, at);
+                tally.set(domains, node, slots);
+            }
+            if !std::mem::take(&mut tally.grew) || tally.enough == 0 {
                 continue;
             }
+            for node in &special {
+                let slots = self.slots_at(finder, *node, at);
+                tally.set(domains, *node, slots);
+            }
+            tally.grew = false;
             if let Some(found) = self.look(finder, tally, at) {
                 return Some((at, found));
             }
@@ -334,29 +289,45 @@ impl Search<'_, '_> {
                 return None;
             }
         }
-        None
+    }
+
+    fn may_use(&self, node: NodeId) -> bool {
+        self.lens.admitted.contains(node.index()) && self.books.held.is_open(node)
+    }
+
+    /// When what was planned of nodes is over, or they are shut no longer.
+    fn changes(&self, nodes: &BTreeSet<NodeId>, times: Range<Time>) -> Vec<(Time, NodeId)> {
+        let ahead = &self.books.ahead;
+        let claims = |node| ahead.on(node).iter().map(|claim| claim.to);
+        let windows = |node| ahead.windows(node).iter().map(|(_, to)| *to);
+        let all = nodes.iter().flat_map(|node| claims(*node).chain(windows(*node)).map(|at| (at, *node)));
+        let mut all: Vec<(Time, NodeId)> =
+            all.filter(|(at, _)| times.start < *at && *at < times.end && !at.is_never()).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Slots of a node from a time on.
     fn slots_at(&self, finder: &mut Finder, node: NodeId, at: Time) -> u32 {
-        let held = self.ground.held;
-        if at > self.moment.now {
-            return self.slots_in(node, &held.at(node, at));
+        if at > self.books.now {
+            let room = self.books.planned(self.hunt.realm, node, at, self.hunt.run_time);
+            return room.map_or(0, |room| self.slots_in(node, &room));
         }
-        match self.ground.unusual(self.moment, node, self.hunt.run_time) {
-            Some(room) => self.slots_in(node, &room),
-            None => {
-                let need = (self.hunt.need, &self.hunt.request.need);
-                finder.slots_of(self.ground, need, held.idle(node))
-            }
+        let need = (self.hunt.need, &self.hunt.request.need);
+        let idle = finder.slots_of(self.books, need, self.books.held.idle(node));
+        // What is planned leaves no more, unless somebody should have gone by now.
+        if idle == 0 && !self.books.overdue.contains_key(&node) {
+            return 0;
         }
+        let planned = self.books.planned(self.hunt.realm, node, at, self.hunt.run_time);
+        planned.map_or(idle, |room| self.slots_in(node, &room))
     }
 
     fn slots_in(&self, node: NodeId, room: &[u64]) -> u32 {
         if room[CPUS] == 0 {
             return 0;
         }
-        self.hunt.request.need.slots(&self.ground.scene.nodes[node.index()].shape, room)
+        self.hunt.request.need.slots(&self.books.scene.nodes[node.index()].shape, room)
     }
 
     /// Tries to place the job at a time, if some domain has enough.
@@ -365,20 +336,22 @@ impl Search<'_, '_> {
             return None;
         }
         self.tries += 1;
-        if at > self.moment.now {
-            return self.place(&self.slots(tally.nodes()), at, false);
+        if at > self.books.now {
+            return self.place(finder, &self.slots(tally.nodes()), at, false);
         }
         let mut held_back = false;
         let need = (self.hunt.need, &self.hunt.request.need);
-        let ground = self.ground;
+        let books = self.books;
         let free = tally.nodes().map(|(node, slots)| {
-            let free = finder.slots_of(ground, need, ground.held.idle(node)).min(slots);
+            let free = finder.slots_of(books, need, books.held.idle(node)).min(slots);
             held_back |= free < slots;
             (node, free)
         });
         let slots = self.slots(free.collect::<Vec<_>>());
-        match self.place(&slots, at, true) {
-            None if held_back => self.place(&self.slots(tally.nodes()), at, false),
+        match self.place(finder, &slots, at, true) {
+            None if held_back || self.stage.ask().whole_leaves => {
+                self.place(finder, &self.slots(tally.nodes()), at, false)
+            }
             found => found,
         }
     }
@@ -399,14 +372,21 @@ impl Search<'_, '_> {
     }
 
     /// The best placement there is; for one that starts, with those that lost.
-    fn place(&self, slots: &Slots, at: Time, starts: bool) -> Option<(Placement, Vec<Lost>, bool)> {
+    fn place(
+        &self,
+        finder: &Finder,
+        slots: &Slots,
+        at: Time,
+        starts: bool,
+    ) -> Option<(Placement, Vec<Lost>, bool)> {
         let fabric = &self.lens.fabric;
         let whole = self.stage.ask().whole_leaves;
-        let occupied = whole.then(|| self.ground.occupied(self.moment, self.lens, at, self.hunt.run_time));
+        let occupied =
+            whole.then(|| self.books.occupied(self.hunt.realm, self.lens, (at, self.hunt.run_time), starts));
         let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
         let mut asks = self.stage.asks.iter();
         let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
-        let names = starts && self.moment.rivalries < RIVALRIES;
+        let names = starts && finder.rivalries < RIVALRIES;
         let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
         Some((placement, lost, starts))
     }

@@ -1,50 +1,68 @@
 //! The quick pass: what can start now, at the cost of what has changed.
 //!
-//! Serves the modes in which only the head of the queue has a reservation (of each group of partitions that share
-//! nodes). There a pass leaves a *settled* queue: no job that waits fits now beside the reservations, and time alone
-//! does not change that, except at the moments that [`Line`] and [`Held`] know. So jobs that arrive behind the head are
-//! looked at alone. When room is given back, when a head leaves, or another job comes before it, everybody may fit
-//! again: the reservations are made anew, and the queue is walked in order, over all jobs that take more than there is.
+//! A pass leaves a *settled* queue: no job that waits fits now beside what is planned for later, and time alone does not
+//! change that, except at the moments that [`Line`], [`Held`] and [`ahead`] know. So jobs that arrive behind others are
+//! looked at alone. When room is given back, when the head of the queue leaves or another job comes before it, everybody
+//! may fit again: the queue is walked in order, over all jobs that take more than there is ([`room`]). Where only heads
+//! have a reservation, these are made anew; where everybody has one, those of the last deep pass are kept.
 //!
-//! Promises: starts, reservations and promises are those of a pass over the whole queue
-//! ([`Pass`](super::Pass)) on the same cluster at the same time. It knows nothing of preemption: where a job may make
-//! another leave, or nodes are kept for one or reserved for some time, it does not serve, see [`Quick::serves`].
+//! Promises: starts, reservations and promises are those of a pass over the whole queue ([`Pass`](super::Pass)) on the
+//! same cluster at the same time. Where that is not so, it does not serve, see [`Quick::serves`].
 
+mod ahead;
 mod find;
+mod keep;
+mod ledger;
+mod room;
+mod round;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
-use crate::id::{ArrayTaskId, JobId, NodeId};
-use crate::sched::queue::forecast::{ENDLESS, Forecast};
+use crate::id::{JobId, NodeId};
+use crate::model::config::{Backfill, PreemptBy};
+use crate::sched::queue::forecast::Forecast;
 use crate::sched::queue::line::{Changes, Line};
-use crate::sched::queue::rows::{Counts, Key, Least, Place, Rows};
+use crate::sched::queue::rows::Key;
 use crate::sched::timeline::held::Held;
-use crate::sched::timeline::licenses::{Licenses, wanted};
-use crate::sched::timeline::realm::OPEN;
+use crate::sched::timeline::licenses::wanted;
+use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
-use super::explain;
+use super::pass::walk::Walk;
+use super::pass::way::Ways;
 use super::pass::{Reservation, Reservations};
-use super::plan::{Plan, Start, Waiting};
+use super::plan::{Plan, Start};
 use super::preempt::rule;
-use super::prospect::{self, Prospect};
-use super::queue::{Candidate, Throttle};
+use super::prospect::Lenses;
 use super::scene::Scene;
-use super::shorter;
-use super::state::{Hit, Hunt, Part};
-use find::{Finder, Ground, Moment, Shadow};
+use find::Finder;
+use ledger::Ledger;
+use round::Round;
+
+/// Lenses that are kept.
+const MOST_LENSES: usize = 1_024;
 
 /// What quick passes keep.
 #[derive(Debug)]
 pub(super) struct Quick {
     scene: Arc<Scene>,
-    held: Held,
-    finder: Finder,
+    ledger: Ledger,
+    lenses: Lenses,
+    memory: Memory,
+}
+
+/// What is remembered of the last pass, and of what has happened since.
+#[derive(Debug)]
+struct Memory {
     /// By component of partitions: the first job that has to wait.
     heads: Vec<Option<Head>>,
+    /// Where these are planned, those of which that is known.
+    planned: Vec<Reservation>,
+    /// By seat: how many reservations are kept.
+    kept: Vec<usize>,
     /// Jobs to be looked at again: what they hold may have changed.
     changed: BTreeSet<JobId>,
     /// Tasks of arrays that have got numbers of their own: the records they were in, and these.
@@ -53,101 +71,215 @@ pub(super) struct Quick {
     settled: bool,
     /// Whether a depth left jobs out when that was found.
     was_cut: bool,
+    /// Whether what is planned for later has been replaced by another plan.
+    replanned: bool,
+    /// Jobs that nodes were kept for.
+    nominated: BTreeSet<JobId>,
+    /// Whether something has happened by which others may be asked to leave.
+    stirred: bool,
 }
 
 /// The first job that has to wait.
 #[derive(Clone, Debug)]
 struct Head {
     key: Key,
-    /// Where it is planned, if that is known; and what that leaves of those nodes.
-    planned: Option<(Reservation, Shadow)>,
-    /// The job itself, for a component that its reservation is not in.
     job: JobId,
 }
 
 impl Quick {
     /// Begins with a cluster of which nothing is known.
     pub(super) fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {
-        Self {
-            scene: Arc::clone(scene),
-            held: Held::new(cluster, scene, forecast, now),
-            finder: Finder::default(),
+        let ledger = Ledger::new(scene, Held::new(cluster, scene, forecast, now), now);
+        let memory = Memory {
             heads: vec![None; scene.partitions.len()],
+            planned: Vec::new(),
+            kept: Vec::new(),
             changed: BTreeSet::new(),
             split: Vec::new(),
             settled: false,
             was_cut: false,
-        }
+            replanned: true,
+            nominated: BTreeSet::new(),
+            stirred: false,
+        };
+        Self { scene: Arc::clone(scene), ledger, lenses: Lenses::default(), memory }
     }
 
     /// Whether a pass over what has changed can find everything: not where a job may make others leave, nor where nodes
-    /// are kept for one that waits, or reserved for some time, nor where components of a het job wait, which start
-    /// together.
-    pub(super) fn serves(cluster: &Cluster) -> bool {
+    /// are kept for one that waits, nor where one may be planned in a reservation of nodes and time, nor where components
+    /// of a het job wait, which start together.
+    pub(super) fn serves(cluster: &Cluster, line: &Line) -> bool {
         !rule::may_preempt(cluster)
             && !cluster.jobs().has_pending_het()
             && cluster.jobs().nominated().next().is_none()
-            && cluster.reservations().next().is_none()
+            && !line.enters_reservations()
     }
 
     /// Learns that something happened to a job.
     pub(super) fn note(&mut self, event: &Event) {
         if !matches!(event, Event::StartPromised { .. }) {
-            self.changed.extend(event.jobs());
-            self.split.extend(event.split());
+            self.memory.changed.extend(event.jobs());
+            self.memory.split.extend(event.split());
         }
+        // Those who come or start are nobody's victims who were not, but for what they got just now.
+        self.memory.stirred |= !matches!(
+            event,
+            Event::JobSubmitted { .. }
+                | Event::HetJobSubmitted { .. }
+                | Event::JobStarted { .. }
+                | Event::StartPromised { .. }
+                | Event::StepStarted { .. }
+                | Event::StepNodeEnded { .. }
+        );
     }
 
-    /// Starts what fits now. `line` is as it is now, `changes` what is different about it since the last pass.
-    ///
-    /// `None` where a reservation closes nodes that jobs of other partitions count on: their future is then more than
-    /// jobs that end, and only a timeline knows it.
+    /// Learns that a deep pass has planned the later starts anew.
+    pub(super) fn replanned(&mut self) {
+        self.memory.replanned = true;
+    }
+
+    /// Starts what fits now. `line` is as it is now, `changes` what is different about it since the last pass;
+    /// `reservations` are those of the last pass, and then of this one.
     pub(super) fn pass(
-        &mut self,
-        cluster: &Cluster,
-        line: &Line,
-        changes: &Changes,
+        mut self,
+        (cluster, line, changes): (&Cluster, &Line, &Changes),
         forecast: &dyn Forecast,
-        now: Time,
-    ) -> Option<(Plan, Reservations)> {
-        for split in std::mem::take(&mut self.split) {
-            self.held.hand_over(cluster, &self.scene, forecast, split, now);
+        (now, searches): (Time, u32),
+        reservations: &mut Reservations,
+    ) -> (Self, Plan) {
+        let touched = self.catch_up(cluster, forecast, now);
+        let Self { scene, mut ledger, lenses, mut memory } = self;
+        memory.settled &= memory.still_holds(&scene, line, changes, now);
+        let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
+        let known = if keeps { std::mem::take(reservations) } else { Reservations::default() };
+        ledger.begin(cluster, memory.planned.iter().chain(known.iter()));
+        let reaches = |job: &JobId| line.get(*job).is_some_and(|ranked| ranked.at_least().reach > 0);
+        let preempts = !memory.settled || changes.arrived.iter().any(reaches);
+        let ways = match preempts && (rule::may_preempt(cluster) || !memory.nominated.is_empty()) {
+            true => Ways::new(cluster, &scene, forecast, searches, &mut ledger),
+            false => Ways::default(),
+        };
+        let mut walk = Walk::new(Arc::clone(&scene), ledger, ways, forecast.is_firm(), false);
+        walk.lenses = lenses;
+        if keeps {
+            memory.settled &= !memory.keep(&mut walk, known, (cluster, line, changes), &touched);
         }
-        for job in std::mem::take(&mut self.changed) {
-            let moved = self.held.sync(cluster, &self.scene, forecast, job, now);
-            self.settled &= !moved;
+        if !memory.settled {
+            memory.heads.fill(None);
+            memory.planned.clear();
         }
-        self.settled &= !self.held.correct(cluster, forecast, now);
-        self.settled &= self.still_holds(line, changes, now);
-        if self.held.tidy(&self.scene) {
-            self.finder.forget_rooms();
+        for (seat, head) in walk.heads.iter_mut().zip(&memory.heads) {
+            *seat = head.as_ref().map(|head| head.job);
         }
-        self.finder.tidy();
-        let mut walk = Walk::new(self, cluster, line, now);
-        if walk.quick.settled {
-            walk.arrivals(&changes.arrived);
+        walk.made = std::mem::take(&mut memory.planned);
+        let mut round = Round::new(cluster, line, walk, keeps);
+        if memory.settled {
+            round.arrivals(&changes.arrived);
         } else {
-            walk.everybody();
+            round.everybody();
         }
-        let (mut plan, is_simple) = (walk.plan, walk.is_simple);
-        (self.settled, self.was_cut) = (is_simple && !walk.restless, line.is_cut());
-        // Whether they start is seen when they are looked at again.
-        self.changed.extend(plan.starts.iter().map(|start| start.attempt.job));
-        if !is_simple {
-            return None;
+        let mut walk = round.walk;
+        memory.learn(&scene, line, &mut walk, keeps);
+        let Walk { space: ledger, lenses, mut plan, known, .. } = walk;
+        if keeps {
+            *reservations = known;
+        } else {
+            *reservations = memory.planned.iter().cloned().collect();
+            plan.promise = memory.promise(line, forecast, now);
         }
-        plan.promise = self.promise(line, forecast, now);
         plan.report.truncated = line.is_cut();
         plan.report.partial = true;
-        let heads = self.heads.iter().flatten().filter_map(|head| head.planned.as_ref());
-        Some((plan, Reservations(heads.map(|(reservation, _)| reservation.clone()).collect())))
+        let mut quick = Self { scene, ledger, lenses, memory };
+        quick.tidy();
+        (quick, plan)
     }
 
-    /// Whether the heads are still the heads, and their reservations lie in the future.
-    fn still_holds(&self, line: &Line, changes: &Changes, now: Time) -> bool {
+    /// Forgets what was found out, if requests have asked for too many different things. What is found goes by the numbers of
+    /// needs and of lenses, so all of it goes.
+    fn tidy(&mut self) {
+        if self.lenses.len() > MOST_LENSES || self.ledger.finder.is_full() {
+            self.lenses = Lenses::default();
+            self.ledger.finder = Finder::default();
+        }
+    }
+
+    /// Makes what is held what it is now; says on which nodes that is something else than before.
+    fn catch_up(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> BTreeSet<NodeId> {
+        let (memory, books, scene) = (&mut self.memory, &mut self.ledger.books, &self.scene);
+        for split in std::mem::take(&mut memory.split) {
+            books.held.hand_over(cluster, scene, forecast, split, now);
+        }
+        memory.changed.extend(std::mem::take(&mut memory.nominated));
+        for job in std::mem::take(&mut memory.changed) {
+            let moved = books.held.sync(cluster, scene, forecast, job, now);
+            memory.settled &= !moved;
+        }
+        memory.settled &= !books.held.correct(cluster, forecast, now);
+        if books.held.tidy(scene) {
+            self.ledger.finder.forget_rooms();
+        }
+        let before = std::mem::replace(&mut books.now, now);
+        // What is kept for a job is held until it has started, and for its time from then on.
+        memory.nominated = cluster.jobs().nominated().map(|(job, _)| job.id).collect();
+        memory.settled &= memory.nominated.is_empty();
+        let stirred = std::mem::take(&mut memory.stirred);
+        if memory.settled && rule::may_preempt(cluster) {
+            memory.settled = !stirred && !rule::exempt_ended(cluster, before, now);
+        }
+        if !scene.reservations.is_empty() && (before != now || memory.replanned) {
+            books.realms = Realms::new(&scene.reservations, now);
+            let again = scene.reservations.iter().any(|reservation| reservation.repeats());
+            let turns = again || memory.replanned || books.ahead.turns(before, now);
+            let shut = turns && books.ahead.shut(scene, &books.realms, now);
+            memory.settled &= !shut;
+            memory.replanned |= shut;
+        }
+        let touched: BTreeSet<NodeId> = books.held.take_touched().into_iter().collect();
+        touched.iter().for_each(|node| books.ahead.recount(&books.held, *node));
+        touched
+    }
+}
+
+impl Memory {
+    /// Remembers who waits, and what was planned for later.
+    fn learn(&mut self, scene: &Scene, line: &Line, walk: &mut Walk<Ledger>, keeps: bool) {
+        let component = |made: &Reservation| {
+            scene.partition(&made.partition).map(|partition| scene.partitions[partition].component)
+        };
+        for (at, head) in self.heads.iter_mut().enumerate() {
+            let job = walk.heads[at];
+            if head.as_ref().map(|head| head.job) == job {
+                continue;
+            }
+            *head = job.and_then(|job| Some(Head { key: line.key(job)?, job }));
+        }
+        if keeps {
+            // One that has a later start is started wherever it fits, which is not how that is looked for.
+            walk.space.books.restless |= !walk.made.is_empty();
+            for made in std::mem::take(&mut walk.made) {
+                if let Some(head) = component(&made).map(|component| &mut self.heads[component]) {
+                    head.take_if(|head| head.job == made.job);
+                }
+                walk.remember_known(made);
+            }
+        } else {
+            self.planned = std::mem::take(&mut walk.made);
+            self.replanned = false;
+        }
+        self.kept = std::mem::take(&mut walk.kept);
+        let victims = || walk.plan.starts.iter().any(|start| may_leave_again(scene, line, start));
+        let restless = walk.space.books.restless || walk.ways.restless || victims();
+        (self.settled, self.was_cut) = (!restless, line.is_cut());
+        // Whether they start is seen when they are looked at again.
+        let starts = walk.plan.starts.iter().chain(walk.plan.preemptions.iter().map(|way| &way.start));
+        self.changed.extend(starts.flat_map(Start::all).map(|start| start.attempt.job));
+    }
+
+    /// Whether the heads are still the heads, and what is planned lies in the future.
+    fn still_holds(&self, scene: &Scene, line: &Line, changes: &Changes, now: Time) -> bool {
         let is_head = |job: &JobId| self.heads.iter().flatten().any(|head| head.job == *job);
         // What could not be planned may be possible at another moment.
-        let past = |head: &Head| head.planned.as_ref().is_none_or(|(made, _)| made.start <= now);
+        let is_planned = |head: &Head| self.planned.iter().any(|made| made.turn.key.job == head.job);
         // Those who arrived may have pushed a head out of what a depth lets in, also where they run elsewhere.
         let beyond = |head: &Head| line.key(head.job).is_some_and(|key| line.is_beyond(&key));
         // Who is left out by a depth may be somebody else now.
@@ -156,19 +288,20 @@ impl Quick {
         !((line.is_cut() || self.was_cut) && others)
             && !changes.left.iter().any(is_head)
             && !self.heads.iter().flatten().any(beyond)
-            && !self.heads.iter().flatten().any(past)
-            && (!changes.resorted || self.are_first(line))
-            && !changes.arrived.iter().any(|job| self.comes_first(line, *job))
+            && self.heads.iter().flatten().all(is_planned)
+            && self.planned.iter().all(|made| made.start > now)
+            && (!changes.resorted || self.are_first(scene, line))
+            && !changes.arrived.iter().any(|job| self.comes_first(scene, line, *job))
     }
 
     /// Whether no job stands before the head of any of its components now that the order may be another.
-    fn are_first(&self, line: &Line) -> bool {
+    fn are_first(&self, scene: &Scene, line: &Line) -> bool {
         let mut left: BTreeSet<JobId> = self.heads.iter().flatten().map(|head| head.job).collect();
         for row in line.rows().iter() {
             if left.is_empty() {
                 return true;
             }
-            if self.comes_first(line, row.key.job) {
+            if self.comes_first(scene, line, row.key.job) {
                 return false;
             }
             left.remove(&row.key.job);
@@ -177,11 +310,17 @@ impl Quick {
     }
 
     /// Whether a job stands before the head of one of its components.
-    fn comes_first(&self, line: &Line, job: JobId) -> bool {
+    fn comes_first(&self, scene: &Scene, line: &Line, job: JobId) -> bool {
         let Some((key, candidate)) = line.key(job).zip(line.candidate(job)) else { return false };
-        candidate.choices.iter().any(|(partition, _)| {
-            let head = &self.heads[self.scene.partitions[*partition].component];
-            head.as_ref().and_then(|head| line.key(head.job)).is_some_and(|head| key < head)
+        let is_before = |head: &Head| line.key(head.job).is_some_and(|head| key < head);
+        // Licenses are everybody's.
+        let all = || self.heads.iter().flatten();
+        if candidate.all().any(|candidate| !wanted(&candidate.spec).is_empty()) && all().any(is_before) {
+            return true;
+        }
+        candidate.all().flat_map(|candidate| candidate.choices.iter()).any(|(partition, _)| {
+            let head = &self.heads[scene.partitions[*partition].component];
+            head.as_ref().is_some_and(is_before)
         })
     }
 
@@ -189,8 +328,8 @@ impl Quick {
     fn promise(&self, line: &Line, forecast: &dyn Forecast, now: Time) -> Option<(JobId, Time)> {
         let heads = self.heads.iter().flatten();
         let first = heads.min_by_key(|head| line.key(head.job).unwrap_or(head.key))?;
-        let mut planned = self.heads.iter().flatten().filter_map(|head| head.planned.as_ref());
-        let start = planned.find(|(made, _)| made.job == first.job).and_then(|(made, _)| made.waiting.start);
+        let start =
+            self.planned.iter().find(|made| made.job == first.job).and_then(|made| made.waiting.start);
         // What hangs on a job that should have ended by now cannot be promised.
         let start = start.filter(|start| *start > now)?;
         let promised = line.get(first.job).is_some_and(|ranked| ranked.promised);
@@ -199,411 +338,17 @@ impl Quick {
     }
 }
 
-/// One pass.
-struct Walk<'a> {
-    quick: &'a mut Quick,
-    line: &'a Line,
-    moment: Moment,
-    plan: Plan,
-    throttle: Throttle,
-    /// Whether every reservation keeps to the nodes of its own component.
-    is_simple: bool,
-    /// Whether the next pass may find something else although nothing happens.
-    restless: bool,
-}
-
-impl<'a> Walk<'a> {
-    fn new(quick: &'a mut Quick, cluster: &Cluster, line: &'a Line, now: Time) -> Self {
-        let held = &quick.held;
-        let ends = held.ends().map(|(end, job)| (end.max(now), job));
-        let mut licenses = Licenses::new(cluster, ends, now);
-        if quick.settled {
-            for (made, _) in quick.heads.iter().flatten().filter_map(|head| head.planned.as_ref()) {
-                licenses.take(wanted(&made.spec), made.start, made.end, false);
-            }
+/// Whether a job that starts may be asked to leave at once, by one that was looked at after it.
+fn may_leave_again(scene: &Scene, line: &Line, start: &Start) -> bool {
+    let policy = &scene.policy;
+    let level = match policy.preempt.by {
+        PreemptBy::None => return false,
+        PreemptBy::Partition => {
+            let partition = scene.partition(&start.partition);
+            partition.map_or(0, |partition| scene.partitions[partition].partition.config.priority_tier)
         }
-        let nodes = held.overdue(now).flat_map(|holder| holder.parts.iter().map(|(node, _)| *node));
-        let overdue: BTreeMap<NodeId, Box<[u64]>> = nodes.map(|node| (node, held.at(node, now))).collect();
-        let moment = Moment { now, licenses, overdue, rivalries: 0 };
-        Self {
-            quick,
-            line,
-            moment,
-            plan: Plan::default(),
-            throttle: Throttle::default(),
-            is_simple: true,
-            restless: false,
-        }
-    }
-
-    /// Looks at jobs that are new, behind the heads there are.
-    fn arrivals(&mut self, arrived: &BTreeSet<JobId>) {
-        let keys = arrived.iter().filter_map(|job| self.line.key(*job));
-        let mut keys: Vec<Key> = keys.filter(|key| !self.line.is_beyond(key)).collect();
-        keys.sort_unstable();
-        if self.line.by_length().is_some() {
-            let later: Vec<Key> =
-                keys.iter().copied().filter(|key| !self.consider_unless_behind(key.job)).collect();
-            keys = self.by_length(later);
-        }
-        for key in keys {
-            if !self.is_too_large(key.job) {
-                self.consider(key.job);
-            }
-        }
-    }
-
-    /// Whether a job waits for sure, because it stands behind the heads and takes more than is free.
-    fn is_too_large(&self, job: JobId) -> bool {
-        let components = self.line.components(job);
-        let mut free = Counts::default();
-        components.iter().for_each(|component| free.add(self.quick.held.free(*component)));
-        let behind = components.iter().all(|component| self.quick.heads[*component].is_some());
-        behind && self.line.get(job).is_some_and(|ranked| !ranked.least().within(&free))
-    }
-
-    /// Makes all reservations anew and walks the whole line.
-    fn everybody(&mut self) {
-        self.quick.heads.iter_mut().for_each(|head| *head = None);
-        self.quick.finder.forget_times();
-        let window = self.line.is_cut().then(|| Rows::new(self.line.window()));
-        let rows = window.as_ref().unwrap_or(self.line.rows());
-        let mut unseen = self.line.members().to_vec();
-        if window.is_some() {
-            unseen.fill(0);
-            let all = rows.iter().flat_map(|row| self.line.components(row.key.job));
-            all.for_each(|component| unseen[component] += 1);
-        }
-        let mut place = Place::default();
-        let shortest_first = self.line.by_length().is_some();
-        let mut seen = BTreeSet::new();
-        while self.lacks_head(&unseen)
-            && let Some(row) = rows.next(&mut place, |_| true)
-        {
-            for component in self.line.components(row.key.job) {
-                unseen[component] -= 1;
-            }
-            if shortest_first {
-                if self.consider_unless_behind(row.key.job) {
-                    seen.insert(row.key.job);
-                }
-            } else {
-                self.consider(row.key.job);
-            }
-        }
-        if self.line.backfills() {
-            match (shortest_first, &window) {
-                (false, _) => self.backfill(rows, place, &seen),
-                (true, None) => {
-                    let by_length = self.line.by_length().expect("there is one in this order");
-                    self.backfill(by_length, Place::default(), &seen);
-                }
-                (true, Some(window)) => {
-                    let keys = self.by_length(window.iter().map(|row| row.key).collect());
-                    for key in keys.iter().filter(|key| !seen.contains(&key.job)) {
-                        self.consider(key.job);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Looks at everybody from a place on who takes no more than there is.
-    fn backfill(&mut self, rows: &Rows, mut place: Place, seen: &BTreeSet<JobId>) {
-        let mut room = self.room();
-        while let Some(row) = rows.next(&mut place, |least| room.may_hold(least)) {
-            if !seen.contains(&row.key.job) && self.consider(row.key.job) {
-                room = self.room();
-            }
-        }
-    }
-
-    /// Keys by planned run time, and in their order where that is equal.
-    fn by_length(&self, mut keys: Vec<Key>) -> Vec<Key> {
-        keys.sort_by_key(|key| self.line.get(key.job).map(|ranked| ranked.run_time()));
-        keys
-    }
-
-    /// Whether a component that somebody waits for has no head.
-    fn lacks_head(&self, unseen: &[usize]) -> bool {
-        unseen.iter().zip(&self.quick.heads).any(|(unseen, head)| *unseen > 0 && head.is_none())
-    }
-
-    /// What there is, for those who backfill.
-    fn room(&self) -> Room {
-        let mut room = Room { now: self.moment.now, until: self.moment.now, ..Room::default() };
-        let mut components: Vec<usize> =
-            self.quick.scene.partitions.iter().map(|partition| partition.component).collect();
-        components.sort_unstable();
-        components.dedup();
-        for component in components {
-            let free = self.quick.held.free(component);
-            let shadow = self.quick.heads[component].as_ref().and_then(|head| head.planned.as_ref());
-            room.short.add(free);
-            let mut long = free;
-            if let Some((_, shadow)) = shadow {
-                room.until = room.until.max(shadow.from);
-                for (node, left) in &shadow.left {
-                    let (held, full) = (&self.quick.held, self.quick.held.full(*node));
-                    let idle = held.rooms().amount(held.idle(*node));
-                    if held.component(*node) == Some(component) {
-                        long.take(Counts::free(idle, full));
-                        let least: Vec<u64> =
-                            idle.iter().zip(left).map(|(idle, left)| *idle.min(left)).collect();
-                        long.add(Counts::free(&least, full));
-                    }
-                }
-            }
-            room.long.add(long);
-        }
-        room
-    }
-}
-
-/// What there is at most for a job that backfills.
-#[derive(Clone, Copy, Debug, Default)]
-struct Room {
-    now: Time,
-    /// For jobs that end by then
-    until: Time,
-    /// this,
-    short: Counts,
-    /// for the others this.
-    long: Counts,
-}
-
-impl Room {
-    fn may_hold(&self, least: &Least) -> bool {
-        least.counts.within(&self.short)
-            && (self.now + least.run_time <= self.until || least.counts.within(&self.long))
-    }
-}
-
-impl Walk<'_> {
-    /// Looks at a job unless all its components have a head; says whether it did.
-    fn consider_unless_behind(&mut self, job: JobId) -> bool {
-        let behind = self.line.components(job).iter().all(|component| self.quick.heads[*component].is_some());
-        if !behind {
-            self.consider(job);
-        }
-        !behind
-    }
-
-    /// Starts a job, or as many tasks of an array as fit, and makes it a head if it has to be; says whether anything of it
-    /// starts.
-    fn consider(&mut self, job: JobId) -> bool {
-        let Some(candidate) = self.line.candidate(job).cloned() else { return false };
-        if candidate.spec.reservations().next().is_some() {
-            return false;
-        }
-        let prospects = self.prospects(&candidate);
-        if prospects.is_empty() {
-            return false;
-        }
-        let Some(tasks) = &candidate.array else { return self.consider_one(&candidate, None, &prospects) };
-        let mut started = 0;
-        while let Some(task) = candidate.task(started).filter(|_| self.throttle.lets(tasks))
-            && self.consider_one(&candidate, Some(task), &prospects)
-        {
-            self.throttle.count(&candidate);
-            started += 1;
-        }
-        started > 0
-    }
-
-    fn prospects(&mut self, candidate: &Candidate) -> Vec<Prospect> {
-        let mut prospects = Vec::with_capacity(candidate.choices.len());
-        for choice in candidate.choices.iter() {
-            let (quick, now) = (&mut *self.quick, self.moment.now);
-            let need = quick.finder.need(&choice.1.need);
-            prospects.extend(quick.finder.lenses.prospect(
-                &quick.scene,
-                candidate,
-                choice,
-                need,
-                (OPEN, None),
-                now,
-            ));
-        }
-        prospects
-    }
-
-    fn consider_one(
-        &mut self,
-        candidate: &Candidate,
-        task: Option<ArrayTaskId>,
-        prospects: &[Prospect],
-    ) -> bool {
-        self.plan.report.considered += 1;
-        match self.search(candidate, prospects) {
-            Some((index, hit)) if hit.starts => {
-                let ground = self.ground(&prospects[index]);
-                let need = &prospects[index].request.need;
-                let parts = Finder::parts(ground, &self.moment, need, &hit);
-                match parts {
-                    Some(parts) => {
-                        self.start((candidate, task), &prospects[index], &hit, &parts);
-                        return true;
-                    }
-                    None => self.hold_back(candidate, prospects, None),
-                }
-            }
-            found => self.hold_back(candidate, prospects, found),
-        }
-        false
-    }
-
-    fn component(&self, prospect: &Prospect) -> usize {
-        self.quick.scene.partitions[prospect.partition].component
-    }
-
-    fn head(&self, prospect: &Prospect) -> Option<&Head> {
-        self.quick.heads[self.component(prospect)].as_ref()
-    }
-
-    fn ground(&self, prospect: &Prospect) -> Ground<'_> {
-        let shadow = self.head(prospect).and_then(|head| head.planned.as_ref()).map(|(_, shadow)| shadow);
-        Ground { scene: &self.quick.scene, held: &self.quick.held, shadow }
-    }
-
-    /// The earliest start among a job's partitions; of equal ones the first it named.
-    fn search(&mut self, candidate: &Candidate, prospects: &[Prospect]) -> Option<(usize, Hit)> {
-        shorter::earliest(candidate, self.moment.now, |run_time, until| {
-            self.search_for(candidate, prospects, run_time, until)
-        })
-    }
-
-    /// The same before a time, if it runs so many seconds.
-    fn search_for(
-        &mut self,
-        candidate: &Candidate,
-        prospects: &[Prospect],
-        run_time: u64,
-        before: Time,
-    ) -> Option<(usize, Hit)> {
-        let mut best: Option<(usize, Hit)> = None;
-        for (index, prospect) in prospects.iter().enumerate() {
-            let reserves = self.head(prospect).is_none();
-            if !self.line.backfills() && !reserves {
-                continue;
-            }
-            let horizon = if reserves { before } else { before.min(self.moment.now + 1) };
-            let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
-            let hunt = Hunt { run_time, ..prospect.hunt(candidate, until) };
-            let component = self.component(prospect);
-            let Quick { scene, held, finder, heads, .. } = &mut *self.quick;
-            let planned = heads[component].as_ref().and_then(|head| head.planned.as_ref());
-            let ground = Ground { scene, held, shadow: planned.map(|(_, shadow)| shadow) };
-            let hit = finder.find(ground, &mut self.moment, &hunt);
-            // Without a reservation to be had, room that a job past its time still holds is of no use.
-            if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
-                best = Some((index, hit));
-            }
-        }
-        best
-    }
-
-    /// Starts a job.
-    fn start(
-        &mut self,
-        (candidate, task): (&Candidate, Option<ArrayTaskId>),
-        prospect: &Prospect,
-        hit: &Hit,
-        parts: &[Part],
-    ) {
-        let (now, end) = (self.moment.now, self.moment.now + hit.lasts);
-        let component = self.component(prospect);
-        let backfilled = self.quick.heads[component].is_some();
-        let why = explain::why(hit, backfilled, self.line.priority(candidate.attempt.job, now));
-        let start = prospect.start(&self.quick.scene, (candidate, task), None, parts, why);
-        self.plan.starts.push(Start { time_limit: shorter::limit(hit), ..start });
-        self.moment.licenses.take(wanted(&candidate.spec), now, end, true);
-        if let Some((_, shadow)) = self.quick.heads[component].as_mut().and_then(|head| head.planned.as_mut())
-            && end > shadow.from
-        {
-            // Where there is less at the time of a reservation, other nodes may be better for it.
-            self.restless |= self.quick.scene.nodes.len() > 1;
-            for part in parts {
-                if let Some(left) = shadow.left.get_mut(&part.node) {
-                    left.iter_mut()
-                        .zip(part.taken.iter())
-                        .for_each(|(left, take)| *left = left.saturating_sub(*take));
-                }
-            }
-        }
-        let held = parts.iter().map(|part| (part.node, Arc::from(&*part.taken))).collect();
-        match task {
-            Some(_) => self.quick.held.put_task(candidate.attempt.job, end, held),
-            None => self.quick.held.put(candidate.attempt.job, end, held),
-        }
-        for part in parts {
-            if let Some(room) = self.moment.overdue.get_mut(&part.node) {
-                *room = self.quick.held.at(part.node, now);
-            }
-        }
-    }
-
-    /// Makes a job that has to wait the head of its components, if they have none.
-    fn hold_back(&mut self, candidate: &Candidate, prospects: &[Prospect], found: Option<(usize, Hit)>) {
-        let mut stages = prospects.iter().flat_map(|prospect| &prospect.stages);
-        // Jobs may end unseen in leaves that it wants to itself.
-        self.restless |= stages.any(|stage| stage.ask().whole_leaves);
-        let could_reserve = prospects.iter().any(|prospect| self.head(prospect).is_none());
-        let in_vain = || {
-            shorter::too_late(candidate).is_some() || prospect::never(&self.quick.scene, prospects).is_some()
-        };
-        if !could_reserve || (found.is_none() && in_vain()) {
-            return;
-        }
-        let job = candidate.attempt.job;
-        let planned = found.and_then(|(index, hit)| {
-            let made = self.reserve(candidate, &prospects[index], &hit)?;
-            Some((self.component(&prospects[index]), made))
-        });
-        let Some(key) = self.line.key(job) else { return };
-        for prospect in prospects {
-            let component = self.component(prospect);
-            let name = self.quick.scene.partitions[prospect.partition].partition.name();
-            let blocks = planned.as_ref().is_none_or(|(_, (made, _))| made.partition == *name);
-            if (blocks || !self.line.backfills()) && self.quick.heads[component].is_none() {
-                let own = planned.as_ref().filter(|(of, _)| *of == component);
-                let planned = own.map(|(_, planned)| planned.clone());
-                self.quick.heads[component] = Some(Head { key, planned, job });
-            }
-        }
-    }
-
-    /// Plans a later start, and works out what it leaves of its nodes.
-    fn reserve(
-        &mut self,
-        candidate: &Candidate,
-        prospect: &Prospect,
-        hit: &Hit,
-    ) -> Option<(Reservation, Shadow)> {
-        let job = candidate.attempt.job;
-        let ground = self.ground(prospect);
-        let parts = Finder::parts(ground, &self.moment, &prospect.request.need, hit)?;
-        let left = parts.iter().map(|part| {
-            let room = ground.held.at(part.node, hit.start);
-            let left = room.iter().zip(part.taken.iter()).map(|(room, take)| room.saturating_sub(*take));
-            (part.node, left.collect())
-        });
-        let shadow = Shadow { from: hit.start, left: left.collect() };
-        let component = self.component(prospect);
-        let of_others = |part: &Part| ground.held.component(part.node).is_some_and(|of| of != component);
-        self.is_simple &= !parts.iter().any(of_others);
-        let end = hit.start + hit.lasts;
-        self.moment.licenses.take(wanted(&candidate.spec), hit.start, end, false);
-        self.plan.report.reserved += 1;
-        let waiting = Waiting {
-            start: (hit.start.since(self.moment.now) < ENDLESS / 2).then_some(hit.start),
-            nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
-            place: explain::place(hit),
-            ..Waiting::of(job)
-        };
-        let partition = Arc::clone(self.quick.scene.partitions[prospect.partition].partition.name());
-        let spec = Arc::clone(&candidate.spec);
-        let within = None;
-        Some((Reservation { job, spec, start: hit.start, end, partition, within, parts, waiting }, shadow))
-    }
+        PreemptBy::Qos => 0,
+    };
+    let Some(key) = line.key(start.attempt.job) else { return true };
+    line.rows().next(&mut line.rows().from(&key), |least| least.reach > level).is_some()
 }

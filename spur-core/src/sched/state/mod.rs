@@ -1,19 +1,17 @@
 //! What a pass knows of nodes and time, and the one question it asks of it: where and when does this job fit?
 
+mod space;
 pub(super) mod together;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fixedbitset::FixedBitSet;
-
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::fabric::{DomainId, Layer};
 use crate::model::phase::Phase;
-use crate::model::reservation::{Flag, Reservation};
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{Canvas, DomainTable, Domains, Lens};
@@ -29,11 +27,11 @@ use crate::sched::timeline::sweep::{Counters, Judge, Search};
 use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
-use super::place::{self, Ask, BlockRule, Lost, Misfit, Placement, Strategy, View};
+use super::place::{Ask, BlockRule, Lost, Placement, Strategy};
 use super::request::{Need, Request, Slot};
-use super::scene::{Scene, SceneNode, others_of_leaves};
+use super::scene::{Scene, SceneNode};
 use super::timeline::Timeline;
-use trial::{Trial, occupied, placed, slots_in};
+use trial::{Trial, placed, slots_in};
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
@@ -219,28 +217,6 @@ impl State {
         }
     }
 
-    /// The earliest start for a job: at every stage of its wishes, through each of its lenses. Of equally early ones
-    /// that with the most nodes, where the job leaves their number open, then the first.
-    pub(super) fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
-        let need = hunt.need;
-        let last = self.realms.end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
-        let mut best: Option<Hit> = None;
-        for stage in hunt.stages {
-            let until = best.as_ref().map_or(last, |hit| hit.start).min(stage.until);
-            if stage.from >= until {
-                break;
-            }
-            for lens in hunt.lenses {
-                let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
-                let found = self.find_at(hunt, need, stage, lens, until);
-                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
-                    best = Some(hit);
-                }
-            }
-        }
-        best
-    }
-
     /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
     fn find_at(
         &mut self,
@@ -283,13 +259,6 @@ impl State {
             }
             from = licensed;
         }
-    }
-
-    /// The license that keeps a job waiting at this moment, in a sentence.
-    pub(super) fn lacks_license(&self, wanted: &Wanted) -> Option<String> {
-        let (name, count, free) = self.licenses.lacking(wanted)?;
-        let verb = if free == 1 { "is" } else { "are" };
-        Some(format!("needs license {name}:{count}; {} {verb} free", free.max(0)))
     }
 
     /// The earliest start in a stretch of time, and whether the search for it was given up.
@@ -351,7 +320,7 @@ impl State {
         let relaxed = stage.relaxed.clone();
         let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
-        let (realm, lasts) = (hunt.realm, self.lasts(hunt.realm, start, hunt.run_time));
+        let (realm, lasts) = (hunt.realm, self.realms.lasts(hunt.realm, start, hunt.run_time));
         (
             Some(Hit {
                 realm,
@@ -400,7 +369,7 @@ impl State {
         Some(Hit {
             realm: hunt.realm,
             start: self.now,
-            lasts: self.lasts(hunt.realm, self.now, hunt.run_time),
+            lasts: self.realms.lasts(hunt.realm, self.now, hunt.run_time),
             limit: None,
             starts: true,
             placement,
@@ -409,168 +378,6 @@ impl State {
             whole_leaves: false,
             lens: Arc::clone(lens),
         })
-    }
-
-    /// The realms.
-    pub(super) fn realms(&self) -> &Realms {
-        &self.realms
-    }
-
-    /// How long a job that starts in a realm at some time is planned to run: no longer than the realm lasts.
-    pub(super) fn lasts(&self, realm: usize, start: Time, run_time: u64) -> u64 {
-        self.realms.end(realm).map_or(run_time, |end| end.since(start).min(run_time))
-    }
-
-    /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
-    /// there is one among several.
-    pub(super) fn kept_out_by(&mut self, hunt: &Hunt<'_>) -> Option<Arc<Reservation>> {
-        if self.realms.is_single() {
-            return None;
-        }
-        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let hunt = Hunt { realm: self.realms.unshut(), ..*hunt };
-        let (hit, _) = self.sweep(&hunt, hunt.need, stage, lens, self.now..self.now + 1);
-        let hit = hit.filter(|hit| hit.starts)?;
-        let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
-        let until = self.now + hunt.run_time;
-        let shut = nodes.filter_map(|node| self.realms.shut_by(node, self.now, until));
-        shut.max_by_key(|reservation| reservation.has(Flag::Maint)).cloned()
-    }
-
-    /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
-    pub(super) fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet> {
-        (!self.realms.is_single()).then(|| self.timelines[realm].hidden(self.now, until))
-    }
-
-    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
-    pub(super) fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
-        let need = hunt.need;
-        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let now = self.now..self.now + 1;
-        if self.sweep(hunt, need, stage, lens, now).0.is_some() {
-            return None;
-        }
-        let slots = self.counters.slots();
-        let occupied = stage.ask().whole_leaves.then(|| {
-            let timeline = &self.timelines[hunt.realm];
-            occupied(&lens.fabric, &self.rooms, &self.idle, timeline, self.now, self.now, hunt.run_time)
-        });
-        let view = View { occupied: occupied.as_ref(), ..lens.view(slots) };
-        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
-        Some((misfit, slots.total()))
-    }
-
-    /// Takes what a job is planned to use. What starts now is gone from this moment's free room as well.
-    pub(super) fn book(
-        &mut self,
-        parts: &[Part],
-        licenses: &Wanted,
-        start: Time,
-        run_time: u64,
-        starts: bool,
-    ) {
-        self.licenses.take(licenses, start, start + run_time, starts);
-        for part in parts {
-            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
-                timeline.take(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
-            }
-            if starts {
-                let idle = &mut self.idle[part.node.index()];
-                *idle = self.rooms.minus(*idle, &part.taken);
-            }
-        }
-    }
-
-    /// Takes a reservation out again.
-    pub(super) fn unbook(&mut self, parts: &[Part], licenses: &Wanted, start: Time, run_time: u64) {
-        self.licenses.give_back(licenses, start, start + run_time);
-        self.stairs.clear();
-        for part in parts {
-            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
-                timeline.give_back(&mut self.rooms, part.node.0, start, start + run_time, &part.taken);
-            }
-        }
-    }
-
-    /// Whether parts planned earlier are still free.
-    pub(super) fn has(
-        &mut self,
-        realm: usize,
-        parts: &[Part],
-        licenses: &Wanted,
-        start: Time,
-        run_time: u64,
-    ) -> bool {
-        let licensed = self.licenses.earliest(licenses, start, run_time) == Some(start);
-        licensed
-            && parts.iter().all(|part| {
-                let timeline = &self.timelines[realm];
-                let room = timeline.room(&mut self.rooms, part.node.0, start, start + run_time);
-                room.is_some_and(|room| {
-                    self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
-                })
-            })
-    }
-
-    /// Whether a part is free at this moment.
-    pub(super) fn is_free(&self, part: &Part) -> bool {
-        let free = self.rooms.amount(self.idle[part.node.index()]);
-        free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
-    }
-
-    /// What a placement takes of each node.
-    ///
-    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
-    pub(super) fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
-        let mut parts = Vec::with_capacity(hit.placement.shares.len());
-        // Nodes that are alike give the same.
-        let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
-        for (pos, slots) in &hit.placement.shares {
-            let node = hit.lens.fabric.node(*pos);
-            let timeline = &self.timelines[hit.realm];
-            let room = timeline.room(&mut self.rooms, node.0, hit.start, hit.start + hit.lasts);
-            let mut room = room?;
-            if hit.starts {
-                room = self.rooms.common(room, self.idle[node.index()]);
-            }
-            let taken = match &last {
-                Some((known, same, taken)) if *known == room && same == slots => Arc::clone(taken),
-                _ => {
-                    let shape = &scene.nodes[node.index()].shape;
-                    Arc::from(need.takes(shape, self.rooms.amount(room), *slots)?)
-                }
-            };
-            last = Some((room, *slots, Arc::clone(&taken)));
-            parts.push(Part { node, slots: *slots, taken });
-        }
-        if hit.whole_leaves {
-            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-            for node in others_of_leaves(&hit.lens.fabric, &used) {
-                let full = self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class)).into();
-                parts.push(Part { node, slots: 0, taken: full });
-            }
-        }
-        Some(parts)
-    }
-
-    /// The running job whose planned end at `at` frees one of the nodes.
-    pub(super) fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {
-        let first = self.ends.partition_point(|(end, ..)| *end < at);
-        let ending = self.ends[first..].iter().take_while(|(end, ..)| *end == at);
-        let frees = |alloc: &Alloc| parts.iter().any(|part| alloc.on(part.node).is_some());
-        ending.filter(|(_, _, alloc)| frees(alloc)).map(|(_, job, _)| *job).next()
-    }
-
-    /// The number of a need: equal needs have the same.
-    pub(super) fn need(&mut self, need: &Need) -> usize {
-        if let Some(known) = self.needs.get(need) {
-            return *known;
-        }
-        self.slots.push(Vec::new());
-        self.known_needs.push(need.clone());
-        self.smaller.add(&self.known_needs);
-        self.needs.insert(need.clone(), self.slots.len() - 1);
-        self.slots.len() - 1
     }
 
     fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {

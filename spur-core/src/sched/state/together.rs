@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use crate::id::NodeId;
+use crate::sched::pass::space::Space;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
 use crate::sched::scene::lens::Lens;
-use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::licenses::Wanted;
 use crate::sched::together::{Member, Nearness, Together, place_together};
 use crate::text::time::Time;
 
-use super::{Hit, Hunt, Part, State, occupied};
+use super::{Hit, Hunt, Part};
 
 /// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
 const MOST_MOMENTS: u32 = 200;
@@ -29,149 +29,131 @@ impl<'a> Place<'a> {
     }
 }
 
-impl State {
-    /// The earliest moment before `until` at which all components fit at once, and where each then goes.
-    ///
-    /// A moment is worth a look if each component fits then by itself. Whether they do so together is asked at that
-    /// moment, and then whenever somebody gives something back.
-    pub(in crate::sched) fn find_together(
-        &mut self,
-        scene: &Scene,
-        places: &[Place<'_>],
-        near: &Nearness,
-        until: Time,
-    ) -> Option<Vec<(Hit, Vec<Part>)>> {
-        let licenses = all_licenses(places);
-        let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
-        let mut budget = places.first()?.hunt.stages.first()?.ask().budget;
-        let mut moments: Option<Vec<Time>> = None;
-        let last = places.iter().filter_map(|place| self.realms.end(place.hunt.realm)).min();
-        let until = last.map_or(until, |last| last.min(until));
-        let mut at = self.now;
-        for tried in 0..=MOST_MOMENTS {
-            at = self.each_alone(places, &licenses, run_time, at, until)?;
-            let starts = at == self.now && self.licenses.lacking(&licenses).is_none();
-            for starts in [starts, false] {
-                if let Some(together) = self.at_once(scene, places, near, at, starts, &mut budget) {
-                    let hits = places.iter().zip(together.seats).map(|(place, seat)| {
-                        let stage = place.stage(at).expect("it was placed by its stage at that time");
-                        let realm = place.hunt.realm;
-                        let hit = Hit {
-                            realm,
-                            lasts: self.lasts(realm, at, place.hunt.run_time),
-                            limit: None,
-                            start: at,
-                            starts,
-                            placement: seat.placement,
-                            lost: Vec::new(),
-                            relaxed: stage.relaxed.clone(),
-                            whole_leaves: stage.ask().whole_leaves,
-                            lens: Arc::clone(place.lens),
-                        };
-                        (hit, seat.parts)
-                    });
-                    return Some(hits.collect());
-                }
-                if !starts {
-                    break;
-                }
+/// The earliest moment before `until` at which all components fit at once, and where each then goes.
+///
+/// A moment is worth a look if each component fits then by itself. Whether they do so together is asked at that
+/// moment, and then whenever somebody gives something back.
+pub(in crate::sched) fn find_together(
+    space: &mut impl Space,
+    scene: &Scene,
+    places: &[Place<'_>],
+    near: &Nearness,
+    until: Time,
+) -> Option<Vec<(Hit, Vec<Part>)>> {
+    let licenses = all_licenses(places);
+    let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
+    let mut budget = places.first()?.hunt.stages.first()?.ask().budget;
+    let mut moments: Option<Vec<Time>> = None;
+    let last = places.iter().filter_map(|place| space.realms().end(place.hunt.realm)).min();
+    let until = last.map_or(until, |last| last.min(until));
+    let mut at = space.now();
+    for tried in 0..=MOST_MOMENTS {
+        at = each_alone(space, scene, places, &licenses, run_time, at, until)?;
+        let starts = at == space.now() && space.licenses().lacking(&licenses).is_none();
+        for starts in [starts, false] {
+            if let Some(together) = at_once(space, scene, places, near, at, starts, &mut budget) {
+                let hits = places.iter().zip(together.seats).map(|(place, seat)| {
+                    let stage = place.stage(at).expect("it was placed by its stage at that time");
+                    let realm = place.hunt.realm;
+                    let hit = Hit {
+                        realm,
+                        lasts: space.realms().lasts(realm, at, place.hunt.run_time),
+                        limit: None,
+                        start: at,
+                        starts,
+                        placement: seat.placement,
+                        lost: Vec::new(),
+                        relaxed: stage.relaxed.clone(),
+                        whole_leaves: stage.ask().whole_leaves,
+                        lens: Arc::clone(place.lens),
+                    };
+                    (hit, seat.parts)
+                });
+                return Some(hits.collect());
             }
-            let moments = moments.get_or_insert_with(|| self.moments(places));
-            let next = *moments.get(moments.partition_point(|moment| *moment <= at))?;
-            // After so many, the one at which everything that is planned is over.
-            at = if tried + 1 < MOST_MOMENTS { next } else { moments.last().copied().unwrap_or(next) };
-        }
-        None
-    }
-
-    /// The first moment from `from` on at which each component fits by itself, and there are licenses for all.
-    fn each_alone(
-        &mut self,
-        places: &[Place<'_>],
-        licenses: &Wanted,
-        run_time: u64,
-        from: Time,
-        until: Time,
-    ) -> Option<Time> {
-        let mut at = from;
-        loop {
-            let before = at;
-            at = self.licenses.earliest(licenses, at, run_time)?;
-            for place in places {
-                at = self.alone(place, at, until)?;
-            }
-            if at == before {
-                return (at < until).then_some(at);
+            if !starts {
+                break;
             }
         }
+        let moments = moments.get_or_insert_with(|| all_moments(space, places));
+        let next = *moments.get(moments.partition_point(|moment| *moment <= at))?;
+        // After so many, the one at which everything that is planned is over.
+        at = if tried + 1 < MOST_MOMENTS { next } else { moments.last().copied().unwrap_or(next) };
     }
+    None
+}
 
-    fn alone(&mut self, place: &Place<'_>, from: Time, until: Time) -> Option<Time> {
-        let stages = place.hunt.stages.iter().filter(|stage| stage.until > from);
-        for stage in stages {
-            let times = stage.from.max(from)..stage.until.min(until);
-            if times.is_empty() {
-                continue;
-            }
-            let (hit, _) = self.sweep(&place.hunt, place.hunt.need, stage, place.lens, times);
-            if let Some(hit) = hit {
-                return Some(hit.start);
-            }
+/// The first moment from `from` on at which each component fits by itself, and there are licenses for all.
+fn each_alone(
+    space: &mut impl Space,
+    scene: &Scene,
+    places: &[Place<'_>],
+    licenses: &Wanted,
+    run_time: u64,
+    from: Time,
+    until: Time,
+) -> Option<Time> {
+    let mut at = from;
+    loop {
+        let before = at;
+        at = space.licenses().earliest(licenses, at, run_time)?;
+        for place in places {
+            at = alone(space, scene, place, at, until)?;
         }
-        None
-    }
-
-    /// Places all components at one moment; if they are to start, on no more than nobody holds.
-    fn at_once(
-        &mut self,
-        scene: &Scene,
-        places: &[Place<'_>],
-        near: &Nearness,
-        at: Time,
-        starts: bool,
-        budget: &mut u64,
-    ) -> Option<Together> {
-        let mut members = Vec::with_capacity(places.len());
-        for Place { hunt, lens } in places {
-            let stage = Place { hunt: hunt.clone(), lens }.stage(at)?;
-            let rooms = (0..scene.nodes.len())
-                .map(|node| self.room_for(hunt.realm, lens, node, at, hunt.run_time, starts));
-            let rooms = rooms.collect();
-            let occupied = stage.ask().whole_leaves.then(|| {
-                let timeline = &self.timelines[hunt.realm];
-                occupied(&lens.fabric, &self.rooms, &self.idle, timeline, self.now, at, hunt.run_time)
-            });
-            members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
+        if at == before {
+            return (at < until).then_some(at);
         }
-        place_together(scene, &mut self.rooms, &members, near, budget).ok()
     }
+}
 
-    fn room_for(
-        &mut self,
-        realm: usize,
-        lens: &Lens,
-        node: usize,
-        at: Time,
-        run_time: u64,
-        starts: bool,
-    ) -> Option<RoomId> {
-        if !lens.admitted.contains(node) {
-            return None;
+fn alone(space: &mut impl Space, scene: &Scene, place: &Place<'_>, from: Time, until: Time) -> Option<Time> {
+    let stages = place.hunt.stages.iter().filter(|stage| stage.until > from);
+    for stage in stages {
+        let times = stage.from.max(from)..stage.until.min(until);
+        if times.is_empty() {
+            continue;
         }
-        let number = u32::try_from(node).expect("nodes are numbered in u32");
-        let room = self.timelines[realm].room(&mut self.rooms, number, at, at + run_time)?;
-        Some(if starts { self.rooms.common(room, self.idle[NodeId(number).index()]) } else { room })
+        if let Some(hit) = space.hit(scene, &place.hunt, stage, place.lens, times) {
+            return Some(hit.start);
+        }
     }
+    None
+}
 
-    /// The moments at which a node has something else than before, or a component asks for something else.
-    fn moments(&self, places: &[Place<'_>]) -> Vec<Time> {
-        let stages = places.iter().flat_map(|place| place.hunt.stages).map(|stage| stage.from);
-        let steps = places.iter().flat_map(|place| self.timelines[place.hunt.realm].steps());
-        let mut moments: Vec<Time> = steps.chain(stages).filter(|at| !at.is_never()).collect();
-        moments.sort_unstable();
-        moments.dedup();
-        moments
+/// Places all components at one moment; if they are to start, on no more than nobody holds.
+fn at_once(
+    space: &mut impl Space,
+    scene: &Scene,
+    places: &[Place<'_>],
+    near: &Nearness,
+    at: Time,
+    starts: bool,
+    budget: &mut u64,
+) -> Option<Together> {
+    let mut members = Vec::with_capacity(places.len());
+    for Place { hunt, lens } in places {
+        let stage = Place { hunt: hunt.clone(), lens }.stage(at)?;
+        let rooms = (0..scene.nodes.len()).map(|node| {
+            let id = NodeId(u32::try_from(node).expect("nodes are numbered in u32"));
+            let admits = lens.admitted.contains(node);
+            if admits { space.room(hunt.realm, id, at, hunt.run_time, starts) } else { None }
+        });
+        let rooms = rooms.collect();
+        let whole = stage.ask().whole_leaves;
+        let occupied = whole.then(|| space.occupied(hunt.realm, lens, (at, hunt.run_time), starts));
+        members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
     }
+    place_together(scene, space.rooms(), &members, near, budget).ok()
+}
+
+/// The moments at which a node has something else than before, or a component asks for something else.
+fn all_moments(space: &impl Space, places: &[Place<'_>]) -> Vec<Time> {
+    let stages = places.iter().flat_map(|place| place.hunt.stages).map(|stage| stage.from);
+    let steps = places.iter().flat_map(|place| space.moments(place.hunt.realm));
+    let mut moments: Vec<Time> = steps.chain(stages).filter(|at| !at.is_never()).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    moments
 }
 
 /// The licenses of all components.

@@ -84,9 +84,8 @@ impl Trial<'_> {
                 self.rooms,
                 self.idle,
                 timeline,
-                self.now,
-                at.time(self.now),
-                run_time,
+                (at.time(self.now), run_time),
+                starts,
             )
         });
         let (placement, lost) =
@@ -155,7 +154,8 @@ impl Judge for Trial<'_> {
         } else {
             self.place(slots, at, starts)
         };
-        if self.hit.is_none() && held_back {
+        // Others may still hold leaves that it wants to itself.
+        if self.hit.is_none() && (held_back || (starts && self.timeline.is_some())) {
             self.hit = self.place(slots, at, false);
         }
         match self.hit {
@@ -166,21 +166,21 @@ impl Judge for Trial<'_> {
     }
 }
 
-/// Positions that are not entirely free from `at` on for `run_time` seconds.
+/// Positions that are not entirely free from `at` on for `run_time` seconds; for a start, also those that somebody still
+/// holds.
 pub(super) fn occupied(
     fabric: &Fabric,
     rooms: &Rooms,
     idle: &[RoomId],
     timeline: &Timeline,
-    now: Time,
-    at: Time,
-    run_time: u64,
+    (at, run_time): (Time, u64),
+    starts: bool,
 ) -> FixedBitSet {
     let free = |index: usize| {
         let node = fabric.node(position(index));
         let idle = idle[node.index()];
         let full = rooms.full(rooms.class_of(idle));
-        timeline.is_throughout(node.0, at, at + run_time, full) && (at > now || idle == full)
+        timeline.is_throughout(node.0, at, at + run_time, full) && (!starts || idle == full)
     };
     (0..fabric.len()).filter(|index| !free(*index)).collect()
 }

@@ -40,6 +40,8 @@ pub(in crate::sched) struct Held {
     free: Vec<Counts>,
     /// Suspended jobs that want their CPUs back, and their nodes.
     entangled: BTreeSet<(JobId, NodeId)>,
+    /// Nodes of which something else is held than before.
+    touched: Vec<NodeId>,
 }
 
 /// A node.
@@ -97,6 +99,7 @@ impl Held {
             tasks: Vec::new(),
             free,
             entangled,
+            touched: Vec::new(),
         };
         for job in cluster.jobs().active() {
             held.sync_alone(cluster, scene, forecast, job.id, now);
@@ -243,6 +246,7 @@ impl Held {
 
     /// Works out anew what nobody holds of a node.
     fn settle(&mut self, id: NodeId) {
+        self.touched.push(id);
         let node = &mut self.nodes[id.index()];
         let before = node.idle;
         let full = self.rooms.full(self.rooms.class_of(before));
@@ -292,6 +296,22 @@ impl Held {
     /// The amounts that are numbered.
     pub(in crate::sched) fn rooms(&self) -> &Rooms {
         &self.rooms
+    }
+
+    /// The amounts that are numbered, to number more.
+    pub(in crate::sched) fn rooms_mut(&mut self) -> &mut Rooms {
+        &mut self.rooms
+    }
+
+    /// The number of an amount of a node.
+    pub(in crate::sched) fn intern(&mut self, node: NodeId, amount: &[u64]) -> RoomId {
+        let class = self.rooms.class_of(self.nodes[node.index()].idle);
+        self.rooms.intern(class, amount)
+    }
+
+    /// The nodes of which something else is held since this was last asked.
+    pub(in crate::sched) fn take_touched(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.touched)
     }
 
     /// What nobody holds of a node.
@@ -346,6 +366,12 @@ impl Held {
         let rest =
             self.ends.range((std::ops::Bound::Excluded((from, JobId(u32::MAX))), std::ops::Bound::Unbounded));
         rest.filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
+    }
+
+    /// Jobs that are planned to end at a time.
+    pub(in crate::sched) fn ending(&self, at: Time) -> impl Iterator<Item = (JobId, &Holder)> {
+        let ending = self.ends.range((at, JobId(0))..=(at, JobId(u32::MAX)));
+        ending.filter_map(|(_, job)| Some((*job, self.jobs.get(job)?)))
     }
 
     /// Jobs that should have ended by now.

@@ -50,6 +50,11 @@ impl Licenses {
         licenses
     }
 
+    /// Whether none are configured.
+    pub(in crate::sched) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes licenses for a stretch of time.
     pub(in crate::sched) fn take(&mut self, wanted: &Wanted, from: Time, to: Time, starts: bool) {
         self.change(wanted, from, to, -1);

@@ -98,6 +98,11 @@ impl Realms {
         self.bounds(realm).map(|own| own.end)
     }
 
+    /// How long a job that starts in a realm at some time is planned to run: no longer than the realm lasts.
+    pub(in crate::sched) fn lasts(&self, realm: usize, start: Time, run_time: u64) -> u64 {
+        self.end(realm).map_or(run_time, |end| end.since(start).min(run_time))
+    }
+
     /// Whether a node is in a realm.
     pub(in crate::sched) fn holds(&self, realm: usize, node: NodeId) -> bool {
         self.bounds(realm).is_none_or(|own| own.holds(node))

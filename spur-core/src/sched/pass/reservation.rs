@@ -1,0 +1,278 @@
+//! Later starts: those that a pass plans, and those of earlier passes that quick ones keep.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::id::{JobId, NodeId};
+use crate::model::job::JobSpec;
+use crate::sched::explain;
+use crate::sched::plan::Waiting;
+use crate::sched::prospect::Prospect;
+use crate::sched::queue::line::Line;
+use crate::sched::queue::rows::Key;
+use crate::sched::queue::{Candidate, Queued};
+use crate::sched::state::{Hit, Part};
+use crate::sched::timeline::realm::OPEN;
+use crate::text::time::Time;
+
+use crate::sched::queue::forecast::ENDLESS;
+
+use super::space::Space;
+use super::walk::{EXPLAINED, Walk};
+
+/// Where a later start stands among others: where its job stood in the queue when it was planned, and which of the job's
+/// it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sched) struct Turn {
+    pub(in crate::sched) key: Key,
+    /// The number among those of an array's tasks, or of a het job's components.
+    pub(in crate::sched) number: usize,
+}
+
+/// A start that is planned for later.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// The job.
+    pub job: JobId,
+    /// The request it was planned for.
+    pub spec: Arc<JobSpec>,
+    /// From when.
+    pub start: Time,
+    /// Until when it is planned to run.
+    pub end: Time,
+    /// Partition it is planned in.
+    pub partition: Arc<str>,
+    /// The reservation of nodes and time that it is planned in, if it is.
+    pub within: Option<Arc<str>>,
+    /// What it takes of which node, in rank order.
+    pub(in crate::sched) parts: Vec<Part>,
+    /// What was said of it when it was made.
+    pub(in crate::sched) waiting: Waiting,
+    pub(in crate::sched) turn: Turn,
+}
+
+impl Reservation {
+    /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
+    /// entries.
+    pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
+        self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
+    }
+
+    /// How long it is planned to run, seconds.
+    pub(in crate::sched) fn lasts(&self) -> u64 {
+        self.end.since(self.start)
+    }
+}
+
+/// The later starts that a deep pass planned: what a quick pass must not disturb.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reservations {
+    by_turn: BTreeMap<Turn, Reservation>,
+    by_job: BTreeSet<(JobId, Turn)>,
+    by_start: BTreeSet<(Time, Turn)>,
+}
+
+impl Reservations {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_turn.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_turn.is_empty()
+    }
+
+    /// The reservations, in queue order.
+    pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.by_turn.values()
+    }
+
+    pub(in crate::sched) fn insert(&mut self, made: Reservation) {
+        self.by_job.insert((made.job, made.turn));
+        self.by_start.insert((made.start, made.turn));
+        self.by_turn.insert(made.turn, made);
+    }
+
+    pub(in crate::sched) fn remove(&mut self, turn: &Turn) -> Option<Reservation> {
+        let made = self.by_turn.remove(turn)?;
+        self.by_job.remove(&(made.job, made.turn));
+        self.by_start.remove(&(made.start, made.turn));
+        Some(made)
+    }
+
+    /// The turns of a job, in order.
+    pub(in crate::sched) fn of_job(&self, job: JobId) -> impl Iterator<Item = Turn> + '_ {
+        let from = self.by_job.range((job, Turn::FIRST)..);
+        from.take_while(move |(of, _)| *of == job).map(|(_, turn)| *turn)
+    }
+
+    /// The turns of those that were to start by a time.
+    pub(in crate::sched) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
+        self.by_start.iter().take_while(move |(start, _)| *start <= now).map(|(_, turn)| *turn)
+    }
+}
+
+impl FromIterator<Reservation> for Reservations {
+    fn from_iter<I: IntoIterator<Item = Reservation>>(all: I) -> Self {
+        let by_turn: BTreeMap<Turn, Reservation> = all.into_iter().map(|made| (made.turn, made)).collect();
+        let by_job = by_turn.values().map(|made| (made.job, made.turn)).collect();
+        let by_start = by_turn.values().map(|made| (made.start, made.turn)).collect();
+        Self { by_turn, by_job, by_start }
+    }
+}
+
+impl Turn {
+    /// No turn comes before it.
+    const FIRST: Self = Self { key: Key::FIRST, number: 0 };
+}
+
+impl<S: Space> Walk<S> {
+    /// Takes over later starts that still make sense, in their order: of jobs that wait with the same request, and on
+    /// nodes that are still free then. Those of a het job are kept for all its components or none.
+    pub(in crate::sched) fn keep(&mut self, line: &Line, known: &Reservations) {
+        let mut known = known.iter().peekable();
+        while let Some(first) = known.next() {
+            let of_job = |made: &&Reservation| first.spec.het.is_some() && made.turn.key == first.turn.key;
+            let rest: Vec<&Reservation> = std::iter::from_fn(|| known.next_if(|made| of_job(made))).collect();
+            let leader = first.spec.het.as_deref().map_or(first.job, |het| het.leader);
+            let Some(candidate) = line.candidate(leader) else { continue };
+            let all: Vec<&Reservation> = std::iter::once(first).chain(rest).collect();
+            if all.len() != candidate.all().count() {
+                continue;
+            }
+            let mut kept: Vec<Reservation> = Vec::with_capacity(all.len());
+            for (component, made) in candidate.all().zip(&all) {
+                let Some(made) = self.still_has(component, made) else { break };
+                self.space.reserve(&made);
+                kept.push(made);
+            }
+            if kept.len() == all.len() {
+                kept.into_iter().for_each(|made| self.remember_known(made));
+            } else {
+                kept.iter().for_each(|made| self.space.release(made));
+            }
+        }
+    }
+
+    /// A later start as it now would be, if that is possible.
+    pub(in crate::sched) fn still_has(
+        &mut self,
+        candidate: &Candidate,
+        made: &Reservation,
+    ) -> Option<Reservation> {
+        let same = candidate.attempt.job == made.job && Arc::ptr_eq(&candidate.spec, &made.spec);
+        self.scene.partition(&made.partition).filter(|_| same)?;
+        let realm = self.realm_of(made)?;
+        let run_time = match candidate.shortest < candidate.run_time {
+            true => made.lasts(),
+            false => candidate.run_time,
+        };
+        let start = made.start.max(self.now);
+        let end = start + self.space.realms().lasts(realm, start, run_time);
+        let made = Reservation { start, end, ..made.clone() };
+        self.space.has(realm, &made).then_some(made)
+    }
+
+    /// Puts a later start of an earlier pass where it was.
+    pub(in crate::sched) fn remember_known(&mut self, made: Reservation) {
+        if let Some(seat) = self.seat_of_made(&made) {
+            self.kept[seat] += 1;
+        }
+        self.known.insert(made);
+    }
+
+    /// Gives up the first later start that an earlier pass planned for a job.
+    pub(super) fn take_known(&mut self, job: JobId) -> Option<Reservation> {
+        let first = self.known.of_job(job).next()?;
+        self.give_up(&first)
+    }
+
+    /// Gives up a later start that an earlier pass planned.
+    pub(in crate::sched) fn give_up(&mut self, turn: &Turn) -> Option<Reservation> {
+        let made = self.known.remove(turn)?;
+        if let Some(seat) = self.seat_of_made(&made) {
+            self.kept[seat] -= 1;
+        }
+        self.space.release(&made);
+        Some(made)
+    }
+
+    /// Books a later start.
+    pub(super) fn reserve(
+        &mut self,
+        candidate: &Queued,
+        prospect: &Prospect,
+        hit: &Hit,
+    ) -> Option<Reservation> {
+        let parts = self.space.parts(&self.scene, &prospect.request.need, hit)?;
+        let turn = Turn { key: candidate.key, number: candidate.waits };
+        Some(self.reservation(candidate, turn, prospect, hit, parts))
+    }
+
+    /// Books a later start that has been worked out.
+    pub(super) fn reservation(
+        &mut self,
+        candidate: &Candidate,
+        turn: Turn,
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: Vec<Part>,
+    ) -> Reservation {
+        let known = self.space.realms().known_until();
+        let after = (self.explained <= EXPLAINED).then(|| self.frees(hit.start, &parts)).flatten();
+        let waiting = Waiting {
+            start: Some(hit.start).filter(|start| start.since(self.now) < ENDLESS / 2 && *start < known),
+            nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
+            place: explain::place(hit),
+            after,
+            ..Waiting::of(candidate.attempt.job)
+        };
+        let made = Reservation {
+            job: candidate.attempt.job,
+            spec: Arc::clone(&candidate.spec),
+            start: hit.start,
+            end: hit.start + hit.lasts,
+            partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
+            within: self.space.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name)),
+            parts,
+            waiting,
+            turn,
+        };
+        self.space.reserve(&made);
+        self.plan.report.reserved += 1;
+        made
+    }
+
+    /// The job whose end a planned start waits for.
+    fn frees(&self, at: Time, parts: &[Part]) -> Option<JobId> {
+        let planned = self.ends.get(&at).into_iter().flatten().map(|index| &self.made[*index]);
+        let shares = |made: &&Reservation| {
+            made.parts.iter().any(|mine| parts.iter().any(|part| part.node == mine.node))
+        };
+        self.space.ends_at(at, parts).or_else(|| planned.filter(shares).map(|made| made.job).next())
+    }
+
+    pub(super) fn remember(&mut self, made: Reservation) {
+        // Who frees the nodes of whom is told of the first jobs only.
+        if self.explained <= EXPLAINED {
+            self.ends.entry(made.end).or_default().push(self.made.len());
+        }
+        self.made.push(made);
+    }
+
+    /// The realm that a later start was planned in, if there still is one like it.
+    pub(super) fn realm_of(&self, made: &Reservation) -> Option<usize> {
+        match &made.within {
+            Some(name) => self.space.realms().named(name),
+            None => Some(OPEN),
+        }
+    }
+
+    /// The seat of a later start.
+    pub(super) fn seat_of_made(&self, made: &Reservation) -> Option<usize> {
+        Some(self.seat(self.scene.partition(&made.partition)?, self.realm_of(made)?))
+    }
+}

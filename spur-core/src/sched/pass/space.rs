@@ -1,0 +1,114 @@
+//! What a pass plans on: nodes and licenses over time, with one question, where and when does a job fit?
+//!
+//! A deep pass builds one for itself ([`State`](crate::sched::state::State)); quick passes keep one and change it as
+//! things happen (`Ledger` in `sched/quick`). Promises of both: what is booked is given to nobody else; the same content
+//! gives the same answers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::{JobId, NodeId};
+use crate::model::reservation::{Flag, Reservation as Site};
+use crate::sched::place::Misfit;
+use crate::sched::request::Need;
+use crate::sched::request::wish::Stage;
+use crate::sched::scene::Scene;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::state::{Hit, Hunt, Part};
+use crate::sched::timeline::licenses::{Licenses, Wanted};
+use crate::sched::timeline::realm::Realms;
+use crate::text::time::Time;
+
+use super::reservation::Reservation;
+
+/// Nodes and licenses over time.
+pub(in crate::sched) trait Space {
+    /// The time from which it is known.
+    fn now(&self) -> Time;
+
+    fn realms(&self) -> &Realms;
+
+    fn licenses(&self) -> &Licenses;
+
+    /// The number of a need: equal needs have the same.
+    fn need(&mut self, need: &Need) -> usize;
+
+    /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
+    fn find(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit>;
+
+    /// What a placement takes of each node.
+    ///
+    /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
+    fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>>;
+
+    /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for.
+    fn start(&mut self, job: JobId, task: bool, parts: &[Part], licenses: &Wanted, lasts: u64);
+
+    /// Takes what a later start is to have.
+    fn reserve(&mut self, made: &Reservation);
+
+    /// Gives that back.
+    fn release(&mut self, made: &Reservation);
+
+    /// Whether all of a later start is free that is planned in a realm.
+    fn has(&mut self, realm: usize, made: &Reservation) -> bool;
+
+    /// Whether a part is free at this moment.
+    fn is_free(&self, part: &Part) -> bool;
+
+    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
+    fn misfit(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<(Misfit, u64)>;
+
+    /// The running job whose planned end at `at` frees one of the nodes.
+    fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId>;
+
+    /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
+    fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet>;
+
+    /// The earliest start of a job in a stretch of time, in one stage and through one lens. Only the room in the hunt's
+    /// realm counts, not licenses.
+    fn hit(
+        &mut self,
+        scene: &Scene,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: Range<Time>,
+    ) -> Option<Hit>;
+
+    /// What a node has in a realm for so many seconds; for a start at this moment no more than nobody holds.
+    fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId>;
+
+    fn rooms(&mut self) -> &mut Rooms;
+
+    /// Positions that are not entirely free from a time on for so many seconds; for a start at this moment, also those that
+    /// somebody still holds.
+    fn occupied(&self, realm: usize, lens: &Lens, times: (Time, u64), starts: bool) -> FixedBitSet;
+
+    /// The moments at which some node has something else than before, in no order.
+    fn moments(&self, realm: usize) -> Vec<Time>;
+
+    /// The license that keeps a job waiting at this moment, in a sentence.
+    fn lacks_license(&self, wanted: &Wanted) -> Option<String> {
+        let (name, count, free) = self.licenses().lacking(wanted)?;
+        let verb = if free == 1 { "is" } else { "are" };
+        Some(format!("needs license {name}:{count}; {} {verb} free", free.max(0)))
+    }
+
+    /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
+    /// there is one among several.
+    fn kept_out_by(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<Arc<Site>> {
+        if self.realms().is_single() {
+            return None;
+        }
+        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
+        let (hunt, now) = (Hunt { realm: self.realms().unshut(), ..*hunt }, self.now());
+        let hit = self.hit(scene, &hunt, stage, lens, now..now + 1).filter(|hit| hit.starts)?;
+        let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
+        let shut = nodes.filter_map(|node| self.realms().shut_by(node, now, now + hunt.run_time));
+        shut.max_by_key(|reservation| reservation.has(Flag::Maint)).cloned()
+    }
+}

@@ -1,0 +1,190 @@
+//! Jobs that have to wait: what is reserved for them, and what is said of them.
+
+use std::collections::BTreeSet;
+
+use crate::id::JobId;
+use crate::model::config::Backfill;
+use crate::model::reason::Reason;
+use crate::model::reservation::Flag;
+use crate::sched::explain;
+use crate::sched::plan::{RESERVED, Waiting};
+use crate::sched::prospect::{self, Prospect};
+use crate::sched::queue::{self, Candidate, Queued};
+use crate::sched::shorter;
+use crate::sched::state::Hit;
+use crate::sched::timeline::licenses::wanted;
+use crate::sched::timeline::realm::OPEN;
+
+use super::reservation::Reservation;
+use super::space::Space;
+use super::walk::{EXPLAINED, Walk};
+
+impl<S: Space> Walk<S> {
+    /// Says why a job waits, and reserves what was found for it.
+    pub(super) fn hold_back(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        known: Option<Reservation>,
+        found: Option<(usize, Hit)>,
+    ) {
+        if let Some(known) = known {
+            self.space.reserve(&known);
+            self.remember_known(known);
+            return;
+        }
+        let behind = prospects.iter().find_map(|prospect| self.head_of(prospect));
+        let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect));
+        let never = if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(prospects) };
+        if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
+            self.wait(candidate, reason, detail, None);
+            return;
+        }
+        // Who waits for what cannot be in time holds up nobody.
+        if could_reserve
+            && found.is_none()
+            && let Some(detail) = shorter::too_late(candidate)
+        {
+            self.wait(candidate, Reason::Resources, detail, None);
+            return;
+        }
+        let (reason, detail) = match self.deep {
+            true => self.why_not(candidate, prospects, behind),
+            false => (Reason::None, String::new()),
+        };
+        let reservation = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        for prospect in prospects {
+            let seat = self.seat_of(prospect);
+            // Who does not fit into what is left of a reservation keeps nobody else out of it.
+            let in_vain = reservation.is_none() && self.space.realms().bounds(prospect.realm).is_some();
+            let blocks = reservation.as_ref().is_none_or(|made| {
+                *made.partition == **self.scene.partitions[prospect.partition].partition.name()
+                    && self.realm_of(made) == Some(prospect.realm)
+            });
+            if !in_vain && (blocks || self.backfill == Backfill::None) {
+                self.sit(candidate.attempt.job, seat);
+            }
+        }
+        self.wait(candidate, reason, detail, reservation);
+    }
+
+    /// Makes a job the first that waits in a seat, if nobody does.
+    pub(super) fn sit(&mut self, job: JobId, seat: usize) {
+        if !self.is_taken(seat) {
+            self.heads[seat] = Some(job);
+        }
+    }
+
+    /// Why a job waits: for its reservation, for others', behind somebody, or for what is not free.
+    fn why_not(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        behind: Option<JobId>,
+    ) -> (Reason, String) {
+        if let Some(detail) = self.not_begun(prospects) {
+            return (Reason::Reservation, detail);
+        }
+        let open = prospects.iter().find(|prospect| prospect.realm == OPEN && self.explained < EXPLAINED);
+        if let Some(prospect) = open
+            && let Some(other) = self.space.kept_out_by(&self.scene, &prospect.hunt(candidate, self.now + 1))
+        {
+            self.explained += 1;
+            let what = RESERVED[usize::from(!other.has(Flag::Maint))];
+            return (Reason::ReqNodeNotAvail, format!("{what}: {}", other.name));
+        }
+        let reason = match behind {
+            Some(_) => Reason::Priority,
+            None if self.space.lacks_license(wanted(&candidate.spec)).is_some() => Reason::Licenses,
+            None => Reason::Resources,
+        };
+        (reason, self.detail(candidate, prospects, behind))
+    }
+
+    /// The reservations that have yet to begin for a job that can run in no others, in a sentence.
+    pub(super) fn not_begun<'a>(&self, prospects: impl IntoIterator<Item = &'a Prospect>) -> Option<String> {
+        let realms = self.space.realms();
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for prospect in prospects {
+            names.insert(&realms.bounds(prospect.realm).filter(|own| own.start > self.now)?.name);
+        }
+        let names: Vec<&str> = names.into_iter().collect();
+        Some(format!("reservation {} has not begun", names.join(", ")))
+    }
+
+    /// Notes that a job waits, and the promise made to the head of the queue.
+    pub(super) fn wait(
+        &mut self,
+        candidate: &Queued,
+        reason: Reason,
+        detail: String,
+        mut reservation: Option<Reservation>,
+    ) {
+        let job = candidate.attempt.job;
+        let planned = reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
+        let planned = planned.unwrap_or_else(|| Waiting::of(job));
+        let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
+        let open = &self.heads[..self.scene.partitions.len()];
+        let is_own = reservation.as_ref().is_some_and(|made| made.within.is_some());
+        let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
+        self.wavers |= reservation.as_ref().is_some_and(|made| Self::may_waver(candidate, made));
+        let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
+        // Where everybody has a reservation, what a quick pass adds to them is for the next deep one to promise.
+        let may = self.deep || self.backfill != Backfill::Conservative;
+        let first = may && !candidate.promised && candidate.waits == 0 && self.plan.promise.is_none();
+        if is_head && (self.firm || overdue) && first {
+            // What hangs on a job that should have ended by now cannot be promised.
+            self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
+        }
+        if let Some(mut made) = reservation {
+            made.waiting = waiting.clone();
+            self.remember(made);
+        }
+        if self.deep && !candidate.told {
+            self.plan.waiting.push(waiting);
+        }
+    }
+
+    /// Whether a job is planned in a reservation that it did not ask for: outside it would run longer.
+    fn may_waver(candidate: &Candidate, made: &Reservation) -> bool {
+        made.within.is_some() && candidate.spec.reservations().next().is_none()
+    }
+
+    /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
+    pub(super) fn lacks_nodes(&self, prospects: &[Prospect]) -> bool {
+        let fits = |prospect: &Prospect| {
+            let mut stages = prospect.stages.iter();
+            stages.any(|stage| prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, stage)))
+        };
+        self.explained < EXPLAINED && !prospects.iter().any(fits)
+    }
+
+    /// What is missing now, for the first jobs of the queue.
+    fn detail(&mut self, candidate: &Queued, prospects: &[Prospect], behind: Option<JobId>) -> String {
+        self.explained += 1;
+        match self.explained <= EXPLAINED {
+            true => self.missing(candidate, prospects, behind),
+            false => String::new(),
+        }
+    }
+
+    /// What is missing now.
+    pub(super) fn missing(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        behind: Option<JobId>,
+    ) -> String {
+        let Some(prospect) = prospects.first() else { return String::new() };
+        let hunt = prospect.hunt(candidate, self.now + 1);
+        let lens = &prospect.lenses[0];
+        match (self.space.misfit(&self.scene, &hunt), behind) {
+            (None, _) if self.space.lacks_license(wanted(&candidate.spec)).is_some() => {
+                self.space.lacks_license(wanted(&candidate.spec)).unwrap_or_default()
+            }
+            (Some((misfit, free)), _) => explain::waiting(&lens.fabric, &prospect.request, &misfit, free),
+            (None, Some(head)) => format!("job {head} comes first"),
+            (None, None) => String::new(),
+        }
+    }
+}

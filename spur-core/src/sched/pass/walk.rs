@@ -1,0 +1,277 @@
+//! Looking at jobs one after another: each starts, makes others leave, or waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::id::JobId;
+use crate::model::config::Backfill;
+use crate::model::reason::Reason;
+use crate::sched::explain;
+use crate::sched::plan::{Plan, Start};
+use crate::sched::prospect::{Lenses, Prospect};
+use crate::sched::queue::{self, Candidate, Queued, Throttle};
+use crate::sched::scene::Scene;
+use crate::sched::shorter;
+use crate::sched::state::{Hit, Hunt, Part};
+use crate::sched::timeline::licenses::wanted;
+use crate::text::time::Time;
+
+use super::reservation::{Reservation, Reservations};
+use super::space::Space;
+use super::way::Ways;
+
+/// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
+/// planned start.
+pub(super) const EXPLAINED: u32 = 100;
+
+/// Tasks of one array that have a reservation at one time, where everybody has one: Slurm's `bf_max_job_array_resv`.
+const RESERVED_TASKS: usize = 20;
+
+/// A walk along the queue, as far as it has come.
+#[derive(Debug)]
+pub(in crate::sched) struct Walk<S> {
+    pub(super) scene: Arc<Scene>,
+    pub(super) now: Time,
+    /// Whether plans keep their promises; see [`Forecast::is_firm`](crate::sched::forecast::Forecast::is_firm).
+    pub(super) firm: bool,
+    pub(super) backfill: Backfill,
+    /// Whether every job that the mode grants a reservation gets one, and all are told why they wait.
+    pub(super) deep: bool,
+    pub(in crate::sched) space: S,
+    pub(in crate::sched) lenses: Lenses,
+    /// Reservations from an earlier pass that are kept, and how many there are by seat.
+    pub(in crate::sched) known: Reservations,
+    pub(in crate::sched) kept: Vec<usize>,
+    /// Reservations that were made.
+    pub(in crate::sched) made: Vec<Reservation>,
+    /// Planned ends of these, and whose.
+    pub(super) ends: BTreeMap<Time, Vec<usize>>,
+    /// Who may be asked to make way, and for whom somebody has been.
+    pub(in crate::sched) ways: Ways,
+    /// Whether a job that waits may yet come before those behind it where it is not planned now.
+    pub(super) wavers: bool,
+    /// By seat: the first job that had to wait. Seats are components of partitions, and behind these realms.
+    pub(in crate::sched) heads: Vec<Option<JobId>>,
+    pub(super) explained: u32,
+    pub(in crate::sched) plan: Plan,
+    pub(super) throttle: Throttle,
+}
+
+impl<S: Space> Walk<S> {
+    /// A walk on which nobody has been looked at; a deep one has a say on everybody.
+    pub(in crate::sched) fn new(scene: Arc<Scene>, space: S, ways: Ways, firm: bool, deep: bool) -> Self {
+        let seats = scene.partitions.len() + space.realms().count();
+        Self {
+            now: space.now(),
+            firm,
+            backfill: scene.policy.scheduler.backfill,
+            scene,
+            deep,
+            space,
+            lenses: Lenses::default(),
+            known: Reservations::default(),
+            kept: vec![0; seats],
+            made: Vec::new(),
+            ends: BTreeMap::new(),
+            ways,
+            wavers: false,
+            heads: vec![None; seats],
+            explained: 0,
+            plan: Plan::default(),
+            throttle: Throttle::default(),
+        }
+    }
+
+    /// Starts a job, or finds out when it can start and why not now. Of an array this is one task; what is left of it is
+    /// given back.
+    pub(in crate::sched) fn consider(&mut self, candidate: Queued) -> Option<Queued> {
+        if candidate.array.as_ref().is_some_and(|tasks| !self.throttle.lets(tasks)) {
+            let (reason, detail) = queue::throttled(&candidate.spec);
+            self.wait(&candidate, reason, detail, None);
+            return None;
+        }
+        self.plan.report.considered += 1;
+        if !candidate.rest.is_empty() {
+            self.consider_together(&candidate);
+            return None;
+        }
+        let prospects = match self.prospects(&candidate) {
+            Ok(prospects) => prospects,
+            Err(problem) => {
+                self.wait(&candidate, Reason::BadConstraints, problem, None);
+                return None;
+            }
+        };
+        let known = self.take_known(candidate.attempt.job);
+        if self.starts_as_nominated(&candidate) {
+            return None;
+        }
+        let (made, waiting) = (self.made.len(), self.plan.waiting.len());
+        let waited = match self.search(&candidate, &prospects, known.is_some()) {
+            Some((index, hit)) if hit.starts && candidate.waits == 0 => {
+                let need = &prospects[index].request.need;
+                let parts = self.space.parts(&self.scene, need, &hit);
+                match &parts {
+                    Some(parts) => self.start(&candidate, &prospects[index], &hit, parts),
+                    None => self.hold_back(&candidate, &prospects, known, None),
+                }
+                parts.is_none()
+            }
+            _ if candidate.waits == 0 && self.clears_the_way(&candidate, &prospects) => false,
+            found => {
+                self.hold_back(&candidate, &prospects, known, found);
+                true
+            }
+        };
+        let told = candidate.told || self.plan.waiting.len() > waiting;
+        let waits = candidate.waits + usize::from(waited);
+        let reserved = self.made.len() > made;
+        self.rest_of(Queued { dealt: candidate.dealt + 1, waits, told, ..candidate }, reserved)
+    }
+
+    /// What is left of an array after one of its tasks was dealt with: tasks that may start now, or are to have a
+    /// reservation of their own as the last one has.
+    fn rest_of(&mut self, candidate: Queued, reserved: bool) -> Option<Queued> {
+        let tasks = candidate.array.as_ref().filter(|tasks| candidate.dealt < tasks.tasks.len())?;
+        if candidate.waits == 0 {
+            let lets = self.throttle.lets(tasks);
+            if !lets {
+                let (reason, detail) = queue::throttled(&candidate.spec);
+                self.wait(&candidate, reason, detail, None);
+            }
+            return lets.then_some(candidate);
+        }
+        let all = self.deep && self.backfill == Backfill::Conservative;
+        (all && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
+    }
+
+    /// The earliest start among a job's partitions; of equal ones the first it named.
+    fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
+        shorter::earliest(candidate, self.now, |run_time, until| {
+            self.search_for(candidate, prospects, is_known, run_time, until)
+        })
+    }
+
+    /// The same before a time, if it runs so many seconds.
+    fn search_for(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Prospect],
+        is_known: bool,
+        run_time: u64,
+        before: Time,
+    ) -> Option<(usize, Hit)> {
+        let mut best: Option<(usize, Hit)> = None;
+        for (index, prospect) in prospects.iter().enumerate() {
+            let reserves = !is_known && self.reserves(prospect);
+            if self.backfill == Backfill::None && !reserves && !is_known {
+                continue;
+            }
+            let horizon = if reserves { before } else { before.min(self.now + 1) };
+            let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
+            let hunt = Hunt { run_time, ..prospect.hunt(candidate, until) };
+            // Without a reservation to be had, room that a job past its time still holds is of no use.
+            let hit = self.space.find(&self.scene, &hunt);
+            if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
+                best = Some((index, hit));
+            }
+        }
+        best
+    }
+
+    /// Starts a job.
+    fn start(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit, parts: &[Part]) {
+        let seat = self.seat_of(prospect);
+        let backfilled = self.comes_before(candidate, seat);
+        let start = self.proposal((candidate, candidate), prospect, hit, parts, backfilled);
+        self.heads[seat].take_if(|head| *head == candidate.attempt.job);
+        self.plan.starts.push(Start { time_limit: shorter::limit(hit), ..start });
+        self.throttle.count(candidate);
+    }
+
+    /// Books what a job or one component of it is to have from now on, and says so.
+    pub(super) fn proposal(
+        &mut self,
+        (candidate, component): (&Queued, &Candidate),
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: &[Part],
+        backfilled: bool,
+    ) -> Start {
+        let task = component.task(candidate.dealt);
+        let (job, licenses) = (component.attempt.job, wanted(&component.spec));
+        self.space.start(job, task.is_some(), parts, licenses, hit.lasts);
+        let why = explain::why(hit, backfilled, candidate.priority);
+        let reservation = self.space.realms().reservation(prospect.realm);
+        prospect.start(&self.scene, (component, task), reservation, parts, why)
+    }
+
+    /// Whether somebody waits in a seat who comes before a job.
+    pub(super) fn comes_before(&self, candidate: &Queued, seat: usize) -> bool {
+        let job = candidate.attempt.job;
+        let known = self.known.iter().take_while(|made| made.turn.key < candidate.key);
+        let mut known = known.filter(|made| made.job != job);
+        self.heads[seat].is_some_and(|head| head != job)
+            || (self.kept[seat] > 0 && known.any(|made| self.seat_of_made(made) == Some(seat)))
+    }
+
+    /// Everything that has to be known to look for room for a job.
+    pub(super) fn prospects(&mut self, candidate: &Candidate) -> Result<Vec<Prospect>, String> {
+        let mut prospects = Vec::with_capacity(candidate.choices.len());
+        let mut problem = None;
+        for realm in self.space.realms().of_job(&candidate.spec) {
+            for choice in candidate.choices.iter() {
+                let need = self.space.need(&choice.1.need);
+                let within = (realm, self.space.realms().bounds(realm).map(|own| &**own));
+                match self.lenses.prospect(&self.scene, candidate, choice, need, within, self.now) {
+                    Ok(prospect) => prospects.push(prospect),
+                    Err(error) => problem = problem.or(Some(error)),
+                }
+            }
+        }
+        let none = || "none of its reservations exists and lets it in".to_owned();
+        if prospects.is_empty() { Err(problem.unwrap_or_else(none)) } else { Ok(prospects) }
+    }
+
+    /// Who waits for the same as a job in a partition and a realm: jobs of a reservation that has its own nodes hinder
+    /// nobody but each other.
+    pub(super) fn seat(&self, partition: usize, realm: usize) -> usize {
+        match self.space.realms().bounds(realm) {
+            Some(_) => self.scene.partitions.len() + realm,
+            None => self.scene.partitions[partition].component,
+        }
+    }
+
+    /// Every seat that a job may have to wait in.
+    pub(super) fn seats<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = usize> + 'a {
+        let realms = self.space.realms().of_job(&candidate.spec);
+        let choices = candidate.choices.iter();
+        choices.flat_map(move |(partition, _)| {
+            realms.clone().into_iter().map(|realm| self.seat(*partition, realm))
+        })
+    }
+
+    pub(super) fn seat_of(&self, prospect: &Prospect) -> usize {
+        self.seat(prospect.partition, prospect.realm)
+    }
+
+    /// Whether somebody waits already wherever a job and its components may have to.
+    pub(in crate::sched) fn is_behind(&self, candidate: &Candidate) -> bool {
+        candidate.all().all(|component| self.seats(component).all(|seat| self.is_taken(seat)))
+    }
+
+    /// Whether somebody waits in a seat before whom nobody gets a reservation, where not everybody does.
+    pub(in crate::sched) fn is_taken(&self, seat: usize) -> bool {
+        self.heads[seat].is_some() || self.kept[seat] > 0
+    }
+
+    /// The job that took a prospect's seat in this pass.
+    pub(super) fn head_of(&self, prospect: &Prospect) -> Option<JobId> {
+        self.heads[self.seat_of(prospect)]
+    }
+
+    /// Whether a job that has to wait gets a reservation where it is looked for.
+    pub(super) fn reserves(&self, prospect: &Prospect) -> bool {
+        (self.deep && self.backfill == Backfill::Conservative) || !self.is_taken(self.seat_of(prospect))
+    }
+}

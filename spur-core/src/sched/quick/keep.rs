@@ -1,0 +1,79 @@
+//! Later starts of the last deep pass, kept from quick pass to quick pass as long as they make sense.
+//!
+//! Promises: what is kept is what [`Walk::keep`] keeps of them, which goes through all in their order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::Cluster;
+use crate::id::NodeId;
+use crate::sched::pass::space::Space;
+use crate::sched::pass::walk::Walk;
+use crate::sched::pass::{Reservation, Reservations, Turn};
+use crate::sched::queue::line::{Changes, Line};
+use crate::sched::timeline::licenses::wanted;
+
+use super::Memory;
+use super::ahead::Claim;
+use super::ledger::Ledger;
+
+impl Memory {
+    /// Keeps the later starts of earlier passes that still make sense; says whether any of them gave way or moved.
+    pub(super) fn keep(
+        &mut self,
+        walk: &mut Walk<Ledger>,
+        known: Reservations,
+        (cluster, line, changes): (&Cluster, &Line, &Changes),
+        touched: &BTreeSet<NodeId>,
+    ) -> bool {
+        if std::mem::take(&mut self.replanned) {
+            walk.space.forget(cluster);
+            walk.keep(line, &known);
+            return true;
+        }
+        let now = walk.space.books.now;
+        let mut doubtful: BTreeSet<Turn> = known.begun(now).collect();
+        let moved = changes.arrived.iter().chain(&changes.left);
+        doubtful.extend(moved.flat_map(|job| known.of_job(*job)));
+        for node in touched {
+            let claims = walk.space.books.ahead.on(*node);
+            if claims.iter().any(Claim::is_short) {
+                doubtful.extend(claims.iter().map(|claim| claim.turn));
+            }
+        }
+        if !walk.space.books.licenses.is_empty() {
+            let wants = known.iter().filter(|made| !wanted(&made.spec).is_empty());
+            doubtful.extend(wants.map(|made| made.turn));
+        }
+        walk.known = known;
+        walk.kept = std::mem::take(&mut self.kept);
+        check(walk, line, &doubtful)
+    }
+}
+
+/// Looks again at those of which it is not plain that they stand, and at those that they get in the way of. Says whether
+/// any gave way or moved.
+fn check(walk: &mut Walk<Ledger>, line: &Line, doubtful: &BTreeSet<Turn>) -> bool {
+    let mut left: BTreeMap<Turn, Reservation> = BTreeMap::new();
+    for turn in doubtful {
+        left.extend(walk.give_up(turn).map(|made| (*turn, made)));
+    }
+    let mut changed = false;
+    while let Some((turn, made)) = left.pop_first() {
+        let candidate = line.candidate(made.job);
+        let Some(kept) = candidate.and_then(|candidate| walk.still_has(candidate, &made)) else {
+            changed = true;
+            continue;
+        };
+        walk.space.reserve(&kept);
+        if (kept.start, kept.end) != (made.start, made.end) {
+            changed = true;
+            let claims = kept.parts.iter().flat_map(|part| walk.space.books.ahead.on(part.node));
+            let behind: Vec<Turn> = claims.map(|claim| claim.turn).filter(|later| *later > turn).collect();
+            for later in behind {
+                left.extend(walk.give_up(&later).map(|made| (later, made)));
+            }
+        }
+        walk.remember_known(kept);
+    }
+    changed
+}

@@ -1,0 +1,326 @@
+//! What quick passes plan on: kept from pass to pass, and changed as things happen.
+//!
+//! As long as nothing is planned on a node and it is not shut, what it has free only grows as its jobs end. So the
+//! earliest start of a job is found by walking the planned ends; and whether it fits now depends on nothing but what
+//! nobody holds and, if it lasts long enough to meet what is planned or reserved, on what that leaves.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::cluster::Cluster;
+use crate::id::{JobId, NodeId};
+use crate::model::config::Backfill;
+use crate::model::fabric::Pos;
+use crate::sched::pass::space::Space;
+use crate::sched::pass::{Reservation, Turn};
+use crate::sched::place::{self, Misfit};
+use crate::sched::request::Need;
+use crate::sched::request::wish::Stage;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::scene::{Scene, others_of_leaves};
+use crate::sched::state::{Hit, Hunt, Part};
+use crate::sched::timeline::held::{Held, Holder};
+use crate::sched::timeline::licenses::{Licenses, Wanted, wanted};
+use crate::sched::timeline::realm::{OPEN, Realms};
+use crate::sched::timeline::stairs::Stairs;
+use crate::text::time::Time;
+
+use super::ahead::Ahead;
+use super::find::Finder;
+
+/// Nodes and licenses, with what was found out about them.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) books: Books,
+    pub(super) finder: Finder,
+    /// What was known of times while a later start is taken out.
+    aside: Option<(Turn, Stairs)>,
+}
+
+/// What is held and planned.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub(super) scene: Arc<Scene>,
+    pub(super) now: Time,
+    pub(super) held: Held,
+    pub(super) ahead: Ahead,
+    pub(super) realms: Realms,
+    pub(super) licenses: Licenses,
+    /// What nodes have of which jobs should have given something back by now: their room when those are gone.
+    pub(super) overdue: BTreeMap<NodeId, Box<[u64]>>,
+    /// By component of partitions: when the first later start begins, where it is planned anew in every pass.
+    pub(super) firsts: Vec<Option<Time>>,
+    /// Whether the next pass may find something else although nothing happens.
+    pub(super) restless: bool,
+}
+
+impl Books {
+    /// What a node has for all of `seconds` from a time on, if that is not simply what nobody holds.
+    pub(super) fn planned(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<Box<[u64]>> {
+        let to = at + seconds;
+        if realm == OPEN && self.ahead.is_shut(node, at, to) {
+            return Some(vec![0; self.held.full(node).len()].into());
+        }
+        let is_now = at <= self.now;
+        let overdue = self.overdue.get(&node).filter(|_| is_now);
+        let meets = self.ahead.on(node).first().is_some_and(|claim| claim.from < to);
+        if is_now && overdue.is_none() && !meets {
+            return None;
+        }
+        let mut room: Box<[u64]> = match overdue {
+            Some(room) => room.clone(),
+            None if is_now => self.held.rooms().amount(self.held.idle(node)).into(),
+            None => self.held.at(node, at),
+        };
+        if meets {
+            self.ahead.leave(node, &mut room, at, to);
+        }
+        Some(room)
+    }
+
+    /// What a job can be given of a node for all of `seconds`; of a start at this moment no more than nobody holds.
+    fn room(&self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Box<[u64]> {
+        let idle = self.held.rooms().amount(self.held.idle(node));
+        let Some(mut room) = self.planned(realm, node, at, seconds) else { return idle.into() };
+        if starts {
+            room.iter_mut().zip(idle).for_each(|(room, idle)| *room = (*room).min(*idle));
+        }
+        room
+    }
+
+    /// Positions that are not entirely free from `at` on for `seconds`; for a start, also those that somebody still holds.
+    pub(super) fn occupied(
+        &self,
+        realm: usize,
+        lens: &Lens,
+        (at, seconds): (Time, u64),
+        starts: bool,
+    ) -> FixedBitSet {
+        let fabric = &lens.fabric;
+        let free = |index: &usize| {
+            let node = fabric.node(Pos(u32::try_from(*index).expect("positions are u32")));
+            let full = self.held.full(node);
+            let is_idle = self.held.rooms().amount(self.held.idle(node)) == full;
+            let planned = || self.planned(realm, node, at, seconds).map_or(is_idle, |room| *room == *full);
+            (!starts || is_idle) && (!self.scene.nodes[node.index()].available || planned())
+        };
+        (0..fabric.len()).filter(|index| !free(index)).collect()
+    }
+}
+
+impl Ledger {
+    /// Begins with what is held on a cluster.
+    pub(super) fn new(scene: &Arc<Scene>, held: Held, now: Time) -> Self {
+        let books = Books {
+            scene: Arc::clone(scene),
+            now,
+            held,
+            ahead: Ahead::default(),
+            realms: Realms::new(&scene.reservations, now),
+            licenses: Licenses::default(),
+            overdue: BTreeMap::new(),
+            firsts: vec![None; scene.partitions.len()],
+            restless: false,
+        };
+        Self { books, finder: Finder::default(), aside: None }
+    }
+
+    /// Begins a pass: what hangs on the time alone is worked out anew.
+    pub(super) fn begin<'a>(&mut self, cluster: &Cluster, planned: impl Iterator<Item = &'a Reservation>) {
+        let books = &mut self.books;
+        let now = books.now;
+        let ends = books.held.ends().map(|(end, job)| (end.max(now), job));
+        books.licenses = Licenses::new(cluster, ends, now);
+        if !cluster.policy().licenses.is_empty() {
+            for made in planned {
+                books.licenses.take(wanted(&made.spec), made.start, made.end, false);
+            }
+        }
+        let nodes = books.held.overdue(now).flat_map(|holder| holder.parts.iter().map(|(node, _)| *node));
+        books.overdue = nodes.map(|node| (node, books.held.at(node, now))).collect();
+        books.restless = false;
+        self.finder.rivalries = 0;
+    }
+
+    /// Plans nothing for later any more.
+    pub(super) fn forget(&mut self, cluster: &Cluster) {
+        self.books.ahead.clear();
+        self.books.firsts.fill(None);
+        self.finder.forget_times();
+        self.begin(cluster, std::iter::empty());
+    }
+}
+
+impl Space for Ledger {
+    fn now(&self) -> Time {
+        self.books.now
+    }
+
+    fn realms(&self) -> &Realms {
+        &self.books.realms
+    }
+
+    fn licenses(&self) -> &Licenses {
+        &self.books.licenses
+    }
+
+    fn need(&mut self, need: &Need) -> usize {
+        self.finder.need(need)
+    }
+
+    fn find(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit> {
+        // Jobs may end unseen in leaves that one wants to itself.
+        self.books.restless |= hunt.stages.iter().any(|stage| stage.ask().whole_leaves);
+        self.finder.find(&self.books, hunt)
+    }
+
+    fn hit(
+        &mut self,
+        _scene: &Scene,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: Range<Time>,
+    ) -> Option<Hit> {
+        self.finder.hit(&self.books, hunt, stage, lens, times)
+    }
+
+    fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
+        let books = &self.books;
+        let mut parts = Vec::with_capacity(hit.placement.shares.len());
+        for (pos, slots) in &hit.placement.shares {
+            let node = hit.lens.fabric.node(*pos);
+            let room = books.room(hit.realm, node, hit.start, hit.lasts, hit.starts);
+            let taken = need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
+            parts.push(Part { node, slots: *slots, taken: taken.into() });
+        }
+        if hit.whole_leaves {
+            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+            for node in others_of_leaves(&hit.lens.fabric, &used) {
+                parts.push(Part { node, slots: 0, taken: books.held.full(node).into() });
+            }
+        }
+        Some(parts)
+    }
+
+    fn start(&mut self, job: JobId, task: bool, parts: &[Part], licenses: &Wanted, lasts: u64) {
+        let books = &mut self.books;
+        let (now, end) = (books.now, books.now + lasts);
+        books.licenses.take(licenses, now, end, true);
+        // Where there is less at the time of a later start, other nodes may be better for it.
+        let mut components = parts.iter().filter_map(|part| books.held.component(part.node));
+        let meets = components.any(|of| books.firsts[of].is_some_and(|from| end > from));
+        books.restless |= meets && books.scene.nodes.len() > 1;
+        for part in parts {
+            books.ahead.shrink(part.node, end, &part.taken);
+        }
+        let held = parts.iter().map(|part| (part.node, Arc::clone(&part.taken))).collect();
+        if task {
+            books.held.put_task(job, end, held);
+        } else {
+            books.held.put(job, end, held);
+        }
+        for part in parts {
+            if let Some(room) = books.overdue.get_mut(&part.node) {
+                *room = books.held.at(part.node, now);
+            }
+        }
+        self.aside = None;
+    }
+
+    fn reserve(&mut self, made: &Reservation) {
+        let books = &mut self.books;
+        books.licenses.take(wanted(&made.spec), made.start, made.end, false);
+        let replans = books.scene.policy.scheduler.backfill != Backfill::Conservative;
+        for part in &made.parts {
+            let times = (made.start, made.end);
+            books.ahead.claim(&books.held, part.node, times, made.turn, &part.taken);
+            if let Some(component) = books.held.component(part.node).filter(|_| replans) {
+                let first = &mut books.firsts[component];
+                *first = Some(first.map_or(made.start, |first| first.min(made.start)));
+            }
+        }
+        if let Some((_, stairs)) = self.aside.take_if(|(turn, _)| *turn == made.turn) {
+            self.finder.stairs = stairs;
+        }
+    }
+
+    fn release(&mut self, made: &Reservation) {
+        self.books.licenses.give_back(wanted(&made.spec), made.start, made.end);
+        made.parts.iter().for_each(|part| self.books.ahead.drop_claim(part.node, made.turn));
+        self.aside = Some((made.turn, std::mem::take(&mut self.finder.stairs)));
+    }
+
+    fn has(&mut self, realm: usize, made: &Reservation) -> bool {
+        let Books { scene, licenses, ahead, held, .. } = &self.books;
+        let is_up = |part: &Part| scene.nodes[part.node.index()].available;
+        let times = (made.start, made.end);
+        let fits = |part: &Part| {
+            let room = ahead.before(held, part.node, &made.turn, times);
+            room.iter().zip(&*part.taken).all(|(room, taken)| room >= taken)
+        };
+        let shut = |part: &Part| realm == OPEN && ahead.is_shut(part.node, made.start, made.end);
+        licenses.earliest(wanted(&made.spec), made.start, made.lasts()) == Some(made.start)
+            && made.parts.iter().all(|part| is_up(part) && !shut(part) && fits(part))
+    }
+
+    fn is_free(&self, part: &Part) -> bool {
+        let free = self.books.held.rooms().amount(self.books.held.idle(part.node));
+        free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
+    }
+
+    fn misfit(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
+        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
+        let now = self.books.now;
+        if self.finder.hit(&self.books, hunt, stage, lens, now..now + 1).is_some() {
+            return None;
+        }
+        let slots = self.finder.slots_now(&self.books, hunt, lens);
+        let whole = stage.ask().whole_leaves;
+        let occupied = whole.then(|| self.books.occupied(hunt.realm, lens, (now, hunt.run_time), true));
+        let view = place::View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
+        Some((misfit, slots.total()))
+    }
+
+    fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {
+        let frees = |holder: &Holder| {
+            holder.parts.iter().any(|(node, _)| parts.iter().any(|part| part.node == *node))
+        };
+        self.books.held.ending(at).find(|(_, holder)| frees(holder)).map(|(job, _)| job)
+    }
+
+    fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet> {
+        let books = &self.books;
+        (realm == OPEN && !books.realms.is_single())
+            .then(|| books.ahead.shut_between(books.now, until).map(NodeId::index).collect())
+    }
+
+    fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {
+        if !self.books.scene.nodes[node.index()].available {
+            return None;
+        }
+        let room = self.books.room(realm, node, at, seconds, starts);
+        Some(self.books.held.intern(node, &room))
+    }
+
+    fn rooms(&mut self) -> &mut Rooms {
+        self.books.held.rooms_mut()
+    }
+
+    fn occupied(&self, realm: usize, lens: &Lens, times: (Time, u64), starts: bool) -> FixedBitSet {
+        self.books.occupied(realm, lens, times, starts)
+    }
+
+    fn moments(&self, _realm: usize) -> Vec<Time> {
+        let Books { held, ahead, now, .. } = &self.books;
+        let claims = ahead.claims().flat_map(|(_, claims)| claims).flat_map(|claim| [claim.from, claim.to]);
+        let windows = ahead.nodes().flat_map(|node| ahead.windows(node)).flat_map(|(from, to)| [*from, *to]);
+        let ends = held.ends_after(*now).map(|(end, _)| end);
+        ends.chain(claims).chain(windows).chain([*now]).collect()
+    }
+}

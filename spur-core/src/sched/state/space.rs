@@ -1,0 +1,206 @@
+//! A whole picture of nodes and time as what a pass plans on.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::Alloc;
+use crate::sched::pass::Reservation;
+use crate::sched::pass::space::Space;
+use crate::sched::place::{self, Misfit, View};
+use crate::sched::request::Need;
+use crate::sched::request::wish::Stage;
+use crate::sched::scene::lens::Lens;
+use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::scene::{Scene, others_of_leaves};
+use crate::sched::timeline::licenses::{Licenses, Wanted, wanted};
+use crate::sched::timeline::realm::Realms;
+use crate::text::time::Time;
+
+use super::trial::occupied;
+use super::{Hit, Hunt, Part, State};
+
+impl Space for State {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn realms(&self) -> &Realms {
+        &self.realms
+    }
+
+    fn licenses(&self) -> &Licenses {
+        &self.licenses
+    }
+
+    fn need(&mut self, need: &Need) -> usize {
+        if let Some(known) = self.needs.get(need) {
+            return *known;
+        }
+        self.slots.push(Vec::new());
+        self.known_needs.push(need.clone());
+        self.smaller.add(&self.known_needs);
+        self.needs.insert(need.clone(), self.slots.len() - 1);
+        self.slots.len() - 1
+    }
+
+    fn find(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit> {
+        let need = hunt.need;
+        let last = self.realms.end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
+        let mut best: Option<Hit> = None;
+        for stage in hunt.stages {
+            let until = best.as_ref().map_or(last, |hit| hit.start).min(stage.until);
+            if stage.from >= until {
+                break;
+            }
+            for lens in hunt.lenses {
+                let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
+                let found = self.find_at(hunt, need, stage, lens, until);
+                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
+                    best = Some(hit);
+                }
+            }
+        }
+        best
+    }
+
+    fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
+        let mut parts = Vec::with_capacity(hit.placement.shares.len());
+        // Nodes that are alike give the same.
+        let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
+        for (pos, slots) in &hit.placement.shares {
+            let node = hit.lens.fabric.node(*pos);
+            let timeline = &self.timelines[hit.realm];
+            let room = timeline.room(&mut self.rooms, node.0, hit.start, hit.start + hit.lasts);
+            let mut room = room?;
+            if hit.starts {
+                room = self.rooms.common(room, self.idle[node.index()]);
+            }
+            let taken = match &last {
+                Some((known, same, taken)) if *known == room && same == slots => Arc::clone(taken),
+                _ => {
+                    let shape = &scene.nodes[node.index()].shape;
+                    Arc::from(need.takes(shape, self.rooms.amount(room), *slots)?)
+                }
+            };
+            last = Some((room, *slots, Arc::clone(&taken)));
+            parts.push(Part { node, slots: *slots, taken });
+        }
+        if hit.whole_leaves {
+            let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
+            for node in others_of_leaves(&hit.lens.fabric, &used) {
+                let full = self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class)).into();
+                parts.push(Part { node, slots: 0, taken: full });
+            }
+        }
+        Some(parts)
+    }
+
+    fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], licenses: &Wanted, lasts: u64) {
+        self.book(parts, licenses, self.now, self.now + lasts, true);
+        for part in parts {
+            let idle = &mut self.idle[part.node.index()];
+            *idle = self.rooms.minus(*idle, &part.taken);
+        }
+    }
+
+    fn reserve(&mut self, made: &Reservation) {
+        self.book(&made.parts, wanted(&made.spec), made.start, made.end, false);
+    }
+
+    fn release(&mut self, made: &Reservation) {
+        self.licenses.give_back(wanted(&made.spec), made.start, made.end);
+        self.stairs.clear();
+        for part in &made.parts {
+            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
+                timeline.give_back(&mut self.rooms, part.node.0, made.start, made.end, &part.taken);
+            }
+        }
+    }
+
+    fn has(&mut self, realm: usize, made: &Reservation) -> bool {
+        let licenses = wanted(&made.spec);
+        self.licenses.earliest(licenses, made.start, made.lasts()) == Some(made.start)
+            && made.parts.iter().all(|part| {
+                let room = self.timelines[realm].room(&mut self.rooms, part.node.0, made.start, made.end);
+                room.is_some_and(|room| {
+                    self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
+                })
+            })
+    }
+
+    fn is_free(&self, part: &Part) -> bool {
+        let free = self.rooms.amount(self.idle[part.node.index()]);
+        free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
+    }
+
+    fn misfit(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
+        let need = hunt.need;
+        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
+        let now = self.now..self.now + 1;
+        if self.sweep(hunt, need, stage, lens, now).0.is_some() {
+            return None;
+        }
+        let slots = self.counters.slots();
+        let occupied = stage.ask().whole_leaves.then(|| {
+            let (timeline, times) = (&self.timelines[hunt.realm], (self.now, hunt.run_time));
+            occupied(&lens.fabric, &self.rooms, &self.idle, timeline, times, true)
+        });
+        let view = View { occupied: occupied.as_ref(), ..lens.view(slots) };
+        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
+        Some((misfit, slots.total()))
+    }
+
+    fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {
+        let first = self.ends.partition_point(|(end, ..)| *end < at);
+        let ending = self.ends[first..].iter().take_while(|(end, ..)| *end == at);
+        let frees = |alloc: &Alloc| parts.iter().any(|part| alloc.on(part.node).is_some());
+        ending.filter(|(_, _, alloc)| frees(alloc)).map(|(_, job, _)| *job).next()
+    }
+
+    fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet> {
+        (!self.realms.is_single()).then(|| self.timelines[realm].hidden(self.now, until))
+    }
+
+    fn hit(
+        &mut self,
+        _scene: &Scene,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: Range<Time>,
+    ) -> Option<Hit> {
+        self.sweep(hunt, hunt.need, stage, lens, times).0
+    }
+
+    fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {
+        let room = self.timelines[realm].room(&mut self.rooms, node.0, at, at + seconds)?;
+        Some(if starts { self.rooms.common(room, self.idle[node.index()]) } else { room })
+    }
+
+    fn rooms(&mut self) -> &mut Rooms {
+        &mut self.rooms
+    }
+
+    fn occupied(&self, realm: usize, lens: &Lens, times: (Time, u64), starts: bool) -> FixedBitSet {
+        occupied(&lens.fabric, &self.rooms, &self.idle, &self.timelines[realm], times, starts)
+    }
+
+    fn moments(&self, realm: usize) -> Vec<Time> {
+        self.timelines[realm].steps().collect()
+    }
+}
+
+impl State {
+    /// Takes what a job is planned to use.
+    fn book(&mut self, parts: &[Part], licenses: &Wanted, from: Time, to: Time, starts: bool) {
+        self.licenses.take(licenses, from, to, starts);
+        for part in parts {
+            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
+                timeline.take(&mut self.rooms, part.node.0, from, to, &part.taken);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A planner driven as a daemon drives it, with quick passes while a deep one is under way, against one that looks at
+//! everything in each quick pass.
+
+use proptest::prelude::*;
+use spur_core::model::config::Backfill;
+use spur_core::model::phase::Phase;
+use spur_core::sched::plan::Start;
+use spur_core::sched::{Pass, Planner, Reservations};
+
+use crate::stream::{self, Case, Deed};
+use crate::world::World;
+
+/// How many jobs a slice of a deep pass looks at; a pass that ends was begun so many deeds before.
+const SLICE: u32 = 5;
+
+fn tell(world: &mut World, planner: &mut Planner) {
+    for event in world.take_log() {
+        planner.note(&world.cluster, &event);
+    }
+}
+
+/// Whether a start still makes sense, as far as the controller would look.
+fn stands(world: &World, start: &Start) -> bool {
+    let cluster = &world.cluster;
+    let has = |start: &Start| {
+        let Some(job) = cluster.job(start.attempt.job) else { return false };
+        let same = matches!(&job.phase, Phase::Pending(pending) if pending.nominated.is_none())
+            && job.attempt() == start.attempt
+            && std::sync::Arc::ptr_eq(&job.spec, &start.spec)
+            && cluster.more_tasks(job) != Some(0)
+            && start
+                .task
+                .is_none_or(|task| job.array.as_ref().is_some_and(|part| part.tasks.contains(task.0)));
+        let partition = cluster.partition(&start.partition);
+        let up = partition.is_some_and(spur_core::cluster::Partition::starts);
+        let fits = |part: &spur_core::sched::plan::StartPart| {
+            let node = cluster.node(part.node).unwrap();
+            let free = |(entry, count): &(u16, u32)| node.free_gres(usize::from(*entry)).len() >= *count;
+            node.available()
+                && node.free_cpus().len() >= part.cpus
+                && node.free_memory_mb() >= part.memory_mb
+                && part.gres.iter().all(free)
+                && (!start.exclusive || node.jobs.is_empty())
+        };
+        same && up && start.parts.iter().all(fits)
+    };
+    start.all().all(has)
+}
+
+/// A deep pass goes on; what it finds is carried out.
+fn deepen(world: &mut World, planner: &mut Planner, pass: &mut Option<Pass>, ends: bool) {
+    let mut under_way = pass.take().unwrap_or_else(|| planner.begin(&world.cluster, world.now));
+    under_way.advance(SLICE);
+    let starts = if ends {
+        let (handed, plan) = (under_way.take_starts().len(), planner.finish(under_way));
+        let _ = handed;
+        plan.starts
+    } else {
+        let starts = under_way.take_starts();
+        *pass = Some(under_way);
+        starts
+    };
+    for start in starts {
+        if stands(world, &start) && world.cluster.reservations().next().is_none() {
+            world.start(&start);
+        }
+        tell(world, planner);
+    }
+}
+
+fn made(reservations: &Reservations) -> Vec<String> {
+    let one = |made: &spur_core::sched::Reservation| {
+        let amounts: Vec<_> = made.amounts().collect();
+        format!("{} {:?} {:?} {} {amounts:?}", made.job, made.start, made.end, made.partition)
+    };
+    let mut all: Vec<String> = reservations.iter().map(one).collect();
+    all.sort();
+    all
+}
+
+fn case() -> impl Strategy<Value = (Case, Vec<(u8, bool)>)> {
+    let backfill =
+        prop_oneof![4 => Just(Backfill::Conservative), 1 => Just(Backfill::Easy), 1 => Just(Backfill::None)];
+    let deep = prop::collection::vec((0_u8..6, prop::bool::ANY), 70);
+    (stream::case(), backfill, deep).prop_map(|(mut case, backfill, deep)| {
+        case.scheduler.backfill = backfill;
+        (case, deep)
+    })
+}
+
+proptest! {
+    /// A quick pass starts, keeps and promises what one over everything does.
+    #[test]
+    fn quick_passes_decide_as_if_they_looked_at_everything((case, deep) in case()) {
+        let mut world = case.world();
+        let mut planner = Planner::new(&world.cluster);
+        let grace = case.preempt.grace_time.0;
+        let mut pass: Option<Pass> = None;
+        tell(&mut world, &mut planner);
+        for (step, (deed, (turn, ends))) in case.deeds.iter().zip(&deep).enumerate() {
+            stream::carry_out(&mut world, deed);
+            tell(&mut world, &mut planner);
+            if matches!(deed, Deed::Node(..) | Deed::Partition(..) | Deed::Preempt(_) | Deed::Qos(_) | Deed::Suspend(..)) {
+                pass = None;
+            }
+            if *turn < 2 || pass.is_some() {
+                deepen(&mut world, &mut planner, &mut pass, *ends);
+            }
+            let (cluster, now) = (&world.cluster, world.now);
+            let (whole, reservations) = planner.start_now_slowly(cluster, now);
+            let mut quick = planner.start_now(cluster, now);
+            // Who passes over those for whom nobody can make way gets further with as many searches.
+            if !whole.report.gave_up {
+            prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(made(planner.reservations()), made(&reservations), "at step {}: {:?}", step, deed);
+            }
+            if matches!(deed, Deed::Refuse) {
+                quick.starts.truncate(quick.starts.len() / 2);
+            }
+            quick.starts.iter().for_each(|start| world.start(start));
+            quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
+            if let Some((job, start)) = quick.promise {
+                world.apply(spur_core::cluster::event::Event::StartPromised { job, start });
+            }
+            tell(&mut world, &mut planner);
+        }
+    }
+}

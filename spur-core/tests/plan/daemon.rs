@@ -53,9 +53,7 @@ fn deepen(world: &mut World, planner: &mut Planner, pass: &mut Option<Pass>, end
     let mut under_way = pass.take().unwrap_or_else(|| planner.begin(&world.cluster, world.now));
     under_way.advance(SLICE);
     let starts = if ends {
-        let (handed, plan) = (under_way.take_starts().len(), planner.finish(under_way));
-        let _ = handed;
-        plan.starts
+        planner.finish(under_way).starts
     } else {
         let starts = under_way.take_starts();
         *pass = Some(under_way);
@@ -112,13 +110,14 @@ proptest! {
             let mut quick = planner.start_now(cluster, now);
             // Who passes over those for whom nobody can make way gets further with as many searches.
             if !whole.report.gave_up {
-            prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
-            prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
-            prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
+                prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
+                prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
+                prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
                 // When a leaf is free that reaches into another partition, neither looks at every moment.
                 let wants_leaves = |job: &Job| job.spec.shape.sharing == Sharing::Topo;
                 if !world.cluster.jobs().pending().any(wants_leaves) {
-            prop_assert_eq!(made(planner.reservations()), made(&reservations), "at step {}: {:?}", step, deed);
+                    let kept = made(planner.reservations());
+                    prop_assert_eq!(kept, made(&reservations), "at step {}: {:?}", step, deed);
                 }
             }
             if matches!(deed, Deed::Refuse) {

@@ -85,7 +85,7 @@ def main():
     low, high = min(times) * 0.8, max(times) * 2
     width = LEFT + 3 * WIDTH + 2 * GAP + 12
     style = ("text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.left{text-anchor:end}"
-             ".below{text-anchor:middle}.name{font-weight:bold}.frame{fill:none;stroke:#999}"
+             ".below{text-anchor:middle}.name{font-weight:bold;stroke:#fff;stroke-width:4px;paint-order:stroke}.frame{fill:none;stroke:#999}"
              ".grid{stroke:#e4e4e4}.line{fill:none;stroke-width:2}.even{stroke:#999;stroke-dasharray:4 4}")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + BOTTOM}" '
            'role="img" aria-label="Milliseconds of a deep pass by jobs, nodes and layers">',

@@ -351,9 +351,15 @@ async fn a_stopped_step_stands_still_and_goes_on() {
     wait_file(&node.path("forks")).await;
     step.request(Request::Suspend { stop: true }).await.unwrap();
     assert!(matches!(events.recv().await, Some(StepEvent::Stopped)));
+    let is_in = |pid: u32, state: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains(&format!("State:\t{state}"))
+    };
+    // A shell sleeps until the child that it has forked executes something; one that was stopped before never does.
     let is_stopped = |pid: &u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        status.contains("State:\tT")
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let mut children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        is_in(*pid, "T") || (is_in(*pid, "D") && children.any(|child| is_in(child, "T")))
     };
     while !pids.iter().all(is_stopped) {
         tokio::task::yield_now().await;

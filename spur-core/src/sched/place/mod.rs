@@ -4,57 +4,34 @@
 //! the same placement; a request that can be met is never refused where the answer is marked exact; nothing here
 //! knows jobs, partitions, time or reservations. Backfill, preemption, `spur plan` and the refusal at submission all
 //! ask this one question, each with its own [`View`].
+//!
+//! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together for
+//! one number of nodes; `short` answers at once what counts decide, `fronts` everything else; `outline` makes many problems
+//! of one where nodes have to lie in windows or segments; `flat` is for jobs to which the fabric is nothing; `explain`
+//! has the answers and their words. `oracle` holds all of it to brute force.
 
 mod ask;
-mod block;
-mod choose;
-mod cost;
-mod counted;
-mod equal;
-mod even;
 mod explain;
-mod fine;
 mod flat;
-mod front;
-mod leaves;
-mod plain;
+mod fronts;
+mod outline;
 mod problem;
-mod rank;
-mod resolve;
-mod rooms;
-mod score;
-mod segment;
-mod share;
-mod sieve;
+mod short;
 mod slots;
-mod solve;
-mod step;
-mod stock;
-mod takes;
-mod tasks;
-mod trace;
-mod unequal;
-mod walk;
-mod weights;
-mod window;
-mod words;
 
 #[cfg(test)]
 mod oracle;
 
-pub use ask::{Ask, Mode, Score, Segment, Strategy};
-pub use block::{BlockRule, Containment};
-pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
-pub use resolve::{AskError, Resolved, Wish, resolve, strategy};
-pub use slots::{Slots, View};
-pub use weights::Weights;
-pub use words::refusal;
+pub use ask::{
+    Ask, AskError, BlockRule, Containment, Mode, Resolved, Score, Segment, Strategy, Wish, resolve, strategy,
+};
+pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit, refusal};
+pub use slots::{Slots, View, Weights};
 
 use crate::model::fabric::{Fabric, Layer};
 
-use cost::Narrow;
-use equal::Equal;
-use problem::{Frame, Problem};
+use problem::{Cost, Frame, NARROW, Narrow, Problem, Rank};
+use short::{Equal, Short};
 
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
 ///
@@ -104,7 +81,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame);
     let losers = |problem: Problem<'_>| {
-        unequal::losers(&problem, most).unwrap_or_else(|| choose::losers::<Vec<i64>>(&problem, most))
+        short::losers(&problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(&problem, most))
     };
     problem.map_or_else(Vec::new, losers)
 }
@@ -133,7 +110,7 @@ fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -
         return flat::place_flat(fabric, view, ask, nodes);
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
-        return segment::place_segments(fabric, view, ask, nodes, segment);
+        return outline::place_segments(fabric, view, ask, nodes, segment);
     }
     let problem = Problem::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes));
     problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
@@ -141,7 +118,7 @@ fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -
 
 /// Solves one problem, whatever its width.
 fn solve(problem: &Problem<'_>) -> Result<Placement, Missed> {
-    if problem.layout.width() <= cost::NARROW {
+    if problem.layout.width() <= NARROW {
         solve_with::<Narrow>(problem)
     } else {
         solve_with::<Vec<i64>>(problem)
@@ -164,43 +141,37 @@ fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
 }
 
 /// A placement with its place in the order of preference.
-type Ranked = (rank::Rank, Placement);
+type Ranked = (Rank, Placement);
 
 /// Solves one problem without any short cut.
 fn solve_ranked(problem: &Problem<'_>) -> Result<Ranked, Missed> {
-    if problem.layout.width() <= cost::NARROW {
-        ranked::<Narrow>(problem)
-    } else {
-        ranked::<Vec<i64>>(problem)
-    }
+    if problem.layout.width() <= NARROW { ranked::<Narrow>(problem) } else { ranked::<Vec<i64>>(problem) }
 }
 
-fn ranked<C: cost::Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     if problem.ask.contiguous {
-        return window::contiguous::<C>(problem);
+        return outline::contiguous::<C>(problem);
     }
     if let Some(leaves) = problem.ask.adjacent {
-        return window::adjacent::<C>(problem, leaves);
+        return outline::adjacent::<C>(problem, leaves);
     }
-    let (winner, exact) = choose::choose::<C>(problem);
+    let (winner, exact) = fronts::choose::<C>(problem);
     let mut winner = winner.ok_or(Missed { exact })?;
     if problem.ask.mode == Mode::Balanced {
         winner.even_out(problem);
     }
-    Ok((winner.rank.clone(), choose::realise(problem, winner, exact)))
+    Ok((winner.rank.clone(), fronts::realise(problem, winner, exact)))
 }
 
-fn solve_with<C: cost::Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
+fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.ask.contiguous || problem.ask.adjacent.is_some() {
         return ranked::<C>(problem).map(|(_, placement)| placement);
     }
-    for short_cut in [plain::place, unequal::place] {
-        match short_cut(problem) {
-            plain::Plain::Placed(placement) => return Ok(placement),
-            plain::Plain::Nowhere => return Err(Missed::NONE),
-            plain::Plain::Other => {}
-        }
+    match short::place(problem) {
+        Short::Placed(placement) => return Ok(placement),
+        Short::Nowhere => return Err(Missed::NONE),
+        Short::Other => {}
     }
-    let (winner, exact) = choose::choose::<C>(problem);
-    winner.map(|winner| choose::realise(problem, winner, exact)).ok_or(Missed { exact })
+    let (winner, exact) = fronts::choose::<C>(problem);
+    winner.map(|winner| fronts::realise(problem, winner, exact)).ok_or(Missed { exact })
 }

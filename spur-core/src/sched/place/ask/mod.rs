@@ -1,0 +1,148 @@
+//! What a job asks of a fabric, resolved: layers and domains are numbers, everything optional has been decided.
+
+mod block;
+mod resolve;
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::{ScoreBefore, WeightsConfig};
+
+pub use block::{BlockRule, Containment};
+pub use resolve::{AskError, Resolved, Wish, resolve, strategy};
+
+/// What one job asks for. Build it with [`Ask::nodes`] or [`Ask::tasks`] and set what differs.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// Fewest and most nodes; the largest number that every constraint allows is taken. None: as many as the order
+    /// of preference chooses for the tasks.
+    pub nodes: Option<(u32, u32)>,
+    /// Tasks. None: nodes are counted, one slot on each.
+    pub tasks: Option<u32>,
+    /// Exactly this many tasks on each node (`--ntasks-per-node` together with `-N`).
+    pub tasks_per_node: Option<u32>,
+    /// At most this many tasks on one node.
+    pub max_tasks_per_node: Option<u32>,
+    /// Which rule of the topology applies.
+    pub strategy: Strategy,
+    /// How the job is split over domains.
+    pub mode: Mode,
+    /// One domain that counts for this layer holds the whole job.
+    pub must: Option<Layer>,
+    /// Each domain of the layer that is used holds a multiple of the number: tasks if the job counts them, else nodes.
+    pub multiples: Vec<(Layer, u32)>,
+    /// At most this many domains of the layer are used; `--switches=N` is `(Layer::LEAF, N)`.
+    pub max_spans: Vec<(Layer, u32)>,
+    /// Nodes come in segments, each of which the block rule holds for.
+    pub segment: Option<Segment>,
+    /// Leaves are taken whole: none that is used runs anything else (`--exclusive=topo`, `whole = true`).
+    pub whole_leaves: bool,
+    /// Exactly this many leaves with consecutive positions under one parent.
+    pub adjacent: Option<u32>,
+    /// Consecutive positions in fabric order.
+    pub contiguous: bool,
+    /// Positions the job must have (`-w`), sorted.
+    pub required: Vec<Pos>,
+    /// Most nodes of one leaf.
+    pub max_nodes_per_leaf: Option<u32>,
+    /// Most slots of one leaf; how a limit on GPUs per leaf arrives here.
+    pub max_slots_per_leaf: Option<u32>,
+    /// At least that many of the nodes are in the set (`[a*2&b*4]`); at most [`Ask::MAX_COUNTS`].
+    pub counts: Vec<(FixedBitSet, u32)>,
+    /// Every domain used has links of at least so many bits per second.
+    pub min_speed: Option<u64>,
+    /// The domain whose links have the lowest latency comes first.
+    pub lowest_latency: bool,
+    /// Layers whose span is made small before anything else, first one first.
+    pub prefer: Vec<Layer>,
+    /// The domain the job would like to be in.
+    pub prefer_domain: Option<DomainId>,
+    /// The settable score.
+    pub score: Score,
+    /// Steps the search may take where the problem is hard in general.
+    pub budget: u64,
+}
+
+impl Ask {
+    /// How many counted sets one ask may have.
+    pub const MAX_COUNTS: usize = crate::text::features::MAX_COUNTS;
+
+    /// An ask for a number of nodes, one slot on each.
+    #[must_use]
+    pub fn nodes(count: u32) -> Self {
+        Self { nodes: Some((count, count)), tasks: None, ..Self::tasks(0) }
+    }
+
+    /// An ask for a number of tasks on as many nodes as they need.
+    #[must_use]
+    pub fn tasks(count: u32) -> Self {
+        Self {
+            nodes: None,
+            tasks: Some(count),
+            tasks_per_node: None,
+            max_tasks_per_node: None,
+            strategy: Strategy::Tree,
+            mode: Mode::Consolidated,
+            must: None,
+            multiples: Vec::new(),
+            max_spans: Vec::new(),
+            segment: None,
+            whole_leaves: false,
+            adjacent: None,
+            contiguous: false,
+            required: Vec::new(),
+            max_nodes_per_leaf: None,
+            max_slots_per_leaf: None,
+            counts: Vec::new(),
+            min_speed: None,
+            lowest_latency: false,
+            prefer: Vec::new(),
+            prefer_domain: None,
+            score: Score::default(),
+            budget: crate::model::topology::DEFAULT_SEARCH_BUDGET,
+        }
+    }
+}
+
+/// Which rule of the topology applies to a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// Pack as deep as possible over all layers; never wait for it.
+    Tree,
+    /// A guarantee by configured size; see [`super::BlockRule`].
+    Block,
+    /// Ignore the fabric: fill the nodes with the fewest slots first.
+    Flat,
+}
+
+/// How a job is split over domains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The fewest domains, then best fit.
+    #[default]
+    Consolidated,
+    /// The fewest domains, as even shares of them as possible, then best fit.
+    Balanced,
+    /// The most domains, with as even shares as possible.
+    Distributed,
+}
+
+/// `--segment`: the job is so many groups of `size` nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Nodes in each.
+    pub size: u32,
+    /// No two share a base block.
+    pub spread: bool,
+    /// The block rule binds the job as a whole as well.
+    pub consolidate: bool,
+}
+
+/// The settable score of a domain: what counts, and when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Score {
+    /// The weights of its terms.
+    pub weights: WeightsConfig,
+    /// Before which step it decides.
+    pub before: ScoreBefore,
+}

@@ -1,0 +1,177 @@
+//! The answers: a placement with its reasons, or what is missing where.
+
+mod words;
+
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::place::ask::Ask;
+use crate::sched::place::problem::Problem;
+use crate::sched::place::slots::View;
+use crate::sched::place::{frame, place};
+
+pub use words::refusal;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Whole nodes, or one slot on each.
+    Nodes,
+    /// Tasks.
+    Tasks,
+}
+
+/// Where a job goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Positions in fabric order, which is rank order, each with its tasks (1 for a whole node).
+    pub shares: Vec<(Pos, u32)>,
+    /// Domains touched, by layer from `node` upwards.
+    pub spans: Vec<u32>,
+    /// The deepest domain that holds all of it.
+    pub common: Option<DomainId>,
+    /// Slots left in that domain once the job is in.
+    pub waste: u64,
+    /// Whether the search was exhaustive; never false for whole nodes or equal slots without segments.
+    pub exact: bool,
+}
+
+impl Placement {
+    /// A placement from its shares; `common` is where it is if it has none.
+    pub(super) fn new(
+        problem: &Problem<'_>,
+        shares: Vec<(Pos, u32)>,
+        common: Option<DomainId>,
+        exact: bool,
+    ) -> Self {
+        let positions: Vec<Pos> = shares.iter().map(|&(pos, _)| pos).collect();
+        let spans = problem.fabric.spans(&positions);
+        let common = problem.fabric.deepest_common(&positions).or(common);
+        let waste = common.map_or(0, |id| problem.slots(id).saturating_sub(problem.wanted_slots()));
+        Self { shares, spans, common, waste, exact }
+    }
+
+    /// The positions alone.
+    #[must_use]
+    pub fn positions(&self) -> Vec<Pos> {
+        self.shares.iter().map(|&(pos, _)| pos).collect()
+    }
+}
+
+/// A domain that could have held the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// The domain.
+    pub domain: DomainId,
+    /// At which step it lost.
+    pub why: LostWhy,
+}
+
+/// The first step at which a candidate was worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostWhy {
+    /// It would have used more of the heavier nodes.
+    Weight,
+    /// It would have touched more domains of a preferred layer, or of any: its number and the winner's.
+    Span {
+        /// The layer.
+        layer: Layer,
+        /// Its number.
+        had: u32,
+        /// The winner's.
+        best: u32,
+    },
+    /// The other is the domain that was asked for.
+    NotPreferred,
+    /// It is of a higher layer.
+    Higher,
+    /// Its shares would have been less even.
+    Uneven,
+    /// It would have left more slots: in itself or an ancestor of that layer, or in the used domains of that layer.
+    Waste {
+        /// The layer.
+        layer: Layer,
+        /// Its slots left.
+        had: u64,
+        /// The winner's.
+        best: u64,
+    },
+    /// Its links are slower.
+    Latency,
+    /// The settable score, in millionths.
+    Score {
+        /// Its score.
+        had: u64,
+        /// The winner's.
+        best: u64,
+    },
+    /// It is the same by every measure and comes later.
+    Later,
+}
+
+/// Why a job cannot be placed now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// How much is wanted.
+    pub wanted: u32,
+    /// Of what.
+    pub unit: Unit,
+    /// The layer of which one domain has to hold it; None: anywhere.
+    pub layer: Option<Layer>,
+    /// What stands in the way.
+    pub kind: MisfitKind,
+    /// The domains that come nearest, the largest first, with how much of the wanted each could take.
+    pub nearest: Vec<(DomainId, u32)>,
+    /// Whether the search was exhaustive.
+    pub exact: bool,
+}
+
+/// What stands in the way of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MisfitKind {
+    /// Not enough is free.
+    TooFew,
+    /// There is enough in some domain, but not in the shape that the constraints want.
+    Shape,
+    /// A required node is not free, or the required nodes lie too far apart.
+    Required,
+    /// No domain has the links.
+    Link,
+}
+
+/// How many of the nearest domains are named.
+const NAMED: usize = 3;
+
+/// What is missing for a job that could not be placed.
+pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
+    let nodes = ask.nodes.map(|(least, _)| least);
+    let frame = frame(fabric, view, ask, nodes);
+    let within = frame.within;
+    let unit = if ask.tasks.is_some() && ask.tasks_per_node.is_none() { Unit::Tasks } else { Unit::Nodes };
+    let wanted = match unit {
+        Unit::Tasks => ask.tasks.unwrap_or(0),
+        Unit::Nodes => nodes.or(ask.tasks).unwrap_or(0),
+    };
+    let mut misfit =
+        Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
+    let Some(problem) = Problem::new(fabric, view, ask, nodes, frame) else { return misfit };
+    let holders = match within {
+        Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
+        _ => fabric.roots().to_vec(),
+    };
+    let mut takes: Vec<(DomainId, u32)> = holders.into_iter().map(|id| (id, problem.capacity(id))).collect();
+    takes.sort_by_key(|&(id, takes)| (std::cmp::Reverse(takes), fabric.domain(id).range().start));
+    takes.truncate(NAMED);
+    if takes.first().is_none_or(|&(_, most)| most < problem.amount) {
+        misfit.kind = MisfitKind::TooFew;
+    }
+    if ask.min_speed.is_some() && misfit.kind == MisfitKind::TooFew {
+        let any = Ask { min_speed: None, ..ask.clone() };
+        if place(fabric, view, &any).is_ok() {
+            misfit.kind = MisfitKind::Link;
+        }
+    }
+    if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
+        misfit.kind = MisfitKind::Required;
+    }
+    misfit.nearest = takes;
+    misfit
+}

@@ -1,0 +1,223 @@
+//! Placements, misfits and refusals as sentences.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::model::fabric::{Fabric, Layer};
+use crate::sched::place::ask::Ask;
+use crate::sched::place::place;
+use crate::sched::place::slots::{Slots, View};
+use crate::text::gather::LinkSpeed;
+
+use super::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
+
+impl Unit {
+    fn name(self, count: u32) -> &'static str {
+        match (self, count) {
+            (Unit::Nodes, 1) => "node",
+            (Unit::Nodes, _) => "nodes",
+            (Unit::Tasks, 1) => "task",
+            (Unit::Tasks, _) => "tasks",
+        }
+    }
+}
+
+impl Misfit {
+    /// What is missing where, without a full stop: `Topology: needs 4 nodes in one spine; spine-0 has 3 free, spine-1
+    /// 3, spine-2 3 (largest 3)`.
+    #[must_use]
+    pub fn sentence(&self, fabric: &Fabric) -> String {
+        let unit = self.unit.name(self.wanted);
+        let mut text = format!("Topology: needs {} {unit}", self.wanted);
+        match self.layer {
+            Some(Layer::NODE) => text.push_str(" on one node"),
+            Some(layer) => {
+                let _ = write!(text, " in one {}", fabric.layer_name(layer));
+            }
+            None if fabric.roots().len() > 1 => text.push_str(" in one fabric"),
+            None => {}
+        }
+        match self.kind {
+            MisfitKind::Shape => text.push_str(" in the shape asked for"),
+            MisfitKind::Required => text.push_str("; a required node is not free"),
+            MisfitKind::Link => text.push_str("; no domain has links that fast"),
+            MisfitKind::TooFew => {}
+        }
+        for (index, &(id, takes)) in self.nearest.iter().enumerate() {
+            let name = fabric.domain(id).name();
+            let lead = if index == 0 { ";" } else { "," };
+            let verb = if index == 0 { " has" } else { "" };
+            let free = if index == 0 { " free" } else { "" };
+            let _ = write!(text, "{lead} {name}{verb} {takes}{free}");
+        }
+        if let Some((_, most)) = self.nearest.first() {
+            let _ = write!(text, " (largest {most})");
+        }
+        if !self.exact {
+            text.push_str("; the search was cut at its budget");
+        }
+        text
+    }
+}
+
+impl Placement {
+    /// Where the job is and what it leaves: `4 nodes in spine-1: spine 1, block 2; 0 slots left in spine-1`, with what
+    /// became of the best others.
+    #[must_use]
+    pub fn sentence(&self, fabric: &Fabric, lost: &[Lost]) -> String {
+        let count = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
+        let mut text = format!("{count} {}", Unit::Nodes.name(count));
+        if let Some(common) = self.common {
+            let _ = write!(text, " in {}", fabric.domain(common).name());
+        }
+        let spans: Vec<String> = (fabric.layer_names().iter().zip(&self.spans).skip(1).rev())
+            .map(|(layer, span)| format!("{layer} {span}"))
+            .collect();
+        if !spans.is_empty() {
+            let _ = write!(text, ": {}", spans.join(", "));
+        }
+        if let Some(common) = self.common {
+            let slots = if self.waste == 1 { "slot" } else { "slots" };
+            let _ = write!(text, "; {} {slots} left in {}", self.waste, fabric.domain(common).name());
+        }
+        for lost in lost {
+            let _ = write!(text, "; {}", lost.sentence(fabric));
+        }
+        if !self.exact {
+            text.push_str("; the search was cut at its budget");
+        }
+        text
+    }
+}
+
+impl Lost {
+    /// Why it lost: `spine-0 would leave 5 slots in its leaf, not 4`.
+    #[must_use]
+    pub fn sentence(&self, fabric: &Fabric) -> String {
+        let name = fabric.domain(self.domain).name();
+        match self.why {
+            LostWhy::Weight => format!("{name} would use more of the heavier nodes"),
+            LostWhy::Span { layer, had, best } => {
+                let layer = fabric.layer_name(layer);
+                format!("{name} would touch {had} of layer {layer}, not {best}")
+            }
+            LostWhy::NotPreferred => format!("{name} is not the domain asked for"),
+            LostWhy::Higher => format!("{name} is of a higher layer"),
+            LostWhy::Uneven => format!("{name} would be less even"),
+            LostWhy::Waste { layer, had, best } => {
+                let layer = fabric.layer_name(layer);
+                format!("{name} has {had} free slots at layer {layer}, not {best}")
+            }
+            LostWhy::Latency => format!("{name} has links of higher latency"),
+            LostWhy::Score { had, best } => format!("{name} scores {had}, not {best} (millionths)"),
+            LostWhy::Later => format!("{name} is as good and comes later"),
+        }
+    }
+}
+
+/// Whether a job can never be placed on an idle cluster with every node up; if so, why, and the nearest ask that can:
+/// `must:block with 20 nodes: the largest block has 18 nodes; ask <= 18, or must:block2`.
+///
+/// `idle` is what the nodes that are admitted offer when nothing runs.
+#[must_use]
+pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
+    let view = View::new(idle, idle);
+    let misfit = match place(fabric, &view, ask) {
+        Ok(_) => return None,
+        Err(misfit) if !misfit.exact => return None,
+        Err(misfit) => misfit,
+    };
+    let unit = misfit.unit.name(misfit.wanted);
+    if let Some(text) = too_few_for_counts(fabric, &view, ask) {
+        return Some(text);
+    }
+    let mut text = match (ask.must, misfit.nearest.first()) {
+        (Some(layer), Some(&(_, most))) if layer > Layer::NODE && misfit.kind == MisfitKind::TooFew => {
+            let name = fabric.layer_name(layer);
+            format!("must:{name} with {} {unit}: the largest {name} has {most} {unit}", misfit.wanted)
+        }
+        (Some(Layer::NODE), _) => format!("must:node with {} {unit}: no node holds that", misfit.wanted),
+        _ if misfit.kind == MisfitKind::Link => {
+            format!("{} {unit}: no domain whose links are that fast holds them", misfit.wanted)
+        }
+        (_, Some(&(id, most))) if misfit.kind == MisfitKind::TooFew => {
+            let name = fabric.domain(id).name();
+            format!("{} {unit}: the largest part of the fabric, {name}, holds {most}", misfit.wanted)
+        }
+        (_, None) if misfit.kind == MisfitKind::TooFew => {
+            format!("{} {unit}: there are {}", misfit.wanted, idle.total())
+        }
+        _ => {
+            format!("{} {unit}: no part of the fabric has the shape asked for, even when idle", misfit.wanted)
+        }
+    };
+    let nearest =
+        [fewer(fabric, &view, ask, misfit.wanted), wider(fabric, &view, ask), slower(fabric, &view, ask)];
+    let nearest: Vec<String> = nearest.into_iter().flatten().collect();
+    if !nearest.is_empty() {
+        let _ = write!(text, "; {}", nearest.join(", or "));
+    }
+    Some(text)
+}
+
+/// Where it is only the counts that do not fit the number of nodes: that, with the next larger number that does.
+fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+    let (_, nodes) = ask.nodes.filter(|_| !ask.counts.is_empty())?;
+    place(fabric, view, &Ask { counts: Vec::new(), ..ask.clone() }).ok()?;
+    let sum = ask.counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+    let mut larger = (nodes.saturating_add(1)..=sum).take(PROBES as usize);
+    let fits = |size: &u32| {
+        let tasks = ask.tasks.map(|tasks| tasks.max(*size));
+        place(fabric, view, &Ask { nodes: Some((*size, *size)), tasks, ..ask.clone() }).is_ok()
+    };
+    let unit = Unit::Nodes.name(nodes);
+    let hint = larger.find(fits).map_or_else(String::new, |size| format!("; ask -N {size}"));
+    Some(format!("--constraint: {nodes} {unit} cannot meet every count{hint}"))
+}
+
+/// How many smaller sizes are tried one by one.
+const PROBES: u32 = 64;
+
+/// The largest smaller size that fits.
+fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<String> {
+    let holds = (fabric.roots().iter().map(|&id| view.slots.of(id)).max()).unwrap_or(view.slots.total());
+    let most = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted.saturating_sub(1));
+    let limit = match ask.must {
+        Some(layer) if layer > Layer::NODE => {
+            let holders = fabric.domains_covering(layer).into_iter().map(|id| view.slots.of(id));
+            most.min(u32::try_from(holders.max().unwrap_or(0)).unwrap_or(u32::MAX))
+        }
+        _ => most,
+    };
+    (limit.saturating_sub(PROBES)..=limit).rev().filter(|&size| size > 0).find_map(|size| {
+        let mut smaller = ask.clone();
+        if ask.tasks.is_some() {
+            smaller.tasks = Some(size);
+        } else {
+            smaller.nodes = Some((size, size));
+        }
+        place(fabric, view, &smaller).ok().map(|_| format!("ask <= {size}"))
+    })
+}
+
+/// The fastest links that would do, where faster ones were asked for.
+fn slower(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+    let need = ask.min_speed?;
+    let speeds = fabric.domains().filter_map(|(_, domain)| domain.link().speed);
+    let slower: BTreeSet<u64> = speeds.filter(|speed| *speed < need).collect();
+    let found = slower.into_iter().rev().find_map(|speed| {
+        let slower = Ask { min_speed: Some(speed), ..ask.clone() };
+        place(fabric, view, &slower).ok().map(|_| format!("--network=bw={}", LinkSpeed(speed)))
+    });
+    let without = || place(fabric, view, &Ask { min_speed: None, ..ask.clone() });
+    found.or_else(|| without().ok().map(|_| "leave out --network=bw".to_owned()))
+}
+
+/// The lowest layer above the one that was asked for that would do.
+fn wider(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+    let must = ask.must?;
+    ((must.0 + 1)..u8::try_from(fabric.layer_names().len()).ok()?).map(Layer).find_map(|layer| {
+        let wider = Ask { must: Some(layer), ..ask.clone() };
+        place(fabric, view, &wider).ok().map(|_| format!("must:{}", fabric.layer_name(layer)))
+    })
+}

@@ -1,0 +1,189 @@
+//! Placement that ignores the fabric: lighter nodes first, and of those the ones with the fewest free slots.
+//!
+//! Of all sets of nodes that will do, the one whose list sorts first in that order is taken. Where the number of nodes
+//! is open, the counted ones come first, as few as meet the counts, and the others are filled in that order.
+
+mod counted;
+
+use crate::model::fabric::{Fabric, Pos};
+use crate::sched::place::Missed;
+use crate::sched::place::ask::Ask;
+use crate::sched::place::explain::Placement;
+use crate::sched::place::slots::View;
+
+use counted::Counted;
+
+/// A node that could take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Free {
+    weight: u32,
+    slots: u32,
+    pos: Pos,
+    takes: u32,
+}
+
+/// Places a job on any nodes, those outside the fabric included; `nodes` as in the ask, but one number.
+pub(super) fn place_flat(
+    fabric: &Fabric,
+    view: &View<'_>,
+    ask: &Ask,
+    nodes: Option<u32>,
+) -> Result<Placement, Missed> {
+    let each = match (ask.tasks_per_node, ask.tasks) {
+        (Some(each), _) => Some(each.max(1)),
+        (None, None) => Some(1),
+        (None, Some(_)) => None,
+    };
+    let wanted = Wanted::new(ask, nodes, each).ok_or(Missed::NONE)?;
+    let most = ask.max_tasks_per_node.unwrap_or(u32::MAX);
+    let takes = |slots: u32| match each {
+        Some(each) => u32::from(slots.min(most) >= each) * each,
+        None => slots.min(most),
+    };
+    let mut free: Vec<Free> = (view.slots.iter())
+        .map(|(pos, slots)| {
+            let weight = view.weights.map_or(0, |weights| weights.at(pos));
+            Free { weight, slots, pos, takes: takes(slots) }
+        })
+        .filter(|free| free.takes > 0)
+        .collect();
+    if ask.contiguous {
+        let chosen = window(&free, ask, wanted).ok_or(Missed::NONE)?;
+        return Ok(placement(fabric, view, chosen, wanted, each, true));
+    }
+    free.sort_unstable();
+    let (chosen, exact) = pick(&free, ask, wanted);
+    let chosen = chosen.ok_or(Missed { exact })?;
+    Ok(placement(fabric, view, chosen, wanted, each, exact))
+}
+
+/// How much is wanted: slots, and nodes where their number is given.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    slots: u32,
+    nodes: Option<u32>,
+}
+
+impl Wanted {
+    fn new(ask: &Ask, nodes: Option<u32>, each: Option<u32>) -> Option<Self> {
+        match (each, nodes, ask.tasks) {
+            (Some(each), Some(nodes), None) => {
+                Some(Self { slots: nodes.checked_mul(each)?, nodes: Some(nodes) })
+            }
+            (Some(each), nodes, Some(tasks)) => {
+                let needed = tasks / each;
+                let fits = tasks % each == 0 && nodes.is_none_or(|nodes| nodes == needed);
+                fits.then_some(Self { slots: tasks, nodes: Some(needed) })
+            }
+            (None, nodes, Some(tasks)) => Some(Self { slots: tasks, nodes }),
+            (None, _, None) | (Some(_), None, None) => None,
+        }
+    }
+}
+
+/// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
+/// whether the search was exhaustive.
+fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> (Option<Vec<Free>>, bool) {
+    if wanted.nodes.is_none() && ask.counts.is_empty() && ask.required.is_empty() {
+        let taken = fill(free, vec![false; free.len()], wanted.slots);
+        return (taken.map(|taken| chosen(free, &taken)), true);
+    }
+    let takes: Vec<(Pos, u32)> = free.iter().map(|free| (free.pos, free.takes)).collect();
+    let Some(mut counted) = Counted::new(&takes, ask) else { return (None, true) };
+    let taken = match wanted.nodes {
+        Some(nodes) if nodes > wanted.slots => None,
+        Some(nodes) => counted.first(nodes, wanted.slots),
+        None => counted.fewest(wanted.slots).and_then(|taken| fill(free, taken, wanted.slots)),
+    };
+    (taken.map(|taken| chosen(free, &taken)), counted.exact)
+}
+
+fn chosen(free: &[Free], taken: &[bool]) -> Vec<Free> {
+    free.iter().zip(taken).filter(|(_, taken)| **taken).map(|(free, _)| *free).collect()
+}
+
+/// Adds nodes in their order until nothing is left.
+fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
+    let held = free.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(free, _)| free.takes);
+    let mut left = held.fold(slots, u32::saturating_sub);
+    for (free, taken) in free.iter().zip(&mut taken) {
+        if left > 0 && !*taken {
+            *taken = true;
+            left = left.saturating_sub(free.takes);
+        }
+    }
+    (left == 0).then_some(taken)
+}
+
+/// Consecutive positions: the window with the fewest nodes of the heaviest weight, then of the next, and so on, then the
+/// fewest slots, then the first; `free` is in fabric order.
+fn window(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
+    let lightest = free.iter().map(|free| free.weight).min()?;
+    let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
+    for start in 0..free.len() {
+        let mut sum: u64 = 0;
+        for end in start..free.len() {
+            if end > start && free[end].pos.0 != free[end - 1].pos.0 + 1 {
+                break;
+            }
+            sum += u64::from(free[end].takes);
+            let some = &free[start..=end];
+            let count = some.len() as u64;
+            if wanted.nodes.is_some_and(|nodes| count > u64::from(nodes)) || count > u64::from(wanted.slots) {
+                break;
+            }
+            let complete = wanted.nodes.is_none_or(|nodes| count == u64::from(nodes));
+            if !complete || sum < u64::from(wanted.slots) || !holds_all(some, ask) {
+                continue;
+            }
+            // Heaviest first, these compare as the numbers of nodes of each weight do.
+            let mut weights: Vec<u32> =
+                some.iter().map(|free| free.weight).filter(|weight| *weight > lightest).collect();
+            weights.sort_unstable_by(|a, b| b.cmp(a));
+            let slots = some.iter().map(|free| u64::from(free.slots)).sum();
+            if best.as_ref().is_none_or(|best| (&weights, slots) < (&best.0, best.1)) {
+                best = Some((weights, slots, some));
+            }
+            break;
+        }
+    }
+    best.map(|(_, _, some)| some.to_vec())
+}
+
+/// Whether the required nodes and the counted sets are in a window.
+fn holds_all(some: &[Free], ask: &Ask) -> bool {
+    ask.required.iter().all(|&pos| some.iter().any(|free| free.pos == pos))
+        && ask.counts.iter().all(|(set, need)| {
+            some.iter().filter(|free| set.contains(free.pos.index())).count() >= *need as usize
+        })
+}
+
+fn placement(
+    fabric: &Fabric,
+    view: &View<'_>,
+    mut chosen: Vec<Free>,
+    wanted: Wanted,
+    each: Option<u32>,
+    exact: bool,
+) -> Placement {
+    chosen.sort_unstable_by_key(|free| free.pos);
+    let mut left = wanted.slots;
+    let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+    let mut shares = Vec::with_capacity(chosen.len());
+    for free in chosen {
+        // Every node gets at least one task, earlier ones as many as they take.
+        after -= 1;
+        let share = each.unwrap_or_else(|| free.takes.min(left.saturating_sub(after)));
+        left = left.saturating_sub(share);
+        shares.push((free.pos, share));
+    }
+    let positions: Vec<Pos> = shares.iter().map(|&(pos, _)| pos).collect();
+    let slots: u64 = positions.iter().map(|&pos| u64::from(view.slots.at(pos))).sum();
+    Placement {
+        spans: fabric.spans(&positions),
+        common: fabric.deepest_common(&positions),
+        waste: slots.saturating_sub(u64::from(wanted.slots)),
+        shares,
+        exact,
+    }
+}

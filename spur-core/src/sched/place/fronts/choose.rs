@@ -1,0 +1,353 @@
+//! Choosing among the domains that could hold the whole job.
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::explain::{Lost, Placement};
+use crate::sched::place::problem::{Cost, Holder, Item, Problem, Rank, difference, rank, rank_node};
+
+use super::Solver;
+use super::even::balance;
+use super::share::share;
+use super::trace::{Chosen, trace};
+
+/// A candidate with its rank and the way to use it.
+#[derive(Clone)]
+pub(in crate::sched::place) struct Candidate<C> {
+    pub(super) holder: Holder,
+    pub(in crate::sched::place) rank: Rank,
+    best: Item<C>,
+    bounds: Vec<(u32, u32)>,
+}
+
+impl<C: Cost> Candidate<C> {
+    /// Works out how even the shares of a balanced placement can be.
+    pub(in crate::sched::place) fn even_out(&mut self, problem: &Problem<'_>) {
+        even_out(&mut Solver::new(problem), self);
+    }
+}
+
+/// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
+pub(in crate::sched::place) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, bool) {
+    let mut solver = Solver::<C>::new(problem);
+    let mut winner: Option<Candidate<C>> = None;
+    for layer in 0..problem.layout.layers {
+        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
+        if winner.as_ref().is_some_and(|winner| is_settled(problem, winner)) {
+            break;
+        }
+        for candidate in at_layer(&mut solver, layer, None) {
+            take_better(&mut solver, &mut winner, candidate);
+        }
+    }
+    let exact = solver.exact;
+    (winner, exact)
+}
+
+/// The domains that come after the winner, best first, and why.
+pub(in crate::sched::place) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
+    let found = all::<C>(problem, most);
+    let Some((winner, others)) = found.split_first() else { return Vec::new() };
+    let above_winner = |id: DomainId| match winner.holder {
+        Holder::Node(pos) => problem.fabric.domain(id).range().contains(&pos.index()),
+        Holder::Domain(held) => problem.fabric.within(held, id),
+    };
+    (others.iter())
+        .filter_map(|other| match other.holder {
+            // What only holds the winner's own place is no rival of it.
+            Holder::Domain(domain) if !above_winner(domain) => {
+                Some(Lost { domain, why: difference(&other.rank, &winner.rank) })
+            }
+            _ => None,
+        })
+        .take(most)
+        .collect()
+}
+
+/// All candidates, the winner among them, best first; where lower layers come first anyway, no more layers than it
+/// takes to have `most` besides the winner.
+fn all<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Candidate<C>> {
+    let ask = problem.ask;
+    let is_by_height = ask.mode != Mode::Distributed
+        && ask.prefer.is_empty()
+        && ask.prefer_domain.is_none()
+        && !ask.lowest_latency
+        && problem.layout.weights == 0;
+    let mut solver = Solver::<C>::new(problem);
+    let mut found: Vec<Candidate<C>> = Vec::new();
+    for layer in 0..problem.layout.layers {
+        let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
+        found.extend(at_layer(&mut solver, layer, Some(most + 2)));
+        let domains = found.iter().filter(|other| matches!(other.holder, Holder::Domain(_))).count();
+        // One of them may be the winner, and one the leaf of a single node that won.
+        if is_by_height && domains >= most + 2 {
+            break;
+        }
+    }
+    if problem.ask.mode == Mode::Balanced {
+        found.iter_mut().for_each(|candidate| even_out(&mut solver, candidate));
+    }
+    found.sort_by(|a, b| {
+        a.rank.cmp(&b.rank).then_with(|| first(problem, a.holder).cmp(&first(problem, b.holder)))
+    });
+    found
+}
+
+/// Keeps the better of two; the earlier one in fabric order where they rank the same.
+fn take_better<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    winner: &mut Option<Candidate<C>>,
+    mut candidate: Candidate<C>,
+) {
+    let Some(best) = winner else {
+        *winner = Some(candidate);
+        return;
+    };
+    if candidate.rank.head > best.rank.head {
+        return;
+    }
+    if candidate.rank.head == best.rank.head && solver.problem.ask.mode == Mode::Balanced {
+        even_out(solver, best);
+        even_out(solver, &mut candidate);
+    }
+    let order = candidate.rank.cmp(&best.rank);
+    if order
+        .then_with(|| first(solver.problem, candidate.holder).cmp(&first(solver.problem, best.holder)))
+        .is_lt()
+    {
+        *best = candidate;
+    }
+}
+
+fn first(problem: &Problem<'_>, holder: Holder) -> usize {
+    match holder {
+        Holder::Node(pos) => pos.index(),
+        Holder::Domain(id) => problem.fabric.domain(id).range().start,
+    }
+}
+
+fn even_out<C: Cost>(solver: &mut Solver<'_, '_, C>, candidate: &mut Candidate<C>) {
+    let Holder::Domain(id) = candidate.holder else { return };
+    if candidate.rank.even.is_empty() {
+        let balanced = balance(solver, id, &candidate.best);
+        candidate.rank = Rank { even: balanced.even, ..rank(solver.problem, id, &balanced.best) };
+        candidate.best = balanced.best;
+        candidate.bounds = balanced.bounds;
+    }
+}
+
+/// Whether nothing in a higher layer can be better: what comes before the layer is as good as it can be.
+fn is_settled<C>(problem: &Problem<'_>, winner: &Candidate<C>) -> bool {
+    use crate::sched::place::problem::Means;
+    let before = winner.rank.head.iter().take_while(|step| step.means != Means::Height);
+    problem.ask.mode != Mode::Distributed
+        && before.into_iter().all(|step| match step.means {
+            Means::Weight | Means::Preferred => step.value == 0,
+            Means::Span(_) => step.value == 1,
+            _ => false,
+        })
+}
+
+/// The candidates whose own layer this is: those that may be the best, or as many of the best as are wanted. Others may
+/// be among them.
+fn at_layer<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    layer: Layer,
+    wanted: Option<usize>,
+) -> Vec<Candidate<C>> {
+    let problem = solver.problem;
+    if problem.within.is_some_and(|within| layer > within) {
+        return Vec::new();
+    }
+    if layer == Layer::NODE {
+        return single_nodes(problem);
+    }
+    let holders = problem.fabric.domains_of(layer);
+    let mut holders: Vec<DomainId> =
+        holders.filter(|&id| problem.capacity(id) >= problem.amount && may_hold(problem, id)).collect();
+    match wanted {
+        None if holders.len() > 1 => narrow(solver, &mut holders),
+        Some(wanted) if layer == Layer::LEAF => keep_first(problem, &mut holders, wanted),
+        _ => {}
+    }
+    let mut found = Vec::new();
+    for id in holders {
+        if let Some(best) = solver.best(id).filter(|best| !is_held_below(problem, id, best)) {
+            let rank = rank(problem, id, &best);
+            let bounds = solver.bounds.clone();
+            found.push(Candidate { holder: Holder::Domain(id), rank, best, bounds });
+        }
+    }
+    found
+}
+
+/// Keeps of the domains of one layer those that could hold the best placement, by counts alone.
+fn narrow<C: Cost>(solver: &mut Solver<'_, '_, C>, holders: &mut Vec<DomainId>) {
+    let problem = solver.problem;
+    let fabric = problem.fabric;
+    let ask = problem.ask;
+    let layer = fabric.domain(holders[0]).layer();
+    if !problem.can_be_guided() || !is_by_counts(problem, layer) {
+        return;
+    }
+    keep_least(holders, |&id| problem.fewest_members(id));
+    if layer.0 > Layer::LEAF.0 + 1 || (layer > Layer::LEAF && !problem.nodes_are_alike()) {
+        let mut heads: Vec<(DomainId, C)> = Vec::new();
+        for &id in holders.iter() {
+            heads.extend(solver.best_head(id).map(|item| (id, item.cost)));
+        }
+        let least = heads.iter().map(|(_, cost)| cost).min().cloned();
+        *holders =
+            heads.into_iter().filter(|(_, cost)| Some(cost) == least.as_ref()).map(|(id, _)| id).collect();
+    }
+    if ask.mode == Mode::Consolidated {
+        for above in (layer.0..=fabric.top().0).map(Layer) {
+            keep_least(holders, |&id| problem.slots(fabric.covering(id, above)));
+        }
+    }
+}
+
+/// Keeps of the leaves that could hold the job the first few, by counts alone, and those that are no worse.
+fn keep_first(problem: &Problem<'_>, leaves: &mut Vec<DomainId>, wanted: usize) {
+    if leaves.len() <= wanted || !problem.can_be_guided() || !is_by_counts(problem, Layer::LEAF) {
+        return;
+    }
+    let waste = match problem.ask.mode {
+        Mode::Consolidated => |problem: &Problem<'_>, id: DomainId| problem.slots(id),
+        Mode::Balanced | Mode::Distributed => |_: &Problem<'_>, _: DomainId| 0,
+    };
+    let keys: Vec<(usize, u64)> =
+        leaves.iter().map(|&id| (problem.fewest_members(id), waste(problem, id))).collect();
+    let mut sorted = keys.clone();
+    let (_, last, _) = sorted.select_nth_unstable(wanted - 1);
+    let mut kept = keys.iter().map(|key| *key <= *last);
+    leaves.retain(|_| kept.next().unwrap_or(true));
+}
+
+/// Whether nothing but counts tells domains of one layer apart before their slots do.
+fn is_by_counts(problem: &Problem<'_>, layer: Layer) -> bool {
+    let ask = problem.ask;
+    ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
+        && ask.prefer_domain.is_none()
+        && !ask.lowest_latency
+        && !ask.score.weights.any()
+}
+
+fn keep_least<K: Ord>(holders: &mut Vec<DomainId>, key: impl FnMut(&DomainId) -> K) {
+    let keys: Vec<K> = holders.iter().map(key).collect();
+    if let Some(least) = keys.iter().min() {
+        let mut kept = keys.iter().map(|key| key == least);
+        holders.retain(|_| kept.next().unwrap_or(true));
+    }
+}
+
+/// Whether spreading has come to nothing, so that a domain below holds the job, and it is that one's score that counts.
+fn is_held_below<C: Cost>(problem: &Problem<'_>, id: DomainId, best: &Item<C>) -> bool {
+    let layer = problem.fabric.domain(id).layer();
+    let below = problem.layout.span(layer.index() - 1);
+    spreads_by_score(problem) && layer > Layer::LEAF && best.cost.fields()[below] == -1
+}
+
+fn spreads_by_score(problem: &Problem<'_>) -> bool {
+    problem.ask.mode == Mode::Distributed && problem.ask.score.weights.any()
+}
+
+/// Whether a domain may be the one that holds the job.
+fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
+    let fabric = problem.fabric;
+    let range = fabric.domain(id).range();
+    // Spreading wants the largest domain that is allowed, not the smallest that fits.
+    let widest = match (fabric.domain(id).parent(), problem.within) {
+        (None, _) => true,
+        // What may not be used as a part of the domain above is held by none but itself.
+        (Some(parent), _) if problem.is_barred(parent) => true,
+        (Some(parent), Some(within)) => fabric.domain(parent).layer() > within,
+        (Some(_), None) => false,
+    };
+    !problem.is_barred(id)
+        && (problem.ask.mode != Mode::Distributed
+            || widest
+            || problem.ask.prefer_domain == Some(id)
+            || spreads_by_score(problem))
+        && problem.required.iter().all(|pos| range.contains(&pos.index()))
+        && problem.forced_domains.iter().all(|&leaf| fabric.within(leaf, id))
+}
+
+/// The nodes that could take the whole job. Where slots are whole nodes their leaves speak for them.
+fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
+    let whole = problem.view.slots.are_whole() && problem.within != Some(Layer::NODE);
+    let too_many = problem.nodes.is_some_and(|nodes| nodes > 1)
+        || problem.per_node.is_some_and(|_| problem.amount > 1)
+        || problem.required.len() > 1
+        || problem.forced_domains.len() > 1;
+    let spread = problem.ask.mode == Mode::Distributed && problem.within != Some(Layer::NODE);
+    if whole || too_many || spread {
+        return Vec::new();
+    }
+    let fabric = problem.fabric;
+    let mut found: Vec<Candidate<C>> = Vec::new();
+    let mut last: Option<(DomainId, u32, u32)> = None;
+    for (pos, slots) in problem.view.slots.iter() {
+        let Some(leaf) = fabric.leaf_of(pos) else { continue };
+        let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));
+        let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);
+        if u64::from(slots) < problem.wanted_slots() || needless || problem.is_barred(leaf) {
+            continue;
+        }
+        if problem.required.iter().any(|&required| required != pos)
+            || problem.forced_domains.iter().any(|&forced| forced != leaf)
+            || problem.amount > problem.leaf_cap()
+        {
+            continue;
+        }
+        let Some(item) = problem.node::<C>(pos, (0, u32::MAX)) else { continue };
+        if problem.amount > item.hi || item.key.counts != problem.needs {
+            continue;
+        }
+        last = Some((leaf, slots, weight));
+        let rank = rank_node(problem, pos, &item);
+        if found.last().is_some_and(|best| best.rank <= rank) {
+            continue;
+        }
+        found.push(Candidate { holder: Holder::Node(pos), rank, best: item, bounds: Vec::new() });
+    }
+    found
+}
+
+/// Puts the job where a candidate says.
+pub(in crate::sched::place) fn realise<C: Cost>(
+    problem: &Problem<'_>,
+    mut candidate: Candidate<C>,
+    exact: bool,
+) -> Placement {
+    let mut solver = Solver::<C>::new(problem);
+    if problem.ask.mode == Mode::Balanced {
+        even_out(&mut solver, &mut candidate);
+    }
+    let (shares, common) = match candidate.holder {
+        Holder::Node(pos) => {
+            (vec![(pos, problem.per_node.unwrap_or(problem.amount))], problem.fabric.leaf_of(pos))
+        }
+        Holder::Domain(id) => {
+            let mut bounded = solver.bounded(candidate.bounds.clone());
+            bounded.guide_to(id);
+            let nodes = trace(&mut bounded, id, &candidate.best, false);
+            (share_out(problem, id, &nodes, &candidate), Some(id))
+        }
+    };
+    Placement::new(problem, shares, common, exact && solver.exact)
+}
+
+/// Gives the chosen nodes their shares.
+fn share_out<C: Cost>(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    nodes: &[Chosen],
+    candidate: &Candidate<C>,
+) -> Vec<(Pos, u32)> {
+    if problem.ask.mode != Mode::Distributed || problem.per_node.is_some() {
+        return share(problem, holder, nodes, &candidate.bounds);
+    }
+    let chosen = problem.only_these(nodes.iter().map(|&(pos, _, _)| pos));
+    let mut solver = Solver::<C>::new(&chosen);
+    trace(&mut solver, holder, &candidate.best, true).into_iter().map(|(pos, _, most)| (pos, most)).collect()
+}

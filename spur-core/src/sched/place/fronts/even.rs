@@ -1,0 +1,66 @@
+//! Balanced shares: among placements of equal span, from the top layer down, the largest least share, then the
+//! smallest largest one.
+//!
+//! Shares are no sum, so they are found by narrowing bounds: each bound is the tightest under which the solver still
+//! finds the spans it found without.
+
+use crate::model::fabric::DomainId;
+use crate::sched::place::problem::{Cost, Item, Means, Step};
+
+use super::Solver;
+
+/// A balanced way to put the job into a domain.
+pub(super) struct Balanced<C> {
+    /// The least share, negated, and the largest, by layer from the top down.
+    pub(super) even: Vec<Step>,
+    /// The bounds that make it so.
+    pub(super) bounds: Vec<(u32, u32)>,
+    /// The best way within them.
+    pub(super) best: Item<C>,
+}
+
+/// Balances the best placements in a domain.
+pub(super) fn balance<C: Cost>(
+    solver: &mut Solver<'_, '_, C>,
+    holder: DomainId,
+    best: &Item<C>,
+) -> Balanced<C> {
+    let problem = solver.problem;
+    let head = &best.cost.fields()[..problem.layout.head()];
+    let mut bounds = solver.bounds.clone();
+    let mut even = Vec::new();
+    let mut chosen = best.clone();
+    let mut exact = true;
+    let mut try_bounds = |bounds: &[(u32, u32)]| -> Option<Item<C>> {
+        let mut bounded = solver.bounded(bounds.to_vec());
+        let found = bounded.best(holder);
+        exact &= bounded.exact;
+        found.filter(|item| &item.cost.fields()[..head.len()] == head)
+    };
+    let lowest = usize::from(problem.per_node.is_some());
+    for layer in (lowest..problem.fabric.domain(holder).layer().index()).rev() {
+        let unit = problem.units[layer];
+        let steps = problem.amount / unit;
+        let (mut least, mut over) = (1, steps + 1);
+        while over - least > 1 {
+            let middle = least.midpoint(over);
+            bounds[layer].0 = middle * unit;
+            if try_bounds(&bounds).is_some() { least = middle } else { over = middle }
+        }
+        bounds[layer].0 = least * unit;
+        let (mut under, mut most) = (least - 1, steps);
+        while most - under > 1 {
+            let middle = under.midpoint(most);
+            bounds[layer].1 = middle * unit;
+            if try_bounds(&bounds).is_some() { most = middle } else { under = middle }
+        }
+        bounds[layer].1 = most * unit;
+        let (least, most) = (i64::from(bounds[layer].0), i64::from(bounds[layer].1));
+        even.extend([Step { value: -least, means: Means::Even }, Step { value: most, means: Means::Even }]);
+        if let Some(found) = try_bounds(&bounds) {
+            chosen = found;
+        }
+    }
+    solver.exact &= exact;
+    Balanced { even, bounds, best: chosen }
+}

@@ -1,0 +1,7 @@
+//! Placements with an outline: which nodes go together is tried out, and every trial is a problem of its own.
+
+mod segment;
+mod window;
+
+pub(super) use segment::place_segments;
+pub(super) use window::{adjacent, contiguous};

@@ -1,0 +1,479 @@
+//! One question for the solver: an ask for a fixed number of nodes, with everything that depends on the view worked
+//! out per domain.
+//!
+//! Owns what every way of solving it shares: what domains take (`capacity`), ways to use a part of the fabric (`front`) and
+//! what they cost (`cost`), and the order among candidates (`rank`, `score`).
+
+mod capacity;
+mod cost;
+mod front;
+mod rank;
+mod score;
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::place::ask::{Ask, Mode};
+use crate::sched::place::slots::View;
+
+pub(super) use cost::{Cost, NARROW, Narrow};
+pub(super) use front::{Item, Key, prune};
+pub(super) use rank::{Holder, Means, Rank, Step, difference, rank, rank_node};
+
+use front::{MAX_COUNTS, MAX_SPAN_CAPS};
+
+/// Where the fields of a cost stand, from the one that decides first.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    /// Nodes of each weight class but the lightest, heaviest first.
+    pub(super) weights: usize,
+    /// Spans at preferred layers.
+    pub(super) prefer: Vec<Layer>,
+    /// Layers of the fabric, `node` included: spans from the top down, then slots left (or squares) likewise.
+    pub(super) layers: usize,
+}
+
+impl Layout {
+    pub(super) fn width(&self) -> usize {
+        self.head() + self.layers
+    }
+
+    /// Fields up to the spans: what comes before best fit.
+    pub(super) fn head(&self) -> usize {
+        self.first_span() + self.layers
+    }
+
+    pub(super) fn first_span(&self) -> usize {
+        self.weights + self.prefer.len()
+    }
+
+    pub(super) fn span(&self, layer: usize) -> usize {
+        self.first_span() + self.layers - 1 - layer
+    }
+
+    pub(super) fn tail(&self, layer: usize) -> usize {
+        self.span(layer) + self.layers
+    }
+}
+
+/// What the rule of the topology adds to an ask for one number of nodes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Frame {
+    /// The lowest layer one domain of which must hold the job; None: any root will do.
+    pub(super) within: Option<Layer>,
+    /// At most that many domains of the layer.
+    pub(super) touch: Option<(Layer, u32)>,
+    /// Domains of the layer hold multiples of so many nodes: the segments.
+    pub(super) unit: Option<(Layer, u32)>,
+    /// At most so many nodes of one leaf.
+    pub(super) leaf_nodes: Option<u32>,
+}
+
+/// The fewest and the most nodes that some domains may give, sorted by domain.
+pub(super) type Limits = Vec<(DomainId, (u32, u32))>;
+
+/// One question; see the module.
+#[derive(Clone)]
+pub(super) struct Problem<'a> {
+    pub(super) fabric: &'a Fabric,
+    pub(super) view: &'a View<'a>,
+    pub(super) ask: &'a Ask,
+    /// What is placed: tasks, or nodes where `per_node` is set.
+    pub(super) amount: u32,
+    /// The exact number of nodes, where tasks are placed and the number matters.
+    pub(super) nodes: Option<u32>,
+    /// Every node takes exactly this many slots, and one unit of the amount.
+    pub(super) per_node: Option<u32>,
+    /// The unit of the amount in a domain that covers up to the layer: the least common multiple of the multiples at
+    /// and below it.
+    pub(super) units: Vec<u32>,
+    /// The lowest layer one domain of which must hold the job; None: any root will do.
+    pub(super) within: Option<Layer>,
+    pub(super) span_caps: Vec<(Layer, u32)>,
+    pub(super) needs: [u32; MAX_COUNTS],
+    pub(super) layout: Layout,
+    leaf_cap: u32,
+    leaf_nodes: Option<u32>,
+    /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
+    node_unit: Option<(Layer, u32)>,
+    /// The fewest and the most nodes that some domains may give, sorted by domain.
+    limits: Limits,
+    /// Slots of each domain after rounding; None: as counted.
+    rounded: Option<Vec<u64>>,
+    /// Domains that may not be used; None: all may.
+    barred: Option<FixedBitSet>,
+    /// The most each domain can take, after rounding and caps; None: its open nodes or slots, as counted.
+    capacity: Option<Vec<u32>>,
+    /// Domains that hold required positions.
+    forced: Vec<DomainId>,
+    /// Node weights that count, heaviest first.
+    weights: Vec<u32>,
+    /// The weight of the lightest open nodes, where weights count.
+    lightest: Option<u32>,
+    /// Positions that may be used, where only some may.
+    pub(super) only: Option<FixedBitSet>,
+    /// Positions that must be used.
+    pub(super) required: Vec<Pos>,
+    /// Domains that must be used.
+    pub(super) forced_domains: Vec<DomainId>,
+}
+
+impl<'a> Problem<'a> {
+    /// The question for `nodes` nodes (None: as many as the tasks need), or None where the numbers alone say no.
+    pub(super) fn new(
+        fabric: &'a Fabric,
+        view: &'a View<'a>,
+        ask: &'a Ask,
+        nodes: Option<u32>,
+        frame: Frame,
+    ) -> Option<Self> {
+        let per_node = per_node(ask, nodes);
+        let amount = match (per_node, nodes, ask.tasks) {
+            (Some(_), Some(nodes), None) => nodes,
+            (Some(each), nodes, Some(tasks)) => {
+                let needed = tasks / each;
+                if tasks % each != 0 || nodes.is_some_and(|nodes| nodes != needed) {
+                    return None;
+                }
+                needed
+            }
+            (None, _, Some(tasks)) => tasks,
+            _ => return None,
+        };
+        let layers = fabric.top().index() + 1;
+        let units = units(ask, per_node, frame.unit.filter(|_| per_node.is_some()), layers)?;
+        if amount == 0 || units.last().is_some_and(|unit| !amount.is_multiple_of(*unit)) {
+            return None;
+        }
+        let mut span_caps: Vec<(Layer, u32)> = Vec::new();
+        for (layer, cap) in ask.max_spans.iter().copied().chain(frame.touch) {
+            match span_caps.iter_mut().find(|(known, _)| *known == layer) {
+                Some((_, known)) => *known = cap.min(*known),
+                None => span_caps.push((layer, cap)),
+            }
+        }
+        span_caps.truncate(MAX_SPAN_CAPS);
+        let slots_cap = ask.max_slots_per_leaf.map_or(u32::MAX, |cap| cap / per_node.unwrap_or(1));
+        let leaf_nodes = [ask.max_nodes_per_leaf, frame.leaf_nodes].into_iter().flatten().min();
+        let nodes_cap = leaf_nodes.filter(|_| per_node.is_some()).unwrap_or(u32::MAX);
+        let mut weights = view.weights.map_or_else(Vec::new, |weights| weights.among(view.slots.open()));
+        let lightest = weights.pop();
+        let mut needs = [0; MAX_COUNTS];
+        needs.iter_mut().zip(&ask.counts).for_each(|(need, (_, count))| *need = *count);
+        let mut problem = Self {
+            fabric,
+            view,
+            ask,
+            amount,
+            nodes: if per_node.is_some() { None } else { nodes },
+            per_node,
+            units,
+            within: frame.within,
+            span_caps,
+            needs,
+            layout: Layout { weights: weights.len(), prefer: ask.prefer.clone(), layers },
+            leaf_cap: slots_cap.min(nodes_cap),
+            leaf_nodes: leaf_nodes.filter(|_| per_node.is_none()),
+            node_unit: frame.unit.filter(|_| per_node.is_none()),
+            limits: Vec::new(),
+            rounded: None,
+            barred: barred(fabric, view, ask),
+            capacity: None,
+            forced: Vec::new(),
+            weights,
+            lightest,
+            only: None,
+            required: ask.required.clone(),
+            forced_domains: Vec::new(),
+        };
+        problem.find_forced();
+        problem.measure();
+        Some(problem)
+    }
+
+    /// Finds the domains that have to be used.
+    fn find_forced(&mut self) {
+        let above = |start: DomainId| {
+            let fabric = self.fabric;
+            std::iter::successors(Some(start), move |&id| fabric.domain(id).parent())
+        };
+        let mut forced: Vec<DomainId> =
+            self.required.iter().filter_map(|&pos| self.fabric.leaf_of(pos)).flat_map(above).collect();
+        forced.extend(self.forced_domains.iter().copied().flat_map(above));
+        forced.sort_unstable();
+        forced.dedup();
+        self.forced = forced;
+    }
+
+    /// Whether so many nodes are a multiple of what a domain that stands for the layers holds.
+    pub(super) fn suits_node_unit(&self, layers: std::ops::RangeInclusive<Layer>, nodes: u32) -> bool {
+        self.node_unit.is_none_or(|(layer, unit)| !layers.contains(&layer) || nodes.is_multiple_of(unit))
+    }
+
+    /// The most that a domain may take, whatever it could.
+    pub(super) fn limit(&self, id: DomainId) -> u32 {
+        if self.per_node.is_some() { self.node_limits(id).1 } else { u32::MAX }
+    }
+
+    /// The fewest and the most nodes that a domain may give.
+    pub(super) fn node_limits(&self, id: DomainId) -> (u32, u32) {
+        let at = self.limits.binary_search_by_key(&id, |(limited, _)| *limited);
+        at.map_or((0, u32::MAX), |at| self.limits[at].1)
+    }
+
+    /// Limits what some domains may give; `limits` is sorted.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.forced_domains = limits.iter().filter(|(_, (least, _))| *least > 0).map(|(id, _)| *id).collect();
+        self.limits = limits;
+        self.find_forced();
+        self.measure();
+    }
+
+    pub(super) fn is_barred(&self, id: DomainId) -> bool {
+        self.barred.as_ref().is_some_and(|barred| barred.contains(id.index()))
+    }
+
+    /// Whether there are domains that may not be used.
+    pub(super) fn is_any_barred(&self) -> bool {
+        self.barred.is_some()
+    }
+
+    pub(super) fn is_forced(&self, id: DomainId) -> bool {
+        self.forced.binary_search(&id).is_ok()
+    }
+
+    /// Whether what is needed of each node is the same everywhere, so that domains can be counted.
+    pub(super) fn nodes_are_alike(&self) -> bool {
+        self.weights.is_empty() && self.nodes_of_a_weight_are_alike()
+    }
+
+    /// Whether what is needed of each node of one weight is the same everywhere.
+    pub(super) fn nodes_of_a_weight_are_alike(&self) -> bool {
+        self.per_node.is_some()
+            && self.view.slots.are_whole()
+            && self.ask.counts.is_empty()
+            && self.required.is_empty()
+            && self.only.is_none()
+    }
+
+    /// The weight of the lightest nodes there are, where nodes have weights.
+    pub(super) fn lightest_weight(&self) -> Option<u32> {
+        self.lightest
+    }
+
+    /// The class of a node that is heavier than the lightest there is, counted from the heaviest.
+    pub(super) fn weight_class(&self, pos: Pos) -> Option<usize> {
+        let weight = self.view.weights?.at(pos);
+        self.weights.iter().position(|&class| class == weight)
+    }
+
+    /// Whether all that is asked adds up over nodes, next to one number at most: nothing has to be used, nothing is
+    /// rounded, and no part has a share of its own.
+    pub(super) fn adds_up(&self) -> bool {
+        self.ask.mode == Mode::Consolidated
+            && self.units.iter().all(|&unit| unit == 1)
+            && self.node_multiple() == 1
+            && self.node_unit.is_none()
+            && self.leaf_cap == u32::MAX
+            && self.leaf_nodes.is_none()
+            && self.limits.is_empty()
+            && self.ask.counts.is_empty()
+            && self.required.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+    }
+
+    fn may_use(&self, pos: Pos) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
+    }
+
+    /// The same question for exactly these nodes.
+    pub(super) fn only_these(&self, nodes: impl Iterator<Item = Pos>) -> Self {
+        let required: Vec<Pos> = nodes.collect();
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        required.iter().for_each(|pos| only.insert(pos.index()));
+        let mut problem = Self { only: Some(only), required, ..self.clone() };
+        problem.find_forced();
+        problem
+    }
+
+    /// The same question for these leaves, each of which has to be used.
+    pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
+        let mut only = FixedBitSet::with_capacity(self.fabric.len());
+        leaves.iter().for_each(|&leaf| only.insert_range(self.fabric.domain(leaf).range()));
+        let mut problem = Self { only: Some(only), forced_domains: leaves.to_vec(), ..self.clone() };
+        problem.find_forced();
+        problem
+    }
+
+    /// With a domain as the holder: the layer whose span decides before anything else that is not the same for every
+    /// placement in it, and where that span stands in a cost.
+    pub(super) fn first_span(&self, holder: DomainId) -> Option<(Layer, usize)> {
+        let layer = self.fabric.domain(holder).layer();
+        let preferred = self.layout.prefer.iter().position(|&preferred| preferred < layer);
+        let (first, field) = match preferred {
+            Some(index) => (self.layout.prefer[index], self.layout.weights + index),
+            None => (Layer(layer.0 - 1), self.layout.span(layer.index() - 1)),
+        };
+        let is_charged = first > Layer::NODE || (layer == Layer::LEAF && !self.view.slots.are_whole());
+        (self.can_be_guided() && is_charged).then_some((first, field))
+    }
+
+    /// Slots that the job takes in all.
+    pub(super) fn wanted_slots(&self) -> u64 {
+        u64::from(self.amount) * u64::from(self.per_node.unwrap_or(1))
+    }
+
+    /// Whether spans can be settled before everything else, by capacity alone: nothing cuts or rounds what is held.
+    pub(super) fn can_be_guided(&self) -> bool {
+        self.weights.is_empty() && self.is_free_within_a_weight()
+    }
+
+    /// Whether that is so among nodes of one weight.
+    pub(super) fn is_free_within_a_weight(&self) -> bool {
+        self.ask.mode != Mode::Distributed
+            && !self.is_hard()
+            && self.node_unit.is_none()
+            && self.units.iter().all(|&unit| unit == 1)
+            && self.leaf_cap == u32::MAX
+            && self.limits.is_empty()
+            && self.span_caps.is_empty()
+            && self.required.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+    }
+
+    /// Whether fronts can grow with the product of two numbers.
+    pub(super) fn is_hard(&self) -> bool {
+        self.nodes.is_some() || self.leaf_nodes.is_some() || !self.ask.counts.is_empty()
+    }
+
+    /// The least amount that may be placed in a used domain that covers the layer is its unit; so is every step.
+    pub(super) fn unit(&self, layer: Layer) -> u32 {
+        self.units[layer.index()]
+    }
+
+    /// The most nodes of one leaf, where tasks are placed.
+    pub(super) fn leaf_nodes(&self) -> Option<u32> {
+        self.leaf_nodes
+    }
+
+    /// The way to use one node, if it can be used at all; `bounds` are the least and the most of the amount on it.
+    pub(super) fn node<C: Cost>(&self, pos: Pos, bounds: (u32, u32)) -> Option<Item<C>> {
+        let slots = self.view.slots.at(pos);
+        if !self.may_use(pos) {
+            return None;
+        }
+        let unit = self.units[0];
+        let (lo, hi) = match self.per_node {
+            Some(each) if slots >= each && unit == 1 => (1, 1),
+            Some(_) => return None,
+            None => {
+                let most = slots.min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX)).min(bounds.1);
+                (unit.max(bounds.0).div_ceil(unit) * unit, most - most % unit)
+            }
+        };
+        if lo > hi || lo > bounds.1 || hi < bounds.0 {
+            return None;
+        }
+        let mut item = Item { lo, hi, key: Key::default(), cost: C::zero(self.layout.width()) };
+        if self.nodes.is_some() || self.leaf_nodes().is_some() {
+            item.key.nodes = 1;
+        }
+        for (count, (set, need)) in item.key.counts.iter_mut().zip(&self.ask.counts) {
+            *count = u32::from(*need > 0 && set.contains(pos.index()));
+        }
+        let fields = item.cost.fields_mut();
+        if let Some(class) = self.weight_class(pos) {
+            fields[class] += 1;
+        }
+        if !self.view.slots.are_whole() {
+            self.charge(fields, Layer::NODE, Layer::NODE, self.slots_of_node(pos));
+        }
+        Some(item)
+    }
+
+    /// Adds what using one domain costs: its spans, and the slots it has.
+    pub(super) fn charge(&self, fields: &mut [i64], from: Layer, to: Layer, slots: u64) {
+        let spread = self.ask.mode == Mode::Distributed;
+        for layer in from.index()..=to.index() {
+            fields[self.layout.span(layer)] += if spread { -1 } else { 1 };
+            if !spread {
+                fields[self.layout.tail(layer)] += i64::try_from(slots).unwrap_or(i64::MAX);
+            }
+        }
+        for (index, layer) in self.layout.prefer.iter().enumerate() {
+            if (from..=to).contains(layer) {
+                fields[self.layout.weights + index] += 1;
+            }
+        }
+    }
+}
+
+/// Slots that every node takes, where that is fixed.
+fn per_node(ask: &Ask, nodes: Option<u32>) -> Option<u32> {
+    match (ask.tasks_per_node, ask.tasks) {
+        (Some(each), _) => Some(each.max(1)),
+        (None, None) => Some(1),
+        (None, tasks) if tasks == nodes => Some(1),
+        (None, Some(_)) => None,
+    }
+}
+
+/// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
+fn units(ask: &Ask, per_node: Option<u32>, unit: Option<(Layer, u32)>, layers: usize) -> Option<Vec<u32>> {
+    let mut units = vec![1_u32; layers];
+    // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
+    let per_task = |by: u32| match (per_node, ask.tasks) {
+        (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),
+        _ => by,
+    };
+    let multiples = ask.multiples.iter().map(|&(layer, by)| (layer, per_task(by)));
+    for (layer, by) in multiples.chain(unit) {
+        for unit in &mut units[layer.index()..] {
+            *unit = (*unit / narrow(gcd((*unit).into(), by.into()))).checked_mul(by)?;
+        }
+    }
+    Some(units)
+}
+
+/// The greatest common divisor; of nothing but zeros, 1.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
+/// A divisor of a `u32`.
+fn narrow(divisor: u64) -> u32 {
+    u32::try_from(divisor).expect("a divisor is no larger than what it divides")
+}
+
+/// Leaves that cannot be taken whole, and domains whose links are too slow.
+fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
+    let mut barred = FixedBitSet::with_capacity(fabric.domains().count());
+    if ask.whole_leaves
+        && let Some(occupied) = view.occupied
+    {
+        for id in fabric.domains_of(Layer::LEAF) {
+            let taken = fabric.domain(id).range().any(|index| occupied.contains(index));
+            barred.set(id.index(), taken);
+        }
+    }
+    if let Some(need) = ask.min_speed {
+        for (id, domain) in fabric.domains() {
+            if domain.link().speed.is_none_or(|speed| speed < need) {
+                barred.insert(id.index());
+            }
+        }
+    }
+    (!barred.is_clear()).then_some(barred)
+}
+
+/// Positions from a range of indices.
+pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> {
+    range.map(position)
+}
+
+/// The position of an index.
+pub(super) fn position(index: usize) -> Pos {
+    Pos(u32::try_from(index).expect("positions are u32"))
+}

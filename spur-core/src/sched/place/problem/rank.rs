@@ -1,0 +1,209 @@
+//! Candidates and the order among them: every step of the choice as numbers, smaller is better.
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
+use crate::sched::place::ask::Mode;
+use crate::sched::place::explain::LostWhy;
+
+use super::Problem;
+use super::cost::Cost;
+use super::front::Item;
+use super::score::score;
+
+/// Where a whole job could go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sched::place) enum Holder {
+    /// One node.
+    Node(Pos),
+    /// The members of one domain.
+    Domain(DomainId),
+}
+
+/// The steps of the choice for one candidate: compared from left to right, `head` first, then `even`, then `tail`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::sched::place) struct Rank {
+    /// Weights, preferences, the layer of the domain, and spans.
+    pub(in crate::sched::place) head: Vec<Step>,
+    /// For balanced placements: the least share (negated) and the largest, from the top layer down.
+    pub(in crate::sched::place) even: Vec<Step>,
+    /// Waste and what is left in used domains, and the settable score.
+    pub(in crate::sched::place) tail: Vec<Step>,
+}
+
+/// One number of a rank, and what it means.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sched::place) struct Step {
+    pub(in crate::sched::place) value: i64,
+    pub(in crate::sched::place) means: Means,
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Eq for Step {}
+
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Step {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.value.cmp(&other.value)
+    }
+}
+
+/// What a number of a rank measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sched::place) enum Means {
+    Weight,
+    Span(Layer),
+    Preferred,
+    Latency,
+    Height,
+    Score,
+    Even,
+    Waste(Layer),
+}
+
+impl Step {
+    fn new(value: i64, means: Means) -> Self {
+        Self { value, means }
+    }
+}
+
+/// The rank of putting the job into a domain at the cost of its members.
+pub(in crate::sched::place) fn rank<C: Cost>(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    inside: &Item<C>,
+) -> Rank {
+    let domain = problem.fabric.domain(holder);
+    let mut fields = inside.cost.fields().to_vec();
+    let top = problem.fabric.top();
+    // The holder is one domain in its own layer and in those above. What it leaves is waste, which ranks by itself.
+    problem.charge(&mut fields, domain.layer(), top, 0);
+    let waste: Vec<(Layer, u64)> = layers(domain.layer(), top)
+        .map(|layer| (layer, problem.slots(problem.fabric.covering(holder, layer))))
+        .collect();
+    if problem.ask.mode == Mode::Distributed {
+        let amount = i64::from(problem.amount);
+        for layer in domain.layer().index()..problem.layout.layers {
+            fields[problem.layout.tail(layer)] += amount * amount;
+        }
+    }
+    assemble(problem, Holder::Domain(holder), &fields, &waste)
+}
+
+/// The rank of putting the job on one node.
+pub(in crate::sched::place) fn rank_node<C: Cost>(problem: &Problem<'_>, pos: Pos, item: &Item<C>) -> Rank {
+    let leaf = problem.fabric.leaf_of(pos).expect("a candidate is in a leaf");
+    let mut fields = item.cost.fields().to_vec();
+    let own = problem.slots_of_node(pos);
+    if !problem.view.slots.are_whole() && problem.ask.mode != Mode::Distributed {
+        // What the node costs as a member is here the waste of the holder.
+        fields[problem.layout.tail(0)] = 0;
+    }
+    problem.charge(&mut fields, Layer::LEAF, problem.fabric.top(), 0);
+    let above = layers(Layer::LEAF, problem.fabric.top())
+        .map(|layer| (layer, problem.slots(problem.fabric.covering(leaf, layer))));
+    let waste: Vec<(Layer, u64)> = std::iter::once((Layer::NODE, own)).chain(above).collect();
+    assemble(problem, Holder::Node(pos), &fields, &waste)
+}
+
+fn layers(from: Layer, to: Layer) -> impl Iterator<Item = Layer> {
+    (from.0..=to.0).map(Layer)
+}
+
+fn assemble(problem: &Problem<'_>, holder: Holder, fields: &[i64], waste: &[(Layer, u64)]) -> Rank {
+    let layout = &problem.layout;
+    let (leaf_or_domain, own_layer) = match holder {
+        Holder::Node(pos) => (problem.fabric.leaf_of(pos).expect("a candidate is in a leaf"), Layer::NODE),
+        Holder::Domain(id) => (id, problem.fabric.domain(id).layer()),
+    };
+    let distributed = problem.ask.mode == Mode::Distributed;
+    let mut head: Vec<Step> =
+        fields[..layout.weights].iter().map(|&count| Step::new(count, Means::Weight)).collect();
+    let preferred = layout.prefer.iter().zip(&fields[layout.weights..]);
+    head.extend(preferred.map(|(&layer, &span)| Step::new(span, Means::Span(layer))));
+    if let Some(wanted) = problem.ask.prefer_domain {
+        let inside = problem.fabric.within(leaf_or_domain, wanted);
+        head.push(Step::new(i64::from(!inside), Means::Preferred));
+    }
+    let score = |before: ScoreBefore| -> Option<Step> {
+        let wanted = problem.ask.score;
+        let counts = wanted.weights.any() && (wanted.before == before);
+        counts.then(|| Step::new(-number(score(problem, leaf_or_domain)), Means::Score))
+    };
+    if !distributed {
+        if problem.ask.lowest_latency {
+            head.push(Step::new(latency(problem, holder), Means::Latency));
+        }
+        head.push(Step::new(i64::from(own_layer.0), Means::Height));
+        head.extend(score(ScoreBefore::Span));
+    }
+    let downwards = |to: usize| (0..to).rev().map(|layer| Layer(u8::try_from(layer).unwrap_or(u8::MAX)));
+    head.extend(downwards(layout.layers).map(|layer| {
+        let span = fields[layout.span(layer.index())];
+        Step::new(span, Means::Span(layer))
+    }));
+    let mut tail = Vec::new();
+    let left = |layer: Layer| Step::new(fields[layout.tail(layer.index())], Means::Waste(layer));
+    if distributed {
+        tail.extend(downwards(layout.layers).map(|layer| Step { means: Means::Even, ..left(layer) }));
+        let wanted = problem.ask.score.before;
+        tail.extend(score(wanted));
+    } else {
+        tail.extend(score(ScoreBefore::Fit));
+        tail.extend(waste.iter().map(|&(layer, slots)| Step::new(number(slots), Means::Waste(layer))));
+        tail.extend(downwards(own_layer.index()).map(left));
+        tail.extend(score(ScoreBefore::None));
+    }
+    Rank { head, even: Vec::new(), tail }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Nanoseconds between two nodes of the job. A path inside a domain is no slower than one through what lies above it, so
+/// links that say nothing are as fast as those above; where none says anything they come last. One node has no link.
+fn latency(problem: &Problem<'_>, holder: Holder) -> i64 {
+    let is_single = problem.nodes == Some(1) || problem.per_node.is_some() && problem.amount == 1;
+    match holder {
+        Holder::Domain(id) if !is_single => {
+            let fabric = problem.fabric;
+            let above = std::iter::successors(Some(id), |&id| fabric.domain(id).parent());
+            above.filter_map(|id| fabric.domain(id).link().latency).min().map_or(i64::MAX, number)
+        }
+        Holder::Node(_) | Holder::Domain(_) => 0,
+    }
+}
+
+/// The first step at which a rank is worse than the winner's, in words.
+pub(in crate::sched::place) fn difference(rank: &Rank, winner: &Rank) -> LostWhy {
+    let steps = |rank: &Rank| -> Vec<Step> {
+        rank.head.iter().chain(&rank.even).chain(&rank.tail).copied().collect()
+    };
+    let pair = steps(rank).into_iter().zip(steps(winner)).find(|(a, b)| a != b);
+    let Some((had, best)) = pair else { return LostWhy::Later };
+    let (had_count, best_count) = (had.value.unsigned_abs(), best.value.unsigned_abs());
+    match had.means {
+        Means::Weight => LostWhy::Weight,
+        Means::Span(layer) => LostWhy::Span {
+            layer,
+            had: u32::try_from(had_count).unwrap_or(u32::MAX),
+            best: u32::try_from(best_count).unwrap_or(u32::MAX),
+        },
+        Means::Preferred => LostWhy::NotPreferred,
+        Means::Latency => LostWhy::Latency,
+        Means::Height => LostWhy::Higher,
+        Means::Score => LostWhy::Score { had: had_count, best: best_count },
+        Means::Even => LostWhy::Uneven,
+        Means::Waste(layer) => LostWhy::Waste { layer, had: had_count, best: best_count },
+    }
+}

@@ -1,0 +1,35 @@
+//! Short cuts: what the fronts would give, without them, where a case is of a kind that counts decide.
+
+mod equal;
+mod sieve;
+mod step;
+mod uneven;
+mod whole;
+
+use crate::sched::place::explain::{Lost, Placement};
+use crate::sched::place::problem::Problem;
+
+pub(super) use equal::Equal;
+
+/// What a short cut comes to.
+pub(super) enum Short {
+    /// It is another case.
+    Other,
+    /// No domain holds the job.
+    Nowhere,
+    /// The best placement.
+    Placed(Placement),
+}
+
+/// Places a job if it is of a kind that has a short cut.
+pub(super) fn place(problem: &Problem<'_>) -> Short {
+    match whole::place(problem) {
+        Short::Other => uneven::place(problem),
+        answer => answer,
+    }
+}
+
+/// The best few of the domains that could have held a job, and at which step each lost; None where that has no short cut.
+pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    uneven::losers(problem, most)
+}

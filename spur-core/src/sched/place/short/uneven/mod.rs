@@ -1,0 +1,401 @@
+//! Nodes that take unequally much, or weigh unequally much, without a general search.
+//!
+//! Gives exactly what the dynamic programme would where everything that matters adds up over nodes; where a case is
+//! not of this kind it says so and leaves it to the general solver. The lowest layer of which some domain can hold
+//! the job is found by counts. One node is found by looking at what each takes; of leaves only those are looked into
+//! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`walk`].
+
+mod fine;
+mod stock;
+mod walk;
+
+use std::cmp::Ordering;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::explain::{Lost, Placement};
+use crate::sched::place::fronts::share;
+use crate::sched::place::problem::{Holder, Item, Problem, Rank, difference, rank, rank_node};
+
+use super::Short;
+use stock::{MANY, Stock};
+use walk::{Beside, Candidate, Choice, NoChoice, Price, Scale, walk};
+
+/// Places a job if it is one of the cases in which everything adds up.
+pub(super) fn place(problem: &Problem<'_>) -> Short {
+    let Some(stock) = Stock::new(problem) else { return Short::Other };
+    let found = search(&stock);
+    if matches!(found, Short::Placed(_)) || !stock.is_lightest_alone() {
+        return found;
+    }
+    stock.of_all_weights().map_or(Short::Other, |stock| search(&stock))
+}
+
+fn search(stock: &Stock<'_, '_>) -> Short {
+    let problem = stock.problem;
+    if let Some((leaf, pos)) = on_one_node(stock) {
+        let share = problem.per_node.unwrap_or(problem.amount);
+        return Short::Placed(Placement::new(problem, vec![(pos, share)], Some(leaf), true));
+    }
+    let highest = problem.within.unwrap_or(problem.fabric.top());
+    for layer in (1..=highest.0).map(Layer) {
+        let holders = holders(stock, layer);
+        if holders.is_empty() {
+            continue;
+        }
+        if layer < highest && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
+            // A higher domain could touch fewer domains of a preferred layer, which comes before staying low.
+            return Short::Other;
+        }
+        let found = if layer == Layer::LEAF && !stock.is_mixed() {
+            in_one_leaf(stock, &holders)
+        } else {
+            in_one_domain(stock, &holders)
+        };
+        match found {
+            Ok((holder, nodes)) => return Short::Placed(placed(problem, holder, &nodes)),
+            Err(NoChoice::Nowhere) => {}
+            Err(NoChoice::TooLarge) if is_counted(stock) => {
+                let holder = least_waste(stock, &holders);
+                let placement = placed(problem, holder, &stock.largest_below(holder));
+                return Short::Placed(Placement { exact: false, ..placement });
+            }
+            Err(NoChoice::TooLarge) => return Short::Other,
+        }
+    }
+    Short::Nowhere
+}
+
+/// The domains of a layer that may hold the job.
+fn holders(stock: &Stock<'_, '_>, layer: Layer) -> Vec<DomainId> {
+    stock.problem.fabric.domains_of(layer).filter(|&id| stock.can_hold(id)).collect()
+}
+
+/// Whether what a domain takes is enough to know that it can hold the job.
+fn is_counted(stock: &Stock<'_, '_>) -> bool {
+    stock.beside == Beside::Nothing && !stock.is_mixed()
+}
+
+/// Of domains that need the fewest members for the job, one that it leaves least of.
+fn least_waste(stock: &Stock<'_, '_>, holders: &[DomainId]) -> DomainId {
+    let suited = stock.with_fewest_members(holders);
+    suited.into_iter().min_by(|&one, &other| stock.by_waste(one, other)).unwrap_or(holders[0])
+}
+
+/// The placement on chosen nodes.
+fn placed(problem: &Problem<'_>, holder: DomainId, nodes: &[Candidate]) -> Placement {
+    let chosen: Vec<_> = nodes.iter().map(|node| (node.pos, 1, node.takes)).collect();
+    let free = vec![(0, u32::MAX); problem.layout.layers];
+    Placement::new(problem, share(problem, holder, &chosen, &free), Some(holder), true)
+}
+
+/// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up. Whole nodes are
+/// left to their leaves.
+fn on_one_node(stock: &Stock<'_, '_>) -> Option<(DomainId, Pos)> {
+    let problem = stock.problem;
+    let takes_several = problem.view.slots.are_whole()
+        || problem.per_node.is_some() && problem.amount > 1
+        || problem.nodes.is_some_and(|nodes| nodes > 1);
+    if takes_several {
+        return None;
+    }
+    stock.smallest()
+}
+
+/// How few nodes of a leaf take the job.
+#[derive(Debug, Clone, Copy)]
+struct Fewest {
+    nodes: u32,
+    /// What the first of the largest takes, and the last.
+    first: u32,
+    last: u32,
+    /// How much more than the job the largest take.
+    slack: u32,
+}
+
+/// How few nodes of a leaf take the job; `takes` is reused.
+fn fewest(stock: &Stock<'_, '_>, leaf: DomainId, takes: &mut Vec<u32>) -> Option<Fewest> {
+    takes.clear();
+    if let (Some(peak @ 1..=MOST_COUNTED), Beside::Nothing) = (stock.peak(), stock.beside) {
+        return fewest_of_few(stock, leaf, peak);
+    }
+    stock.each_of(leaf, |_, node| takes.push(node));
+    takes.sort_unstable_by(|a, b| b.cmp(a));
+    if let Beside::Nodes(nodes) = stock.beside {
+        let most: u64 = takes.iter().take(nodes as usize).map(|&takes| u64::from(takes)).sum();
+        let holds = takes.len() >= nodes as usize && most >= u64::from(stock.problem.amount);
+        return holds.then_some(Fewest { nodes, first: 0, last: 0, slack: 0 });
+    }
+    let mut left = stock.problem.amount;
+    let first = takes.first().copied()?;
+    for (&takes, nodes) in takes.iter().zip(1..) {
+        if takes >= left {
+            return Some(Fewest { nodes, first, last: takes, slack: takes - left });
+        }
+        left -= takes;
+    }
+    None
+}
+
+/// The most that nodes take where those that take as much are counted.
+const MOST_COUNTED: u32 = 63;
+
+/// How few nodes of a leaf take the job where none takes more than `peak`.
+fn fewest_of_few(stock: &Stock<'_, '_>, leaf: DomainId, peak: u32) -> Option<Fewest> {
+    let mut counts = [0_u32; MOST_COUNTED as usize + 1];
+    stock.each_of(leaf, |_, takes| counts[takes as usize] += 1);
+    let (mut left, mut nodes, mut first) = (stock.problem.amount, 0, 0);
+    for takes in (1..=peak).rev() {
+        let count = counts[takes as usize];
+        let needed = left.div_ceil(takes);
+        if count > 0 && first == 0 {
+            first = takes;
+        }
+        if count >= needed {
+            return Some(Fewest { nodes: nodes + needed, first, last: takes, slack: needed * takes - left });
+        }
+        nodes += count;
+        left -= count * takes;
+    }
+    None
+}
+
+/// Whether a leaf could be as good as the best so far, which takes the fewest nodes that `least` says; `order` is that
+/// of what it leaves.
+///
+/// No m nodes take more than m times any number and what each node of the leaf takes beyond that number.
+fn may_do_with(stock: &Stock<'_, '_>, leaf: DomainId, least: &Fewest, order: Ordering) -> bool {
+    if matches!(stock.beside, Beside::Nodes(_)) {
+        return order.is_le();
+    }
+    let nodes = if order.is_gt() { least.nodes.saturating_sub(1) } else { least.nodes };
+    if stock.peak().is_some_and(|peak| u64::from(nodes) * u64::from(peak) < stock.problem.amount.into()) {
+        return false;
+    }
+    let most = |number: u32| u64::from(nodes) * u64::from(number) + stock.beyond(leaf, number);
+    [least.last, least.first].into_iter().all(|number| most(number) >= u64::from(stock.problem.amount))
+}
+
+/// The best nodes of one of some leaves.
+fn in_one_leaf(stock: &Stock<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let mut best: Option<(Fewest, Vec<DomainId>)> = None;
+    let mut takes = Vec::new();
+    for &leaf in leaves {
+        let mut order = Ordering::Less;
+        if let Some((least, tied)) = &best {
+            order = stock.by_waste(leaf, tied[0]);
+            if !may_do_with(stock, leaf, least, order) {
+                continue;
+            }
+        }
+        let Some(found) = fewest(stock, leaf, &mut takes) else { continue };
+        if let Some((least, _)) = &best {
+            order = found.nodes.cmp(&least.nodes).then(order);
+        }
+        match (order, &mut best) {
+            (Ordering::Equal, Some((_, tied))) => tied.push(leaf),
+            (Ordering::Less, _) => best = Some((found, vec![leaf])),
+            _ => {}
+        }
+    }
+    let (least, tied) = best.ok_or(NoChoice::Nowhere)?;
+    let mut winner: Option<(u64, DomainId, Vec<Candidate>)> = None;
+    for leaf in tied {
+        let nodes = best_of(stock, leaf, least)?;
+        let slots = stock.slots_of(&nodes);
+        if winner.as_ref().is_none_or(|(fewest, _, _)| slots < *fewest) {
+            winner = Some((slots, leaf, nodes));
+        }
+    }
+    winner.map(|(_, leaf, nodes)| (leaf, nodes)).ok_or(NoChoice::Nowhere)
+}
+
+/// The best nodes of one leaf.
+fn best_of(stock: &Stock<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<Candidate>, NoChoice> {
+    let problem = stock.problem;
+    let scale = Scale::new(problem, Layer::LEAF, problem.slots(leaf), stock.beside, false);
+    let scale = scale.ok_or(NoChoice::TooLarge)?;
+    if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(stock.beside, Beside::Nodes(_)) {
+        let nodes = stock.trimmed(leaf);
+        return Ok(walk(problem, leaf, problem.amount, &nodes, &scale, stock.beside)?.nodes);
+    }
+    let (mut used, open) = settle(stock, stock.nodes_of(leaf), least);
+    let settled = used.iter().map(|node| node.takes).sum();
+    if let Some(left) = problem.amount.checked_sub(settled).filter(|left| *left > 0) {
+        used.extend(walk(problem, leaf, left, &open, &scale, stock.beside)?.nodes);
+    }
+    used.sort_unstable_by_key(|node| node.pos);
+    Ok(used)
+}
+
+/// The nodes of a leaf that every best choice uses, and those that some may: the latter in fabric order.
+///
+/// The largest nodes hold the job with some slack. A choice of as many nodes that takes others instead has to make do
+/// with that slack: each node larger than the last of the largest that is left out, and each smaller one that is used,
+/// costs the difference. Of nodes that take the same, those with the fewest slots come first.
+fn settle(
+    stock: &Stock<'_, '_>,
+    mut nodes: Vec<Candidate>,
+    least: Fewest,
+) -> (Vec<Candidate>, Vec<Candidate>) {
+    let problem = stock.problem;
+    nodes.sort_by_cached_key(|node| (node.takes, problem.slots_of_node(node.pos), node.pos));
+    let larger = nodes.len() - nodes.partition_point(|node| node.takes <= least.last);
+    let slack = least.slack as usize;
+    let (mut used, mut open) = (Vec::new(), Vec::new());
+    for alike in nodes.chunk_by(|one, other| one.takes == other.takes) {
+        let takes = alike[0].takes;
+        let changes = |by: u32| (least.slack / by) as usize;
+        let (sure, most) = match takes.cmp(&least.last) {
+            Ordering::Greater => (alike.len().saturating_sub(changes(takes - least.last)), alike.len()),
+            Ordering::Less => (0, changes(least.last - takes)),
+            Ordering::Equal => {
+                let own = least.nodes as usize - larger;
+                (own.saturating_sub(slack), own + slack)
+            }
+        };
+        let (sure, most) = (sure.min(alike.len()), most.min(alike.len()));
+        used.extend_from_slice(&alike[..sure]);
+        open.extend_from_slice(&alike[sure..most]);
+    }
+    open.sort_unstable_by_key(|node| node.pos);
+    (used, open)
+}
+
+/// The best nodes of one of some domains of one layer.
+fn in_one_domain(
+    stock: &Stock<'_, '_>,
+    holders: &[DomainId],
+) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let problem = stock.problem;
+    let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
+    let mut best: Option<(DomainId, Choice)> = None;
+    for (id, bound) in stock.in_order(holders) {
+        if best.as_ref().is_some_and(|(than, choice)| stock.is_behind(id, bound, *than, &choice.nodes)) {
+            continue;
+        }
+        let layer = problem.fabric.domain(id).layer();
+        let scale = Scale::new(problem, layer, most_slots, stock.beside, stock.is_mixed());
+        let scale = scale.ok_or(NoChoice::TooLarge)?;
+        let nodes = stock.nodes_below(id);
+        let found = match walk(problem, id, problem.amount, &nodes, &scale, stock.beside) {
+            Ok(choice) => choice,
+            Err(NoChoice::Nowhere) => continue,
+            Err(NoChoice::TooLarge) => return Err(NoChoice::TooLarge),
+        };
+        if best.as_ref().is_none_or(|(than, other)| is_better(stock, (id, &found), (*than, other))) {
+            best = Some((id, found));
+        }
+    }
+    best.map(|(id, choice)| (id, choice.nodes)).ok_or(NoChoice::Nowhere)
+}
+
+fn is_better(
+    stock: &Stock<'_, '_>,
+    (id, one): (DomainId, &Choice),
+    (than, other): (DomainId, &Choice),
+) -> bool {
+    let start = |id: DomainId| stock.problem.fabric.domain(id).range().start;
+    let Price { head, tail } = one.price;
+    (head.cmp(&other.price.head))
+        .then_with(|| stock.by_waste(id, than))
+        .then_with(|| tail.cmp(&other.price.tail))
+        .then_with(|| start(id).cmp(&start(than)))
+        .is_lt()
+}
+
+/// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
+/// everything adds up, or where a higher layer may come first.
+pub(in crate::sched::place) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    let applies = problem.ask.prefer.is_empty() && !problem.nodes_are_alike();
+    let stock = Stock::new(problem).filter(|_| applies)?;
+    losers_of(&stock, most).or_else(|| losers_of(&stock.of_all_weights()?, most))
+}
+
+fn losers_of(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {
+    let problem = stock.problem;
+    let fabric = problem.fabric;
+    let node = on_one_node(stock).and_then(|(_, pos)| {
+        let item = problem.node::<Vec<i64>>(pos, (0, u32::MAX))?;
+        Some((rank_node(problem, pos, &item), Holder::Node(pos)))
+    });
+    let mut found: Vec<(Rank, Holder)> = node.into_iter().collect();
+    let highest = problem.within.unwrap_or(fabric.top());
+    let mut seen = 0;
+    for layer in (1..=highest.0).map(Layer) {
+        let mut here = Vec::new();
+        for id in shortlist(stock, layer, most + 2) {
+            let is_above = |(_, winner): &(Rank, Holder)| match *winner {
+                Holder::Node(pos) => layer > Layer::LEAF && fabric.domain(id).range().contains(&pos.index()),
+                Holder::Domain(held) => fabric.within(held, id),
+            };
+            seen += 1;
+            // What only holds the winner's own place is no rival of it.
+            if found.first().is_some_and(is_above) {
+                continue;
+            }
+            if let Some(item) = best_in(stock, id) {
+                here.push((rank(problem, id, &item), Holder::Domain(id)));
+            }
+        }
+        let first = |holder: &Holder| match *holder {
+            Holder::Domain(id) => fabric.domain(id).range().start,
+            Holder::Node(pos) => pos.index(),
+        };
+        here.sort_by(|(a, one), (b, other)| a.cmp(b).then_with(|| first(one).cmp(&first(other))));
+        found.extend(here);
+        // One of them may be the winner, and one the leaf of a single node that won.
+        if seen >= most + 2 {
+            break;
+        }
+    }
+    let (winner, others) = found.split_first()?;
+    let lost = others.iter().filter_map(|(rank, holder)| match (*holder, winner.1) {
+        (Holder::Domain(id), Holder::Node(pos)) if fabric.domain(id).range().contains(&pos.index()) => None,
+        (Holder::Domain(domain), _) => Some(Lost { domain, why: difference(rank, &winner.0) }),
+        (Holder::Node(_), _) => None,
+    });
+    Some(lost.take(most).collect())
+}
+
+/// The domains of a layer that can be among its best few.
+fn shortlist(stock: &Stock<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
+    let mut holders = holders(stock, layer);
+    if layer > Layer::LEAF || holders.len() <= few || stock.is_mixed() {
+        return holders;
+    }
+    let mut takes = Vec::new();
+    let mut counted: Vec<(u32, DomainId)> =
+        (holders.drain(..)).filter_map(|leaf| Some((fewest(stock, leaf, &mut takes)?.nodes, leaf))).collect();
+    let order = |one: &(u32, DomainId), other: &(u32, DomainId)| {
+        one.0.cmp(&other.0).then_with(|| stock.by_waste(one.1, other.1))
+    };
+    counted.sort_by(order);
+    // Those that are equal to the last of the few may turn out to be better.
+    if let Some(last) = counted.get(few - 1).copied() {
+        let within = counted.partition_point(|other| order(other, &last).is_le());
+        counted.truncate(within);
+    }
+    counted.into_iter().map(|(_, leaf)| leaf).collect()
+}
+
+/// What the best placement in a domain costs.
+fn best_in(stock: &Stock<'_, '_>, id: DomainId) -> Option<Item<Vec<i64>>> {
+    let problem = stock.problem;
+    let fabric = problem.fabric;
+    let scale =
+        Scale::new(problem, fabric.domain(id).layer(), problem.slots(id), stock.beside, stock.is_mixed())?;
+    let choice = walk(problem, id, problem.amount, &stock.nodes_below(id), &scale, stock.beside).ok()?;
+    let mut sum = Item::<Vec<i64>>::nothing(problem.layout.width());
+    let mut known: Vec<DomainId> = Vec::new();
+    for node in choice.nodes {
+        sum = sum.plus(&problem.node::<Vec<i64>>(node.pos, (0, u32::MAX))?, &problem.needs);
+        for domain in fabric.path_up(node.pos).take_while(|&domain| domain != id) {
+            if !known.contains(&domain) {
+                let (from, to) = (fabric.domain(domain).layer(), fabric.domain(domain).cover());
+                problem.charge(&mut sum.cost, from, to, problem.slots(domain));
+                known.push(domain);
+            }
+        }
+    }
+    Some(sum)
+}

@@ -1,0 +1,598 @@
+//! What there is to place a job on, where everything that matters adds up over nodes.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::problem::{Problem, position, positions};
+use crate::sched::place::short::sieve::{Parts, Sieve};
+use crate::sched::place::slots::Takes;
+
+use super::fine::Fine;
+use super::walk::{Beside, Candidate};
+
+/// Nodes of a leaf above which those that can never be used are left out first.
+pub(super) const MANY: usize = 48;
+
+/// Which nodes may be used, as far as their weight goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Weights {
+    /// All weigh the same.
+    Same,
+    /// The lightest alone.
+    Lightest,
+    /// Exactly so many of each class but the lightest, heaviest first: the least there can be.
+    Some(Vec<u32>),
+}
+
+/// No fewer nodes of a domain hold the job, as a number shows that what they take is compared with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bound {
+    nodes: u64,
+    number: u32,
+}
+
+/// What a member of a domain consists of.
+enum Piece {
+    Domain(DomainId),
+    Node(Candidate),
+}
+
+/// What there is; see the module.
+pub(super) struct Stock<'s, 'a> {
+    pub(super) problem: &'s Problem<'a>,
+    pub(super) beside: Beside,
+    weights: Weights,
+    /// The most of the amount that each domain takes, where that is not the capacity as counted.
+    rooms: Option<Vec<u32>>,
+    /// What nodes take, where that can be looked up leaf by leaf.
+    takes: Option<Takes<'a>>,
+    /// What was found out about all leaves together, where nodes of one weight are looked at.
+    survey: Option<Survey>,
+}
+
+/// What is known of all leaves that may be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Survey {
+    /// The most that a node takes.
+    pub(super) peak: u32,
+    /// The fewest slots of a node that takes the whole job.
+    smallest: Option<u32>,
+}
+
+impl<'s, 'a> Stock<'s, 'a> {
+    /// All nodes, or the lightest; None where not everything adds up.
+    pub(super) fn new(problem: &'s Problem<'a>) -> Option<Self> {
+        let ask = problem.ask;
+        // Of whole nodes a leaf is the smallest domain that is looked at.
+        let below_leaves = problem.view.slots.are_whole() && problem.within == Some(Layer::NODE);
+        let applies = problem.adds_up()
+            && ask.prefer_domain.is_none()
+            && !ask.lowest_latency
+            && !ask.score.weights.any()
+            && !ask.prefer.contains(&Layer::NODE)
+            && !below_leaves;
+        let beside = match (problem.nodes, problem.span_caps.as_slice()) {
+            (None, []) => Beside::Nothing,
+            (Some(nodes), []) => Beside::Nodes(nodes),
+            (None, &[(Layer::LEAF, leaves)]) if leaves > 0 => Beside::Leaves(leaves),
+            _ => return None,
+        };
+        if !applies {
+            return None;
+        }
+        let weights = if problem.layout.weights > 0 { Weights::Lightest } else { Weights::Same };
+        let mut takes = problem.takes();
+        if weights == Weights::Lightest {
+            let lightest = problem.lightest_weight();
+            takes = takes.zip(lightest).and_then(|(all, weight)| all.of_weight(problem.view, weight));
+        }
+        let mut stock = Self { problem, beside, weights, rooms: None, takes, survey: None };
+        if stock.weights == Weights::Lightest {
+            stock.rooms = Some(stock.count());
+        }
+        stock.survey = takes.map(|takes| stock.survey(&takes));
+        Some(stock)
+    }
+
+    /// Whether only the lightest nodes are looked at.
+    pub(super) fn is_lightest_alone(&self) -> bool {
+        self.weights == Weights::Lightest
+    }
+
+    /// Whether nodes of several weights are used.
+    pub(super) fn is_mixed(&self) -> bool {
+        matches!(self.weights, Weights::Some(_))
+    }
+
+    /// Nodes of all weights, as few of the heavier ones as any placement needs; None where that is another case.
+    pub(super) fn of_all_weights(&self) -> Option<Self> {
+        let problem = self.problem;
+        if self.beside != Beside::Nothing || problem.ask.min_speed.is_some() {
+            return None;
+        }
+        let takes = problem.takes();
+        let all =
+            Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey: None };
+        let fabric = problem.fabric;
+        let highest = problem.within.unwrap_or(fabric.top());
+        let is_largest = |id: &DomainId| {
+            let domain = fabric.domain(*id);
+            let parent = domain.parent().map(|parent| fabric.domain(parent).layer());
+            domain.layer() <= highest && parent.is_none_or(|parent| parent > highest)
+        };
+        let largest = fabric.domains().map(|(id, _)| id).filter(is_largest);
+        let least = largest.filter_map(|id| all.heavier(id)).min()?;
+        Some(Self { weights: Weights::Some(least), ..all })
+    }
+
+    /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
+    /// fit. All lighter nodes are used before a heavier one, and the largest of a class before the others.
+    fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
+        let classes = self.problem.layout.weights;
+        let mut takes: Vec<Vec<u32>> = vec![Vec::new(); classes + 1];
+        self.each_below(holder, |node| {
+            takes[self.problem.weight_class(node.pos).unwrap_or(classes)].push(node.takes);
+        });
+        let sums: Vec<u64> =
+            takes.iter().map(|class| class.iter().map(|&takes| u64::from(takes)).sum()).collect();
+        let mut left = u64::from(self.problem.amount);
+        let mut lighter: u64 = sums.iter().sum();
+        if lighter < left {
+            return None;
+        }
+        let mut needed = Vec::with_capacity(classes);
+        for (class, sum) in takes[..classes].iter_mut().zip(&sums) {
+            lighter -= sum;
+            let mut count = 0;
+            if lighter < left {
+                class.sort_unstable_by(|a, b| b.cmp(a));
+                for &takes in class.iter() {
+                    left = left.saturating_sub(takes.into());
+                    count += 1;
+                    if lighter >= left {
+                        break;
+                    }
+                }
+            }
+            needed.push(count);
+        }
+        Some(needed)
+    }
+
+    /// Shows every node below a domain that may be used, in fabric order.
+    fn each_below(&self, holder: DomainId, mut see: impl FnMut(Candidate)) {
+        let mut ahead = vec![holder];
+        while let Some(id) = ahead.pop() {
+            if self.room(id) == 0 {
+                continue;
+            }
+            match self.problem.fabric.domain(id).children() {
+                [] => self.each_of(id, |pos, takes| see(Candidate { pos, takes })),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+    }
+
+    /// Counts what domains take.
+    fn count(&self) -> Vec<u32> {
+        let mut rooms: Vec<u32> = Vec::with_capacity(self.problem.fabric.domains().size_hint().0);
+        for (id, domain) in self.problem.fabric.domains() {
+            let sum = match (domain.children(), self.takes) {
+                _ if self.problem.is_barred(id) => 0,
+                ([], Some(takes)) => takes.room(domain.range()),
+                ([], None) => {
+                    self.nodes_of(id).iter().fold(0, |sum: u32, node| sum.saturating_add(node.takes))
+                }
+                (children, _) => {
+                    children.iter().fold(0, |sum: u32, child| sum.saturating_add(rooms[child.index()]))
+                }
+            };
+            rooms.push(sum);
+        }
+        rooms
+    }
+
+    /// Looks at all nodes in domains that may be used.
+    fn survey(&self, takes: &Takes<'_>) -> Survey {
+        let problem = self.problem;
+        let fabric = problem.fabric;
+        let wanted = problem.per_node.unwrap_or(problem.amount);
+        let mut survey = Survey { peak: 0, smallest: None };
+        let mut see = |range| {
+            let (peak, smallest) = takes.extremes(range, wanted);
+            survey.peak = survey.peak.max(peak);
+            survey.smallest = survey.smallest.into_iter().chain(smallest).min();
+        };
+        if problem.is_any_barred() {
+            let leaves = fabric.domains_of(Layer::LEAF).filter(|&leaf| !problem.is_barred(leaf));
+            leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
+        } else {
+            see(0..fabric.wired());
+        }
+        survey.smallest = survey.smallest.filter(|_| survey.peak >= problem.amount);
+        survey
+    }
+
+    /// The most of the amount that a domain takes.
+    pub(super) fn room(&self, id: DomainId) -> u32 {
+        self.rooms.as_ref().map_or_else(|| self.problem.room(id), |rooms| rooms[id.index()])
+    }
+
+    /// Whether a domain can hold the job.
+    pub(super) fn can_hold(&self, id: DomainId) -> bool {
+        self.room(id) >= self.problem.amount
+            && match &self.weights {
+                Weights::Same | Weights::Lightest => true,
+                Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
+            }
+            && match self.beside {
+                Beside::Nothing | Beside::Nodes(_) => true,
+                Beside::Leaves(leaves) => self.most_in(id, leaves) >= u64::from(self.problem.amount),
+            }
+    }
+
+    /// The most that so many leaves of a domain take.
+    fn most_in(&self, id: DomainId, leaves: u32) -> u64 {
+        let fabric = self.problem.fabric;
+        let range = fabric.domain(id).range();
+        let (mut rooms, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            let leaf = fabric.leaf_of(Pos(u32::try_from(at).expect("positions are u32")));
+            let Some(leaf) = leaf else { break };
+            rooms.push(u64::from(self.room(leaf)));
+            at = fabric.domain(leaf).range().end;
+        }
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        rooms.iter().take(leaves as usize).sum()
+    }
+
+    /// The most of the amount that a node takes; 0 where it may not be used.
+    fn takes(&self, pos: Pos) -> u32 {
+        let heavier = self.is_lightest_alone() && self.problem.weight_class(pos).is_some();
+        if heavier { 0 } else { self.problem.most_on(pos) }
+    }
+
+    /// Whether the weight of a node is such that the job may have it alone.
+    fn may_be_alone(&self, pos: Pos) -> bool {
+        match &self.weights {
+            Weights::Same | Weights::Lightest => true,
+            Weights::Some(least) => {
+                let class = self.problem.weight_class(pos);
+                least.iter().enumerate().all(|(index, &count)| count == u32::from(class == Some(index)))
+            }
+        }
+    }
+
+    /// The nodes of a leaf that take something, in fabric order.
+    pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<Candidate> {
+        let mut nodes = Vec::new();
+        self.each_of(leaf, |pos, takes| nodes.push(Candidate { pos, takes }));
+        nodes
+    }
+
+    /// Shows the nodes of a leaf that take something, in fabric order, and what they take.
+    pub(super) fn each_of(&self, leaf: DomainId, mut see: impl FnMut(Pos, u32)) {
+        let range = self.problem.fabric.domain(leaf).range();
+        match self.takes {
+            Some(takes) => takes.each(range, |index, takes| see(position(index), takes)),
+            None => positions(range).for_each(|pos| match self.takes(pos) {
+                0 => {}
+                takes => see(pos, takes),
+            }),
+        }
+    }
+
+    /// What the nodes of a leaf take beyond a number, in sum.
+    pub(super) fn beyond(&self, leaf: DomainId, number: u32) -> u64 {
+        let range = self.problem.fabric.domain(leaf).range();
+        match self.takes {
+            Some(takes) => takes.beyond(range, number).into(),
+            None => positions(range).map(|pos| u64::from(self.takes(pos).saturating_sub(number))).sum(),
+        }
+    }
+
+    /// The most that any m nodes of a leaf take is no more than m times that; not known everywhere.
+    pub(super) fn peak(&self) -> Option<u32> {
+        self.survey.map(|survey| survey.peak)
+    }
+
+    /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
+    pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
+        let leaves = self.problem.fabric.domains_of(Layer::LEAF);
+        let leaves = leaves.filter(|&leaf| self.room(leaf) >= self.problem.amount);
+        if let (Some(survey), Some(takes)) = (self.survey, self.takes) {
+            let slots = survey.smallest?;
+            let mut best: Option<(DomainId, Pos)> = None;
+            for leaf in leaves {
+                if best.is_some_and(|(than, _)| self.by_waste(leaf, than).is_ge()) {
+                    continue;
+                }
+                let range = self.problem.fabric.domain(leaf).range();
+                if let Some(pos) = takes.first_with(range, slots).map(position) {
+                    best = Some((leaf, pos));
+                }
+            }
+            return best;
+        }
+        let mut best: Option<(u64, DomainId, Pos)> = None;
+        for leaf in leaves {
+            let Some((slots, pos)) = self.smallest_of(leaf) else { continue };
+            let is_better = best.is_none_or(|(least, other, first)| {
+                (slots.cmp(&least)).then_with(|| self.by_waste(leaf, other)).then(pos.cmp(&first)).is_lt()
+            });
+            if is_better {
+                best = Some((slots, leaf, pos));
+            }
+        }
+        best.map(|(_, leaf, pos)| (leaf, pos))
+    }
+
+    /// The node of a leaf with the fewest slots that takes the whole job, the first such, and its slots.
+    fn smallest_of(&self, leaf: DomainId) -> Option<(u64, Pos)> {
+        positions(self.problem.fabric.domain(leaf).range())
+            .filter(|&pos| self.takes(pos) >= self.problem.amount && self.may_be_alone(pos))
+            .map(|pos| (self.problem.slots_of_node(pos), pos))
+            .min()
+    }
+
+    /// The nodes of a leaf without those that can never be used.
+    ///
+    /// Nodes of one weight that take the same and have the same slots are used in their order, so only the first few
+    /// of them can be: as many as hold the job, or as are wanted.
+    pub(super) fn trimmed(&self, leaf: DomainId) -> Vec<Candidate> {
+        let mut nodes = self.nodes_of(leaf);
+        if nodes.len() <= MANY {
+            return nodes;
+        }
+        let problem = self.problem;
+        let mut seen: BTreeMap<(Option<usize>, u32, u64), u32> = BTreeMap::new();
+        nodes.retain(|node| {
+            let kind = (problem.weight_class(node.pos), node.takes, problem.slots_of_node(node.pos));
+            let count = seen.entry(kind).or_default();
+            *count += 1;
+            *count
+                <= match self.beside {
+                    Beside::Nodes(nodes) => nodes,
+                    Beside::Nothing | Beside::Leaves(_) => problem.amount.div_ceil(node.takes),
+                }
+        });
+        nodes
+    }
+
+    /// The nodes of a domain that may be used by a best choice, in fabric order.
+    pub(super) fn nodes_below(&self, holder: DomainId) -> Vec<Candidate> {
+        let children = self.problem.fabric.domain(holder).children();
+        if children.is_empty() {
+            return self.trimmed(holder);
+        }
+        let mut nodes = Vec::new();
+        let members = if self.are_members_first() { children } else { &[] };
+        let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
+        let Some(sieve) = self.sieve(&parts) else {
+            children.iter().for_each(|&child| nodes.extend(self.all_below(child)));
+            return nodes;
+        };
+        if self.problem.fabric.domain(holder).layer().0 == Layer::LEAF.0 + 2
+            && self.problem.per_node.is_none()
+        {
+            return self.nodes_of_leaves(&parts, &sieve);
+        }
+        for part in parts {
+            let Some(lacks) = sieve.admits(part.iter().map(|(_, takes)| *takes)) else { continue };
+            for (piece, _) in part.into_iter().filter(|(_, takes)| sieve.admits_piece(lacks, *takes)) {
+                match piece {
+                    Piece::Node(node) => nodes.push(node),
+                    Piece::Domain(id) => nodes.extend(self.all_below(id)),
+                }
+            }
+        }
+        nodes
+    }
+
+    /// The same in a domain two layers above the leaves, where the fewest members come first, then the fewest leaves, then
+    /// the fewest nodes.
+    fn nodes_of_leaves(&self, parts: &[Vec<(Piece, u32)>], sieve: &Sieve) -> Vec<Candidate> {
+        let admitted = parts.iter().filter_map(|part| {
+            let lacks = sieve.admits(part.iter().map(|(_, takes)| *takes))?;
+            let leaves = part.iter().filter_map(|(piece, takes)| match piece {
+                Piece::Domain(leaf) if sieve.admits_piece(lacks, *takes) => Some((*leaf, u64::from(*takes))),
+                _ => None,
+            });
+            Some(leaves.collect())
+        });
+        let parts: Vec<Vec<(DomainId, u64)>> = admitted.collect();
+        let beyond = |leaf, toll| self.beyond(leaf, toll);
+        let atoms = |leaf, sizes: &mut Vec<u32>| self.each_of(leaf, |_, takes| sizes.push(takes));
+        let fine = Fine::new(sieve, &parts, self.problem.amount, beyond, atoms);
+        let mut nodes = Vec::new();
+        for leaves in parts {
+            let Some(fine) = &fine else {
+                leaves.iter().for_each(|&(leaf, _)| nodes.extend(self.trimmed(leaf)));
+                continue;
+            };
+            let beyond: Vec<u64> = leaves.iter().map(|&(leaf, _)| self.beyond(leaf, fine.toll())).collect();
+            let Some(lacks) = fine.admits(beyond.iter().copied()) else { continue };
+            for ((leaf, _), beyond) in leaves.into_iter().zip(beyond) {
+                let Some(lacks) = fine.admits_piece(lacks, beyond) else { continue };
+                nodes.extend(
+                    self.trimmed(leaf).into_iter().filter(|node| fine.admits_atom(lacks, node.takes)),
+                );
+            }
+        }
+        nodes
+    }
+
+    /// The nodes of a domain, but for those that can never be used.
+    fn all_below(&self, id: DomainId) -> Vec<Candidate> {
+        let (mut nodes, mut ahead) = (Vec::new(), vec![id]);
+        while let Some(id) = ahead.pop() {
+            match self.problem.fabric.domain(id).children() {
+                _ if self.room(id) == 0 => {}
+                [] => nodes.extend(self.trimmed(id)),
+                children => ahead.extend(children.iter().rev()),
+            }
+        }
+        nodes
+    }
+
+    /// What every best choice of some parts has in common, where the fewest of them come first.
+    fn sieve(&self, parts: &[Vec<(Piece, u32)>]) -> Option<Sieve> {
+        let mut sizes = Parts::default();
+        parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
+        Sieve::new(&sizes, self.problem.amount)
+    }
+
+    /// What a member of a domain consists of, as far as fewer of those come next: what counts for the layer below it, and
+    /// what each takes.
+    fn pieces(&self, holder: DomainId, member: DomainId) -> Vec<(Piece, u32)> {
+        let fabric = self.problem.fabric;
+        let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
+        let are_nodes_counted = self.problem.per_node.is_none();
+        let with_room =
+            |id: &DomainId| Some((Piece::Domain(*id), self.room(*id))).filter(|(_, room)| *room > 0);
+        if below > Layer::NODE && fabric.domain(member).layer() > below {
+            fabric.domain(member).children().iter().filter_map(with_room).collect()
+        } else if below == Layer::NODE && are_nodes_counted && self.room(member) > 0 {
+            self.trimmed(member).into_iter().map(|node| (Piece::Node(node), node.takes)).collect()
+        } else {
+            with_room(&member).into_iter().collect()
+        }
+    }
+
+    /// The largest nodes of the largest leaves of the largest domains in one, as few of each as hold the job, and none
+    /// that the others could do without.
+    pub(super) fn largest_below(&self, holder: DomainId) -> Vec<Candidate> {
+        let mut members = vec![holder];
+        while members.iter().any(|&id| !self.problem.fabric.domain(id).children().is_empty()) {
+            let below = |&id: &DomainId| match self.problem.fabric.domain(id).children() {
+                [] => vec![id],
+                children => children.to_vec(),
+            };
+            members = self.fewest_of(members.iter().flat_map(below).collect(), |&id| self.room(id));
+        }
+        let nodes = members.iter().flat_map(|&leaf| self.nodes_of(leaf)).collect();
+        let mut nodes = self.fewest_of(nodes, |node| node.takes);
+        nodes.sort_unstable_by_key(|node| node.pos);
+        nodes
+    }
+
+    /// As many of the largest as hold the job.
+    fn fewest_of<T>(&self, mut some: Vec<T>, size: impl Fn(&T) -> u32) -> Vec<T> {
+        some.sort_by_key(|one| std::cmp::Reverse(size(one)));
+        let sizes: Vec<u32> = some.iter().map(size).collect();
+        some.truncate(self.position(&sizes).map_or(some.len(), |last| last + 1));
+        some
+    }
+
+    /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
+    fn are_members_first(&self) -> bool {
+        self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()
+    }
+
+    /// At which of some falling rooms their sum holds the job.
+    fn position(&self, rooms: &[u32]) -> Option<usize> {
+        let mut sum = 0_u32;
+        rooms.iter().position(|&room| {
+            sum = sum.saturating_add(room);
+            sum >= self.problem.amount
+        })
+    }
+
+    /// Of domains that can hold the job, those that may hold the best placement, and what is known of the nodes that
+    /// each needs: those that need fewest before the others, then those that leave least.
+    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, Bound)> {
+        let suited = self.with_fewest_members(holders);
+        let sieve = match suited.as_slice() {
+            [first, _, ..] if self.lies_over_nodes(*first) => {
+                let leaves = self.problem.fabric.domain(*first).children();
+                let parts: Vec<_> = leaves.iter().map(|&leaf| self.pieces(*first, leaf)).collect();
+                self.sieve(&parts)
+            }
+            _ => None,
+        };
+        // A toll of nothing says nothing about nodes.
+        let sieve = sieve.filter(|sieve| sieve.toll() > 0);
+        let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, Bound::default())).collect() };
+        let mut order: Vec<(DomainId, Bound)> =
+            (suited.into_iter()).map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll()))).collect();
+        order.sort_by_key(|(_, bound)| bound.nodes);
+        order
+    }
+
+    /// Whether placements in a domain differ in nothing but the fewest members and in what they leave.
+    fn are_members_all(&self, id: DomainId) -> bool {
+        self.are_members_first() && self.problem.per_node.is_some() && self.lies_over_leaves(id)
+    }
+
+    fn lies_over_leaves(&self, id: DomainId) -> bool {
+        let fabric = self.problem.fabric;
+        let leaves = fabric.domain(id).children();
+        !leaves.is_empty() && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
+    }
+
+    /// Whether the fewest nodes of the fewest members come before all else that placements in a domain differ in.
+    fn lies_over_nodes(&self, id: DomainId) -> bool {
+        self.are_members_first() && self.problem.per_node.is_none() && self.lies_over_leaves(id)
+    }
+
+    /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
+    /// and what the nodes of the leaves that have most of it take beyond that number.
+    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> Bound {
+        let children = self.problem.fabric.domain(id).children();
+        let mut beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
+        if leaves < beyond.len() {
+            beyond.select_nth_unstable_by(leaves, |a, b| b.cmp(a));
+            beyond.truncate(leaves);
+        }
+        let most: u64 = beyond.iter().sum();
+        let nodes = u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into());
+        Bound { nodes, number }
+    }
+
+    /// Whether no placement in a domain, of whose nodes something is known, can be as good as one in another that needs
+    /// as few members for it.
+    pub(super) fn is_behind(&self, id: DomainId, bound: Bound, than: DomainId, nodes: &[Candidate]) -> bool {
+        if self.are_members_all(id) {
+            return self.by_waste(id, than).is_gt();
+        }
+        if !self.lies_over_nodes(id) {
+            return false;
+        }
+        let fabric = self.problem.fabric;
+        let most = nodes.len() as u64 - u64::from(self.by_waste(id, than).is_gt());
+        let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
+        let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
+        bound.nodes > most || bound.number != last && self.fewest_nodes(id, used, last).nodes > most
+    }
+
+    /// Of domains that can hold the job, those that need the fewest members for it, where that comes first: those
+    /// that leave least before the others.
+    pub(super) fn with_fewest_members(&self, holders: &[DomainId]) -> Vec<DomainId> {
+        if !self.are_members_first() || holders.len() < 2 {
+            return holders.to_vec();
+        }
+        let mut rooms: Vec<u32> = Vec::new();
+        let mut counted: Vec<(usize, DomainId)> = Vec::with_capacity(holders.len());
+        for &id in holders {
+            rooms.clear();
+            rooms.extend(self.problem.fabric.domain(id).children().iter().map(|&child| self.room(child)));
+            rooms.sort_unstable_by(|a, b| b.cmp(a));
+            counted.push((self.position(&rooms).unwrap_or(usize::MAX), id));
+        }
+        let least = counted.iter().map(|(count, _)| *count).min();
+        counted.retain(|(count, _)| Some(*count) == least);
+        counted.sort_by(|(_, one), (_, other)| self.by_waste(*one, *other));
+        counted.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Compares what is left in two domains of one layer and in their ancestors, from the bottom up.
+    pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
+        self.problem.by_waste(one, other)
+    }
+
+    /// Slots of some nodes, in sum.
+    pub(super) fn slots_of(&self, nodes: &[Candidate]) -> u64 {
+        nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()
+    }
+}

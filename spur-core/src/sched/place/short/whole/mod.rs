@@ -1,0 +1,331 @@
+//! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain.
+//!
+//! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
+//! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
+//! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
+//! each leaf lacks of the fullest one, which is small because one leaf less would not do.
+
+mod leaves;
+mod rooms;
+
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::explain::Placement;
+use crate::sched::place::problem::Problem;
+
+use super::Short;
+use leaves::{Packing, spread};
+use rooms::Rooms;
+
+/// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
+pub(super) fn place(problem: &Problem<'_>) -> Short {
+    if !applies(problem) {
+        return Short::Other;
+    }
+    let Some(rooms) = Rooms::new(problem) else { return Short::Other };
+    match search(&rooms) {
+        Ok(Some(found)) => Short::Placed(placed(&rooms, &found)),
+        Ok(None) if !rooms.leave_some_out() => Short::Nowhere,
+        _ => Short::Other,
+    }
+}
+
+fn applies(problem: &Problem<'_>) -> bool {
+    let ask = problem.ask;
+    problem.nodes_of_a_weight_are_alike()
+        && (problem.layout.weights == 0 || problem.is_free_within_a_weight())
+        && ask.mode == Mode::Consolidated
+        && ask.prefer_domain.is_none()
+        && !ask.lowest_latency
+        && !ask.score.weights.any()
+        && problem.forced_domains.is_empty()
+        && problem.within != Some(Layer::NODE)
+        && problem.span_caps.iter().all(|&(layer, cap)| layer == Layer::LEAF && cap > 0)
+}
+
+/// The case needs the general solver.
+struct NotPlain;
+
+/// The domain that holds the job, and how much of it each leaf takes.
+type Found = (DomainId, Vec<(DomainId, u32)>);
+
+/// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
+/// that are preferred.
+fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let highest = problem.within.unwrap_or(fabric.top());
+    let mut best: Option<(Vec<u32>, Found)> = None;
+    for layer in (1..=highest.0).map(Layer) {
+        let holders: Vec<DomainId> =
+            fabric.domains_of(layer).filter(|&id| rooms.holds(id, problem.amount)).collect();
+        if holders.is_empty() {
+            continue;
+        }
+        let Some(found) = at_layer(rooms, holders)? else { continue };
+        let spans = preferred_spans(problem, &found);
+        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
+            best = Some((spans, found));
+        }
+        if best.as_ref().is_some_and(|(spans, _)| are_fewest(rooms, spans)) {
+            break;
+        }
+    }
+    Ok(best.map(|(_, found)| found))
+}
+
+/// How many domains of each preferred layer above `node` a placement touches.
+fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
+    let fabric = problem.fabric;
+    let span = |layer: Layer| {
+        if layer >= fabric.domain(*holder).layer() {
+            return 1;
+        }
+        let mut domains: Vec<DomainId> =
+            shares.iter().map(|&(leaf, _)| fabric.covering(leaf, layer)).collect();
+        domains.dedup();
+        u32::try_from(domains.len()).unwrap_or(u32::MAX)
+    };
+    problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
+}
+
+/// Whether no placement could touch fewer domains of the preferred layers.
+fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
+    let problem = rooms.problem;
+    let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
+    let mut scratch = Vec::new();
+    let mut least = |layer: Layer| {
+        let counts = |id: &DomainId| {
+            let domain = problem.fabric.domain(*id);
+            domain.layer() <= layer && layer <= domain.cover()
+        };
+        let domains: Vec<DomainId> = problem.fabric.domains().map(|(id, _)| id).filter(counts).collect();
+        fewest(rooms, &domains, &mut scratch)
+    };
+    spans.iter().zip(preferred).all(|(&span, layer)| span == 1 || least(layer) == Some(span))
+}
+
+/// The best placement in one of the holders, which are all of one layer and have room enough.
+fn at_layer(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
+    let fabric = rooms.problem.fabric;
+    if fabric.domain(holders[0]).layer() == Layer::LEAF {
+        let leaf = least_waste(rooms, &holders, None);
+        return Ok(Some((leaf, vec![(leaf, rooms.problem.amount)])));
+    }
+    let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
+    if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
+        return several_leaves(rooms, holders);
+    }
+    over_domains(rooms, &holders).map(Some).ok_or(NotPlain)
+}
+
+/// The best placement in one of the holders; None where that takes the general solver.
+fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Option<Found> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let layer = fabric.domain(*holders.first()?).layer();
+    if !problem.is_free_within_a_weight() {
+        return None;
+    }
+    let packing = Packing::new(problem, layer, holders.iter().map(|&id| problem.slots(id)).max()?)?;
+    let mut best: Option<(_, Found)> = None;
+    for &id in holders {
+        let found = spread(rooms, id, &packing)?;
+        let above = (layer.0..=fabric.top().0).map(Layer);
+        let waste: Vec<u64> = above.map(|layer| problem.slots(fabric.covering(id, layer))).collect();
+        let order = (found.spans, waste, found.slots, fabric.domain(id).range().start);
+        if best.as_ref().is_none_or(|(least, _)| order < *least) {
+            best = Some((order, (id, found.shares)));
+        }
+    }
+    best.map(|(_, found)| found)
+}
+
+/// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
+fn several_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let cap = problem.span_caps.first().map_or(u32::MAX, |&(_, cap)| cap);
+    let mut scratch = Vec::new();
+    let counted: Vec<(u32, DomainId)> = (holders.into_iter())
+        .filter_map(|id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
+        .collect();
+    let Some(count) = counted.iter().map(|(count, _)| *count).min() else { return Ok(None) };
+    if count > cap {
+        return Ok(None);
+    }
+    let tied: Vec<DomainId> = counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
+    // With caps, what a leaf takes and what it leaves are two numbers.
+    let is_one = |&leaf: &DomainId| u64::from(rooms.room(leaf)) == problem.slots(leaf);
+    let mut leaves = tied.iter().flat_map(|&id| fabric.domain(id).children());
+    if !rooms.leave_some_out() && !leaves.all(is_one) {
+        return Err(NotPlain);
+    }
+    let holder = least_waste(rooms, &tied, Some(count));
+    let shares = subset(rooms, holder, count).ok_or(NotPlain)?;
+    Ok(Some((holder, shares)))
+}
+
+/// How few of some domains hold the job; None where not even all do. `scratch` is reused.
+fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -> Option<u32> {
+    scratch.clear();
+    scratch.extend(domains.iter().map(|&id| rooms.room(id)));
+    scratch.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0_u32;
+    let count = scratch.iter().position(|&room| {
+        sum = sum.saturating_add(room);
+        sum >= rooms.problem.amount
+    })?;
+    u32::try_from(count + 1).ok()
+}
+
+/// Of domains of one layer, the one with the fewest slots, then in the ancestors with the fewest; then, where the job
+/// takes several leaves of it, the one whose leaves leave least; then the first.
+fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
+    let Some(least) = holders.iter().map(|&id| problem.slots(id)).min() else { return holders[0] };
+    let mut tied: Vec<DomainId> = holders.iter().copied().filter(|&id| problem.slots(id) == least).collect();
+    for layer in (fabric.domain(tied[0]).layer().0 + 1..=fabric.top().0).map(Layer) {
+        if let [only] = tied.as_slice() {
+            return *only;
+        }
+        // Neighbours mostly have the same parent.
+        let mut known = (None, 0);
+        let slots: Vec<u64> = (tied.iter())
+            .map(|&id| {
+                let parent = fabric.domain(id).parent();
+                if parent.is_none() || parent != known.0 {
+                    known = (parent, problem.slots(fabric.covering(id, layer)));
+                }
+                known.1
+            })
+            .collect();
+        let least = slots.iter().copied().min();
+        let mut kept = slots.iter().map(|&slots| Some(slots) == least);
+        tied.retain(|_| kept.next().unwrap_or(true));
+    }
+    if tied.len() == 1 || leaves.is_none() {
+        return tied[0];
+    }
+    // Domains whose leaves are the same but for their order leave the same.
+    let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
+    let mut left = |id: DomainId| {
+        let Some(count) = leaves else { return 0 };
+        let leaves = fabric.domain(id).children().iter();
+        let mut sorted: Vec<_> = leaves.map(|&leaf| (rooms.room(leaf), problem.slots(leaf))).collect();
+        sorted.sort_unstable();
+        *known.entry(sorted).or_insert_with(|| {
+            let shares = subset(rooms, id, count).unwrap_or_default();
+            shares.iter().map(|&(leaf, _)| problem.slots(leaf)).sum()
+        })
+    };
+    let order = |id: &DomainId| (left(*id), fabric.domain(*id).range().start, *id);
+    tied.iter().copied().min_by_key(order).expect("there is at least one holder")
+}
+
+/// Sums of what chosen leaves lack, as bits.
+type Sums = Vec<u64>;
+
+/// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
+/// it each takes; None where that is too much for a walk and what leaves take and what they leave are two numbers.
+fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(DomainId, u32)>> {
+    let problem = rooms.problem;
+    let children = problem.fabric.domain(holder).children();
+    let leaves: Vec<(DomainId, u32)> =
+        children.iter().map(|&leaf| (leaf, rooms.room(leaf))).filter(|&(_, room)| room > 0).collect();
+    let kind = |&(leaf, room): &(DomainId, u32)| (room, problem.slots(leaf));
+    if leaves.iter().all(|leaf| kind(leaf) == kind(&leaves[0])) {
+        return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
+    }
+    let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder));
+    if let Some(spread) = packing.and_then(|packing| spread(rooms, holder, &packing)) {
+        return Some(spread.shares);
+    }
+    if rooms.leave_some_out() {
+        return None;
+    }
+    let most = leaves.iter().map(|&(_, room)| room).max().unwrap_or(0);
+    // What all chosen leaves may lack together of the fullest one.
+    let slack = (count * most - problem.amount) as usize;
+    let usable: Vec<(DomainId, u32, usize)> = (leaves.into_iter())
+        .map(|(leaf, room)| (leaf, room, (most - room) as usize))
+        .filter(|&(_, _, lacks)| lacks <= slack)
+        .collect();
+    let chosen = first_subset(&usable, count as usize, slack);
+    Some(shared_out(problem.amount, chosen.into_iter().map(|(leaf, room, _)| (leaf, room))))
+}
+
+/// How much each leaf takes of an amount: the first as much as it can.
+fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec<(DomainId, u32)> {
+    let mut left = amount;
+    let share = |(leaf, room): (DomainId, u32)| {
+        let part = room.min(left);
+        left -= part;
+        (leaf, part)
+    };
+    leaves.map(share).collect()
+}
+
+/// The first `count` of the leaves that lack as much as possible, but no more than `slack`.
+fn first_subset(
+    leaves: &[(DomainId, u32, usize)],
+    count: usize,
+    slack: usize,
+) -> Vec<(DomainId, u32, usize)> {
+    let words = slack / 64 + 1;
+    // after[i][c]: the sums that c of the leaves from i on can lack.
+    let mut after: Vec<Vec<Sums>> = vec![vec![vec![0; words]; count + 1]; leaves.len() + 1];
+    after[leaves.len()][0][0] = 1;
+    for index in (0..leaves.len()).rev() {
+        let (before, rest) = after.split_at_mut(index + 1);
+        let (here, next) = (&mut before[index], &rest[0]);
+        for taken in 0..=count.min(leaves.len() - index) {
+            here[taken].copy_from_slice(&next[taken]);
+            if taken > 0 {
+                shift_into(&mut here[taken], &next[taken - 1], leaves[index].2);
+            }
+        }
+    }
+    let goal = &after[0][count];
+    let best = (0..=slack).rev().find(|&sum| has(goal, sum)).expect("the fullest leaves hold the job");
+    let (mut sum, mut needed) = (best, count);
+    let mut chosen = Vec::with_capacity(count);
+    for (index, leaf) in leaves.iter().enumerate() {
+        if needed > 0 && leaf.2 <= sum && has(&after[index + 1][needed - 1], sum - leaf.2) {
+            chosen.push(*leaf);
+            sum -= leaf.2;
+            needed -= 1;
+        }
+    }
+    chosen
+}
+
+fn has(sums: &Sums, sum: usize) -> bool {
+    sums[sum / 64] >> (sum % 64) & 1 == 1
+}
+
+/// Adds every sum of `from` plus `by`; what is beyond the width is dropped.
+fn shift_into(into: &mut Sums, from: &Sums, by: usize) {
+    let (words, bits) = (by / 64, by % 64);
+    for index in (words..into.len()).rev() {
+        let mut word = from[index - words] << bits;
+        if bits > 0 && index > words {
+            word |= from[index - words - 1] >> (64 - bits);
+        }
+        into[index] |= word;
+    }
+}
+
+/// A placement on the first nodes of each leaf that the job may have.
+fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
+    let problem = rooms.problem;
+    let each = problem.per_node.unwrap_or(1);
+    let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
+    for &(leaf, amount) in shares {
+        nodes.extend(rooms.nodes_of(leaf).take(amount as usize).map(|pos| (pos, each)));
+    }
+    Placement::new(problem, nodes, Some(*holder), true)
+}

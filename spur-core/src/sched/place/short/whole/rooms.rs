@@ -1,0 +1,76 @@
+//! What domains take of a job of whole nodes: all nodes that are open, or of these the lightest alone.
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::{DomainId, Pos};
+use crate::sched::place::problem::{Problem, positions};
+use crate::sched::place::slots::count_both;
+
+/// What there is room for; see the module.
+pub(super) struct Rooms<'p, 'a> {
+    pub(super) problem: &'p Problem<'a>,
+    lightest: Option<Lightest<'a>>,
+}
+
+/// The lightest nodes there are.
+struct Lightest<'a> {
+    nodes: &'a FixedBitSet,
+    /// Open ones of each domain; none where a domain may not be used.
+    rooms: Vec<u32>,
+}
+
+impl<'p, 'a> Rooms<'p, 'a> {
+    /// Of the lightest nodes where nodes weigh unequally much; None where those are not known as a set.
+    pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
+        let lightest = match problem.view.weights {
+            Some(weights) if problem.layout.weights > 0 => {
+                let nodes = weights.set_of(problem.lightest_weight()?)?;
+                Some(Lightest { nodes, rooms: count(problem, nodes) })
+            }
+            _ => None,
+        };
+        Some(Self { problem, lightest })
+    }
+
+    /// Whether heavier nodes are left out.
+    pub(super) fn leave_some_out(&self) -> bool {
+        self.lightest.is_some()
+    }
+
+    /// The most nodes of a domain that the job may have.
+    pub(super) fn room(&self, id: DomainId) -> u32 {
+        match &self.lightest {
+            Some(lightest) => lightest.rooms[id.index()],
+            None => self.problem.room(id),
+        }
+    }
+
+    /// Whether the job may have so many nodes of a domain. Mostly the open ones are too few, and nothing else is asked.
+    #[inline]
+    pub(super) fn holds(&self, id: DomainId, nodes: u32) -> bool {
+        self.problem.view.slots.nodes_of(id) >= nodes && self.room(id) >= nodes
+    }
+
+    /// The nodes of a leaf that the job may have, in fabric order.
+    pub(super) fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
+        let open = self.problem.view.slots.open();
+        let is_light = |index| self.lightest.as_ref().is_none_or(|lightest| lightest.nodes.contains(index));
+        positions(self.problem.fabric.domain(leaf).range())
+            .filter(move |pos| open.contains(pos.index()) && is_light(pos.index()))
+    }
+}
+
+/// How many open nodes of a set every domain has.
+fn count(problem: &Problem<'_>, nodes: &FixedBitSet) -> Vec<u32> {
+    let open = problem.view.slots.open();
+    let mut rooms: Vec<u32> = Vec::with_capacity(problem.fabric.domains().size_hint().0);
+    for (id, domain) in problem.fabric.domains() {
+        let room = match domain.children() {
+            _ if problem.is_barred(id) => 0,
+            [] => count_both(open, nodes, domain.range()),
+            children => children.iter().map(|child| rooms[child.index()]).sum(),
+        };
+        rooms.push(room);
+    }
+    rooms
+}

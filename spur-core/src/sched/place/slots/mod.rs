@@ -1,0 +1,283 @@
+//! What every position could take for one kind of job at one moment, counted per domain.
+
+mod takes;
+mod tasks;
+mod weights;
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::{DomainId, Fabric, Pos};
+
+pub use weights::Weights;
+
+pub(super) use takes::Takes;
+pub(super) use weights::count_both;
+
+use tasks::Tasks;
+
+/// Slots of every position and, kept in step with them, of every domain.
+///
+/// A slot is one task that fits what is free on the node, or, for jobs that take whole nodes, the node itself. Sums
+/// per domain are plain: the rounding of multiples is the solver's affair.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slots {
+    open: FixedBitSet,
+    tasks: Option<Tasks>,
+    /// By domain; none where slots are whole nodes, which are counted already.
+    sums: Vec<u64>,
+    nodes: Vec<u32>,
+}
+
+impl Slots {
+    /// One slot on each position of the set: what a job of whole nodes sees.
+    #[must_use]
+    pub fn whole(fabric: &Fabric, mut open: FixedBitSet) -> Self {
+        open.grow(fabric.len());
+        let nodes = if open.count_ones(..) <= FEW {
+            count_few(fabric, &open)
+        } else {
+            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"))
+        };
+        Self { open, tasks: None, sums: Vec::new(), nodes }
+    }
+
+    /// Tasks per position, 0 where none fits; `tasks` has one number for each position of the fabric.
+    #[must_use]
+    pub fn tasks(fabric: &Fabric, tasks: Vec<u32>) -> Self {
+        debug_assert_eq!(tasks.len(), fabric.len(), "one number for each position");
+        let mut open = FixedBitSet::with_capacity(fabric.len());
+        tasks.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(index, _)| open.insert(index));
+        let nodes =
+            count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"));
+        let tasks = Tasks::new(&tasks);
+        let mut sums = vec![0; nodes.len()];
+        for (id, domain) in fabric.domains() {
+            sums[id.index()] = match domain.children() {
+                [] => tasks.sum(domain.range()),
+                children => children.iter().map(|child| sums[child.index()]).sum(),
+            };
+        }
+        Self { open, tasks: Some(tasks), sums, nodes }
+    }
+
+    /// No slots anywhere, of whole nodes or of tasks.
+    #[must_use]
+    pub fn none(fabric: &Fabric, whole: bool) -> Self {
+        let domains = fabric.domains().size_hint().0;
+        Self {
+            open: FixedBitSet::with_capacity(fabric.len()),
+            tasks: (!whole).then(|| Tasks::none(fabric.len())),
+            sums: if whole { Vec::new() } else { vec![0; domains] },
+            nodes: vec![0; domains],
+        }
+    }
+
+    /// Forgets what it knew of the fabric and has these slots instead. A position comes at most once; those without slots
+    /// are passed over.
+    pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
+        self.clear();
+        for (pos, slots) in slots {
+            self.raise(fabric, pos, slots);
+        }
+        self.sum_up(fabric);
+    }
+
+    /// Has no slots any more.
+    pub fn clear(&mut self) {
+        if let Some(tasks) = &mut self.tasks {
+            self.open.ones().for_each(|index| tasks.set(index, 0));
+        }
+        self.open.clear();
+        self.sums.fill(0);
+        self.nodes.fill(0);
+    }
+
+    /// Gives a position that many slots if it has fewer, and says whether it had. What is above leaves does not know of
+    /// it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    #[inline]
+    pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> bool {
+        let leaf = fabric.leaf_of(pos);
+        let Some(tasks) = &mut self.tasks else {
+            let grows = slots > 0 && !self.open.put(pos.index());
+            if let Some(leaf) = leaf.filter(|_| grows) {
+                self.nodes[leaf.index()] += 1;
+            }
+            return grows;
+        };
+        let had = tasks.at(pos.index());
+        if slots <= had {
+            return false;
+        }
+        tasks.set(pos.index(), slots);
+        if let Some(leaf) = leaf {
+            self.nodes[leaf.index()] += u32::from(!self.open.put(pos.index()));
+            self.sums[leaf.index()] += u64::from(slots - had);
+        } else {
+            self.open.insert(pos.index());
+        }
+        true
+    }
+
+    /// Works out what is above the leaves, once after slots were raised from none.
+    pub fn sum_up(&mut self, fabric: &Fabric) {
+        for (id, domain, row) in fabric.inner() {
+            let nodes = &mut self.nodes;
+            nodes[id.index()] = match &row {
+                Some(row) => nodes[row.clone()].iter().sum(),
+                None => domain.children().iter().map(|child| nodes[child.index()]).sum(),
+            };
+            if self.tasks.is_some() {
+                let sums = &mut self.sums;
+                sums[id.index()] = match row {
+                    Some(row) => sums[row].iter().sum(),
+                    None => domain.children().iter().map(|child| sums[child.index()]).sum(),
+                };
+            }
+        }
+    }
+
+    /// Changes the slots of one position, in time proportional to the depth of the fabric. For whole nodes any
+    /// number above 0 is 1.
+    pub fn set(&mut self, fabric: &Fabric, pos: Pos, slots: u32) {
+        let before = self.at(pos);
+        let after = match &mut self.tasks {
+            Some(tasks) => {
+                tasks.set(pos.index(), slots);
+                slots
+            }
+            None => slots.min(1),
+        };
+        self.open.set(pos.index(), after > 0);
+        for id in fabric.path_up(pos) {
+            if let Some(sum) = self.sums.get_mut(id.index()) {
+                *sum = *sum - u64::from(before) + u64::from(after);
+            }
+            let nodes = &mut self.nodes[id.index()];
+            *nodes = *nodes - u32::from(before > 0) + u32::from(after > 0);
+        }
+    }
+
+    /// Whether slots are whole nodes.
+    #[must_use]
+    pub fn are_whole(&self) -> bool {
+        self.tasks.is_none()
+    }
+
+    /// The positions that have a slot.
+    #[must_use]
+    pub fn open(&self) -> &FixedBitSet {
+        &self.open
+    }
+
+    /// Slots of a position.
+    #[must_use]
+    pub fn at(&self, pos: Pos) -> u32 {
+        match &self.tasks {
+            Some(tasks) => tasks.at(pos.index()),
+            None => u32::from(self.open.contains(pos.index())),
+        }
+    }
+
+    /// Slots of all positions, where they are tasks and no position has very many.
+    pub(super) fn small_tasks(&self) -> Option<&[u16]> {
+        self.tasks.as_ref()?.small()
+    }
+
+    /// The open positions as whole nodes.
+    pub(super) fn as_whole(&self) -> Self {
+        Self { open: self.open.clone(), tasks: None, sums: Vec::new(), nodes: self.nodes.clone() }
+    }
+
+    /// Slots of a domain.
+    #[must_use]
+    pub fn of(&self, domain: DomainId) -> u64 {
+        let sum = self.sums.get(domain.index()).copied();
+        sum.unwrap_or_else(|| u64::from(self.nodes[domain.index()]))
+    }
+
+    /// Positions of a domain that have a slot.
+    #[must_use]
+    pub fn nodes_of(&self, domain: DomainId) -> u32 {
+        self.nodes[domain.index()]
+    }
+
+    /// Positions that have a slot, in the whole fabric and outside it.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.open.count_ones(..)
+    }
+
+    /// All slots there are.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        match &self.tasks {
+            Some(tasks) => tasks.sum(0..self.open.len()),
+            None => self.open.count_ones(..) as u64,
+        }
+    }
+
+    /// How many positions have a slot, and all slots there are.
+    #[must_use]
+    pub fn all(&self) -> (u32, u64) {
+        (u32::try_from(self.nodes()).expect("positions are u32"), self.total())
+    }
+
+    /// Positions with a slot and their slots, in fabric order.
+    pub fn iter(&self) -> impl Iterator<Item = (Pos, u32)> {
+        self.open.ones().map(|index| {
+            let pos = Pos(u32::try_from(index).expect("positions are u32"));
+            (pos, self.at(pos))
+        })
+    }
+}
+
+/// Open positions that are quicker counted one by one than range by range.
+const FEW: usize = 512;
+
+/// How many open positions every domain has, counted from each on its way up.
+fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
+    let mut counts = vec![0; fabric.domains().size_hint().0];
+    for index in open.ones() {
+        for id in fabric.path_up(Pos(u32::try_from(index).expect("positions are u32"))) {
+            counts[id.index()] += 1;
+        }
+    }
+    counts
+}
+
+/// A number for every domain: leaves are counted, the rest are sums.
+fn count_domains(fabric: &Fabric, count: impl Fn(std::ops::Range<usize>) -> u32) -> Vec<u32> {
+    let mut counts: Vec<u32> = Vec::with_capacity(fabric.domains().size_hint().0);
+    for (_, domain) in fabric.domains() {
+        let sum = match domain.children() {
+            [] => count(domain.range()),
+            children => children.iter().map(|child| counts[child.index()]).sum(),
+        };
+        counts.push(sum);
+    }
+    counts
+}
+
+/// All that a placement looks at besides the fabric: the slots of one moment, and facts about nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// What each position could take.
+    pub slots: &'a Slots,
+    /// The same for an idle cluster with every node up: the nodes that partition, constraint and exclusion admit. The
+    /// block rule, which goes by configured size, looks at this.
+    pub idle: &'a Slots,
+    /// Positions where any job runs, however little it uses; only jobs that want whole leaves look at it.
+    pub occupied: Option<&'a FixedBitSet>,
+    /// Weight of each position; lighter ones are taken first. None: all are equal.
+    pub weights: Option<&'a Weights>,
+    /// How well jobs ended at each position, in millionths; None: equally well everywhere.
+    pub performance: Option<&'a [u32]>,
+}
+
+impl<'a> View<'a> {
+    /// A view of slots alone.
+    #[must_use]
+    pub fn new(slots: &'a Slots, idle: &'a Slots) -> Self {
+        Self { slots, idle, occupied: None, weights: None, performance: None }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the nodes of a leaf take, all at once: plain loops over numbers that lie side by side.
+
+use std::ops::Range;
+
+use crate::model::fabric::Fabric;
+
+use super::View;
+
+/// How much of a job each node takes, told from its slots.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sched::place) struct Takes<'a> {
+    slots: &'a [u16],
+    /// For each position a number for its weight, and that of the weight that alone will do.
+    lightest: Option<(&'a [u16], u16)>,
+    /// The most that a node takes.
+    most: u16,
+    /// What a node must have to take one unit of the job, where each takes one at most.
+    each: Option<u16>,
+}
+
+impl<'a> Takes<'a> {
+    /// Nodes that take `most` of their slots, or one unit each; None where slots are whole nodes, or so many that their
+    /// sums are too large.
+    pub(in crate::sched::place) fn new(
+        fabric: &Fabric,
+        view: &View<'a>,
+        most: u32,
+        each: Option<u32>,
+    ) -> Option<Self> {
+        let slots = view.slots.small_tasks()?;
+        let fit = fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
+        fit.then_some(Self { slots, lightest: None, most: narrow(most), each: each.map(narrow) })
+    }
+
+    /// The same of nodes of one weight alone.
+    pub(in crate::sched::place) fn of_weight(self, view: &View<'a>, weight: u32) -> Option<Self> {
+        Some(Self { lightest: Some(view.weights?.class_of(weight)?), ..self })
+    }
+
+    /// Shows the nodes of a leaf that take something: where they are and what they take.
+    pub(in crate::sched::place) fn each(&self, leaf: Range<usize>, mut see: impl FnMut(usize, u32)) {
+        for index in leaf {
+            let is_light = self.lightest.is_none_or(|(classes, lightest)| classes[index] == lightest);
+            let has = self.slots[index];
+            let takes = self.each.map_or(has.min(self.most), |each| u16::from(has >= each));
+            if is_light && takes > 0 {
+                see(index, takes.into());
+            }
+        }
+    }
+
+    /// What the nodes of a leaf take, in sum.
+    pub(in crate::sched::place) fn room(&self, leaf: Range<usize>) -> u32 {
+        self.fold(leaf, 0_u32, |sum, _, takes| sum.wrapping_add(takes.into()))
+    }
+
+    /// What the nodes of a leaf take beyond a number, in sum.
+    pub(in crate::sched::place) fn beyond(&self, leaf: Range<usize>, number: u32) -> u32 {
+        let number = narrow(number);
+        self.fold(leaf, 0_u32, |sum, _, takes| sum.wrapping_add(takes.saturating_sub(number).into()))
+    }
+
+    /// The most that one of some nodes takes; and the fewest slots of one that has at least as many as are wanted, if
+    /// there is such a node.
+    pub(in crate::sched::place) fn extremes(&self, nodes: Range<usize>, wanted: u32) -> (u32, Option<u32>) {
+        let Ok(wanted) = u16::try_from(wanted) else {
+            return (self.fold(nodes, 0, |peak, _, takes| peak.max(takes)).into(), None);
+        };
+        let (peak, over) = self.fold(nodes, (0, u16::MAX), |(peak, over), slots, takes| {
+            (takes.max(peak), slots.wrapping_sub(wanted).min(over))
+        });
+        // Of those that have fewer the difference goes round, to more than any node can have over.
+        (peak.into(), wanted.checked_add(over).map(u32::from))
+    }
+
+    /// The first node of a leaf that has exactly so many slots.
+    pub(in crate::sched::place) fn first_with(&self, leaf: Range<usize>, slots: u32) -> Option<usize> {
+        let slots = u16::try_from(slots).ok()?;
+        let start = leaf.start;
+        let has = self.slots[leaf.clone()].iter();
+        let at = match self.lightest {
+            None => has.into_iter().position(|&has| has == slots)?,
+            Some((classes, lightest)) => {
+                let both = has.zip(&classes[leaf]);
+                both.into_iter().position(|(&has, &class)| has == slots && class == lightest)?
+            }
+        };
+        Some(start + at)
+    }
+
+    /// Goes through some nodes: their slots and what they take, 0 and 0 where a node may not be used.
+    fn fold<T>(&self, nodes: Range<usize>, start: T, see: impl Fn(T, u16, u16) -> T) -> T {
+        let slots = &self.slots[nodes.clone()];
+        let Self { most, each, .. } = *self;
+        let weighed =
+            |lightest: u16| move |(&slots, &class): (&u16, &u16)| if class == lightest { slots } else { 0 };
+        match (self.lightest, each) {
+            (None, None) => slots.iter().fold(start, |sum, &has| see(sum, has, has.min(most))),
+            (None, Some(each)) => slots.iter().fold(start, |sum, &has| see(sum, has, u16::from(has >= each))),
+            (Some((classes, lightest)), None) => {
+                let slots = slots.iter().zip(&classes[nodes]).map(weighed(lightest));
+                slots.fold(start, |sum, has| see(sum, has, has.min(most)))
+            }
+            (Some((classes, lightest)), Some(each)) => {
+                let slots = slots.iter().zip(&classes[nodes]).map(weighed(lightest));
+                slots.fold(start, |sum, has| see(sum, has, u16::from(has >= each)))
+            }
+        }
+    }
+}
+
+/// A number that is compared with what nodes have, which is less than the largest there is.
+fn narrow(number: u32) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}

@@ -80,7 +80,10 @@ fn summary(cluster: &Cluster) -> String {
         let names: Vec<&str> = cluster.names_of(reservation.nodes.iter().copied()).collect();
         let (name, from, to) = (&reservation.name, reservation.start.0, reservation.end.0);
         let (nodes, users) = (names.join(","), &reservation.users);
-        let _ = writeln!(text, "reservation {name} from {from} to {to} on {nodes} for {users}");
+        let _ = write!(text, "reservation {name} from {from} to {to} on {nodes} for {users}");
+        let idle = reservation.idle_since.zip(reservation.purged_at());
+        let _ = idle.map(|(since, over)| write!(text, " idle since {} over by {}", since.0, over.0));
+        text.push('\n');
     }
     for node in cluster.nodes() {
         let _ = writeln!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);

@@ -309,11 +309,11 @@ impl Session {
     }
 }
 
-/// `Key=Value …`, as `scontrol create reservation` takes them.
+/// `Key=Value …`, as `scontrol create reservation` takes them; `Skip` has no value.
 fn reservation(rest: &[&str]) -> ReservationAsk {
     let mut ask = ReservationAsk::default();
     for word in rest {
-        let (key, value) = word.split_once('=').expect("Key=Value");
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
         ask.take(key, value).unwrap_or_else(|error| panic!("{error}"));
     }
     ask

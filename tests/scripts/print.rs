@@ -150,10 +150,9 @@ fn suspension(event: &Event) -> String {
 
 /// A reservation in one line.
 pub(crate) fn reserved(reservation: &Reservation) -> String {
-    let Reservation { name, start, end, nodes, users, accounts, flags, .. } = reservation;
+    let Reservation { name, start, end, nodes, users, accounts, .. } = reservation;
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    let flags: Vec<&str> = flags.iter().map(|flag| flag.name()).collect();
-    let (nodes, flags) = (nodes.join(","), flags.join(","));
+    let (nodes, flags) = (nodes.join(","), reservation.flags_text());
     format!("{name} {}..{} on {nodes} users={users} accounts={accounts} flags={flags}", start.0, end.0)
 }
 

@@ -16,7 +16,6 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
     let cores = nodes().map(|node| u64::from(node.shape.cpus / node.shape.threads_per_core.max(1))).sum();
     let mut tres = Tres::default();
     tres.set(TresKind::Cpu, cpus);
-    let flags: Vec<&str> = reservation.flags.iter().map(|flag| flag.name()).collect();
     v1::Reservation {
         name: reservation.name.to_string(),
         start_time: reservation.start.0,
@@ -26,7 +25,7 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
         core_count: narrow(cores),
         features: reservation.features.as_deref().unwrap_or_default().to_owned(),
         partition: reservation.partition.as_deref().unwrap_or_default().to_owned(),
-        flags: flags.join(","),
+        flags: reservation.flags_text(),
         tres: tres.to_string(),
         users: reservation.users.to_string(),
         accounts: reservation.accounts.to_string(),

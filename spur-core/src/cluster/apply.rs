@@ -92,6 +92,7 @@ impl Cluster {
                 self.reservations.remove(name);
             }
         }
+        self.note_idle(at);
     }
 
     fn apply_to_node(&mut self, event: &Event, at: Time) {

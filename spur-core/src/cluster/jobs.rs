@@ -7,7 +7,7 @@ use super::arrays::{Array, EndedTasks};
 use crate::id::JobId;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
-use crate::model::phase::Phase;
+use crate::model::phase::{Completing, Phase, Suspended};
 use crate::text::jobid::{JobPart, JobRef};
 use crate::text::time::Time;
 
@@ -30,6 +30,8 @@ pub struct Jobs {
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
     dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// How many jobs wait for a reservation of nodes and time, or are in it.
+    users: BTreeMap<Arc<str>, usize>,
     /// Job arrays, as long as a record of theirs is here.
     arrays: BTreeMap<JobId, Array>,
     /// Tasks of arrays that have no record to themselves.
@@ -209,6 +211,12 @@ impl Jobs {
         waiting
     }
 
+    /// Whether some job waits for a reservation of nodes and time, or is in it.
+    #[must_use]
+    pub fn uses(&self, reservation: &str) -> bool {
+        self.users.contains_key(reservation)
+    }
+
     /// Puts a job in or replaces it.
     pub(super) fn insert(&mut self, job: Arc<Job>) {
         self.remove(job.id);
@@ -245,8 +253,10 @@ impl Jobs {
         let job = Arc::make_mut(job);
         let (before, waited_for, was_due) = (shelf(job), awaited(job), due(job));
         count(&mut self.arrays, &mut self.unrecorded, job, false);
+        count_users(&mut self.users, job, false);
         change(job);
         count(&mut self.arrays, &mut self.unrecorded, job, true);
+        count_users(&mut self.users, job, true);
         let (after, waits_for, is_due) = (shelf(job), awaited(job), due(job));
         if was_due != is_due {
             self.schedule(id, was_due, false);
@@ -264,7 +274,7 @@ impl Jobs {
 
     fn index(&mut self, job: &Job, present: bool) {
         count(&mut self.arrays, &mut self.unrecorded, job, present);
-
+        count_users(&mut self.users, job, present);
         self.shelve(job.id, shelf(job), present);
         self.schedule(job.id, due(job), present);
         self.link(job.id, &awaited(job), present);
@@ -347,6 +357,25 @@ fn count(arrays: &mut BTreeMap<JobId, Array>, unrecorded: &mut usize, job: &Job,
         *unrecorded += others;
     } else {
         *unrecorded -= others;
+    }
+}
+
+/// Counts a job in or out of the reservations that it waits for, or that it is in.
+fn count_users(users: &mut BTreeMap<Arc<str>, usize>, job: &Job, present: bool) {
+    let mut count = |name: &str| match users.get_mut(name) {
+        Some(known) if present => *known += 1,
+        Some(known) if *known > 1 => *known -= 1,
+        Some(_) => drop(users.remove(name)),
+        None => drop(users.insert(name.into(), 1)),
+    };
+    match &job.phase {
+        Phase::Pending(_) => job.spec.reservations().for_each(count),
+        Phase::Ended(_) => {}
+        Phase::Running { alloc, .. }
+        | Phase::Suspended(Suspended { alloc, .. })
+        | Phase::Completing(Completing { alloc, .. }) => {
+            alloc.reservation.iter().for_each(|name| count(name))
+        }
     }
 }
 

@@ -50,6 +50,19 @@ impl Cluster {
         (!reservation.has(Flag::Flex)).then_some(reservation.end)
     }
 
+    /// Writes down since when reservations that end with their jobs have been idle.
+    pub(super) fn note_idle(&mut self, at: Time) {
+        for kept in self.reservations.values_mut().filter(|kept| kept.has(Flag::PurgeComp)) {
+            let idle = match self.jobs.uses(&kept.name) {
+                true => None,
+                false => kept.idle_since.or(Some(at)),
+            };
+            if kept.idle_since != idle {
+                Arc::make_mut(kept).idle_since = idle;
+            }
+        }
+    }
+
     /// The jobs that run in a reservation.
     pub fn running_in<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Job> {
         let within = move |job: &&Job| {
@@ -74,8 +87,23 @@ impl Cluster {
         }
     }
 
-    /// Whether a job may be on some nodes from now until its limit, as far as reservations go: not where another one is in
-    /// force meanwhile, and if it runs in one, nowhere and at no time else.
+    /// Whether a job may start on some nodes and be there until its limit, as far as reservations go: not where another
+    /// one is in force meanwhile, and if it runs in one, nowhere and at no time else.
+    #[must_use]
+    pub fn lets_start(
+        &self,
+        job: &Job,
+        limit: TimeLimit,
+        reservation: Option<&str>,
+        nodes: &[NodeId],
+        now: Time,
+    ) -> bool {
+        let own = reservation.and_then(|name| self.reservation(name)).filter(|own| !own.has(Flag::Flex));
+        let within = own.is_none_or(|own| nodes.iter().all(|node| own.holds(*node)));
+        within && self.lets_run(job, limit, reservation, nodes, now)
+    }
+
+    /// The same of a job that has its nodes: those of its reservation may be others by now.
     #[must_use]
     pub fn lets_run(
         &self,
@@ -95,7 +123,7 @@ impl Cluster {
         let limit = limit.end(now);
         let end = match own {
             Some(own) if !own.has(Flag::Flex) => {
-                if !own.is_active(now) || !nodes.iter().all(|node| own.holds(*node)) {
+                if !own.is_active(now) {
                     return false;
                 }
                 limit.min(own.end)

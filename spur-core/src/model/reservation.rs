@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::caller::Owner;
 use crate::id::NodeId;
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 pub use ask::{AskError, Edit, NodesAsk, ReservationAsk};
 
@@ -21,6 +21,9 @@ const DAY: u64 = 86_400;
 /// Windows that are looked ahead, and how far: what lies beyond is planned with when its time has come nearer.
 const AHEAD: usize = 64;
 const FAR: u64 = 14 * DAY;
+
+/// How long a reservation with `PURGE_COMP` may be idle unless it says, seconds: Slurm's five minutes.
+pub const PURGE_AFTER: u64 = 300;
 
 /// A reservation of nodes and time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +57,16 @@ pub struct Reservation {
     /// Seconds east of Greenwich of whoever made it: weekdays are counted there.
     #[serde(default)]
     pub utc_offset: i32,
+    /// After how many idle seconds it is over, if it has the flag for that; see [`Reservation::purged_at`].
+    #[serde(default = "purge_after")]
+    pub purge_after: u64,
+    /// Since when no job has waited for it or been in it: known of those that idle reservations are over for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Time>,
+}
+
+fn purge_after() -> u64 {
+    PURGE_AFTER
 }
 
 /// Some names, or all but these.
@@ -138,8 +151,14 @@ flags! {
     AllNodes = "ALL_NODES",
     /// It has all nodes of its partition, whichever these are.
     PartNodes = "PART_NODES",
-    /// Its nodes stay the same.
+    /// Its nodes stay the same, also where the controller chose them.
     StaticAlloc = "STATIC",
+    /// Nodes that are out of service or taken by jobs make way for idle ones.
+    Replace = "REPLACE",
+    /// Nodes that are out of service make way for idle ones, as they do where nothing is said.
+    ReplaceDown = "REPLACE_DOWN",
+    /// It is over once it has been idle for some time.
+    PurgeComp = "PURGE_COMP",
     /// Jobs that still wait for it when it is over wait on without it.
     NoHoldJobsAfter = "NO_HOLD_JOBS_AFTER_END",
     /// Its jobs may begin before it, end after it, and use other nodes.
@@ -162,6 +181,30 @@ impl Reservation {
     #[must_use]
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
+    }
+
+    /// Its flags as Slurm prints them.
+    #[must_use]
+    pub fn flags_text(&self) -> String {
+        let text = |flag: &Flag| match flag {
+            Flag::PurgeComp => format!("{}={}", flag.name(), TimeLimit::Seconds(self.purge_after).long()),
+            _ => flag.name().to_owned(),
+        };
+        self.flags.iter().map(text).collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether nodes of it make way for others: the controller chose them, and they are not to stay the same.
+    #[must_use]
+    pub fn is_replenished(&self) -> bool {
+        let stay = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes, Flag::StaticAlloc];
+        self.partition.is_some() && !stay.iter().any(|flag| self.has(*flag))
+    }
+
+    /// When it is over because nobody uses it, as things are; it is not idle before it begins.
+    #[must_use]
+    pub fn purged_at(&self) -> Option<Time> {
+        let idle = self.idle_since.filter(|_| self.has(Flag::PurgeComp))?;
+        Some(idle.max(self.start) + self.purge_after)
     }
 
     /// Whether it is in force.
@@ -218,8 +261,9 @@ impl Reservation {
         (local.div_euclid(86_400) + 4 + i64::try_from(later).unwrap_or(0)).rem_euclid(7)
     }
 
-    /// The same reservation in its next window.
-    fn moved(&self) -> Option<Self> {
+    /// The same reservation in its next window, if it comes again.
+    #[must_use]
+    pub fn moved(&self) -> Option<Self> {
         let (start, end) = self.next_window()?;
         Some(Self { start, end, ..self.clone() })
     }
@@ -280,6 +324,8 @@ mod tests {
             flags: flags.to_vec(),
             comment: None,
             utc_offset: 0,
+            purge_after: PURGE_AFTER,
+            idle_since: None,
         }
     }
 
@@ -322,6 +368,25 @@ mod tests {
         let daily = reservation(0, 60, &[Flag::Daily]);
         assert_eq!(daily.moved_past(Time(3 * 86_400 + 70)).map(|moved| moved.start), Some(Time(4 * 86_400)));
         assert_eq!(reservation(0, 60, &[]).moved_past(Time(60)), None);
+    }
+
+    #[test]
+    fn an_idle_one_is_purged_some_time_after_it_began() {
+        let purged = |flags: &[Flag], idle: Option<i64>| {
+            let made =
+                Reservation { purge_after: 90, idle_since: idle.map(Time), ..reservation(1_000, 600, flags) };
+            made.purged_at().map(|at| at.0)
+        };
+        for (flags, idle, at) in [
+            (&[Flag::PurgeComp][..], Some(500), Some(1_090)),
+            (&[Flag::PurgeComp], Some(1_200), Some(1_290)),
+            (&[Flag::PurgeComp], None, None),
+            (&[], Some(500), None),
+        ] {
+            assert_eq!(purged(flags, idle), at, "{flags:?} {idle:?}");
+        }
+        let shown = reservation(0, 60, &[Flag::Daily, Flag::PurgeComp]).flags_text();
+        assert_eq!(shown, "DAILY,PURGE_COMP=00:05:00");
     }
 
     #[test]

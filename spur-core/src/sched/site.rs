@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Node, Partition};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::caller::Owner;
 use crate::model::job::{JobSpec, Shape, Sharing};
@@ -26,6 +26,8 @@ use super::scene::{Scene, flat};
 pub struct Site<'a> {
     /// How many.
     pub count: u32,
+    /// How many it has already.
+    pub has: u32,
     /// Of which partition.
     pub partition: &'a str,
     /// What each has to have.
@@ -50,6 +52,93 @@ pub fn choose(
         return chosen;
     }
     among(cluster, now, site, &|node| others(cluster, now, made, node).is_none())
+}
+
+/// So many more nodes for a reservation, like those that it has.
+///
+/// # Errors
+/// Why there are none, with what would work.
+pub fn more(cluster: &Cluster, now: Time, made: &Reservation, count: u32) -> Result<Vec<NodeId>, String> {
+    let features = features(made);
+    let partition = made.partition.as_ref().or(cluster.default_partition().map(Partition::name));
+    let partition = partition.ok_or("there is no default partition; give PartitionName=")?;
+    let has = u32::try_from(made.nodes.len()).unwrap_or(u32::MAX);
+    let site = Site { count, has, partition, features: features.as_ref() };
+    let free = |node: NodeId| match made.has(Flag::Replace) {
+        true => is_spare(cluster, now, made, node),
+        false => {
+            !made.holds(node)
+                && others(cluster, now, made, node).is_none()
+                && in_use(cluster, made, node).is_none()
+        }
+    };
+    among(cluster, now, &site, &free)
+}
+
+/// The nodes that a reservation is to have instead of those it has: where some are out of service, or, if it replaces
+/// these too, taken by jobs while it is in force, idle ones as far as there are any. `None` if it keeps what it has.
+#[must_use]
+pub fn replenished(cluster: &Cluster, now: Time, made: &Reservation) -> Option<Vec<NodeId>> {
+    let known = |node: &NodeId| cluster.node(*node);
+    let taken = made.has(Flag::Replace) && made.is_active(now);
+    let (kept, mut leaving): (Vec<NodeId>, Vec<NodeId>) = made
+        .nodes
+        .iter()
+        .partition(|node| known(node).is_some_and(|node| node.available() && (!taken || node.idle())));
+    // Where there are not enough others, those that nobody can use go first.
+    leaving.sort_by_key(|node| known(node).is_some_and(Node::available));
+    let partition = cluster.partition(made.partition.as_deref()?).filter(|_| !leaving.is_empty())?;
+    let mut spare: Vec<NodeId> =
+        partition.nodes.iter().copied().filter(|node| is_spare(cluster, now, made, *node)).collect();
+    let features = features(made);
+    let splits = |wanted: &FeatureExpr| !wanted.counts().is_empty() || !wanted.shared().is_empty();
+    let mut come = Vec::new();
+    if let Some(wanted) = features.as_ref().filter(|wanted| splits(wanted)) {
+        // Like for like: what the others have that the expression names stays as it is.
+        for left in leaving {
+            let serves = |node: &NodeId| {
+                wanted.names().iter().all(|name| !has(cluster, left, name) || has(cluster, *node, name))
+            };
+            let found = spare.iter().position(serves).map(|at| spare.remove(at));
+            come.push(found.unwrap_or(left));
+        }
+    } else {
+        let serves = |node: &NodeId| {
+            features.as_ref().is_none_or(|wanted| wanted.admits(&|name| has(cluster, *node, name)))
+        };
+        spare.retain(serves);
+        let count = spare.len().min(leaving.len());
+        let site = Site {
+            count: u32::try_from(count).ok().filter(|count| *count > 0)?,
+            has: 0,
+            partition: partition.name(),
+            features: None,
+        };
+        come = among(cluster, now, &site, &|node| spare.contains(&node)).ok()?;
+        come.extend(&leaving[count..]);
+    }
+    let mut nodes: Vec<NodeId> = kept.into_iter().chain(come).collect();
+    nodes.sort_unstable();
+    (*nodes != *made.nodes).then_some(nodes)
+}
+
+/// Whether a node can take the place of one that leaves a reservation: nobody has it, or will when the reservation begins.
+fn is_spare(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> bool {
+    let Some(node) = cluster.node(id).filter(|node| node.available() && !made.holds(id)) else {
+        return false;
+    };
+    let free = if made.is_active(now) { node.idle() } else { in_use(cluster, made, id).is_none() };
+    free && !cluster.kept(id, &[]).any && others(cluster, now, made, id).is_none()
+}
+
+fn has(cluster: &Cluster, node: NodeId, feature: &str) -> bool {
+    let node = cluster.node(node);
+    node.is_some_and(|node| node.shape.features.iter().any(|known| **known == *feature))
+}
+
+/// What its nodes have to have.
+fn features(made: &Reservation) -> Option<FeatureExpr> {
+    made.features.as_ref().and_then(|wanted| wanted.parse().ok())
 }
 
 /// The reservation that has a node at one time with another that may not overlap with it.
@@ -153,13 +242,14 @@ fn among(
             return Ok(nodes);
         }
     }
-    let (wanted, partition) = (site.count, site.partition);
+    let (partition, has) = (site.partition, site.has as usize);
+    let wanted = if has > 0 { format!("{} more nodes", site.count) } else { format!("{} nodes", site.count) };
     let free = match most {
         0 => "none".to_owned(),
         _ => most.to_string(),
     };
-    let hint = if most > 0 { format!("; ask NodeCnt ≤ {most}") } else { String::new() };
-    Err(format!("{wanted} nodes: {free} of partition {partition} can be had for all of that time{hint}"))
+    let hint = if most > 0 { format!("; ask NodeCnt ≤ {}", has + most) } else { String::new() };
+    Err(format!("{wanted}: {free} of partition {partition} can be had for all of that time{hint}"))
 }
 
 /// A request for whole nodes.

@@ -13,7 +13,7 @@ use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::nomination::Nomination;
 use spur_core::model::phase::{EndState, Hold, Outcome, Then};
 use spur_core::model::reason::Reason;
-use spur_core::model::reservation::{Flag, Members, Reservation};
+use spur_core::model::reservation::{Flag, Members, PURGE_AFTER, Reservation};
 use spur_core::model::topology::TopologyConfig;
 use spur_core::sched::plan::{Preemption, Start};
 use spur_core::text::array::TaskSet;
@@ -267,6 +267,8 @@ pub(crate) fn reservation(
         flags: flags.to_vec(),
         comment: None,
         utc_offset: 0,
+        purge_after: PURGE_AFTER,
+        idle_since: None,
     }
 }
 

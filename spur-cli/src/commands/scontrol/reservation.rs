@@ -86,6 +86,11 @@ pub fn delete(words: &[String]) -> Result<DeleteReservationRequest, Failure> {
     }
 }
 
+/// Whether a key is the beginning of a name, which nothing else begins with.
+fn begins(name: &str, key: &str) -> bool {
+    key.len() >= 2 && name.to_ascii_lowercase().starts_with(&key.to_ascii_lowercase())
+}
+
 /// Whether a key names a reservation: `ReservationName`, or the beginning of it.
 fn is_name(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
@@ -94,11 +99,14 @@ fn is_name(key: &str) -> bool {
 
 fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Vec<KeyValue>, Failure> {
     let pair = |word: &String| {
+        if word.eq_ignore_ascii_case("Skip") {
+            return Ok(KeyValue { key: "Skip".to_owned(), value: String::new() });
+        }
         let (key, value) = word
             .split_once('=')
             .ok_or_else(|| Failure::new(format!("Unknown parameter {word}; write KEY=VALUE")))?;
         let key = if is_name(key) { "ReservationName" } else { key };
-        let value = match TIMES.iter().find(|name| name.eq_ignore_ascii_case(key)) {
+        let value = match TIMES.iter().find(|name| begins(name, key)) {
             Some(name) => update::point(value, zone, now)
                 .map_err(|error| Failure::new(format!("Invalid {name}: {error}")))?,
             None => value.to_owned(),
@@ -137,6 +145,10 @@ mod tests {
         );
         assert_eq!(change(&words("JobId=4 ReservationName=r"), &zone, now).unwrap(), None);
         assert!(change(&words("ReservationName=r"), &zone, now).is_err());
+        let request = change(&words("res=r start=now end=now+60"), &zone, now).unwrap().unwrap();
+        assert_eq!(shown(&request.settings), "start=1795176697 end=1795176757");
+        let request = change(&words("Reservation=r skip"), &zone, now).unwrap().unwrap();
+        assert_eq!(shown(&request.settings), "Skip=");
         for text in ["ReservationName=r", "reservation=r", "reservation r"] {
             let name = delete(&words(text)).map(|request| request.name);
             assert_eq!(name.ok().as_deref(), Some("r"), "{text}");

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
 use super::set_partition;
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::caller::Caller;
 use crate::model::job::JobSpec;
 use crate::model::phase::{Hold, Phase};
-use crate::model::reservation::{Edit, Flag, Members, NodesAsk, Reservation, ReservationAsk};
+use crate::model::reservation::{Edit, Flag, Members, NodesAsk, PURGE_AFTER, Reservation, ReservationAsk};
 use crate::sched::site::{self, Site};
 use crate::text::time::{Time, TimeLimit};
 
@@ -36,7 +36,7 @@ pub(super) fn check_new(
     if start + JUST_NOW < now {
         return Err(Reject::InvalidTime("StartTime lies in the past".to_owned()));
     }
-    let (users, accounts) = (only(ask.users.as_ref())?, only(ask.accounts.as_ref())?);
+    let (users, accounts) = (first_members(ask.users.as_ref())?, first_members(ask.accounts.as_ref())?);
     if users.is_empty() && accounts.is_empty() {
         return Err(missing("Either Users and/or Accounts"));
     }
@@ -52,7 +52,14 @@ pub(super) fn check_new(
         flags: only(ask.flags.as_ref())?,
         comment: ask.comment.clone(),
         utc_offset: ask.utc_offset,
+        purge_after: ask.purge_after.unwrap_or(PURGE_AFTER),
+        idle_since: None,
     };
+    if ask.skip {
+        return Err(Reject::Invalid(
+            "Skip goes on to the next window of a reservation that there is".to_owned(),
+        ));
+    }
     place(cluster, now, &mut made, ask)?;
     judge(cluster, now, &made)?;
     Ok(Decision(Arc::new(made)))
@@ -74,6 +81,9 @@ pub(super) fn check_changed(
         return Err(Reject::AccessDenied);
     }
     let known = named(cluster, ask.name.as_deref().unwrap_or_default())?;
+    if ask.skip {
+        return skip(cluster, ask, known);
+    }
     let mut made = Reservation::clone(known);
     if let Some(start) = ask.start {
         if known.is_active(now) {
@@ -100,13 +110,12 @@ pub(super) fn check_changed(
     if let Some(edit) = &ask.flags {
         change_flags(&mut made.flags, edit);
     }
-    if ask.node_count.is_some() {
-        return Err(Reject::Invalid(
-            "NodeCnt= is given when a reservation is made; update Nodes=".to_owned(),
-        ));
-    }
-    if ask.nodes.is_some() {
-        place(cluster, now, &mut made, ask)?;
+    made.purge_after = ask.purge_after.unwrap_or(made.purge_after);
+    made.idle_since = made.idle_since.filter(|_| made.has(Flag::PurgeComp));
+    match ask.node_count {
+        Some(count) if ask.nodes.is_none() => resize(cluster, now, &mut made, count)?,
+        _ if ask.nodes.is_some() => place(cluster, now, &mut made, ask)?,
+        _ => {}
     }
     judge(cluster, now, &made)?;
     Ok(Decision(Arc::new(made)))
@@ -134,17 +143,22 @@ pub(super) fn enact_gone(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> 
     Reply::Done
 }
 
-/// When a reservation is over next.
+/// When a reservation is over next, by its time or because nobody uses it.
 pub(in super::super) fn next_end(cluster: &Cluster) -> Option<Time> {
-    cluster.reservations().map(|reservation| reservation.end).min()
+    cluster.reservations().map(|reservation| over_at(reservation)).min()
 }
 
-/// Ends the reservations whose time is over, or moves them on.
+fn over_at(reservation: &Reservation) -> Time {
+    reservation.purged_at().map_or(reservation.end, |purged| purged.min(reservation.end))
+}
+
+/// Ends the reservations whose time is over or that nobody uses, or moves them on.
 pub(in super::super) fn expire(ctx: &mut Ctx<'_>) {
     let now = ctx.now();
-    let over = ctx.cluster().reservations().filter(|reservation| reservation.end <= now);
+    let over = ctx.cluster().reservations().filter(|reservation| over_at(reservation) <= now);
     for reservation in over.cloned().collect::<Vec<_>>() {
-        match reservation.moved_past(now) {
+        let idle = reservation.end > now;
+        match if idle { reservation.moved() } else { reservation.moved_past(now) } {
             Some(moved) => ctx.emit(Event::ReservationUpdated { reservation: Arc::new(moved) }),
             None => delete(ctx, &reservation),
         }
@@ -206,6 +220,58 @@ fn only<T: Clone + Default>(edit: Option<&Edit<T>>) -> Result<T, Reject> {
             Err(Reject::Invalid("+= and -= change a reservation that there is; write =".to_owned()))
         }
     }
+}
+
+/// Who may use a new reservation, or with `-=` who may not.
+fn first_members(edit: Option<&Edit<Members>>) -> Result<Members, Reject> {
+    match edit {
+        Some(Edit::Remove(members)) => Ok(Members { except: true, ..members.clone() }),
+        _ => only(edit),
+    }
+}
+
+/// The next window of a repeated reservation.
+fn skip(cluster: &Cluster, ask: &ReservationAsk, known: &Reservation) -> Result<Decision, Reject> {
+    let alone = ReservationAsk {
+        name: ask.name.clone(),
+        skip: true,
+        utc_offset: ask.utc_offset,
+        ..ReservationAsk::default()
+    };
+    if *ask != alone {
+        return Err(Reject::Invalid("Skip goes alone; update the rest before or after it".to_owned()));
+    }
+    if let Some(job) = cluster.running_in(&known.name).next() {
+        return Err(Reject::ReservationBusy(format!("job {} runs in {}", job.id, known.name)));
+    }
+    let moved = known.moved().ok_or_else(|| {
+        let text = format!("{} does not repeat; delete it, or update its StartTime", known.name);
+        Reject::InvalidReservation(text)
+    })?;
+    Ok(Decision(Arc::new(moved)))
+}
+
+/// Gives a reservation so many nodes: more like those it has, or first those away that are of least use.
+fn resize(cluster: &Cluster, now: Time, made: &mut Reservation, count: u32) -> Result<(), Reject> {
+    if made.has(Flag::PartNodes) {
+        return Err(Reject::Invalid("with PART_NODES it has all nodes of its partition".to_owned()));
+    }
+    made.flags.retain(|flag| *flag != Flag::AllNodes);
+    let mut nodes = made.nodes.to_vec();
+    let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+    let more = u32::try_from(wanted.saturating_sub(nodes.len())).unwrap_or(u32::MAX);
+    if more > 0 {
+        nodes.extend(site::more(cluster, now, made, more).map_err(Reject::NodesBusy)?);
+    }
+    let use_of = |id: &NodeId| {
+        let node = cluster.node(*id);
+        (!node.is_some_and(Node::available), node.is_some_and(Node::idle))
+    };
+    nodes.sort_by_key(|id| (use_of(id), *id));
+    nodes.truncate(wanted);
+    nodes.sort_unstable();
+    made.nodes = nodes.into();
+    Ok(())
 }
 
 /// The name that is asked for, or one made of who it is for and its number.
@@ -293,7 +359,7 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
             let partition = partition.or(cluster.default_partition()).ok_or(Reject::NoDefaultPartition)?;
             made.partition = Some(Arc::clone(partition.name()));
             let features = ask.features.as_ref().and_then(Option::as_ref);
-            let site = Site { count, partition: partition.name(), features };
+            let site = Site { count, has: 0, partition: partition.name(), features };
             site::choose(cluster, now, made, &site).map_err(Reject::NodesBusy)?
         }
     };
@@ -324,6 +390,17 @@ fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject>
     let often = [Flag::Hourly, Flag::Daily, Flag::Weekday, Flag::Weekend, Flag::Weekly];
     if often.iter().filter(|flag| made.has(**flag)).count() > 1 {
         return Err(Reject::Invalid("HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY: give one of them".to_owned()));
+    }
+    let replaces = [Flag::Replace, Flag::ReplaceDown];
+    if let Some(flag) = replaces.into_iter().find(|flag| made.has(*flag)) {
+        let stays = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes, Flag::StaticAlloc];
+        if stays.iter().any(|flag| made.has(*flag)) || replaces.iter().all(|flag| made.has(*flag)) {
+            let name = flag.name();
+            let text = format!(
+                "{name} goes with NodeCnt=, and not with named nodes, STATIC_ALLOC or another of its kind"
+            );
+            return Err(Reject::Invalid(text));
+        }
     }
     if made.next_window().is_some_and(|(start, _)| start < made.end) {
         return Err(Reject::InvalidTime("it would not be over when it comes again".to_owned()));

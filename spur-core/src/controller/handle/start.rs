@@ -124,7 +124,7 @@ pub(super) fn proposed<'a>(
         return stale("its time limit was changed");
     }
     let limit = start.time_limit.unwrap_or(job.spec.time_limit);
-    if !cluster.lets_run(job, limit, start.reservation.as_deref(), &nodes, now) {
+    if !cluster.lets_start(job, limit, start.reservation.as_deref(), &nodes, now) {
         return stale("a reservation keeps it from its nodes");
     }
     Ok((job, partition))

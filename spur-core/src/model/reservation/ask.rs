@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Flag, Members};
+use super::{Flag, Members, PURGE_AFTER};
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
@@ -53,8 +53,12 @@ pub struct ReservationAsk {
     pub accounts: Option<Edit<Members>>,
     /// `Flags=`
     pub flags: Option<Edit<Vec<Flag>>>,
+    /// The seconds of `PURGE_COMP=`, where this flag is given.
+    pub purge_after: Option<u64>,
     /// `Comment=`
     pub comment: Option<Box<str>>,
+    /// `Skip`
+    pub skip: bool,
     /// Seconds east of Greenwich of whoever asks.
     pub utc_offset: i32,
 }
@@ -64,8 +68,8 @@ pub struct ReservationAsk {
 #[error("{0}")]
 pub struct AskError(String);
 
-/// Keys, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 15] = [
+/// Keys, with Slurm's spelling; read without regard to case, and from their beginnings alone where these say which.
+const KEYS: [&str; 16] = [
     "ReservationName",
     "Reservation",
     "StartTime",
@@ -81,36 +85,35 @@ const KEYS: [&str; 15] = [
     "Accounts",
     "Flags",
     "Comment",
+    "Skip",
 ];
 
 /// Keys that Slurm has and this release does not, and what to do instead.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 9] = [
     ("CoreCnt", "whole nodes are reserved; ask NodeCnt="),
-    ("Licenses", "nodes are reserved, no licenses"),
+    ("Licenses", "nodes are reserved, no licenses; lower their number in spur.toml for that time"),
     ("BurstBuffer", "there are no burst buffers"),
     ("Watts", "power is not managed"),
     ("MaxStartDelay", "jobs of others never start in a reservation"),
     ("Groups", "name Users= or Accounts="),
     ("QOS", "name Users= or Accounts="),
     ("AllowedPartition", "name Users= or Accounts="),
-    ("Skip", "update StartTime= and EndTime="),
     ("TimeForce", "leave it out"),
 ];
 
 /// Flags that Slurm has and this release does not, and what to do instead.
-const REFUSED_FLAGS: [(&str, &str); 8] = [
-    ("ANY_NODES", "name nodes or NodeCnt="),
+const REFUSED_FLAGS: [(&str, &str); 6] = [
+    ("ANY_NODES", "no licenses are reserved; FLEX lets its jobs use other nodes besides"),
+    ("FIRST_CORES", "whole nodes are reserved; ask NodeCnt="),
     ("FORCE_START", "give a StartTime= that lies ahead"),
-    ("LICENSE_ONLY", "nodes are reserved, no licenses"),
-    ("PURGE_COMP", "give an EndTime=, or delete it"),
-    ("REPLACE", "update Nodes="),
-    ("REPLACE_DOWN", "update Nodes="),
-    ("TIME_FLOAT", "give a StartTime= that stands"),
-    ("NO_PURGE_COMP", "leave it out"),
+    ("LICENSE_ONLY", "nodes are reserved, no licenses; lower their number in spur.toml for that time"),
+    ("TIME_FLOAT", "a partition of these nodes with a max_time keeps longer jobs off them, too"),
+    ("NO_PURGE_COMP", "Flags-=PURGE_COMP takes it away"),
 ];
 
 /// Other names of flags.
-const SYNONYMS: [(&str, Flag); 4] = [
+const SYNONYMS: [(&str, Flag); 5] = [
+    ("MAINTENANCE", Flag::Maint),
     ("IGNORE_RUNNING", Flag::IgnoreJobs),
     ("IGNORE_JOB", Flag::IgnoreJobs),
     ("STATIC_ALLOC", Flag::StaticAlloc),
@@ -130,15 +133,11 @@ impl ReservationAsk {
             None => (key, None),
         };
         let wrong = |problem: String| AskError(format!("{key}={value}: {problem}"));
-        if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| name.eq_ignore_ascii_case(bare)) {
+        let known = key_of(bare).map_err(AskError)?;
+        if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| *name == known) {
             return Err(AskError(format!("{name}= is not supported by this release; {instead}")));
         }
-        let Some(known) = KEYS.iter().find(|known| known.eq_ignore_ascii_case(bare)) else {
-            let near = nearest::nearest(bare, KEYS)
-                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            return Err(AskError(format!("Unknown parameter {bare}{near}")));
-        };
-        if sign.is_some() && !["Nodes", "Users", "Accounts", "Flags"].contains(known) {
+        if sign.is_some() && !["Nodes", "Users", "Accounts", "Flags"].contains(&known) {
             return Err(wrong("only Nodes, Users, Accounts and Flags are added to".to_owned()));
         }
         self.set(known, sign, value).map_err(wrong)
@@ -166,7 +165,12 @@ impl ReservationAsk {
             "Features" => self.features = Some(Some(value.parse().map_err(|error| format!("{error}"))?)),
             "Users" => self.users = Some(edit(sign, members(value)?)),
             "Accounts" => self.accounts = Some(edit(sign, members(value)?)),
-            "Flags" => self.flags = Some(edit(sign, flags(value)?)),
+            "Flags" => {
+                self.flags = Some(edit(sign, flags(value)?));
+                self.purge_after = purge_after(value)?;
+            }
+            "Skip" if value.is_empty() => self.skip = true,
+            "Skip" => return Err("it has no value; write Skip alone".to_owned()),
             _ => self.comment = Some(value.into()),
         }
         Ok(())
@@ -193,11 +197,33 @@ fn time(value: &str) -> Result<Time, String> {
     value.parse().map(Time).map_err(|_| "not a time".to_owned())
 }
 
+/// A number of nodes; `k` means 1024 of them.
 fn count(value: &str) -> Result<u32, String> {
-    match value.parse() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err("write one number of nodes".to_owned()),
-    }
+    let (digits, times) = match value.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1024),
+        None => (value, 1),
+    };
+    let count = digits.parse::<u32>().ok().and_then(|count| count.checked_mul(times));
+    count.filter(|count| *count > 0).ok_or_else(|| "write one number of nodes".to_owned())
+}
+
+/// The key that is meant: of this name, or the only one that begins so.
+fn key_of(word: &str) -> Result<&'static str, String> {
+    let all = || KEYS.into_iter().chain(REFUSED.map(|(name, _)| name));
+    let lower = word.to_ascii_lowercase();
+    let begins = |key: &str| key.to_ascii_lowercase().starts_with(&lower);
+    let exact = all().find(|key| key.eq_ignore_ascii_case(word));
+    let mut beginning = all().filter(|key| !lower.is_empty() && begins(key));
+    let first = beginning.next();
+    // A shorter name of the same key follows the longer one.
+    let only = first.filter(|first| beginning.all(|other| first.starts_with(other)));
+    exact.or(only).ok_or_else(|| {
+        let near = nearest::nearest(word, KEYS);
+        format!(
+            "Unknown parameter {word}{}",
+            near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+        )
+    })
 }
 
 fn members(value: &str) -> Result<Members, String> {
@@ -218,11 +244,31 @@ fn flags(value: &str) -> Result<Vec<Flag>, String> {
     Ok(flags)
 }
 
+/// The seconds of the flag `PURGE_COMP`, with its default; `None` if it is not among the flags.
+fn purge_after(value: &str) -> Result<Option<u64>, String> {
+    let purge = |word: &str| match word.split_once('=') {
+        Some((name, time)) => name.eq_ignore_ascii_case(Flag::PurgeComp.name()).then(|| seconds(time)),
+        None => word.eq_ignore_ascii_case(Flag::PurgeComp.name()).then_some(Ok(PURGE_AFTER)),
+    };
+    value.split(',').find_map(purge).transpose()
+}
+
+fn seconds(time: &str) -> Result<u64, String> {
+    match time.parse() {
+        Ok(TimeLimit::Seconds(seconds)) if seconds > 0 => Ok(seconds),
+        Ok(_) => Err("PURGE_COMP= wants some time, of minutes unless it says".to_owned()),
+        Err(error) => Err(format!("PURGE_COMP={time}: {error}")),
+    }
+}
+
 fn flag(word: &str) -> Result<Flag, String> {
     let upper = word.to_ascii_uppercase();
     let bare = upper.split('=').next().unwrap_or_default();
     if let Some((name, instead)) = REFUSED_FLAGS.iter().find(|(name, _)| *name == bare) {
         return Err(format!("the flag {name} is not supported by this release; {instead}"));
+    }
+    if bare == Flag::PurgeComp.name() {
+        return Ok(Flag::PurgeComp);
     }
     let named = Flag::ALL.iter().copied().find(|flag| flag.name() == upper);
     let found = named.or_else(|| SYNONYMS.iter().find(|(name, _)| *name == upper).map(|(_, flag)| *flag));
@@ -262,6 +308,20 @@ mod tests {
             ..ReservationAsk::default()
         };
         assert_eq!(read, Ok(wanted));
+        let short = ask("res=r start=60 dur=10 TRES=node=4 user=-a,-b fl=maintenance,ignore_jobs");
+        assert_eq!(
+            short,
+            ask("ReservationName=r StartTime=60 Duration=10 NodeCnt=4 Users=-a,-b Flags=MAINT,IGNORE_JOBS")
+        );
+        assert_eq!(
+            ask("NodeCnt=2k part=p").map(|ask| (ask.node_count, ask.partition)),
+            Ok((Some(2048), Some("p".into())))
+        );
+        for (flags, seconds) in
+            [("DAILY", None), ("PURGE_COMP", Some(300)), ("DAILY,purge_comp=1:30", Some(90))]
+        {
+            assert_eq!(ask(&format!("Flags={flags}")).map(|ask| ask.purge_after), Ok(seconds), "{flags}");
+        }
         assert_eq!(ask("Flags+=FLEX").map(|ask| ask.flags), Ok(Some(Edit::Add(vec![Flag::Flex]))));
         assert_eq!(ask("Nodes=ALL").map(|ask| ask.nodes), Ok(Some(Edit::Set(NodesAsk::All))));
     }
@@ -273,8 +333,16 @@ mod tests {
                 "CoreCnt=4",
                 "CoreCnt= is not supported by this release; whole nodes are reserved; ask NodeCnt=",
             ),
-            ("Flags=REPLACE_DOWN", "the flag REPLACE_DOWN is not supported"),
-            ("Flags=PURGE_COMP=5", "the flag PURGE_COMP is not supported"),
+            ("Core=4", "CoreCnt= is not supported by this release"),
+            (
+                "Flags=TIME_FLOAT",
+                "the flag TIME_FLOAT is not supported by this release; a partition of these nodes",
+            ),
+            ("Flags=PURGE_COMP=0", "PURGE_COMP= wants some time"),
+            ("Flags=PURGE_COMP=soon", "PURGE_COMP=soon: "),
+            ("Skip=1", "write Skip alone"),
+            ("Node=n1", "Unknown parameter Node; did you mean Nodes?"),
+            ("NodeCnt=5000000k", "write one number of nodes"),
             ("Flags=MAINTT", "did you mean MAINT?"),
             ("StartTme=5", "Unknown parameter StartTme; did you mean StartTime?"),
             ("TRES=cpu=5", "ask TRES=node=NUMBER"),

@@ -1,13 +1,15 @@
 //! A planner driven as a daemon drives it, with quick passes while a deep one is under way, against one that looks at
 //! everything in each quick pass.
 
+use std::fmt;
+
 use proptest::prelude::*;
 use spur_core::model::config::Backfill;
-use spur_core::model::job::{Job, Sharing};
 use spur_core::model::phase::Phase;
 use spur_core::sched::plan::Start;
 use spur_core::sched::{Pass, Planner, Reservations};
 
+use crate::history;
 use crate::stream::{self, Case, Deed};
 use crate::world::World;
 
@@ -77,58 +79,77 @@ fn made(reservations: &Reservations) -> Vec<String> {
     all
 }
 
-fn case() -> impl Strategy<Value = (Case, Vec<(u8, bool)>)> {
+/// Whether a deep pass goes on, which one number in three means, and whether it ends then.
+pub(crate) type Turn = (u8, bool);
+
+#[derive(Clone)]
+struct Driven {
+    case: Case,
+    deep: Vec<Turn>,
+}
+
+impl fmt::Debug for Driven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        history::write(f, &self.case, Some(&self.deep))
+    }
+}
+
+fn driven() -> impl Strategy<Value = Driven> {
     let backfill =
         prop_oneof![4 => Just(Backfill::Conservative), 1 => Just(Backfill::Easy), 1 => Just(Backfill::None)];
     let deep = prop::collection::vec((0_u8..6, prop::bool::ANY), 70);
     (stream::case(), backfill, deep).prop_map(|(mut case, backfill, deep)| {
         case.scheduler.backfill = backfill;
-        (case, deep)
+        Driven { case, deep }
     })
 }
 
-proptest! {
-    /// A quick pass starts, keeps and promises what one over everything does.
-    #[test]
-    fn quick_passes_decide_as_if_they_looked_at_everything((case, deep) in case()) {
-        let mut world = case.world();
-        let mut planner = Planner::new(&world.cluster);
-        let grace = case.preempt.grace_time.0;
-        let mut pass: Option<Pass> = None;
+/// Whether quick passes start, keep and promise what those over everything do.
+pub(crate) fn agrees(case: &Case, deep: &[Turn]) -> Result<(), TestCaseError> {
+    let mut world = case.world();
+    let mut planner = Planner::new(&world.cluster);
+    let grace = case.preempt.grace_time.0;
+    let mut pass: Option<Pass> = None;
+    tell(&mut world, &mut planner);
+    for (step, (deed, (turn, ends))) in case.deeds.iter().zip(deep).enumerate() {
+        stream::carry_out(&mut world, deed);
         tell(&mut world, &mut planner);
-        for (step, (deed, (turn, ends))) in case.deeds.iter().zip(&deep).enumerate() {
-            stream::carry_out(&mut world, deed);
-            tell(&mut world, &mut planner);
-            if matches!(deed, Deed::Node(..) | Deed::Partition(..) | Deed::Preempt(_) | Deed::Qos(_) | Deed::Suspend(..)) {
-                pass = None;
-            }
-            if *turn < 2 || pass.is_some() {
-                deepen(&mut world, &mut planner, &mut pass, *ends);
-            }
-            let (cluster, now) = (&world.cluster, world.now);
-            let (whole, reservations) = planner.start_now_slowly(cluster, now);
-            let mut quick = planner.start_now(cluster, now);
-            // Who passes over those for whom nobody can make way gets further with as many searches.
-            if !whole.report.gave_up {
-                prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
-                prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
-                prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
-                // When a leaf is free that reaches into another partition, neither looks at every moment.
-                let wants_leaves = |job: &Job| job.spec.shape.sharing == Sharing::Topo;
-                if !world.cluster.jobs().pending().any(wants_leaves) {
-                    let kept = made(planner.reservations());
-                    prop_assert_eq!(kept, made(&reservations), "at step {}: {:?}", step, deed);
-                }
-            }
-            if matches!(deed, Deed::Refuse) {
-                quick.starts.truncate(quick.starts.len() / 2);
-            }
-            quick.starts.iter().for_each(|start| world.start(start));
-            quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
-            if let Some((job, start)) = quick.promise {
-                world.apply(spur_core::cluster::event::Event::StartPromised { job, start });
-            }
-            tell(&mut world, &mut planner);
+        if matches!(
+            deed,
+            Deed::Node(..) | Deed::Partition(..) | Deed::Preempt(_) | Deed::Qos(_) | Deed::Suspend(..)
+        ) {
+            pass = None;
         }
+        if *turn < 2 || pass.is_some() {
+            deepen(&mut world, &mut planner, &mut pass, *ends);
+        }
+        let (cluster, now) = (&world.cluster, world.now);
+        let (whole, reservations) = planner.start_now_slowly(cluster, now);
+        let mut quick = planner.start_now(cluster, now);
+        // Who passes over those for whom nobody can make way gets further with as many searches.
+        if !whole.report.gave_up {
+            prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
+            let kept = made(planner.reservations());
+            prop_assert_eq!(kept, made(&reservations), "at step {}: {:?}", step, deed);
+        }
+        if matches!(deed, Deed::Refuse) {
+            quick.starts.truncate(quick.starts.len() / 2);
+        }
+        quick.starts.iter().for_each(|start| world.start(start));
+        quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
+        if let Some((job, start)) = quick.promise {
+            world.apply(spur_core::cluster::event::Event::StartPromised { job, start });
+        }
+        tell(&mut world, &mut planner);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn quick_passes_decide_as_if_they_looked_at_everything(driven in driven()) {
+        agrees(&driven.case, &driven.deep)?;
     }
 }

@@ -6,6 +6,7 @@ mod busy;
 mod checker;
 mod daemon;
 mod het;
+mod history;
 mod large;
 mod oracle;
 mod preempt;

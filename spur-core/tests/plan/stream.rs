@@ -1,8 +1,10 @@
 //! A planner that is told of events as they come, against one that looks at the whole cluster each time.
 
+use std::fmt;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
 use spur_core::cluster::event::Event;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::change::JobChange;
@@ -22,13 +24,14 @@ use spur_core::text::array::TaskSet;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::time::{Seconds, Time, TimeLimit};
 
+use crate::history;
 use crate::script;
 use crate::world::{self, World};
 
 const NODES: u32 = 8;
 
 /// Something that happens; numbers choose among the jobs or nodes there are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Deed {
     Submit(Vec<String>),
     SubmitHet(Vec<Vec<String>>),
@@ -67,16 +70,22 @@ pub(crate) enum Deed {
     Refuse,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) scheduler: SchedulerPolicy,
     pub(crate) preempt: PreemptPolicy,
     /// How long jobs of the QOS `low` run before they make way for those of `high`, if that is said.
-    exempt: Option<u64>,
+    pub(crate) exempt: Option<u64>,
     /// The first and last node of each partition, and its tier.
-    partitions: Vec<(u32, u32, u32)>,
-    flat: bool,
+    pub(crate) partitions: Vec<(u32, u32, u32)>,
+    pub(crate) flat: bool,
     pub(crate) deeds: Vec<Deed>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        history::write(f, self, None)
+    }
 }
 
 fn words() -> impl Strategy<Value = Vec<String>> {
@@ -515,57 +524,62 @@ fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all
 }
 
+/// Whether passes that look at what has changed say what passes over everything say, whatever happens.
+pub(crate) fn agrees(case: &Case) -> Result<(), TestCaseError> {
+    let mut world = case.world();
+    let mut planner = Planner::new(&world.cluster);
+    let mut recent = Recent::new(&world.cluster);
+    let grace = case.preempt.grace_time.0;
+    let is_easy = case.scheduler.backfill != Backfill::Conservative;
+    world.take_log();
+    for (step, deed) in case.deeds.iter().enumerate() {
+        carry_out(&mut world, deed);
+        for event in world.take_log() {
+            recent.note(&world.cluster, &event);
+            planner.note(&world.cluster, &event);
+        }
+        let (cluster, now) = (&world.cluster, world.now);
+        prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+        let whole = Planner::new(cluster).plan(cluster, now, &recent);
+        let mut quick = planner.starts(cluster, now, &recent);
+        // Who passes over those for whom nobody can make way gets further with as many searches.
+        if !whole.report.gave_up {
+            prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
+            prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
+        }
+        // Where the whole queue has to be looked at, a plan of it is made, and nothing is reserved.
+        let looks_at_all =
+            preempts(&world) || world.cluster.jobs().has_pending_het() || may_be_reserved_for(&world);
+        if is_easy && !looks_at_all && !whole.report.gave_up {
+            let kept = sorted(reserved(&planner));
+            prop_assert_eq!(kept, sorted(planned(&whole)), "at step {}: {:?}", step, deed);
+        }
+        if step % 3 == 0 {
+            prop_assert_eq!(planner.plan(cluster, now, &recent), whole, "at step {}: {:?}", step, deed);
+        }
+        prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
+        if matches!(deed, Deed::Refuse) {
+            quick.starts.truncate(quick.starts.len() / 2);
+        }
+        quick.starts.iter().for_each(|start| world.start(start));
+        let wrong = spur_core::cluster::invariant::violations(&world.cluster);
+        prop_assert!(wrong.is_empty(), "at step {}: {:?}", step, wrong);
+        quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
+        if let Some((job, start)) = quick.promise {
+            world.apply(Event::StartPromised { job, start });
+        }
+        for event in world.take_log() {
+            recent.note(&world.cluster, &event);
+            planner.note(&world.cluster, &event);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
-    /// Whatever happens, passes that look at what has changed say what passes over everything say.
     #[test]
     fn a_kept_planner_is_as_good_as_a_new_one(case in case()) {
-        let mut world = case.world();
-        let mut planner = Planner::new(&world.cluster);
-        let mut recent = Recent::new(&world.cluster);
-        let grace = case.preempt.grace_time.0;
-        let is_easy = case.scheduler.backfill != Backfill::Conservative;
-        world.take_log();
-        for (step, deed) in case.deeds.iter().enumerate() {
-            carry_out(&mut world, deed);
-            for event in world.take_log() {
-                recent.note(&world.cluster, &event);
-                planner.note(&world.cluster, &event);
-            }
-            let (cluster, now) = (&world.cluster, world.now);
-            prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
-            let whole = Planner::new(cluster).plan(cluster, now, &recent);
-            let mut quick = planner.starts(cluster, now, &recent);
-            // Who passes over those for whom nobody can make way gets further with as many searches.
-            if !whole.report.gave_up {
-                prop_assert_eq!(&quick.starts, &whole.starts, "at step {}: {:?}", step, deed);
-                prop_assert_eq!(&quick.preemptions, &whole.preemptions, "at step {}: {:?}", step, deed);
-                prop_assert_eq!(quick.promise, whole.promise, "at step {}: {:?}", step, deed);
-            }
-            // Where the whole queue has to be looked at, a plan of it is made, and nothing is reserved.
-            let looks_at_all =
-                preempts(&world) || world.cluster.jobs().has_pending_het() || may_be_reserved_for(&world);
-            if is_easy && !looks_at_all && !whole.report.gave_up {
-                let kept = sorted(reserved(&planner));
-                prop_assert_eq!(kept, sorted(planned(&whole)), "at step {}: {:?}", step, deed);
-            }
-            if step % 3 == 0 {
-                prop_assert_eq!(planner.plan(cluster, now, &recent), whole, "at step {}: {:?}", step, deed);
-            }
-            prop_assert_eq!(planner.next_event_time(cluster, now), next_event_time(cluster, now));
-            if matches!(deed, Deed::Refuse) {
-                quick.starts.truncate(quick.starts.len() / 2);
-            }
-            quick.starts.iter().for_each(|start| world.start(start));
-            let wrong = spur_core::cluster::invariant::violations(&world.cluster);
-            prop_assert!(wrong.is_empty(), "at step {}: {:?}", step, wrong);
-            quick.preemptions.iter().for_each(|way| world.preempt(way, grace));
-            if let Some((job, start)) = quick.promise {
-                world.apply(Event::StartPromised { job, start });
-            }
-            for event in world.take_log() {
-                recent.note(&world.cluster, &event);
-                planner.note(&world.cluster, &event);
-            }
-        }
+        agrees(&case)?;
     }
 }

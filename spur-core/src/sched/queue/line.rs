@@ -43,6 +43,8 @@ pub(in crate::sched) struct Line {
     next: BTreeMap<JobId, Time>,
     /// Jobs that others depend on, or want to be near; and who does.
     watched: BTreeSet<(JobId, JobId)>,
+    /// Those of them of whom the watcher was told; it is put down again if it still has a reason to watch.
+    told: BTreeSet<(JobId, JobId)>,
     /// Jobs to be looked at again.
     changed: BTreeSet<JobId>,
     /// The time that the order is of, where it varies.
@@ -97,6 +99,7 @@ impl Line {
             times: BTreeSet::new(),
             next: BTreeMap::new(),
             watched: BTreeSet::new(),
+            told: BTreeSet::new(),
             changed: BTreeSet::new(),
             keyed: now,
             changes: Changes::default(),
@@ -137,9 +140,8 @@ impl Line {
         let watchers = self.watched.range((job, JobId(0))..=(job, JobId(u32::MAX)));
         let watchers: Vec<(JobId, JobId)> = watchers.copied().collect();
         for (job, watcher) in watchers {
-            // It is put down again if it still has a reason to watch.
-            self.watched.remove(&(job, watcher));
             self.changed.insert(watcher);
+            self.told.insert((job, watcher));
             let found = cluster.job(watcher);
             self.await_next(watcher, found, cluster.at());
             // Components of a het job are looked at together.
@@ -155,6 +157,9 @@ impl Line {
         self.changed.extend(due.iter().copied());
         if cluster.jobs().has_pending_het() {
             self.changed.extend(due.into_iter().flat_map(|job| cluster.jobs().components(job)));
+        }
+        for pair in std::mem::take(&mut self.told) {
+            self.watched.remove(&pair);
         }
         for id in std::mem::take(&mut self.changed) {
             let before = self.standing.get(&id).filter(|standing| standing.ranked.is_array()).cloned();

@@ -50,11 +50,6 @@ impl Finder {
         self.needs.len() > MOST_NEEDS
     }
 
-    /// Forgets what was found about times: room was given back.
-    pub(super) fn forget_times(&mut self) {
-        self.stairs.clear();
-    }
-
     /// The number of a need: equal needs have the same.
     pub(super) fn need(&mut self, need: &Need) -> usize {
         if let Some(known) = self.numbers.get(need) {
@@ -248,8 +243,12 @@ impl Search<'_> {
         tally.grew = false;
         let held = &self.books.held;
         // Where something is planned, or shut, what a node has follows from all of the job's time.
-        let special: BTreeSet<NodeId> = self.books.ahead.nodes().filter(|node| self.may_use(*node)).collect();
-        let mut changes = self.changes(&special, from..until).into_iter().peekable();
+        let planned: BTreeSet<NodeId> = self.books.ahead.nodes().collect();
+        let special: BTreeSet<NodeId> = planned.iter().copied().filter(|node| self.may_use(*node)).collect();
+        // A job that closes whole leaves waits for others that are there on nodes which it may not use itself.
+        let whole = self.stage.ask().whole_leaves;
+        let watched = if whole { &planned } else { &special };
+        let mut changes = self.changes(watched, from..until).into_iter().peekable();
         let mut sums: BTreeMap<NodeId, Box<[u64]>> = BTreeMap::new();
         let mut ends =
             held.ends_after(from).take_while(|(end, _)| *end < until && !end.is_never()).peekable();
@@ -259,6 +258,7 @@ impl Search<'_> {
             while let Some((_, holder)) = ends.next_if(|(end, _)| *end == at) {
                 for (node, amount) in &holder.parts {
                     if !self.may_use(*node) {
+                        tally.grew |= whole;
                         continue;
                     }
                     let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
@@ -271,8 +271,11 @@ impl Search<'_> {
                 }
             }
             while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
-                let slots = self.slots_at(finder, node, at);
-                tally.set(domains, node, slots);
+                tally.grew |= whole;
+                if special.contains(&node) {
+                    let slots = self.slots_at(finder, node, at);
+                    tally.set(domains, node, slots);
+                }
             }
             if !std::mem::take(&mut tally.grew) || tally.enough == 0 {
                 continue;

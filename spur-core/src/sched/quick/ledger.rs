@@ -150,8 +150,14 @@ impl Ledger {
     pub(super) fn forget(&mut self, cluster: &Cluster) {
         self.books.ahead.clear();
         self.books.firsts.fill(None);
-        self.finder.forget_times();
+        self.forget_times();
         self.begin(cluster, std::iter::empty());
+    }
+
+    /// Forgets what was found about times: room was given back.
+    pub(super) fn forget_times(&mut self) {
+        self.finder.stairs.clear();
+        self.aside = None;
     }
 }
 
@@ -265,7 +271,8 @@ impl Space for Ledger {
         };
         let shut = |part: &Part| realm == OPEN && ahead.is_shut(part.node, made.start, made.end);
         licenses.earliest(wanted(&made.spec), made.start, made.lasts()) == Some(made.start)
-            && made.parts.iter().all(|part| is_up(part) && !shut(part) && fits(part))
+            // Of its leaves, a job closes what is out of service, too.
+            && made.parts.iter().all(|part| if is_up(part) { !shut(part) && fits(part) } else { part.slots == 0 })
     }
 
     fn is_free(&self, part: &Part) -> bool {

@@ -70,7 +70,7 @@ impl<'a> Round<'a> {
     /// Makes the reservations of heads anew and walks the whole line.
     pub(super) fn everybody(&mut self) {
         if self.keeps {
-            self.walk.space.finder.forget_times();
+            self.walk.space.forget_times();
         } else {
             self.walk.space.forget(self.cluster);
         }

@@ -296,7 +296,11 @@ impl State {
             domains: &domains,
             min_nodes: judge.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             min_slots: hunt.request.min_slots(),
-            least: Measure::of(&hunt.request.need),
+            least: match stage.ask().whole_leaves {
+                true => Measure::default(),
+                false => Measure::of(&hunt.request.need),
+            },
+            whole_leaves: stage.ask().whole_leaves,
             most: match hunt.request.need.slot {
                 Slot::Node { .. } => 1,
                 Slot::Task | Slot::Gpu => u32::MAX,
@@ -413,18 +417,20 @@ fn steps(
     now: Time,
 ) -> (RoomId, Vec<(Time, RoomId)>) {
     held.sort_by_key(|(end, _)| *end);
-    let full = rooms.full(node.class);
-    // What is held until the last end is taken from the full room first, so that the first step is what is free now.
-    let mut room = full;
+    // What is held until the last end is taken from the full room first, so that the first step is what is free now, and
+    // what should be by now is on the way.
+    let mut room = rooms.full(node.class);
+    let mut at_once = room;
     let mut steps = Vec::with_capacity(held.len() + 1);
     for (end, amount) in held.iter().rev() {
         if !end.is_never() && *end > now {
             steps.push((*end, room));
         }
         room = rooms.minus(room, amount);
+        if *end > now {
+            at_once = room;
+        }
     }
-    let overdue = held.iter().take_while(|(end, _)| *end <= now);
-    let at_once = overdue.fold(room, |room, (_, amount)| rooms.plus(room, amount));
     steps.push((now, at_once));
     steps.reverse();
     // Of several ends at one time the last has all the room.

@@ -125,7 +125,8 @@ impl Space for State {
         self.licenses.earliest(licenses, made.start, made.lasts()) == Some(made.start)
             && made.parts.iter().all(|part| {
                 let room = self.timelines[realm].room(&mut self.rooms, part.node.0, made.start, made.end);
-                room.is_some_and(|room| {
+                // Of its leaves, a job closes what is out of service, too.
+                room.map_or(part.slots == 0, |room| {
                     self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
                 })
             })

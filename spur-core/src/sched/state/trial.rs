@@ -134,6 +134,10 @@ impl Judge for Trial<'_> {
         slots_in(self.known, self.rooms, self.need, room)
     }
 
+    fn is_idle(&self, room: RoomId) -> bool {
+        self.rooms.full(self.rooms.class_of(room)) == room
+    }
+
     fn accept(&mut self, at: Second, slots: &Slots) -> Found {
         self.tries += 1;
         let starts = at == Second::BEGIN;

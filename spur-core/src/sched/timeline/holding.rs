@@ -140,12 +140,12 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
         counted.insert_all(&lacking.difference(&lacking.difference(&node.used.cpus)));
     }
     for other in node.jobs.iter().filter(|id| **id != job.id).filter_map(|id| cluster.job(*id)) {
-        let order = cluster.claim_order(other);
-        if order.is_none() || order < mine {
-            continue;
-        }
+        let Some(order) = cluster.claim_order(other) else { continue };
         let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(node.id)) else { continue };
-        counted.remove_all(&theirs.cpus.difference(own_cpus(other, theirs)));
+        let later = theirs.cpus.difference(own_cpus(other, theirs));
+        // Who goes before it in getting CPUs back still gets those after it that it has already.
+        let after = if Some(order) < mine { own_cpus(job, part) } else { &part.cpus };
+        counted.remove_all(&later.difference(&later.difference(after)));
     }
     counted.len()
 }

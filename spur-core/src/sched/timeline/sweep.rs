@@ -47,6 +47,9 @@ pub(in crate::sched) struct Search<'a> {
     pub(in crate::sched) least: Measure,
     /// No node has more slots than that.
     pub(in crate::sched) most: u32,
+    /// Whether the job closes whole leaves to others, so that a node which becomes idle counts even if it is none of those
+    /// that may be used.
+    pub(in crate::sched) whole_leaves: bool,
 }
 
 /// A moment and the number of what happens then, in one number that sorts by the moment.
@@ -300,7 +303,8 @@ impl Search<'_> {
                 }
             }
             let slots = judge.slots(hole.room);
-            if slots == 0 {
+            let empties = self.whole_leaves && judge.is_idle(hole.room);
+            if slots == 0 && !empties {
                 continue;
             }
             if start > now {
@@ -313,7 +317,7 @@ impl Search<'_> {
                 now = start;
                 grew = self.expire(timeline, counters, judge, now);
             }
-            grew |= self.offer(counters, hole, slots);
+            grew |= self.offer(counters, hole, slots) || empties;
         }
         if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
     }
@@ -388,7 +392,9 @@ impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
     /// The next hole that is long enough.
     #[inline]
     fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
-        let suits = |hole: &&Hole| hole.length() >= search.duration && search.lens.pos(hole.node).is_some();
+        let suits = |hole: &&Hole| {
+            hole.length() >= search.duration && (search.lens.pos(hole.node).is_some() || search.whole_leaves)
+        };
         loop {
             if let Some(hole) = self.holes.find(suits) {
                 return Some(hole);
@@ -402,6 +408,9 @@ impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
 pub(in crate::sched) trait Judge {
     /// How many slots a room has.
     fn slots(&mut self, room: RoomId) -> u32;
+
+    /// Whether a room is all that a node has.
+    fn is_idle(&self, room: RoomId) -> bool;
 
     /// Whether the job can start at a time at which some domain has enough, with what there is then.
     fn accept(&mut self, at: Second, slots: &Slots) -> Found;

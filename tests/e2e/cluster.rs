@@ -252,6 +252,13 @@ impl Cluster {
         said.out
     }
 
+    /// Runs a command that must succeed, and gives the lines that it printed, in order of their text.
+    pub(crate) fn rows(&self, words: &[&str]) -> Vec<String> {
+        let mut rows: Vec<String> = self.ok(words).lines().map(str::to_owned).collect();
+        rows.sort_unstable();
+        rows
+    }
+
     /// Runs a command that must fail, and gives what it complained of.
     pub(crate) fn fails(&self, words: &[&str]) -> String {
         let said = self.run(words);

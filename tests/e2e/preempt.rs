@@ -45,9 +45,7 @@ fn a_job_of_a_lower_tier_waits_again() {
     client.wait_for(low, "COMPLETED");
     assert_eq!(cluster.read("restarts"), "0\n1\n");
     let rows = ["sacct", "-n", "-P", "-X", "-D", "-o", "jobid,partition,state,exitcode", "-j"];
-    let rows = cluster.ok(&[&rows[..], &[&low.to_string()]].concat());
-    let mut rows: Vec<&str> = rows.lines().collect();
-    rows.sort_unstable();
+    let rows = cluster.rows(&[&rows[..], &[&low.to_string()]].concat());
     assert_eq!(rows, [format!("{low}|main|COMPLETED|0:0"), format!("{low}|main|PREEMPTED|0:0")]);
 }
 

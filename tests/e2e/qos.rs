@@ -67,11 +67,8 @@ fn a_job_makes_way_for_one_whose_qos_lists_its_own() {
     // An attempt that is told to leave at once may not have come so far.
     assert!(cluster.read("ran").lines().all(|line| line == "low"), "{}", cluster.read("ran"));
     let rows = ["sacct", "-n", "-P", "-X", "-D", "-o", "jobid,qos,state", "-S", "now-1hour", "-q", "low"];
-    let rows = cluster.ok(&rows);
-    let mut rows: Vec<&str> = rows.lines().collect();
-    rows.sort_unstable();
     let states = ["COMPLETED", "PREEMPTED", "PREEMPTED"];
-    assert_eq!(rows, states.map(|state| format!("{low}|low|{state}")));
+    assert_eq!(cluster.rows(&rows), states.map(|state| format!("{low}|low|{state}")));
 }
 
 /// The QOS of the victim says what becomes of it, whatever is said for all; a job that forbids it stays.

@@ -53,8 +53,13 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => return Vec::new(),
     };
     let pauses = job.phase.pauses();
+    let het = job.spec.het.as_deref();
     let base = |id: StepId, name: &str| v1::Step {
         job_id: job.id.0,
+        array_job_id: job.array.as_ref().map(|part| part.id.0),
+        array_task_id: job.array.as_ref().and_then(|part| part.tasks.only()),
+        het_job_id: het.map(|het| het.leader.0),
+        het_job_offset: het.map(|het| het.offset),
         step_id: id.label(),
         name: name.to_owned(),
         partition: alloc.partition.to_string(),

@@ -346,10 +346,7 @@ impl Query {
 
     fn admits_step(&self, step: &Step) -> bool {
         let wanted = self.steps.as_deref().unwrap_or_default();
-        let named = |text: &String| match text.parse::<JobRef>() {
-            Ok(JobRef { step: None, .. }) => text.parse() == Ok(step.job_id),
-            _ => *text == step::id(step),
-        };
+        let named = |text: &String| text.parse::<JobRef>().is_ok_and(|wanted| step::is_meant(step, &wanted));
         wanted.is_empty() || wanted.iter().any(named)
     }
 

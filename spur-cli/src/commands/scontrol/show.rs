@@ -134,8 +134,8 @@ async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow:
     };
     filter.job_ids.extend(wanted.iter().map(|wanted| wanted.job.to_string()));
     let mut steps = query::steps(session.connection()?, filter).await?;
-    if wanted.as_ref().is_some_and(|wanted| wanted.step.is_some()) {
-        steps.retain(|step| step::id(step) == name);
+    if let Some(wanted) = &wanted {
+        steps.retain(|step| step::is_meant(step, wanted));
     }
     if steps.is_empty() && wanted.is_some() && !settings.json {
         return Err(Failure::new(format!("Job step {name} not found")).into());

@@ -1,6 +1,7 @@
 //! What `squeue -s` can print of a step.
 
 use spur_core::text::hostlist::compare_names;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::v1::Step;
 
 use crate::format::value::{limit, or_null, time};
@@ -36,9 +37,25 @@ pub const FIELDS: &[Field<Step>] = &[
     field('u', "UserName", "USER", |s, _| s.user.clone()),
 ];
 
-/// `12.0`, `12.batch`.
+/// `12.0`, `12.batch`, of a task of an array `12_3.0`. Components of het jobs have numbers of their own here, as with Slurm.
 pub fn id(step: &Step) -> String {
-    format!("{}.{}", step.job_id, step.step_id)
+    match (step.array_job_id, step.array_task_id) {
+        (Some(array), Some(task)) => format!("{array}_{task}.{}", step.step_id),
+        _ => format!("{}.{}", step.job_id, step.step_id),
+    }
+}
+
+/// Whether somebody means a step: by its job's own number, or by the array or het job that it is part of.
+pub fn is_meant(step: &Step, wanted: &JobRef) -> bool {
+    let is = |number: Option<u32>| number == Some(wanted.job);
+    let job = match &wanted.part {
+        JobPart::Whole => wanted.job == step.job_id || is(step.array_job_id) || is(step.het_job_id),
+        JobPart::Tasks(tasks) => {
+            is(step.array_job_id) && step.array_task_id.is_some_and(|task| tasks.contains(task))
+        }
+        JobPart::Component(offset) => is(step.het_job_id) && step.het_job_offset == Some(*offset),
+    };
+    job && wanted.step.is_none_or(|wanted| wanted.to_string() == step.step_id)
 }
 
 /// Numbered steps in order, `batch` behind them.
@@ -49,4 +66,38 @@ fn key(step: &Step) -> (u32, u32, &str) {
 fn used(step: &Step, show: &Show) -> u64 {
     let until = step.suspended_since.unwrap_or(show.now);
     u64::try_from(until - step.start_time).unwrap_or(0).saturating_sub(step.suspended_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_shown_and_meant() {
+        let task = Step {
+            job_id: 13,
+            step_id: "0".into(),
+            array_job_id: Some(12),
+            array_task_id: Some(3),
+            ..Step::default()
+        };
+        let part = Step {
+            job_id: 21,
+            step_id: "batch".into(),
+            het_job_id: Some(20),
+            het_job_offset: Some(1),
+            ..Step::default()
+        };
+        let alone = Step { job_id: 5, step_id: "0".into(), ..Step::default() };
+        for (step, shown, meant, others) in [
+            (&task, "12_3.0", "12 12.0 12_3 12_[1-3].0 13 13.0", "12_4 12_3.1 12+3 3"),
+            (&part, "21.batch", "20 20+1 20+1.batch 21 21.batch", "20+0 20_1 20+1.0"),
+            (&alone, "5.0", "5 5.0", "5_0 5+0 5.1"),
+        ] {
+            assert_eq!(id(step), shown);
+            let is = |text: &str| is_meant(step, &text.parse().expect("a step"));
+            assert!(meant.split(' ').all(is), "{shown}: {meant}");
+            assert!(!others.split(' ').any(is), "{shown}: {others}");
+        }
+    }
 }

@@ -113,8 +113,9 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::NodeRegistered { node, stale, .. } => format!("NodeRegistered {node} stale={stale:?}"),
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
-        Event::NodeDowned { node, reason, silent } => {
-            format!("NodeDowned {node} {reason}{}", if *silent { " (silent)" } else { "" })
+        Event::NodeDowned { node, reason, silent, by } => {
+            let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("NodeDowned {node} {reason}{}{by}", if *silent { " (silent)" } else { "" })
         }
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),

@@ -112,7 +112,9 @@ fn shown_state(
 fn complaint(node: &Node) -> (String, String, Option<Time>) {
     match (&node.drain, &node.health) {
         (Some(drain), _) => (drain.reason.to_string(), drain.by.to_string(), Some(drain.at)),
-        (None, Health::Down { reason, at, .. }) => (reason.to_string(), "spur".to_owned(), Some(*at)),
+        (None, Health::Down { reason, at, by, .. }) => {
+            (reason.to_string(), by.as_deref().unwrap_or("spur").to_owned(), Some(*at))
+        }
         (None, Health::Up | Health::Unknown) => (String::new(), String::new(), None),
     }
 }

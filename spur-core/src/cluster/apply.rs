@@ -112,18 +112,23 @@ impl Cluster {
             Event::NodeRegistered { registration, stale, .. } => {
                 node.registration = Some(Arc::clone(registration));
                 node.stale.clone_from(stale);
-                node.health = Health::Up;
+                match &mut node.health {
+                    Health::Down { silent, by: Some(_), .. } => *silent = false,
+                    health => *health = Health::Up,
+                }
                 node.reshape();
             }
             Event::NodeCleaned { attempt, .. } => node.stale.retain(|stale| stale != attempt),
-            Event::NodeDowned { reason, silent, .. } => {
-                node.health = Health::Down { reason: Arc::clone(reason), at, silent: *silent };
+            Event::NodeDowned { reason, silent, by, .. } => {
+                let (reason, silent, by) = (Arc::clone(reason), *silent, by.clone());
+                node.health = Health::Down { reason, at, silent, by };
             }
             Event::NodeDrained { drain, .. } => node.drain = Some(drain.clone()),
             Event::NodeResumed { .. } => {
                 node.drain = None;
-                if matches!(node.health, Health::Down { .. }) && node.registration.is_some() {
-                    node.health = Health::Up;
+                if matches!(node.health, Health::Down { .. }) {
+                    let known = node.registration.is_some();
+                    node.health = if known { Health::Up } else { Health::Unknown };
                 }
             }
             Event::NodeUpdated { weight, features, .. } => {

@@ -268,7 +268,7 @@ pub enum Event {
         exit: ExitCode,
     },
 
-    /// A node registered and can be given work.
+    /// A node registered and can be given work, unless somebody has taken it out of service.
     NodeRegistered {
         /// Which.
         node: NodeId,
@@ -293,6 +293,9 @@ pub enum Event {
         reason: Arc<str>,
         /// Whether because nothing is heard of it.
         silent: bool,
+        /// Who wished it, if somebody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
     },
     /// A node gets no new work.
     NodeDrained {

@@ -79,8 +79,11 @@ pub enum Health {
         reason: Arc<str>,
         /// Since when.
         at: Time,
-        /// Whether silence is the cause: then the node is up again as soon as it is heard.
+        /// Whether nothing is heard of it.
         silent: bool,
+        /// Who took it out of service. It is up again when that is taken back; if nobody did, as soon as it is heard.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
     },
 }
 

@@ -233,7 +233,7 @@ impl Script {
             let at = world.now;
             let drain = Drain { reason: "test".into(), by: "root".into(), at };
             world.apply(if how == "down" {
-                Event::NodeDowned { node, reason: "test".into(), silent: true }
+                Event::NodeDowned { node, reason: "test".into(), silent: true, by: None }
             } else {
                 Event::NodeDrained { node, drain }
             });

@@ -380,7 +380,7 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
             let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
             world.apply(match state {
                 0 => Event::NodeDrained { node, drain },
-                1 => Event::NodeDowned { node, reason: "test".into(), silent: false },
+                1 => Event::NodeDowned { node, reason: "test".into(), silent: false, by: None },
                 _ => Event::NodeResumed { node },
             });
         }

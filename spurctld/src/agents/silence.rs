@@ -1,4 +1,4 @@
-//! Listens for silence: a node that was up and is not heard of for `[recovery] node_timeout` is reported as silent.
+//! Listens for silence: a node that was heard of, and then not for `[recovery] node_timeout`, is reported as silent.
 //!
 //! Every node has one place in a heap of times at which it might be silent. Only when that time comes is it looked
 //! when the node was last heard, so a heartbeat costs nothing here.
@@ -17,7 +17,7 @@ use super::Agents;
 use crate::inbox::Inbox;
 use crate::replica::Replica;
 
-/// Listens until the owner is gone. `arrived` names nodes that have connected; those that are up already are given
+/// Listens until the owner is gone. `arrived` names nodes that have connected; those that were heard of before are given
 /// the time of a timeout to connect again.
 pub(crate) async fn listen(
     agents: Agents,
@@ -28,9 +28,10 @@ pub(crate) async fn listen(
     let begun = Instant::now();
     let mut due = BinaryHeap::new();
     let mut watched = BTreeSet::new();
-    let up: Vec<NodeId> =
-        replica.read().nodes().iter().filter(|node| node.health == Health::Up).map(|node| node.id).collect();
-    for node in up {
+    let heard = |health: &Health| matches!(health, Health::Up | Health::Down { silent: false, .. });
+    let heard: Vec<NodeId> =
+        replica.read().nodes().iter().filter(|node| heard(&node.health)).map(|node| node.id).collect();
+    for node in heard {
         watched.insert(node);
         due.push(Reverse((begun + timeout(&replica), node)));
     }

@@ -1,9 +1,14 @@
 //! A node has not been heard of for too long.
 
+use std::sync::Arc;
+
 use super::super::{Ctx, Reject, Reply, ending};
 use crate::cluster::{Cluster, Event};
 use crate::id::NodeId;
 use crate::model::node::Health;
+
+/// Why a node is down that nothing is heard of, in Slurm's words.
+pub(super) const NOT_RESPONDING: &str = "Not responding";
 
 /// A node that is already known to be silent, or was never heard of, stays as it is.
 pub(super) fn check(cluster: &Cluster, id: NodeId) -> Result<(), Reject> {
@@ -17,7 +22,12 @@ pub(super) fn check(cluster: &Cluster, id: NodeId) -> Result<(), Reject> {
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId) -> Reply {
-    ctx.emit(Event::NodeDowned { node, reason: "Not responding".into(), silent: true });
+    let health = ctx.cluster().node(node).map(|node| &node.health);
+    let (reason, by) = match health {
+        Some(Health::Down { reason, by: Some(by), .. }) => (Arc::clone(reason), Some(Arc::clone(by))),
+        _ => (NOT_RESPONDING.into(), None),
+    };
+    ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
     ending::lose_node(ctx, node);
     Reply::Done
 }

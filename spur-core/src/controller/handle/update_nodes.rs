@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::super::command::{NodeChange, NodeStateChange};
 use super::super::{Ctx, Reject, Reply, ending};
+use super::silent::NOT_RESPONDING;
 use crate::cluster::{Cluster, Event};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
-use crate::model::node::Drain;
+use crate::model::node::{Drain, Health};
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -49,15 +50,30 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         }
         match change.state {
             Some(NodeStateChange::Down) => {
-                ctx.emit(Event::NodeDowned { node, reason: Arc::clone(&drain.reason), silent: false });
+                let (reason, by) = (Arc::clone(&drain.reason), Some(Arc::clone(&drain.by)));
+                let silent = is_silent(ctx.cluster(), node);
+                ctx.emit(Event::NodeDowned { node, reason, silent, by });
                 ending::lose_node(ctx, node);
             }
             Some(NodeStateChange::Drain) => ctx.emit(Event::NodeDrained { node, drain: drain.clone() }),
             Some(NodeStateChange::Resume | NodeStateChange::Undrain) => {
-                ctx.emit(Event::NodeResumed { node });
+                resume(ctx, node);
             }
             None => {}
         }
     }
     Reply::Done
+}
+
+/// Puts a node into service again; one that nothing is heard of is down until it is.
+fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
+    let silent = is_silent(ctx.cluster(), node);
+    ctx.emit(Event::NodeResumed { node });
+    if silent {
+        ctx.emit(Event::NodeDowned { node, reason: NOT_RESPONDING.into(), silent, by: None });
+    }
+}
+
+fn is_silent(cluster: &Cluster, node: NodeId) -> bool {
+    cluster.node(node).is_some_and(|node| matches!(node.health, Health::Down { silent: true, .. }))
 }

@@ -90,6 +90,10 @@ impl Command {
         match self {
             Command::Demo => "spur demo",
             Command::Links => "spur links",
+            Command::Keygen => "spur keygen",
+            Command::Plan => "spur plan",
+            Command::Sim => "spur sim",
+            Command::Why => "spur why",
             other => COMMANDS.iter().find(|entry| entry.command == other).map_or("spur", |entry| entry.name),
         }
     }

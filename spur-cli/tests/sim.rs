@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use spur_cli::commands::sim;
-use spur_cli::error::Failure;
+use spur_cli::error;
 use spur_cli::session::Session;
 
 fn scenarios() -> PathBuf {
@@ -33,8 +33,8 @@ fn sim(words: &[String]) -> Result<String, (u8, String)> {
             Ok(session.out.take_text())
         }
         Err(error) => {
-            let failure = error.downcast_ref::<Failure>().expect("all failures are told");
-            Err((failure.code, failure.text.clone()))
+            let code = error::report(&mut session, &error);
+            Err((code, session.take_complaints()))
         }
     }
 }
@@ -261,7 +261,8 @@ fn what_makes_no_sense_is_told_with_its_exit_code() {
     for (options, code, says) in table {
         let (found, text) = sim(&words(&options)).expect_err(&options);
         assert_eq!(found, code, "{options}: {text}");
-        assert!(text.contains(says), "{options}: {text}");
+        assert!(text.starts_with("spur sim: error: ") && text.contains(says), "{options}: {text}");
+        assert!(!text.contains("error: Try"), "{options}: {text}");
     }
 }
 

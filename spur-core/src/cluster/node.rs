@@ -209,10 +209,13 @@ fn effective(config: &NodeConfig, registration: Option<&Registration>) -> NodeSh
             features.push(Arc::clone(feature));
         }
     }
+    let (cores, threads) = (layout.cores_per_socket.max(1), layout.threads_per_core.max(1));
+    // Where nothing but the number of CPUs is said, each counts as a socket, as with Slurm.
+    let sockets = if layout.sockets > 0 { layout.sockets } else { layout.cpus / (cores * threads) };
     NodeShape {
-        sockets: layout.sockets.max(1),
-        cores_per_socket: layout.cores_per_socket.max(1),
-        threads_per_core: layout.threads_per_core.max(1),
+        sockets: sockets.max(1),
+        cores_per_socket: cores,
+        threads_per_core: threads,
         cpus: layout.cpus,
         memory_mb: if said.memory_mb > 0 { said.memory_mb } else { found.memory_mb },
         tmp_disk_mb: if said.tmp_disk_mb > 0 { said.tmp_disk_mb } else { found.tmp_disk_mb },

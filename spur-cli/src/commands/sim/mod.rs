@@ -30,7 +30,7 @@ use spur_core::sim::{Watch, World};
 use spur_core::text::time::Time;
 
 use crate::error::Failure;
-use crate::options::Settled;
+use crate::options::{OptionError, Origin, Settled};
 use crate::session::Session;
 use crate::terminal;
 use args::Args;
@@ -49,11 +49,9 @@ const JOBS: u32 = 10_000;
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let begun = Instant::now();
     let mut args = Args::default();
-    let usage = |text: String| Failure {
-        text: format!("{text}\nTry \"spur sim --help\" for more information"),
-        code: USAGE,
-    };
-    let settled = args::LINE.settle(words, &|_| None, &mut args).map_err(|error| usage(error.to_string()))?;
+    let coded = |error: OptionError| anyhow::Error::from(error).context(Failure::coded(USAGE));
+    let usage = |problem: &str| coded(OptionError::usage(Origin::Together, problem));
+    let settled = args::LINE.settle(words, &|_| None, &mut args).map_err(coded)?;
     match settled {
         Settled::Show(text) => {
             write!(session.out, "{text}")?;
@@ -61,12 +59,12 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
         }
         Settled::Run(operands) => {
             if let Some(word) = operands.first() {
-                return Err(usage(format!("`{word}` is no option")).into());
+                return Err(usage(&format!("`{word}` is no option")));
             }
         }
     }
     if let Some(problem) = args.contradiction() {
-        return Err(usage(problem.to_owned()).into());
+        return Err(usage(problem));
     }
     let (policy, workload) = prepare(&args)?;
     let mut world = simulate(&args, policy, &workload)?;

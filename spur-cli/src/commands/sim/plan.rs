@@ -172,9 +172,11 @@ fn text(answer: &Answer) -> String {
         }
         _ => format!("{} s", start.0),
     };
-    let spans = found.spans.0.iter().map(|(layer, count)| format!("{layer} {count}"));
-    let mut text =
-        format!("start  {when}\nnodes  {}\nspans  {}\n", found.nodes, spans.collect::<Vec<_>>().join(", "));
+    let spans: Vec<String> = found.spans.0.iter().map(|(layer, count)| format!("{layer} {count}")).collect();
+    let mut text = format!("start  {when}\nnodes  {}\n", found.nodes);
+    if !spans.is_empty() {
+        text.push_str(&format!("spans  {}\n", spans.join(", ")));
+    }
     for why in [&found.why, &found.detail].into_iter().filter(|why| !why.is_empty()) {
         text.push_str(&format!("why    {why}\n"));
     }

@@ -337,6 +337,11 @@ impl Query {
         if let Some(name) = &self.topology {
             let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
             let topology = query::topology(session.connection()?, request).await?;
+            if topology.domains.is_empty() && !self.json {
+                return Err(
+                    Failure::new("There is no topology; [topology] in spur.toml describes one").into()
+                );
+            }
             return Ok(self.topology_text(&topology));
         }
         if self.reservations {

@@ -114,8 +114,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeRegistered { node, stale, .. } => format!("NodeRegistered {node} stale={stale:?}"),
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
         Event::NodeDowned { node, reason, silent, by } => {
-            let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-            format!("NodeDowned {node} {reason}{}{by}", if *silent { " (silent)" } else { "" })
+            format!("NodeDowned {node} {reason}{}", cause(*silent, by.as_deref()))
         }
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
@@ -147,6 +146,11 @@ fn suspension(event: &Event) -> String {
         Event::JobResumed { job } => format!("JobResumed {job}"),
         other => format!("{other:?}"),
     }
+}
+
+fn cause(silent: bool, by: Option<&str>) -> String {
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    format!("{}{by}", if silent { " (silent)" } else { "" })
 }
 
 /// A reservation in one line.

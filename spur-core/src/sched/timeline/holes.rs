@@ -25,7 +25,7 @@ impl Hole {
 
     #[inline]
     fn key(&self) -> Key {
-        (u64::from(self.start.0) << 32 | u64::from(self.node), self.end)
+        u128::from(self.start.0) << 64 | u128::from(self.node) << 32 | u128::from(self.end.0)
     }
 
     #[inline]
@@ -34,8 +34,8 @@ impl Hole {
     }
 }
 
-/// Start and node in one number, then the end: what holes are sorted by.
-type Key = (u64, Second);
+/// Start, node and end in one number: what holes are sorted by.
+type Key = u128;
 
 /// How long the longest of some holes is, in seconds, and when the last of them ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,6 +180,15 @@ impl Holes {
         }
     }
 
+    /// Says that the room of a hole is another; nothing happens if it is not there.
+    pub(in crate::sched) fn change(&mut self, hole: &Hole, room: RoomId) {
+        let Some((at, within)) = self.find(hole) else { return };
+        let holes = &mut self.blocks[at].chunks[within].holes;
+        if let Ok(place) = holes.binary_search_by_key(&hole.key(), Hole::key) {
+            holes[place].room = room;
+        }
+    }
+
     /// The block a hole belongs in and the chunk within it; `None` where there is none at all.
     fn find(&self, hole: &Hole) -> Option<(usize, usize)> {
         let key = hole.key();
@@ -221,8 +230,8 @@ impl<'a> Iterator for Reaching<'a> {
     }
 }
 
-fn starts((start, _): Key) -> Second {
-    Second(u32::try_from(start >> 32).expect("a shift leaves 32 bits"))
+fn starts(key: Key) -> Second {
+    Second(u32::try_from(key >> 64).expect("a start has 32 bits"))
 }
 
 /// A list with room for all that it may come to hold.

@@ -49,20 +49,28 @@ struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     begin: Time,
-    steps: Vec<Vec<Step>>,
+    nodes: Vec<Future>,
     /// By node: what is shown over its steps. Empty where there are no reservations.
     screens: Vec<Vec<Screen>>,
-    of_node: Vec<Vec<Hole>>,
     holes: Shelves,
     shortest: u32,
     /// Nodes that have a hole from the beginning on that ends: something is planned there.
     limited: FixedBitSet,
-    /// Nodes that were changed, one after another, and where each stands there last.
+    /// Nodes that were changed, one after another.
     changed: Vec<u32>,
-    last_change: Vec<usize>,
     /// How many of the changes gave something back.
     returns: usize,
     scratch: Scratch,
+}
+
+/// What is free when on one node.
+#[derive(Clone, Debug, Default)]
+struct Future {
+    steps: Vec<Step>,
+    /// By start and end.
+    holes: Vec<Hole>,
+    /// Where it stands last among the nodes that were changed.
+    last_change: usize,
 }
 
 /// Lists that are used over and over.
@@ -79,14 +87,12 @@ impl Timeline {
     pub(super) fn new(begin: Time, nodes: usize, shortest: u64) -> Self {
         Self {
             begin,
-            steps: vec![Vec::new(); nodes],
+            nodes: vec![Future::default(); nodes],
             screens: Vec::new(),
-            of_node: vec![Vec::new(); nodes],
             holes: Shelves::default(),
             shortest: length(shortest.max(1)),
             limited: FixedBitSet::with_capacity(nodes),
             changed: Vec::new(),
-            last_change: vec![0; nodes],
             returns: 0,
             scratch: Scratch::default(),
         }
@@ -98,17 +104,18 @@ impl Timeline {
         let begin = self.begin;
         let known = steps.iter().map(|(from, room)| Step { from: Second::of(*from, begin), room: *room });
         // A node is booked again and again.
-        self.steps[node] = Vec::with_capacity(2 * steps.len() + 4);
-        self.steps[node].extend(known.filter(|step| step.from < Second::LAST));
+        let mut listed = Vec::with_capacity(2 * steps.len() + 4);
+        listed.extend(known.filter(|step| step.from < Second::LAST));
+        self.nodes[node].steps = listed;
         self.find_holes(rooms, node, ALWAYS);
-        self.of_node[node] = self.scratch.holes.clone();
+        self.nodes[node].holes = self.scratch.holes.clone();
         self.find_limits(node);
     }
 
     /// Says what a node shows over its steps. For every node before [`Timeline::set`].
     pub(super) fn show(&mut self, node: usize, screens: Vec<Screen>) {
         if !screens.is_empty() {
-            self.screens.resize(self.steps.len(), Vec::new());
+            self.screens.resize(self.nodes.len(), Vec::new());
             self.screens[node] = screens;
         }
     }
@@ -117,9 +124,9 @@ impl Timeline {
     fn seen<'a>(&'a self, rooms: &mut Rooms, node: usize) -> Cow<'a, [Step]> {
         match self.screens.get(node) {
             Some(screens) if !screens.is_empty() => {
-                Cow::Owned(behind(rooms, &self.steps[node], screens, self.begin))
+                Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin))
             }
-            _ => Cow::Borrowed(&self.steps[node]),
+            _ => Cow::Borrowed(&self.nodes[node].steps),
         }
     }
 
@@ -130,7 +137,7 @@ impl Timeline {
 
     /// Whether a node was ever spoken of here.
     pub(super) fn knows(&self, node: NodeId) -> bool {
-        node.index() < self.steps.len()
+        node.index() < self.nodes.len()
     }
 
     /// The nodes that show nothing at some time from `from` to `to`.
@@ -142,7 +149,7 @@ impl Timeline {
 
     /// Puts the holes of all nodes in their order.
     pub(super) fn index(&mut self, rooms: &Rooms) {
-        self.holes = Shelves::new(rooms, self.of_node.iter().flatten().copied());
+        self.holes = Shelves::new(rooms, self.nodes.iter().flat_map(|node| &node.holes).copied());
     }
 
     /// The holes of all nodes.
@@ -152,7 +159,7 @@ impl Timeline {
 
     /// The holes of one node.
     pub(super) fn holes_on(&self, node: u32) -> &[Hole] {
-        &self.of_node[node as usize]
+        &self.nodes[node as usize].holes
     }
 
     /// Nodes on which something is planned, so that what they have now they have only for so long.
@@ -168,7 +175,7 @@ impl Timeline {
     /// The moments at which some node has or shows something else than before, in no order.
     pub(super) fn steps(&self) -> impl Iterator<Item = Time> + '_ {
         let screens = self.screens.iter().flatten().flat_map(|screen| [screen.from, screen.to]);
-        self.steps.iter().flatten().map(|step| step.from.time(self.begin)).chain(screens)
+        self.nodes.iter().flat_map(|node| &node.steps).map(|step| step.from.time(self.begin)).chain(screens)
     }
 
     /// How many changes there were: bookings and returns, node by node.
@@ -184,12 +191,12 @@ impl Timeline {
     /// The nodes that were changed after the first so many changes, each once.
     pub(super) fn changed_since(&self, changes: usize) -> impl Iterator<Item = u32> + '_ {
         let changed = self.changed.iter().enumerate().skip(changes);
-        changed.filter(|(at, node)| self.last_change[**node as usize] == *at).map(|(_, node)| *node)
+        changed.filter(|(at, node)| self.nodes[**node as usize].last_change == *at).map(|(_, node)| *node)
     }
 
     /// Notes whether what a node has at the beginning ends.
     fn find_limits(&mut self, node: usize) {
-        let now = self.of_node[node].iter().take_while(|hole| hole.start == Second::BEGIN);
+        let now = self.nodes[node].holes.iter().take_while(|hole| hole.start == Second::BEGIN);
         self.limited.set(node, now.into_iter().any(|hole| !hole.end.is_never()));
     }
 
@@ -213,45 +220,73 @@ impl Timeline {
             return false;
         }
         let (from, to) = (self.second(from), self.second(to));
-        let steps = &self.steps[node as usize];
+        let steps = &self.nodes[node as usize].steps;
         let first = steps.iter().rposition(|step| step.from <= from).unwrap_or(0);
         steps.iter().skip(first).take_while(|step| step.from < to).all(|step| step.room == room)
     }
 
     /// Books `taken` of a node for a stretch of time.
     pub(super) fn take(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
-        let (from, to) = (self.second(from), self.second(to));
-        self.change(rooms, node, from, to, |rooms, room| rooms.minus(room, taken));
-        // What is not near is as it was.
-        self.renew(rooms, node, (from, to));
+        let near = (self.second(from), self.second(to));
+        let leaves = self.change(rooms, node, near, |rooms, room| rooms.minus(room, taken));
+        if leaves || !self.cut(rooms, node, near) {
+            // What is not near is as it was.
+            self.renew(rooms, node, near);
+        }
     }
 
     /// Undoes a booking.
     pub(super) fn give_back(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
-        let (from, to) = (self.second(from), self.second(to));
-        self.change(rooms, node, from, to, |rooms, room| rooms.plus(room, taken));
+        let stretch = (self.second(from), self.second(to));
+        self.change(rooms, node, stretch, |rooms, room| rooms.plus(room, taken));
         self.renew(rooms, node, ALWAYS);
         self.returns += 1;
     }
 
-    /// Changes the steps of a node from one moment to another.
+    /// Changes the steps of a node from one moment to another; says whether anything is left in them.
     fn change(
         &mut self,
         rooms: &mut Rooms,
         node: u32,
-        from: Second,
-        to: Second,
+        (from, to): (Second, Second),
         change: impl Fn(&mut Rooms, RoomId) -> RoomId,
-    ) {
-        let steps = &mut self.steps[node as usize];
-        split(steps, from);
-        split(steps, to);
-        for step in steps.iter_mut().filter(|step| from <= step.from && step.from < to) {
-            step.room = change(rooms, step.room);
-        }
-        steps.dedup_by_key(|step| step.room);
-        self.last_change[node as usize] = self.changed.len();
+    ) -> bool {
+        let Future { steps, last_change, .. } = &mut self.nodes[node as usize];
+        *last_change = self.changed.len();
         self.changed.push(node);
+        let first = split(steps, from);
+        let last = split(steps, to).max(first);
+        let mut leaves = first == last;
+        for step in &mut steps[first..last] {
+            step.room = change(rooms, step.room);
+            leaves |= rooms.usable(step.room);
+        }
+        // Only these, and the one behind them, may now be as the ones before.
+        for at in (first.max(1)..=last).rev() {
+            if steps.get(at).is_some_and(|step| step.room == steps[at - 1].room) {
+                steps.remove(at);
+            }
+        }
+        leaves
+    }
+
+    /// Cuts a stretch of time of which nothing is left out of the only hole that is near; says whether that is so. What
+    /// is left before and after it is as large as it can be: whatever had more room there would be near as well.
+    fn cut(&mut self, rooms: &Rooms, node: u32, (from, to): (Second, Second)) -> bool {
+        let index = node as usize;
+        let is_screened = self.screens.get(index).is_some_and(|screens| !screens.is_empty());
+        let holes = &mut self.nodes[index].holes;
+        let mut near = (0..holes.len()).filter(|at| is_near((from, to), holes[*at].start, holes[*at].end));
+        let (Some(at), None, false) = (near.next(), near.next(), is_screened) else { return false };
+        let hole = holes[at];
+        let lasts = |piece: &Hole| piece.start < piece.end && piece.length() >= self.shortest;
+        let before = Some(Hole { end: from.min(hole.end), ..hole }).filter(lasts);
+        let after = Some(Hole { start: to.max(hole.start), ..hole }).filter(lasts);
+        holes.splice(at..=at, before.into_iter().chain(after));
+        self.holes.remove(rooms, &hole);
+        before.into_iter().chain(after).for_each(|piece| self.holes.insert(rooms, piece));
+        self.find_limits(index);
+        true
     }
 
     /// Finds the holes of a node near a stretch of time again, and puts those that are new on the shelves in the place of
@@ -260,7 +295,7 @@ impl Timeline {
         let index = node as usize;
         self.find_holes(rooms, index, near);
         let is_near = |hole: &Hole| is_near(near, hole.start, hole.end);
-        let (before, after) = (&mut self.of_node[index], &self.scratch.holes);
+        let (before, after) = (&mut self.nodes[index].holes, &self.scratch.holes);
         let (mut old, mut new) =
             (before.iter().filter(|hole| is_near(hole)).peekable(), after.iter().peekable());
         // Both are in one order, so what differs shows by walking them side by side.
@@ -272,9 +307,13 @@ impl Timeline {
         } {
             let gone = if order.is_le() { old.next() } else { None };
             let come = if order.is_ge() { new.next() } else { None };
-            if gone != come {
-                gone.into_iter().for_each(|hole| self.holes.remove(rooms, hole));
-                come.into_iter().for_each(|hole| self.holes.insert(rooms, *hole));
+            match (gone, come) {
+                (Some(gone), Some(come)) if gone.room != come.room => {
+                    self.holes.change(rooms, gone, come.room);
+                }
+                (Some(gone), None) => self.holes.remove(rooms, gone),
+                (None, Some(come)) => self.holes.insert(rooms, *come),
+                _ => {}
             }
         }
         before.retain(|hole| !is_near(hole));
@@ -389,16 +428,18 @@ fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) ->
     seen
 }
 
-/// Makes a step begin at `at`, if the node's future is known then.
-fn split(steps: &mut Vec<Step>, at: Second) {
-    let next = steps.partition_point(|step| step.from <= at);
+/// Makes a step begin at `at`, if the node's future is known then; says which is the first from then on.
+fn split(steps: &mut Vec<Step>, at: Second) -> usize {
+    let next = steps.partition_point(|step| step.from < at);
+    let begins = steps.get(next).is_some_and(|step| step.from == at);
     if let Some(before) = next.checked_sub(1)
-        && steps[before].from < at
+        && !begins
         && at < Second::LAST
     {
         let room = steps[before].room;
         steps.insert(next, Step { from: at, room });
     }
+    next
 }
 
 #[cfg(test)]

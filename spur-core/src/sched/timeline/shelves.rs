@@ -126,8 +126,25 @@ impl Shelves {
         self.shelves[shelf].holes.remove(hole);
     }
 
+    /// Says that the room of a hole is another.
+    pub(in crate::sched) fn change(&mut self, rooms: &Rooms, hole: &Hole, room: RoomId) {
+        let (before, after) = (self.kind(rooms, hole.room), self.kind(rooms, room));
+        if before == after {
+            let shelf = self.of_kind(before, hole);
+            self.shelves[shelf].holes.change(hole, room);
+        } else {
+            self.remove(rooms, hole);
+            self.insert(rooms, Hole { room, ..*hole });
+        }
+    }
+
     fn of(&mut self, rooms: &Rooms, hole: &Hole) -> usize {
         let kind = self.kind(rooms, hole.room);
+        self.of_kind(kind, hole)
+    }
+
+    /// The shelf of a hole whose room is of a kind.
+    fn of_kind(&mut self, kind: usize, hole: &Hole) -> usize {
         let length = length_step(hole.length());
         let Kind { most, shelves } = &mut self.kinds[kind];
         let known = &mut shelves[length];

@@ -28,6 +28,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use fixedbitset::FixedBitSet;
+use smallvec::SmallVec;
 
 use crate::id::NodeId;
 use crate::sched::scene::room::{RoomId, Rooms};
@@ -44,6 +45,9 @@ struct Step {
     from: Second,
     room: RoomId,
 }
+
+/// By time; those of most nodes lie where the node does.
+type Steps = SmallVec<[Step; 10]>;
 
 /// What is free when, on every node.
 #[derive(Clone, Debug)]
@@ -66,9 +70,9 @@ pub(super) struct Timeline {
 /// What is free when on one node.
 #[derive(Clone, Debug, Default)]
 struct Future {
-    steps: Vec<Step>,
+    steps: Steps,
     /// By start and end.
-    holes: Vec<Hole>,
+    holes: SmallVec<[Hole; 3]>,
     /// Where it stands last among the nodes that were changed.
     last_change: usize,
 }
@@ -103,12 +107,9 @@ impl Timeline {
     pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: &[(Time, RoomId)]) {
         let begin = self.begin;
         let known = steps.iter().map(|(from, room)| Step { from: Second::of(*from, begin), room: *room });
-        // A node is booked again and again.
-        let mut listed = Vec::with_capacity(2 * steps.len() + 4);
-        listed.extend(known.filter(|step| step.from < Second::LAST));
-        self.nodes[node].steps = listed;
+        self.nodes[node].steps = known.filter(|step| step.from < Second::LAST).collect();
         self.find_holes(rooms, node, ALWAYS);
-        self.nodes[node].holes = self.scratch.holes.clone();
+        self.nodes[node].holes = SmallVec::from_slice(&self.scratch.holes);
         self.find_limits(node);
     }
 
@@ -121,10 +122,10 @@ impl Timeline {
     }
 
     /// The steps of a node as they are seen.
-    fn seen<'a>(&'a self, rooms: &mut Rooms, node: usize) -> Cow<'a, [Step]> {
+    fn seen(&self, rooms: &mut Rooms, node: usize) -> Cow<'_, [Step]> {
         match self.screens.get(node) {
             Some(screens) if !screens.is_empty() => {
-                Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin))
+                Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin).into_vec())
             }
             _ => Cow::Borrowed(&self.nodes[node].steps),
         }
@@ -282,7 +283,14 @@ impl Timeline {
         let lasts = |piece: &Hole| piece.start < piece.end && piece.length() >= self.shortest;
         let before = Some(Hole { end: from.min(hole.end), ..hole }).filter(lasts);
         let after = Some(Hole { start: to.max(hole.start), ..hole }).filter(lasts);
-        holes.splice(at..=at, before.into_iter().chain(after));
+        match (before, after) {
+            (Some(before), Some(after)) => {
+                holes[at] = before;
+                holes.insert(at + 1, after);
+            }
+            (Some(piece), None) | (None, Some(piece)) => holes[at] = piece,
+            (None, None) => drop(holes.remove(at)),
+        }
         self.holes.remove(rooms, &hole);
         before.into_iter().chain(after).for_each(|piece| self.holes.insert(rooms, piece));
         self.find_limits(index);
@@ -411,8 +419,8 @@ fn all(rooms: &mut Rooms, steps: &[Step], near: (Second, Second), stretches: &mu
 }
 
 /// What is seen of steps behind screens.
-fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Vec<Step> {
-    let mut seen = steps.to_vec();
+fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Steps {
+    let mut seen = Steps::from_slice(steps);
     let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return seen };
     let full = rooms.full(class);
     for screen in screens {
@@ -429,7 +437,7 @@ fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) ->
 }
 
 /// Makes a step begin at `at`, if the node's future is known then; says which is the first from then on.
-fn split(steps: &mut Vec<Step>, at: Second) -> usize {
+fn split(steps: &mut Steps, at: Second) -> usize {
     let next = steps.partition_point(|step| step.from < at);
     let begins = steps.get(next).is_some_and(|step| step.from == at);
     if let Some(before) = next.checked_sub(1)

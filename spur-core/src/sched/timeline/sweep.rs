@@ -11,6 +11,8 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Slots;
 use crate::sched::scene::lens::{Domains, Kind, Lens};
@@ -72,6 +74,8 @@ impl Mark {
 pub(in crate::sched) struct Counters {
     /// What every position has throughout the job's time if the job started at the time the sweep has reached.
     slots: Slots,
+    /// Whether slots above the leaves have to be summed up again.
+    is_stale: bool,
     /// The fabric of these slots.
     fabric: Option<Arc<Fabric>>,
     /// The last slots of another fabric or of another kind.
@@ -148,6 +152,7 @@ impl Counters {
 
     fn clear(&mut self, search: &Search<'_>) {
         self.slots.clear();
+        self.is_stale = false;
         self.sums.clear();
         self.sums.resize(search.domains.count, (0, 0));
         for node in self.ending.drain(..) {
@@ -209,8 +214,8 @@ impl Counters {
     /// Gives a node other slots and keeps the sums right.
     #[inline]
     fn set(&mut self, search: &Search<'_>, node: u32, pos: Pos, slots: u32, until: Second) {
-        let before = self.slots.at(pos);
-        self.slots.set(&search.lens.fabric, pos, slots);
+        let before = self.slots.put(&search.lens.fabric, pos, slots);
+        self.is_stale = true;
         self.lasts(node, until);
         let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
@@ -222,6 +227,13 @@ impl Counters {
         sum.1 = sum.1 - u64::from(before) + u64::from(slots);
         let has = search.enough(*sum);
         self.enough = self.enough - u32::from(had) + u32::from(has);
+    }
+
+    /// Sums up what every domain has, if that has changed.
+    fn settle(&mut self, search: &Search<'_>) {
+        if std::mem::take(&mut self.is_stale) {
+            self.slots.sum_up(&search.lens.fabric);
+        }
     }
 
     /// The next node whose offer ends before `needed`, if one does.
@@ -263,9 +275,15 @@ impl Search<'_> {
         counters: &mut Counters,
         judge: &mut impl Judge,
     ) -> Option<Second> {
+        let answer = self.walk(timeline, counters, judge);
+        counters.settle(self);
+        answer
+    }
+
+    fn walk(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge) -> Option<Second> {
         counters.clear(self);
         let needed = self.from.after(self.duration);
-        let mut later = Vec::with_capacity(SHELVES);
+        let mut later: SmallVec<[_; SHELVES]> = SmallVec::new();
         let mut ahead = BinaryHeap::with_capacity(SHELVES);
         for shelf in timeline.holes().holding(self.least, self.duration) {
             let mut chunks = shelf.reaching(self.duration, needed, self.until);
@@ -348,6 +366,7 @@ impl Search<'_> {
         if counters.enough == 0 {
             return None;
         }
+        counters.settle(self);
         match judge.accept(now, &counters.slots) {
             Found::Yes => Some(Some(now)),
             Found::No => None,

@@ -118,7 +118,33 @@ impl Slots {
         true
     }
 
-    /// Works out what is above the leaves, once after slots were raised from none.
+    /// Gives a position that many slots and says how many it had. What is above leaves does not know of it before
+    /// [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    #[inline]
+    pub fn put(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> u32 {
+        let leaf = fabric.leaf_of(pos);
+        let (before, after) = match &mut self.tasks {
+            Some(tasks) => {
+                let before = tasks.at(pos.index());
+                tasks.set(pos.index(), slots);
+                if let Some(sum) = leaf.and_then(|leaf| self.sums.get_mut(leaf.index())) {
+                    *sum = *sum - u64::from(before) + u64::from(slots);
+                }
+                (before, slots)
+            }
+            None => (u32::from(self.open.contains(pos.index())), slots.min(1)),
+        };
+        if (before > 0) != (after > 0) {
+            self.open.set(pos.index(), after > 0);
+            if let Some(leaf) = leaf {
+                let nodes = &mut self.nodes[leaf.index()];
+                *nodes = if after > 0 { *nodes + 1 } else { *nodes - 1 };
+            }
+        }
+        before
+    }
+
+    /// Works out what is above the leaves from what they have.
     pub fn sum_up(&mut self, fabric: &Fabric) {
         for (id, domain, row) in fabric.inner() {
             let nodes = &mut self.nodes;

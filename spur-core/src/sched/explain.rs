@@ -1,5 +1,6 @@
 //! The words of a plan: why a job waits, what was found for it, why it got what it got.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::id::NodeId;
@@ -53,11 +54,9 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u6
 
 /// Whether a job would fit if every node that is in service were idle.
 pub(super) fn fits_up(scene: &Scene, lens: &Lens, stage: &Stage) -> bool {
-    let mut up = lens.idle.clone();
-    for (pos, _) in lens.idle.iter() {
-        if !scene.nodes[lens.fabric.node(pos).index()].available {
-            up.set(&lens.fabric, pos, 0);
-        }
+    let mut up = Cow::Borrowed(&*lens.idle);
+    for pos in scene.out.iter().filter_map(|node| lens.pos(node.0)) {
+        up.to_mut().set(&lens.fabric, pos, 0);
     }
     let view = lens.view(&up);
     stage.asks.iter().any(|ask| place::place(&lens.fabric, &view, ask).is_ok())

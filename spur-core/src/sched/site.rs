@@ -226,7 +226,7 @@ fn among(
         Lenses::default().prospect(&scene, &candidate, &candidate.choices[0], 0, (OPEN, None), now)?;
     let mut most = 0;
     for lens in &prospect.lenses {
-        let mut open = lens.idle.clone();
+        let mut open = (*lens.idle).clone();
         for (pos, _) in lens.idle.iter() {
             let node = lens.fabric.node(pos);
             if !scene.nodes[node.index()].available || !suits(node) {

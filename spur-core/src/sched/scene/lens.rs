@@ -16,7 +16,6 @@ use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
-use super::room::ClassId;
 
 /// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
 #[derive(Clone, Debug)]
@@ -28,7 +27,9 @@ pub(in crate::sched) struct Lens {
     /// Configured nodes that may be used, whatever their state.
     pub(in crate::sched) admitted: Arc<FixedBitSet>,
     /// Their slots when nothing runs and every one is up.
-    pub(in crate::sched) idle: Slots,
+    pub(in crate::sched) idle: Arc<Slots>,
+    /// The same by class of nodes; where slots are whole nodes, whether there is one.
+    of_class: Arc<[u32]>,
     /// Weights by position; `None` where all are equal.
     weights: Option<Arc<Weights>>,
     /// By node: its position, or [`NOWHERE`].
@@ -66,7 +67,8 @@ impl Lens {
                 }
             }
         }
-        let idle = idle(scene, fabric, &admitted, need);
+        let of_class = by_class(scene, need);
+        let idle = Arc::new(idle(scene, fabric, &admitted, need, &of_class));
         let weight = |index| scene.nodes[fabric.node(pos(index)).index()].weight;
         let weights = Weights::new((0..fabric.len()).map(weight).collect());
         let mut positions_of = vec![NOWHERE; scene.nodes.len()];
@@ -85,17 +87,25 @@ impl Lens {
             fabric: Arc::clone(fabric),
             admitted: Arc::new(admitted),
             idle,
+            of_class,
             weights: (!weights.are_equal()).then(|| Arc::new(weights)),
         })
     }
 
     /// The same nodes through the same fabric, seen by another need.
     pub(in crate::sched) fn seen_by(&self, scene: &Scene, need: &Need) -> Self {
+        let of_class = by_class(scene, need);
+        let same = self.idle.are_whole() == is_whole(need) && self.of_class == of_class;
+        let idle = match same {
+            true => Arc::clone(&self.idle),
+            false => Arc::new(idle(scene, &self.fabric, &self.admitted, need, &of_class)),
+        };
         Self {
             outline: self.outline,
             fabric: Arc::clone(&self.fabric),
             admitted: Arc::clone(&self.admitted),
-            idle: idle(scene, &self.fabric, &self.admitted, need),
+            idle,
+            of_class,
             weights: self.weights.clone(),
             positions: Arc::clone(&self.positions),
             seats: Arc::clone(&self.seats),
@@ -109,7 +119,7 @@ impl Lens {
         need: &Need,
         nodes: impl Iterator<Item = (u32, u32)>,
     ) -> &'a Slots {
-        let whole = matches!(need.slot, Slot::Node { .. });
+        let whole = is_whole(need);
         let kept = if whole { &mut canvas.whole } else { &mut canvas.tasks };
         let known = kept.take().filter(|(fabric, _)| Arc::ptr_eq(fabric, &self.fabric));
         let (_, slots) = kept
@@ -266,30 +276,31 @@ impl Domains {
 /// Domains by outline and layer.
 pub(in crate::sched) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
 
-/// What a need sees of an idle cluster. Nodes of one class have the same slots there.
-fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need) -> Slots {
-    let mut by_class: BTreeMap<ClassId, u32> = BTreeMap::new();
-    let mut last: Option<(ClassId, u32)> = None;
-    let mut slots_of = |node: NodeId| {
-        if !admitted.contains(node.index()) {
-            return 0;
-        }
-        let class = scene.nodes[node.index()].class;
-        if let Some((_, slots)) = last.filter(|(known, _)| *known == class) {
-            return slots;
-        }
-        let full = scene.rooms.amount(scene.rooms.full(class));
-        let slots = *by_class.entry(class).or_insert_with(|| need.slots(scene.rooms.shape(class), full));
-        last = Some((class, slots));
-        slots
+/// What a need sees of an idle cluster, given what it sees of each class of nodes.
+fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need, of_class: &[u32]) -> Slots {
+    let slots_of = |node: NodeId| match admitted.contains(node.index()) {
+        true => of_class[scene.nodes[node.index()].class.index()],
+        false => 0,
     };
     let slots = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
     slots_by_position(fabric, need, slots)
 }
 
+/// The slots of an idle node of each class.
+fn by_class(scene: &Scene, need: &Need) -> Arc<[u32]> {
+    let rooms = &scene.rooms;
+    let slots = rooms.classes().map(|class| need.slots(rooms.shape(class), rooms.amount(rooms.full(class))));
+    slots.map(|slots| if is_whole(need) { slots.min(1) } else { slots }).collect()
+}
+
+/// Whether its slots are whole nodes.
+fn is_whole(need: &Need) -> bool {
+    matches!(need.slot, Slot::Node { .. })
+}
+
 /// Slots from their number at each position.
 pub(in crate::sched) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
-    if !matches!(need.slot, Slot::Node { .. }) {
+    if !is_whole(need) {
         return Slots::tasks(fabric, slots);
     }
     let mut open = FixedBitSet::with_capacity(fabric.len());

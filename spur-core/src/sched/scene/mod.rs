@@ -48,6 +48,8 @@ pub(super) struct ScenePartition {
 pub(super) struct Scene {
     pub(super) policy: Arc<Policy>,
     pub(super) nodes: Vec<SceneNode>,
+    /// Those that are out of service.
+    pub(super) out: Vec<NodeId>,
     pub(super) partitions: Vec<ScenePartition>,
     /// Every topology by name.
     pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
@@ -70,7 +72,9 @@ impl Scene {
             configured: node.configured,
             available: node.available(),
         });
-        let nodes = nodes.collect();
+        let nodes: Vec<SceneNode> = nodes.collect();
+        let out =
+            (0..).map(NodeId).zip(&nodes).filter(|(_, node)| !node.available).map(|(id, _)| id).collect();
         let components = components(cluster.partitions());
         let mut none = None;
         let partitions = cluster.partitions().iter().zip(components);
@@ -88,6 +92,7 @@ impl Scene {
         Self {
             policy: Arc::clone(cluster.policy()),
             nodes,
+            out,
             partitions,
             fabrics,
             reservations: cluster.reservations().cloned().collect(),

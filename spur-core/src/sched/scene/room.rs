@@ -80,6 +80,11 @@ impl Rooms {
         ClassId(number(index))
     }
 
+    /// Every class.
+    pub(in crate::sched) fn classes(&self) -> impl Iterator<Item = ClassId> + use<> {
+        (0..number(self.shapes.len())).map(ClassId)
+    }
+
     /// What the nodes of a class are made of.
     pub(in crate::sched) fn shape(&self, class: ClassId) -> &NodeShape {
         &self.shapes[class.index()]

@@ -60,8 +60,9 @@ pub(super) struct Timeline {
     shortest: u32,
     /// Nodes that have a hole from the beginning on that ends: something is planned there.
     limited: FixedBitSet,
-    /// Nodes that were changed, one after another.
+    /// Nodes that were changed, one after another, and where each stands there last.
     changed: Vec<u32>,
+    last_change: Vec<usize>,
     /// How many of the changes gave something back.
     returns: usize,
     scratch: Scratch,
@@ -73,8 +74,6 @@ struct Future {
     steps: Steps,
     /// By start and end.
     holes: SmallVec<[Hole; 3]>,
-    /// Where it stands last among the nodes that were changed.
-    last_change: usize,
 }
 
 /// Lists that are used over and over.
@@ -97,6 +96,7 @@ impl Timeline {
             shortest: length(shortest.max(1)),
             limited: FixedBitSet::with_capacity(nodes),
             changed: Vec::new(),
+            last_change: vec![0; nodes],
             returns: 0,
             scratch: Scratch::default(),
         }
@@ -189,10 +189,16 @@ impl Timeline {
         self.returns
     }
 
-    /// The nodes that were changed after the first so many changes, each once.
-    pub(super) fn changed_since(&self, changes: usize) -> impl Iterator<Item = u32> + '_ {
-        let changed = self.changed.iter().enumerate().skip(changes);
-        changed.filter(|(at, node)| self.nodes[**node as usize].last_change == *at).map(|(_, node)| *node)
+    /// The nodes of interest that were changed after the first so many changes, each once.
+    pub(super) fn changed_since<'a>(
+        &'a self,
+        changes: usize,
+        of_interest: impl Fn(u32) -> bool + 'a,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let changed = self.changed.iter().copied().enumerate().skip(changes);
+        changed
+            .filter(move |(at, node)| of_interest(*node) && self.last_change[*node as usize] == *at)
+            .map(|(_, node)| node)
     }
 
     /// Notes whether what a node has at the beginning ends.
@@ -252,9 +258,9 @@ impl Timeline {
         (from, to): (Second, Second),
         change: impl Fn(&mut Rooms, RoomId) -> RoomId,
     ) -> bool {
-        let Future { steps, last_change, .. } = &mut self.nodes[node as usize];
-        *last_change = self.changed.len();
+        self.last_change[node as usize] = self.changed.len();
         self.changed.push(node);
+        let steps = &mut self.nodes[node as usize].steps;
         let first = split(steps, from);
         let last = split(steps, to).max(first);
         let mut leaves = first == last;

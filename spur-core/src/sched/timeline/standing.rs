@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::model::fabric::Pos;
 use crate::sched::place::Slots;
 use crate::sched::scene::lens::Lens;
@@ -59,11 +61,14 @@ impl Standing {
             returns: timeline.returns(),
         });
         let only_shrank = timeline.returns() == sight.returns;
-        for node in timeline.changed_since(sight.followed) {
-            // Where there was nothing, there still is nothing.
-            if only_shrank && lens.pos(node).is_none_or(|pos| sight.slots.at(pos) == 0) {
-                continue;
-            }
+        // Where there was nothing, there still is nothing.
+        let may_differ = |slots: &Slots, node| match lens.pos(node) {
+            Some(pos) => !only_shrank || slots.at(pos) > 0,
+            None => false,
+        };
+        let changed: SmallVec<[u32; 256]> =
+            timeline.changed_since(sight.followed, |node| may_differ(&sight.slots, node)).collect();
+        for node in changed {
             let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end.is_never();
             set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in);
         }

@@ -16,7 +16,6 @@ use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
-
 /// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
 #[derive(Clone, Debug)]
 pub(in crate::sched) struct Lens {

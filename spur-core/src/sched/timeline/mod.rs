@@ -31,7 +31,7 @@ use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use crate::id::NodeId;
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::scene::room::{CPUS, RoomId, Rooms};
 use crate::text::time::Time;
 
 use holes::Hole;
@@ -402,23 +402,33 @@ fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut V
 /// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
 /// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
 fn all(rooms: &mut Rooms, steps: &[Step], near: (Second, Second), stretches: &mut Vec<Stretch>) {
+    let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return };
+    let mut amounts: SmallVec<[u64; 64]> = SmallVec::new();
+    steps.iter().for_each(|step| amounts.extend_from_slice(rooms.amount(step.room)));
+    let width = amounts.len() / steps.len();
+    let amount = |step: usize| &amounts[step * width..(step + 1) * width];
+    let is_within = |less: &[u64], more: &[u64]| less.iter().zip(more).all(|(less, more)| less <= more);
+    let mut least: SmallVec<[u64; 8]> = SmallVec::new();
     for (first, begin) in steps.iter().enumerate().take_while(|(_, begin)| begin.from <= near.1) {
-        let earlier = first.checked_sub(1).map(|before| steps[before].room);
-        let mut room = begin.room;
+        least.clear();
+        least.extend_from_slice(amount(first));
+        // Its number, where it has one already.
+        let mut room = Some(begin.room);
         for next in first + 1..=steps.len() {
-            if !rooms.usable(room) || earlier.is_some_and(|earlier| rooms.within(room, earlier)) {
+            if least[CPUS] == 0 || (first > 0 && is_within(&least, amount(first - 1))) {
                 break;
             }
-            let Some(step) = steps.get(next) else {
-                stretches.push((begin.from, Second::NEVER, room));
-                break;
-            };
-            let shrunk = rooms.common(room, step.room);
-            if shrunk != room {
-                if step.from >= near.0 {
-                    stretches.push((begin.from, step.from, room));
-                }
-                room = shrunk;
+            let end = steps.get(next).map_or(Second::NEVER, |step| step.from);
+            if next < steps.len() && is_within(&least, amount(next)) {
+                continue;
+            }
+            if end >= near.0 {
+                let room = *room.get_or_insert_with(|| rooms.intern(class, &least));
+                stretches.push((begin.from, end, room));
+            }
+            if let Some(step) = steps.get(next) {
+                least.iter_mut().zip(amount(next)).for_each(|(least, there)| *least = (*least).min(*there));
+                room = (*least == *amount(next)).then_some(step.room);
             }
         }
     }

@@ -53,7 +53,8 @@ type QueryOpt = Opt<Query>;
 pub const LINE: CommandLine<Query> = CommandLine {
     name: "sacct",
     synopsis: "[OPTIONS]",
-    about: "Shows jobs and steps from accounting: by default one's own since midnight.",
+    about: "Shows jobs and steps from accounting: by default one's own since midnight. Lists that are given several \
+            times are joined.",
     options: OPTIONS,
     mask: 1,
     env_prefixes: &["SACCT_"],
@@ -62,7 +63,7 @@ pub const LINE: CommandLine<Query> = CommandLine {
 
 const OPTIONS: &[QueryOpt] = &[
     QueryOpt::value("accounts", Some('A'), "NAMES", "only jobs of these accounts", |q, text| {
-        q.request.accounts = query::list(text);
+        q.request.accounts.extend(query::list(text));
         Ok(())
     }),
     QueryOpt::flag("allocations", Some('X'), "jobs without their steps", |q, _| {
@@ -99,7 +100,7 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     }),
     QueryOpt::value("jobs", Some('j'), "IDS", "only these jobs or steps: 12, 12_3, 12.batch", |q, text| {
-        q.jobs = JobRef::parse_list(text).map_err(|e| e.to_string())?;
+        q.jobs.extend(JobRef::parse_list(text).map_err(|e| e.to_string())?);
         Ok(())
     }),
     QueryOpt::flag("json", None, "as JSON", |q, _| {
@@ -111,7 +112,7 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     }),
     QueryOpt::value("name", None, "NAMES", "only jobs of these names", |q, text| {
-        q.request.names = query::list(text);
+        q.request.names.extend(query::list(text));
         Ok(())
     }),
     QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |q, _| {
@@ -136,11 +137,11 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     }),
     QueryOpt::value("partition", Some('r'), "NAMES", "only jobs of these partitions", |q, text| {
-        q.request.partitions = query::list(text);
+        q.request.partitions.extend(query::list(text));
         Ok(())
     }),
     QueryOpt::value("qos", Some('q'), "NAMES", "only jobs of these QOS", |q, text| {
-        q.request.qos = query::list(text);
+        q.request.qos.extend(query::list(text));
         Ok(())
     }),
     QueryOpt::value("starttime", Some('S'), "TIME", "only jobs that were there after it", |q, text| {
@@ -148,11 +149,11 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     }),
     QueryOpt::value("state", Some('s'), "STATES", "only jobs that were in these states", |q, text| {
-        q.request.states = states(text)?;
+        q.request.states.extend(states(text)?);
         Ok(())
     }),
     QueryOpt::value("user", Some('u'), "USERS", "only jobs of these users", |q, text| {
-        q.request.users = query::list(text);
+        q.request.users.extend(query::list(text));
         Ok(())
     })
     .or(&["uid"]),
@@ -362,6 +363,12 @@ mod tests {
             assert_eq!((request.users.join(",").as_str(), request.all_users), (users, all), "{text}");
         }
         assert_eq!(request("-j 12.batch,12.0,13", 0).unwrap().job_ids, ["12", "13"]);
+        let joined = request("-j 12 -u bob -j 13 -s F -u carol,dan -s CA", 0).unwrap();
+        assert_eq!(
+            (joined.job_ids, joined.states),
+            (vec!["12".into(), "13".into()], vec!["FAILED".into(), "CANCELLED".into()])
+        );
+        assert_eq!(joined.users, ["bob", "carol", "dan"]);
     }
 
     #[test]

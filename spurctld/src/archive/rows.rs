@@ -216,10 +216,10 @@ impl Rows {
     }
 }
 
-/// How the batch step of a job ended: a job is preempted, its steps are cancelled.
+/// How the batch step of a job ended: a job is preempted or runs out of time, its steps are cancelled.
 fn batch_state(state: EndState) -> &'static str {
     match state {
-        EndState::Preempted => EndState::Cancelled.name(),
+        EndState::Preempted | EndState::Timeout => EndState::Cancelled.name(),
         other => other.name(),
     }
 }
@@ -237,6 +237,8 @@ fn step_row(cluster: &Cluster, job: &Job, step: &Step, end: Option<(ExitCode, Ti
     let state = match end {
         None => "RUNNING",
         Some((exit, _)) if exit.is_success() => "COMPLETED",
+        // As with Slurm, whoever it was that sent the signal.
+        Some((exit, _)) if exit.signal > 0 => "CANCELLED",
         Some(_) => "FAILED",
     };
     StepRow {

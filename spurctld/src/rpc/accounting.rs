@@ -207,6 +207,7 @@ fn step_row(job: &v1::AccountingRow, step: StepRow) -> v1::AccountingRow {
         submit_line: step.submit_line,
         suspended_secs: u64::try_from(step.suspended_secs).unwrap_or(0),
         time_limit: None,
+        cancelled_by: String::new(),
         ..job.clone()
     }
 }

@@ -46,7 +46,10 @@ impl<S: Space> Walk<S> {
         let reserves = known.is_empty() && self.reserves_together(&prospects);
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
         let until = if reserves { Time::MAX } else { self.now + 1 };
-        let found = if strict { Ok(None) } else { self.search_together(candidate, &prospects, until) };
+        let found = match strict {
+            true => Ok(None),
+            false => self.names_rivals(|walk| walk.search_together(candidate, &prospects, until)),
+        };
         match found {
             Err(problem) => self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new()),
             Ok(Some(found)) if found.starts => self.start_together(candidate, &prospects, found),

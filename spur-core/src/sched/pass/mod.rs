@@ -28,7 +28,7 @@ use super::plan::{Plan, Preemption, Start};
 use super::queue::{Queue, Queued};
 use super::scene::Scene;
 use super::state::State;
-pub(super) use reservation::Turn;
+pub(super) use reservation::{Kept, Turn};
 pub use reservation::{Reservation, Reservations};
 use walk::Walk;
 
@@ -195,7 +195,7 @@ impl Pass {
             return Some(candidate);
         }
         let mut later = std::mem::take(&mut self.later);
-        later.sort_by_key(|candidate| candidate.run_time);
+        later.sort_by_key(|candidate| candidate.longest());
         self.queue = later.into_iter();
         self.queue.next()
     }

@@ -58,10 +58,24 @@ impl Reservation {
         self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
     }
 
+    /// Whether both are of one het job, whose components start together.
+    pub(in crate::sched) fn is_together_with(&self, other: &Self) -> bool {
+        other.spec.het.is_some() && self.turn.key == other.turn.key
+    }
+
     /// How long it is planned to run, seconds.
     pub(in crate::sched) fn lasts(&self) -> u64 {
         self.end.since(self.start)
     }
+}
+
+/// What became of later starts of an earlier pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sched) enum Kept {
+    Yes,
+    /// They begin or end at another time.
+    Moved,
+    No,
 }
 
 /// The later starts that a deep pass planned: what a quick pass must not disturb.
@@ -109,6 +123,16 @@ impl Reservations {
         from.take_while(move |(of, _)| *of == job).map(|(_, turn)| *turn)
     }
 
+    /// A turn, if there is a later start with it, and those of the other components of its het job.
+    pub(in crate::sched) fn together_with(&self, turn: &Turn) -> Vec<Turn> {
+        let Some(made) = self.by_turn.get(turn) else { return Vec::new() };
+        if made.spec.het.is_none() {
+            return vec![*turn];
+        }
+        let all = Turn { number: 0, ..*turn }..=Turn { number: usize::MAX, ..*turn };
+        self.by_turn.range(all).map(|(turn, _)| *turn).collect()
+    }
+
     /// The turns of those that were to start by a time.
     pub(in crate::sched) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
         self.by_start.iter().take_while(move |(start, _)| *start <= now).map(|(_, turn)| *turn)
@@ -135,34 +159,34 @@ impl<S: Space> Walk<S> {
     pub(in crate::sched) fn keep(&mut self, line: &Line, known: &Reservations) {
         let mut known = known.iter().peekable();
         while let Some(first) = known.next() {
-            let of_job = |made: &&Reservation| first.spec.het.is_some() && made.turn.key == first.turn.key;
-            let rest: Vec<&Reservation> = std::iter::from_fn(|| known.next_if(|made| of_job(made))).collect();
-            let leader = first.spec.het.as_deref().map_or(first.job, |het| het.leader);
-            let Some(candidate) = line.candidate(leader) else { continue };
+            let rest = std::iter::from_fn(|| known.next_if(|made| made.is_together_with(first)));
             let all: Vec<&Reservation> = std::iter::once(first).chain(rest).collect();
-            if all.len() != candidate.all().count() {
-                continue;
-            }
-            let mut kept: Vec<Reservation> = Vec::with_capacity(all.len());
-            for (component, made) in candidate.all().zip(&all) {
-                let Some(made) = self.still_has(component, made) else { break };
-                self.space.reserve(&made);
-                kept.push(made);
-            }
-            if kept.len() == all.len() {
-                kept.into_iter().for_each(|made| self.remember_known(made));
-            } else {
-                kept.iter().for_each(|made| self.space.release(made));
-            }
+            self.keep_together(line, &all);
         }
     }
 
+    /// Takes over a later start, or those of all components of a het job, if they still make sense; says whether they do, and
+    /// at the times that they were planned for.
+    pub(in crate::sched) fn keep_together(&mut self, line: &Line, all: &[&Reservation]) -> Kept {
+        let leader = all[0].spec.het.as_deref().map_or(all[0].job, |het| het.leader);
+        let candidate = line.candidate(leader).filter(|candidate| candidate.all().count() == all.len());
+        let Some(candidate) = candidate else { return Kept::No };
+        let mut kept: Vec<Reservation> = Vec::with_capacity(all.len());
+        for (component, made) in candidate.all().zip(all) {
+            let Some(made) = self.still_has(component, made) else {
+                kept.iter().for_each(|made| self.space.release(made));
+                return Kept::No;
+            };
+            self.space.reserve(&made);
+            kept.push(made);
+        }
+        let moved = kept.iter().zip(all).any(|(kept, made)| (kept.start, kept.end) != (made.start, made.end));
+        kept.into_iter().for_each(|made| self.remember_known(made));
+        if moved { Kept::Moved } else { Kept::Yes }
+    }
+
     /// A later start as it now would be, if that is possible.
-    pub(in crate::sched) fn still_has(
-        &mut self,
-        candidate: &Candidate,
-        made: &Reservation,
-    ) -> Option<Reservation> {
+    fn still_has(&mut self, candidate: &Candidate, made: &Reservation) -> Option<Reservation> {
         let same = candidate.attempt.job == made.job && Arc::ptr_eq(&candidate.spec, &made.spec);
         self.scene.partition(&made.partition).filter(|_| same)?;
         let realm = self.realm_of(made)?;

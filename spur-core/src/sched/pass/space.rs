@@ -33,6 +33,9 @@ pub(in crate::sched) trait Space {
 
     fn licenses(&self) -> &Licenses;
 
+    /// Whether the domains that could have held a job and lost are named with those that may start from now on.
+    fn name_rivals(&mut self, names: bool);
+
     /// The number of a need: equal needs have the same.
     fn need(&mut self, need: &Need) -> usize;
 

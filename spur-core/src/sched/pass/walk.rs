@@ -24,6 +24,9 @@ use super::way::Ways;
 /// planned start.
 pub(super) const EXPLAINED: u32 = 100;
 
+/// Starts of one pass with which the domains that lost are named: finding them costs more than the placement itself.
+const RIVALRIES: usize = 16;
+
 /// Tasks of one array that have a reservation at one time, where everybody has one: Slurm's `bf_max_job_array_resv`.
 const RESERVED_TASKS: usize = 20;
 
@@ -147,9 +150,19 @@ impl<S: Space> Walk<S> {
 
     /// The earliest start among a job's partitions; of equal ones the first it named.
     fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
-        shorter::earliest(candidate, self.now, |run_time, until| {
-            self.search_for(candidate, prospects, is_known, run_time, until)
+        self.names_rivals(|walk| {
+            shorter::earliest(candidate, walk.now, |run_time, until| {
+                walk.search_for(candidate, prospects, is_known, run_time, until)
+            })
         })
+    }
+
+    /// Searches for starts with which rivals are named, if there have not been many.
+    pub(super) fn names_rivals<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
+        self.space.name_rivals(self.plan.starts.len() < RIVALRIES);
+        let found = search(self);
+        self.space.name_rivals(false);
+        found
     }
 
     /// The same before a time, if it runs so many seconds.

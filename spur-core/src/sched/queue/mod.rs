@@ -52,6 +52,11 @@ impl Candidate {
         std::iter::once(self).chain(&self.rest)
     }
 
+    /// The planned run time of that of them which takes longest, seconds.
+    pub(super) fn longest(&self) -> u64 {
+        self.all().map(|candidate| candidate.run_time).max().unwrap_or(self.run_time)
+    }
+
     /// Its next task, if `before` of them have been dealt with: nothing for one that belongs to no array.
     pub(super) fn task(&self, before: usize) -> Option<ArrayTaskId> {
         self.array.as_ref().and_then(|array| array.tasks.nth(before)).map(ArrayTaskId)

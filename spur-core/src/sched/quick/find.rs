@@ -16,7 +16,7 @@ use crate::text::time::Time;
 
 use super::super::place::{self, Ask, Lost, Placement, Slots, View};
 use super::super::request::{Need, Slot};
-use super::super::state::{Hit, Hunt, MAX_TRIES, RIVALRIES, RIVALS, layer};
+use super::super::state::{Hit, Hunt, MAX_TRIES, RIVALS, layer};
 use super::ledger::Books;
 
 /// A number of slots that has not been worked out.
@@ -35,8 +35,8 @@ pub(super) struct Finder {
     domains: DomainTable,
     pub(super) stairs: Stairs,
     tally: Tally,
-    /// Starts of this pass with which rivals were named.
-    pub(super) rivalries: u32,
+    /// Whether rivals are named with a start.
+    pub(super) names_rivals: bool,
 }
 
 impl Finder {
@@ -146,7 +146,6 @@ impl Finder {
         lens: &Arc<Lens>,
         (start, (placement, lost, starts)): Found,
     ) -> Hit {
-        self.rivalries += u32::from(starts);
         Hit {
             realm: hunt.realm,
             start,
@@ -245,7 +244,6 @@ impl Search<'_> {
         // Where something is planned, or shut, what a node has follows from all of the job's time.
         let planned: BTreeSet<NodeId> = self.books.ahead.nodes().collect();
         let special: BTreeSet<NodeId> = planned.iter().copied().filter(|node| self.may_use(*node)).collect();
-        // A job that closes whole leaves waits for others that are there on nodes which it may not use itself.
         let whole = self.stage.ask().whole_leaves;
         let watched = if whole { &planned } else { &special };
         let mut changes = self.changes(watched, from..until).into_iter().peekable();
@@ -255,10 +253,11 @@ impl Search<'_> {
         loop {
             let next = ends.peek().map(|(end, _)| *end).into_iter().chain(changes.peek().map(|(at, _)| *at));
             let at = next.min()?;
+            // A job that closes whole leaves waits for what others have there, whether it could use that itself or not.
+            tally.grew |= whole;
             while let Some((_, holder)) = ends.next_if(|(end, _)| *end == at) {
                 for (node, amount) in &holder.parts {
                     if !self.may_use(*node) {
-                        tally.grew |= whole;
                         continue;
                     }
                     let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
@@ -271,7 +270,6 @@ impl Search<'_> {
                 }
             }
             while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
-                tally.grew |= whole;
                 if special.contains(&node) {
                     let slots = self.slots_at(finder, node, at);
                     tally.set(domains, node, slots);
@@ -389,7 +387,7 @@ impl Search<'_> {
         let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
         let mut asks = self.stage.asks.iter();
         let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
-        let names = starts && finder.rivalries < RIVALRIES;
+        let names = starts && finder.names_rivals;
         let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
         Some((placement, lost, starts))
     }

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
 use crate::id::NodeId;
-use crate::sched::pass::space::Space;
 use crate::sched::pass::walk::Walk;
-use crate::sched::pass::{Reservation, Reservations, Turn};
+use crate::sched::pass::{Kept, Reservation, Reservations, Turn};
 use crate::sched::queue::line::{Changes, Line};
 use crate::sched::timeline::licenses::wanted;
 
@@ -55,25 +54,32 @@ impl Memory {
 fn check(walk: &mut Walk<Ledger>, line: &Line, doubtful: &BTreeSet<Turn>) -> bool {
     let mut left: BTreeMap<Turn, Reservation> = BTreeMap::new();
     for turn in doubtful {
-        left.extend(walk.give_up(turn).map(|made| (*turn, made)));
+        doubt(walk, &mut left, turn);
     }
     let mut changed = false;
-    while let Some((turn, made)) = left.pop_first() {
-        let candidate = line.candidate(made.job);
-        let Some(kept) = candidate.and_then(|candidate| walk.still_has(candidate, &made)) else {
-            changed = true;
-            continue;
-        };
-        walk.space.reserve(&kept);
-        if (kept.start, kept.end) != (made.start, made.end) {
-            changed = true;
-            let claims = kept.parts.iter().flat_map(|part| walk.space.books.ahead.on(part.node));
-            let behind: Vec<Turn> = claims.map(|claim| claim.turn).filter(|later| *later > turn).collect();
-            for later in behind {
-                left.extend(walk.give_up(&later).map(|made| (later, made)));
-            }
+    while let Some((turn, first)) = left.pop_first() {
+        let mut all = vec![(turn, first)];
+        while let Some(next) = left.first_entry().filter(|next| next.get().is_together_with(&all[0].1)) {
+            all.push(next.remove_entry());
         }
-        walk.remember_known(kept);
+        let made: Vec<&Reservation> = all.iter().map(|(_, made)| made).collect();
+        let kept = walk.keep_together(line, &made);
+        changed |= kept != Kept::Yes;
+        if kept == Kept::Moved {
+            let last = all.last().map_or(turn, |(last, _)| *last);
+            let nodes = made.iter().flat_map(|made| &made.parts).map(|part| part.node);
+            let claims = nodes.flat_map(|node| walk.space.books.ahead.on(node));
+            let behind: BTreeSet<Turn> =
+                claims.map(|claim| claim.turn).filter(|later| *later > last).collect();
+            behind.iter().for_each(|later| doubt(walk, &mut left, later));
+        }
     }
     changed
+}
+
+/// Takes out a later start to look at it again, with those that it begins together with.
+fn doubt(walk: &mut Walk<Ledger>, left: &mut BTreeMap<Turn, Reservation>, turn: &Turn) {
+    for turn in walk.known.together_with(turn) {
+        left.extend(walk.give_up(&turn).map(|made| (turn, made)));
+    }
 }

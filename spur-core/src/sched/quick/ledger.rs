@@ -143,7 +143,6 @@ impl Ledger {
         let nodes = books.held.overdue(now).flat_map(|holder| holder.parts.iter().map(|(node, _)| *node));
         books.overdue = nodes.map(|node| (node, books.held.at(node, now))).collect();
         books.restless = false;
-        self.finder.rivalries = 0;
     }
 
     /// Plans nothing for later any more.
@@ -172,6 +171,10 @@ impl Space for Ledger {
 
     fn licenses(&self) -> &Licenses {
         &self.books.licenses
+    }
+
+    fn name_rivals(&mut self, names: bool) {
+        self.finder.names_rivals = names;
     }
 
     fn need(&mut self, need: &Need) -> usize {

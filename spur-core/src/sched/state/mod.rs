@@ -38,8 +38,6 @@ use trial::{Trial, placed, slots_in};
 pub(super) const MAX_TRIES: u32 = 1_000;
 /// Domains that lost, named with a start.
 pub(super) const RIVALS: usize = 3;
-/// Starts of one pass with which they are named: finding them costs more than the placement itself.
-pub(super) const RIVALRIES: u32 = 16;
 /// Nodes that something is planned on, up to which a start now is looked for without a sweep.
 const MANY_LIMITED: usize = 256;
 
@@ -68,8 +66,8 @@ pub(super) struct State {
     standing: Standing,
     /// Whether a job past its time still holds what should be free by now.
     overdue: bool,
-    /// Starts with which rivals were named.
-    rivalries: u32,
+    /// Whether rivals are named with a start.
+    names_rivals: bool,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
 }
@@ -212,7 +210,7 @@ impl State {
             licenses,
             standing: Standing::default(),
             overdue,
-            rivalries: 0,
+            names_rivals: false,
             ends,
         }
     }
@@ -283,7 +281,7 @@ impl State {
             asks: &stage.asks,
             timeline: stage.ask().whole_leaves.then_some((timeline, hunt.run_time)),
             tries: 0,
-            rivalries: self.rivalries,
+            names_rivals: self.names_rivals,
             in_domain: !domains.ids.is_empty(),
             canvas: &mut self.canvas,
             hit: None,
@@ -320,7 +318,6 @@ impl State {
         let start = start.map(|start| start.time(self.now));
         let gave_up = judge.tries >= MAX_TRIES;
         let Some((start, (placement, lost, starts))) = start.zip(judge.hit) else { return (None, gave_up) };
-        self.rivalries += u32::from(starts);
         let relaxed = stage.relaxed.clone();
         let whole_leaves = stage.ask().whole_leaves;
         let lens = Arc::clone(lens);
@@ -359,7 +356,7 @@ impl State {
         };
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
         let min_slots = hunt.request.min_slots();
-        let names = self.rivalries < RIVALRIES;
+        let names = self.names_rivals;
         let slots_in = |room| slots_in(known, rooms, &hunt.request.need, room);
         let found = self.standing.look(lens, need, &moment, slots_in, |slots| {
             let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
@@ -369,7 +366,6 @@ impl State {
             placed(lens, &stage.asks, None, slots, names)
         });
         let (placement, lost) = found?;
-        self.rivalries += 1;
         Some(Hit {
             realm: hunt.realm,
             start: self.now,

@@ -35,6 +35,10 @@ impl Space for State {
         &self.licenses
     }
 
+    fn name_rivals(&mut self, names: bool) {
+        self.names_rivals = names;
+    }
+
     fn need(&mut self, need: &Need) -> usize {
         if let Some(known) = self.needs.get(need) {
             return *known;

@@ -13,7 +13,7 @@ use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
 use crate::sched::timeline::tails::Earliest;
 use crate::text::time::Time;
 
-use super::{MAX_TRIES, RIVALRIES, RIVALS};
+use super::{MAX_TRIES, RIVALS};
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
@@ -35,8 +35,8 @@ pub(super) struct Trial<'a> {
     /// For a job that wants whole leaves: where to see what else is planned, and for how long it wants them.
     pub(super) timeline: Option<(&'a Timeline, u64)>,
     pub(super) tries: u32,
-    /// Starts of this pass with which rivals were named.
-    pub(super) rivalries: u32,
+    /// Whether rivals are named with a start.
+    pub(super) names_rivals: bool,
     /// Whether the whole job has to be in one of the domains that are counted.
     pub(super) in_domain: bool,
     pub(super) canvas: &'a mut Canvas,
@@ -67,13 +67,8 @@ impl Trial<'_> {
     /// scores are looked for elsewhere as well.
     fn looks_at_domain(&self, at: Second) -> bool {
         let looks_around =
-            at == Second::BEGIN && self.names() || self.asks.iter().any(|ask| ask.score.weights.any());
+            at == Second::BEGIN && self.names_rivals || self.asks.iter().any(|ask| ask.score.weights.any());
         self.in_domain && !looks_around
-    }
-
-    /// Whether rivals are named with a start.
-    fn names(&self) -> bool {
-        self.rivalries < RIVALRIES
     }
 
     /// The best placement there is; for one that starts, with those that lost.
@@ -89,7 +84,7 @@ impl Trial<'_> {
             )
         });
         let (placement, lost) =
-            placed(self.lens, self.asks, occupied.as_ref(), slots, starts && self.names())?;
+            placed(self.lens, self.asks, occupied.as_ref(), slots, starts && self.names_rivals)?;
         Some((placement, lost, starts))
     }
 }

@@ -134,7 +134,8 @@ impl Planner {
             kept.line.take_changes();
         }
         let forecast = Prudent { by: forecast, firm: kept.firm };
-        Pass::new(cluster, scene, &kept.line, &forecast, now).finish().0
+        let pass = Pass::new(cluster, scene, &kept.line, &forecast, now);
+        self.finish(pass)
     }
 
     /// Begins a deep pass over the whole queue, up to the configured depths.
@@ -157,8 +158,8 @@ impl Planner {
     }
 
     /// Starts what fits now, or makes others leave for it, and disturbs none of the reservations that are known. It costs
-    /// what has changed, except where jobs may be planned in reservations of nodes, and in a few more cases (`quick`):
-    /// there the whole queue is looked at.
+    /// what has changed, except where a job may be planned in a reservation of nodes, and where many wait that may make
+    /// others leave: there the whole queue is looked at.
     ///
     /// Where only the head of the queue has a reservation, that is made anew; where everybody has one, those of the
     /// last deep pass are kept. The plan says what starts, and nothing of jobs that wait: why they do is what the last
@@ -189,7 +190,7 @@ impl Planner {
         let scene = cluster.standing(Scene::new);
         let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now);
         if cluster.policy().scheduler.backfill == Backfill::Conservative
-            || !Quick::serves(cluster, &kept.line)
+            || !Quick::serves(cluster, &kept.line, SEARCHES)
         {
             let plan = self.plan(cluster, now, forecast);
             return Plan { waiting: Vec::new(), ..plan };
@@ -266,7 +267,7 @@ fn start_now(
     let changes = line.take_changes();
     // What it knows is not kept up to date while it does not serve.
     let kept = quick.take();
-    if Quick::serves(cluster, line) {
+    if Quick::serves(cluster, line, searches) {
         let kept = kept.unwrap_or_else(|| Quick::new(cluster, &scene, forecast, now));
         let (kept, plan) = kept.pass((cluster, line, &changes), forecast, (now, searches), reservations);
         *quick = Some(kept);

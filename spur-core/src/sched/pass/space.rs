@@ -39,6 +39,9 @@ pub(in crate::sched) trait Space {
     /// The number of a need: equal needs have the same.
     fn need(&mut self, need: &Need) -> usize;
 
+    /// Learns that a search on it was given up, so that another one may find on less what this one did not.
+    fn doubt(&mut self);
+
     /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
     fn find(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit>;
 

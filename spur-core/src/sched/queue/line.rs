@@ -21,7 +21,7 @@ use crate::sched::scene::Scene;
 use crate::text::time::Time;
 
 use super::forecast::Forecast;
-use super::rows::{Key, Row, Rows};
+use super::rows::{Key, Place, Row, Rows};
 
 /// All pending jobs, in order or set aside.
 #[derive(Clone, Debug)]
@@ -221,6 +221,20 @@ impl Line {
     pub(in crate::sched) fn enters_reservations(&self) -> bool {
         let draws = |reservation: &Arc<Reservation>| reservation.has(Flag::Magnetic);
         self.has_reservations() && (!self.asking.is_empty() || self.scene.reservations.iter().any(draws))
+    }
+
+    /// Whether it may be asked more often than that, in one pass, who would have to leave for a job.
+    pub(in crate::sched) fn may_claim_more_than(&self, most: u32) -> bool {
+        let mut left = most as usize;
+        let mut place = Place::default();
+        while let Some(row) = self.rows.next(&mut place, |least| least.reach > 0) {
+            let claims = self.candidate(row.key.job).map_or(0, |candidate| candidate.claims());
+            match left.checked_sub(claims) {
+                Some(rest) => left = rest,
+                None => return true,
+            }
+        }
+        false
     }
 
     /// Whether nodes are reserved for some time.

@@ -22,7 +22,7 @@ use crate::text::time::Time;
 use super::plan::Waiting;
 use super::preempt::rule;
 use super::request::{Request, least};
-use super::scene::Scene;
+use super::scene::{Scene, lens};
 use forecast::Forecast;
 use priority::{Facts, Scale};
 use rows::{Counts, Key, Least};
@@ -55,6 +55,13 @@ impl Candidate {
     /// The planned run time of that of them which takes longest, seconds.
     pub(super) fn longest(&self) -> u64 {
         self.all().map(|candidate| candidate.run_time).max().unwrap_or(self.run_time)
+    }
+
+    /// How often it may be asked in one pass who would have to leave for it: for every task, in every partition, with every
+    /// alternative of its constraint.
+    pub(super) fn claims(&self) -> usize {
+        let tasks = self.array.as_ref().map_or(1, |array| array.tasks.len());
+        tasks.saturating_mul(self.choices.len()).saturating_mul(lens::alternatives(&self.spec.shape).len())
     }
 
     /// Its next task, if `before` of them have been dealt with: nothing for one that belongs to no array.

@@ -245,12 +245,6 @@ impl Rows {
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
     }
 
-    /// The place from which a walk looks at a key and those behind it.
-    pub(in crate::sched) fn from(&self, key: &Key) -> Place {
-        let (chunk, row) = self.find(key);
-        Place { chunk, row }
-    }
-
     /// Adds a row.
     pub(in crate::sched) fn insert(&mut self, row: Row) {
         let (at, place) = self.find(&row.key);

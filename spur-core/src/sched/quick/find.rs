@@ -37,6 +37,8 @@ pub(super) struct Finder {
     tally: Tally,
     /// Whether rivals are named with a start.
     pub(super) names_rivals: bool,
+    /// Whether a search was given up, or a placement is not known to be the best.
+    pub(super) in_doubt: bool,
 }
 
 impl Finder {
@@ -102,7 +104,7 @@ impl Finder {
             if from >= until {
                 return None;
             }
-            let mut search = Search { books, hunt, stage, lens, tries: 0 };
+            let mut search = Search { books, hunt, stage, lens, tries: 0, in_doubt: false };
             let found = search.walk(self, from, until);
             let gave_up = search.tries >= MAX_TRIES;
             let learns = begin == books.now && !gave_up && hunt.licenses.is_empty();
@@ -133,7 +135,7 @@ impl Finder {
         lens: &Arc<Lens>,
         times: Range<Time>,
     ) -> Option<Hit> {
-        let mut search = Search { books, hunt, stage, lens, tries: 0 };
+        let mut search = Search { books, hunt, stage, lens, tries: 0, in_doubt: false };
         let found = search.walk(self, times.start, times.end)?;
         Some(self.hit_of(books, hunt, stage, lens, found))
     }
@@ -162,7 +164,7 @@ impl Finder {
 
     /// The slots that are planned to be free at this moment and for as long as a job runs.
     pub(super) fn slots_now(&mut self, books: &Books, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
-        let search = Search { books, hunt, stage: &hunt.stages[0], lens, tries: 0 };
+        let search = Search { books, hunt, stage: &hunt.stages[0], lens, tries: 0, in_doubt: false };
         let nodes = lens
             .admitted
             .ones()
@@ -201,6 +203,8 @@ struct Search<'a> {
     lens: &'a Arc<Lens>,
     /// Times at which the job was tried.
     tries: u32,
+    /// Whether not all ways to place it were weighed at one of them.
+    in_doubt: bool,
 }
 
 /// A time with what was found then.
@@ -225,6 +229,7 @@ impl Search<'_> {
         }
         let found = self.go_on(finder, &mut tally, &domains, from, until);
         finder.tally = tally;
+        finder.in_doubt |= self.in_doubt || self.tries >= MAX_TRIES;
         found
     }
 
@@ -374,7 +379,7 @@ impl Search<'_> {
 
     /// The best placement there is; for one that starts, with those that lost.
     fn place(
-        &self,
+        &mut self,
         finder: &Finder,
         slots: &Slots,
         at: Time,
@@ -385,11 +390,17 @@ impl Search<'_> {
         let occupied =
             whole.then(|| self.books.occupied(self.hunt.realm, self.lens, (at, self.hunt.run_time), starts));
         let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
-        let mut asks = self.stage.asks.iter();
-        let (ask, placement) = asks.find_map(|ask| Some((ask, place::place(fabric, &view, ask).ok()?)))?;
-        let names = starts && finder.names_rivals;
-        let lost = if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
-        Some((placement, lost, starts))
+        for ask in &self.stage.asks {
+            let placed = place::place(fabric, &view, ask);
+            self.in_doubt |= !placed.as_ref().map_or_else(|misfit| misfit.exact, |placed| placed.exact);
+            if let Ok(placement) = placed {
+                let names = starts && finder.names_rivals;
+                let lost =
+                    if names { place::rivals(fabric, &view, ask, &placement, RIVALS) } else { Vec::new() };
+                return Some((placement, lost, starts));
+            }
+        }
+        None
     }
 }
 

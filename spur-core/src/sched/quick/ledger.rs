@@ -181,10 +181,16 @@ impl Space for Ledger {
         self.finder.need(need)
     }
 
+    fn doubt(&mut self) {
+        self.books.restless = true;
+    }
+
     fn find(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit> {
         // Jobs may end unseen in leaves that one wants to itself.
         self.books.restless |= hunt.stages.iter().any(|stage| stage.ask().whole_leaves);
-        self.finder.find(&self.books, hunt)
+        let hit = self.finder.find(&self.books, hunt);
+        self.books.restless |= std::mem::take(&mut self.finder.in_doubt);
+        hit
     }
 
     fn hit(
@@ -195,7 +201,9 @@ impl Space for Ledger {
         lens: &Arc<Lens>,
         times: Range<Time>,
     ) -> Option<Hit> {
-        self.finder.hit(&self.books, hunt, stage, lens, times)
+        let hit = self.finder.hit(&self.books, hunt, stage, lens, times);
+        self.books.restless |= std::mem::take(&mut self.finder.in_doubt);
+        hit
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {

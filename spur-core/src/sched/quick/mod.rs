@@ -23,9 +23,10 @@ use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, PreemptBy};
+use crate::model::job::JobSpec;
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::queue::line::{Changes, Line};
-use crate::sched::queue::rows::Key;
+use crate::sched::queue::rows::{Key, Place};
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::Realms;
@@ -105,14 +106,19 @@ impl Quick {
         Self { scene: Arc::clone(scene), ledger, lenses: Lenses::default(), memory }
     }
 
-    /// Whether a pass over what has changed can find everything: not where a job may make others leave, nor where nodes
-    /// are kept for one that waits, nor where one may be planned in a reservation of nodes and time, nor where components
-    /// of a het job wait, which start together.
-    pub(super) fn serves(cluster: &Cluster, line: &Line) -> bool {
-        !rule::may_preempt(cluster)
-            && !cluster.jobs().has_pending_het()
-            && cluster.jobs().nominated().next().is_none()
-            && !line.enters_reservations()
+    /// Whether a pass over what has changed can find everything: not where a job may be planned in a reservation of nodes and
+    /// time, nor where so many may make others leave that a pass with so many searches may not get to all of them, because
+    /// then it matters who is looked at in vain.
+    ///
+    /// Where later starts are kept, what one who makes others leave is to have comes on top of what they still hold and of
+    /// what was planned there; a picture of all times does not tell how much too much that was when one of these is given
+    /// up, so nobody may make others leave there.
+    pub(super) fn serves(cluster: &Cluster, line: &Line, searches: u32) -> bool {
+        let keeps = cluster.policy().scheduler.backfill == Backfill::Conservative;
+        let searches = if keeps { 0 } else { searches };
+        let gives_up = rule::may_preempt(cluster) && line.may_claim_more_than(searches);
+        let displaces = keeps && cluster.jobs().nominated().next().is_some();
+        !gives_up && !displaces && !line.enters_reservations()
     }
 
     /// Learns that something happened to a job.
@@ -309,13 +315,21 @@ impl Memory {
         true
     }
 
-    /// Whether a job stands before the head of one of its components.
+    /// Whether a job stands before the head of one of its components, or before one that is planned in several.
     fn comes_first(&self, scene: &Scene, line: &Line, job: JobId) -> bool {
         let Some((key, candidate)) = line.key(job).zip(line.candidate(job)) else { return false };
         let is_before = |head: &Head| line.key(head.job).is_some_and(|head| key < head);
-        // Licenses are everybody's.
-        let all = || self.heads.iter().flatten();
-        if candidate.all().any(|candidate| !wanted(&candidate.spec).is_empty()) && all().any(is_before) {
+        let mut planned = self.planned.iter();
+        if planned.any(|made| {
+            let spreads = made.spec.het.is_some() || scene.may_close(&made.spec);
+            spreads && line.key(made.turn.key.job).is_some_and(|planned| key < planned)
+        }) {
+            return true;
+        }
+        // Licenses are everybody's, and leaves may reach into other components.
+        let reaches_far = |spec: &JobSpec| !wanted(spec).is_empty() || scene.may_close(spec);
+        let mut heads = self.heads.iter().flatten();
+        if candidate.all().any(|candidate| reaches_far(&candidate.spec)) && heads.any(is_before) {
             return true;
         }
         candidate.all().flat_map(|candidate| candidate.choices.iter()).any(|(partition, _)| {
@@ -338,7 +352,7 @@ impl Memory {
     }
 }
 
-/// Whether a job that starts may be asked to leave at once, by one that was looked at after it.
+/// Whether a job that starts may be asked to leave in the next pass.
 fn may_leave_again(scene: &Scene, line: &Line, start: &Start) -> bool {
     let policy = &scene.policy;
     let level = match policy.preempt.by {
@@ -349,6 +363,5 @@ fn may_leave_again(scene: &Scene, line: &Line, start: &Start) -> bool {
         }
         PreemptBy::Qos => 0,
     };
-    let Some(key) = line.key(start.attempt.job) else { return true };
-    line.rows().next(&mut line.rows().from(&key), |least| least.reach > level).is_some()
+    line.rows().next(&mut Place::default(), |least| least.reach > level).is_some()
 }

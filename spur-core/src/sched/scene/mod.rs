@@ -106,6 +106,12 @@ impl Scene {
         self.partitions.iter().position(|scene| &**scene.partition.name() == name)
     }
 
+    /// Whether a job may close to others what it does not use of its leaves.
+    pub(super) fn may_close(&self, spec: &JobSpec) -> bool {
+        let has_rule = |config: &TopologyConfig| config.rule.iter().any(|rule| rule.whole);
+        spec.shape.sharing == Sharing::Topo || self.policy.topologies.iter().any(has_rule)
+    }
+
     /// The nodes that a job on some nodes closes to others without using them: the rest of its leaves, where it has
     /// whole leaves to itself.
     pub(super) fn closes(
@@ -114,9 +120,7 @@ impl Scene {
         partition: &str,
         nodes: impl Iterator<Item = NodeId>,
     ) -> Vec<NodeId> {
-        let asks = spec.shape.sharing == Sharing::Topo;
-        let has_rule = |config: &TopologyConfig| config.rule.iter().any(|rule| rule.whole);
-        if !asks && !self.policy.topologies.iter().any(has_rule) {
+        if !self.may_close(spec) {
             return Vec::new();
         }
         let Some(partition) = self.partition(partition) else { return Vec::new() };

@@ -50,6 +50,8 @@ impl Space for State {
         self.slots.len() - 1
     }
 
+    fn doubt(&mut self) {}
+
     fn find(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit> {
         let need = hunt.need;
         let last = self.realms.end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));

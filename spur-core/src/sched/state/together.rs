@@ -8,7 +8,7 @@ use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
 use crate::sched::scene::lens::Lens;
 use crate::sched::timeline::licenses::Wanted;
-use crate::sched::together::{Member, Nearness, Together, place_together};
+use crate::sched::together::{Member, Nearness, Seat, Together, place_together};
 use crate::text::time::Time;
 
 use super::{Hit, Hunt, Part};
@@ -51,7 +51,12 @@ pub(in crate::sched) fn find_together(
         at = each_alone(space, scene, places, &licenses, run_time, at, until)?;
         let starts = at == space.now() && space.licenses().lacking(&licenses).is_none();
         for starts in [starts, false] {
-            if let Some(together) = at_once(space, scene, places, near, at, starts, &mut budget) {
+            let together = at_once(space, scene, places, near, at, starts, &mut budget);
+            let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
+            if !together.as_ref().map_or_else(|sure| *sure, |together| is_sure(&together.seats)) {
+                space.doubt();
+            }
+            if let Ok(together) = together {
                 let hits = places.iter().zip(together.seats).map(|(place, seat)| {
                     let stage = place.stage(at).expect("it was placed by its stage at that time");
                     let realm = place.hunt.realm;
@@ -121,6 +126,9 @@ fn alone(space: &mut impl Space, scene: &Scene, place: &Place<'_>, from: Time, u
 }
 
 /// Places all components at one moment; if they are to start, on no more than nobody holds.
+///
+/// # Errors
+/// There is no way; the flag says whether that is certain.
 fn at_once(
     space: &mut impl Space,
     scene: &Scene,
@@ -129,10 +137,10 @@ fn at_once(
     at: Time,
     starts: bool,
     budget: &mut u64,
-) -> Option<Together> {
+) -> Result<Together, bool> {
     let mut members = Vec::with_capacity(places.len());
     for Place { hunt, lens } in places {
-        let stage = Place { hunt: hunt.clone(), lens }.stage(at)?;
+        let stage = Place { hunt: hunt.clone(), lens }.stage(at).ok_or(true)?;
         let rooms = (0..scene.nodes.len()).map(|node| {
             let id = NodeId(u32::try_from(node).expect("nodes are numbered in u32"));
             let admits = lens.admitted.contains(node);
@@ -143,7 +151,7 @@ fn at_once(
         let occupied = whole.then(|| space.occupied(hunt.realm, lens, (at, hunt.run_time), starts));
         members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
     }
-    place_together(scene, space.rooms(), &members, near, budget).ok()
+    place_together(scene, space.rooms(), &members, near, budget)
 }
 
 /// The moments at which a node has something else than before, or a component asks for something else.

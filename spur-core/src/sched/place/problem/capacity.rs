@@ -60,6 +60,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The most a domain can take: never less than what is possible, often exactly that.
+    #[inline]
     pub(in crate::sched::place) fn capacity(&self, id: DomainId) -> u32 {
         match (&self.capacity, self.per_node) {
             (Some(capacity), _) => capacity[id.index()],
@@ -165,6 +166,7 @@ impl<'a> Problem<'a> {
     }
 
     /// What a leaf can take of the job as a part of a larger domain; 0 where it may not be used.
+    #[inline]
     pub(in crate::sched::place) fn room(&self, leaf: DomainId) -> u32 {
         if self.is_barred(leaf) { 0 } else { self.capacity(leaf) }
     }

@@ -2,6 +2,7 @@
 
 mod equal;
 mod sieve;
+mod spend;
 mod step;
 mod uneven;
 mod whole;

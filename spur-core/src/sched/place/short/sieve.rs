@@ -23,8 +23,12 @@ impl Parts {
 
     /// What the pieces of one part take.
     pub(super) fn of(&self, part: usize) -> &[u32] {
-        let start = part.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.sizes[start..self.ends[part]]
+        &self.sizes[self.start(part)..self.ends[part]]
+    }
+
+    /// How many pieces the parts before one have.
+    pub(super) fn start(&self, part: usize) -> usize {
+        part.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u32]> {
@@ -35,17 +39,33 @@ impl Parts {
 /// What every choice that may be the best has in common; see the module.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sieve {
+    amount: u64,
     /// Fewest parts that hold the job.
     parts: usize,
+    /// Whether no fewer could do.
+    are_parts_known: bool,
     /// No fewer pieces hold it in so many parts, and so many do.
     least_pieces: u64,
     known_pieces: u64,
     toll: u64,
     slack: u64,
-    /// What the last of the k parts that have most takes beyond the toll.
+    /// What the k parts that have most take beyond the toll, and what the last of them does.
+    worth: u64,
     last: u64,
     /// The least that a part takes without which the others do not hold the job.
     least: u64,
+}
+
+/// What there is to choose: so many pieces of so many parts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) parts: usize,
+    pub(super) pieces: usize,
+    pub(super) toll: u64,
+    /// What the last of the k parts that have most takes beyond the toll.
+    pub(super) last: u64,
+    /// By how much as many tolls and what the k parts take beyond them are more than the job.
+    pub(super) slack: u64,
 }
 
 /// Choices that are made to find a good toll.
@@ -69,9 +89,18 @@ impl Sieve {
         chosen.truncate(count);
         let last = rooms[chosen[count - 1]];
         let least = amount - (sum - last);
-        let (least_pieces, known_pieces) = (1, u64::MAX);
-        let mut best =
-            Self { parts: count, least_pieces, known_pieces, toll: 0, slack: sum - amount, last, least };
+        let mut best = Self {
+            amount,
+            parts: count,
+            are_parts_known: true,
+            least_pieces: 1,
+            known_pieces: u64::MAX,
+            toll: 0,
+            slack: sum - amount,
+            worth: sum,
+            last,
+            least,
+        };
         let mut sizes = Vec::new();
         for _ in 0..ROUNDS {
             sizes.clear();
@@ -109,7 +138,8 @@ impl Sieve {
             count = worth.iter().position(reached)?.saturating_add(1).max(count);
             worths.push(worth);
         }
-        for count in count..=worths[0].len() {
+        let fewest = count;
+        for count in fewest..=worths[0].len() {
             let holds = worths.iter().any(|worth| {
                 let mut sizes: Vec<u32> = Vec::new();
                 worth[..count].iter().for_each(|&(_, part)| sizes.extend_from_slice(parts.of(part)));
@@ -118,11 +148,14 @@ impl Sieve {
             if holds {
                 let (least_pieces, known_pieces) = (pieces, pieces);
                 let none = Self {
+                    amount,
                     parts: count,
+                    are_parts_known: count == fewest,
                     least_pieces,
                     known_pieces,
                     toll: 0,
                     slack: u64::MAX,
+                    worth: 0,
                     last: 0,
                     least: 0,
                 };
@@ -150,7 +183,7 @@ impl Sieve {
         let is_better = slack < self.slack;
         if is_better {
             let last = chosen.iter().map(|&part| beyond[part]).min().unwrap_or(0);
-            (self.toll, self.slack, self.last) = (toll, slack, last);
+            (self.toll, self.slack, self.worth, self.last) = (toll, slack, most, last);
         }
         is_better
     }
@@ -168,6 +201,14 @@ impl Sieve {
     /// The toll that leaves least slack; 0 where none helps.
     pub(super) fn toll(&self) -> u32 {
         u32::try_from(self.toll).unwrap_or(u32::MAX)
+    }
+
+    /// What exactly there is to choose; None where that is not known.
+    pub(super) fn terms(&self) -> Option<Terms> {
+        let Self { parts, toll, worth, last, amount, .. } = *self;
+        let pieces = self.pieces().filter(|_| self.are_parts_known)?;
+        let slack = pieces.checked_mul(toll)?.checked_add(worth)?.checked_sub(amount)?;
+        Some(Terms { parts, pieces: usize::try_from(pieces).ok()?, toll, last, slack })
     }
 
     /// What using a part takes of the slack; None where it cannot belong to the best choice.
@@ -194,12 +235,34 @@ fn beyond(pieces: &[u32], toll: u64) -> u64 {
 
 /// How many of the largest sizes hold an amount, and the last of them.
 pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
-    sizes.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sum = 0;
-    let reached = |&takes: &u32| {
-        sum += u64::from(takes);
-        sum >= amount
-    };
-    let at = sizes.iter().position(reached)?;
-    Some((at as u64 + 1, u64::from(sizes[at]).max(1)))
+    match sizes.iter().max() {
+        Some(&most) if sizes.len() > most as usize => largest_of_few_kinds(sizes, most, amount),
+        _ => {
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            let mut sum = 0;
+            let reached = |&takes: &u32| {
+                sum += u64::from(takes);
+                sum >= amount
+            };
+            let at = sizes.iter().position(reached)?;
+            Some((at as u64 + 1, u64::from(sizes[at]).max(1)))
+        }
+    }
+}
+
+/// The same of more sizes than there are kinds of them, which are counted.
+fn largest_of_few_kinds(sizes: &[u32], most: u32, amount: u64) -> Option<(u64, u64)> {
+    let mut counts = vec![0_u64; most as usize + 1];
+    sizes.iter().for_each(|&size| counts[size as usize] += 1);
+    let (mut left, mut before) = (amount, 0);
+    for size in (1..=u64::from(most)).rev() {
+        let count = counts[usize::try_from(size).ok()?];
+        let needed = left.div_ceil(size);
+        if needed <= count {
+            return Some((before + needed.max(1), size));
+        }
+        left -= count * size;
+        before += count;
+    }
+    None
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::{Parts, Sieve};
+use crate::sched::place::short::spend::{Prices, choose};
 use crate::sched::place::short::step::{Step, Total};
 
 use super::rooms::Rooms;
@@ -19,7 +20,8 @@ use super::rooms::Rooms;
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
 const MOST: usize = 1 << 21;
 /// Numbers that one walk over all leaves works out in less time than it takes to find out which can be left out.
-const FEW: usize = 1 << 12;
+/// Tests of small fabrics look for it anyway.
+const FEW: usize = if cfg!(test) { 0 } else { 1 << 12 };
 
 /// The best way to spread a job over the leaves of a domain.
 pub(super) struct Spread {
@@ -224,8 +226,10 @@ impl Walk {
 pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<'_>) -> Option<Spread> {
     let amount = rooms.problem.amount;
     let sift = Sift { rooms, holder };
-    let all = sift.below(holder, Layer::LEAF);
-    let leaves = if all.len().saturating_mul(amount as usize + 1) <= FEW { all } else { sift.leaves() };
+    let leaves = match sift.leaves(packing) {
+        Leaves::Best(leaves) => return Some(sift.spread(&leaves, packing)),
+        Leaves::Open(leaves) => leaves,
+    };
     let walk = Walk::new(rooms, holder, &leaves, packing);
     if walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?) > MOST {
         return None;
@@ -247,6 +251,55 @@ struct Sift<'s, 'p, 'a> {
     holder: DomainId,
 }
 
+/// What leaving out comes to.
+enum Leaves {
+    /// These are used.
+    Best(Vec<DomainId>),
+    /// Only these may be.
+    Open(Vec<DomainId>),
+}
+
+/// The domains of two layers below the holder.
+#[derive(Default)]
+struct Members {
+    parts: Vec<DomainId>,
+    /// What the parts consist of, part after part.
+    pieces: Vec<DomainId>,
+    /// What the pieces have room for.
+    sizes: Parts,
+}
+
+impl Members {
+    fn piece(&self, part: usize, piece: usize) -> DomainId {
+        self.pieces[self.sizes.start(part) + piece]
+    }
+
+    fn sieve(&self, amount: u32, are_parts_first: bool) -> Option<Sieve> {
+        if are_parts_first {
+            Sieve::new(&self.sizes, amount)
+        } else {
+            Sieve::of_fewest_pieces(&self.sizes, amount)
+        }
+    }
+}
+
+/// Fewer slots of parts are better, then fewer of pieces.
+struct BySlots<'s, 'a> {
+    problem: &'s Problem<'a>,
+    members: &'s Members,
+    bits: u32,
+}
+
+impl Prices for BySlots<'_, '_> {
+    fn of_part(&self, part: usize) -> u64 {
+        self.problem.slots(self.members.parts[part]) << self.bits
+    }
+
+    fn of_piece(&self, part: usize, piece: usize, _: usize) -> u64 {
+        self.problem.slots(self.members.piece(part, piece))
+    }
+}
+
 /// A part of the fabric that may be used.
 struct Part {
     id: DomainId,
@@ -260,14 +313,39 @@ struct Part {
 type Likeness = Vec<(Layer, Layer, u32, u64)>;
 
 impl Sift<'_, '_, '_> {
-    /// The leaves that may belong to it, in fabric order.
-    fn leaves(&self) -> Vec<DomainId> {
+    /// The leaves of the best way, or those that may belong to it, in fabric order.
+    fn leaves(&self, packing: &Packing<'_>) -> Leaves {
+        let amount = self.rooms.problem.amount;
+        let are_few = |leaves: &[DomainId]| leaves.len().saturating_mul(amount as usize + 1) <= FEW;
         let layers = self.layers();
-        let Some(&first) = layers.first() else { return self.below(self.holder, Layer::LEAF) };
-        let parts = match layers.get(1) {
-            None => self.large_enough(first),
-            Some(&second) => self.sifted(first, second),
+        let Some((&first, rest)) = layers.split_first() else {
+            return Leaves::Open(self.below(self.holder, Layer::LEAF));
         };
+        let Some(&second) = rest.first() else {
+            let leaves = self.below(self.holder, first);
+            return if are_few(&leaves) {
+                Leaves::Open(leaves)
+            } else {
+                self.of_parts(self.large_enough(leaves))
+            };
+        };
+        let members = self.members(first.max(second), first.min(second));
+        if first.min(second) == Layer::LEAF && are_few(&members.pieces) {
+            return Leaves::Open(members.pieces);
+        }
+        let Some(sieve) = members.sieve(amount, first > second) else {
+            return self.of_parts(self.large_enough(self.below(self.holder, first)));
+        };
+        let best = if layers.len() == 2 { self.best(&members, &sieve, packing) } else { None };
+        let parts = match best {
+            Some(leaves) => return Leaves::Best(leaves),
+            None => self.admitted(&members, &sieve),
+        };
+        self.of_parts(parts)
+    }
+
+    /// The leaves of parts that may be used.
+    fn of_parts(&self, parts: Vec<Part>) -> Leaves {
         let mut leaves = Vec::new();
         let mut alike: BTreeMap<(Option<DomainId>, Likeness), usize> = BTreeMap::new();
         for Part { id, pieces, most } in parts {
@@ -279,12 +357,11 @@ impl Sift<'_, '_, '_> {
                 pieces.into_iter().for_each(|piece| leaves.extend(self.below(piece, Layer::LEAF)));
             }
         }
-        leaves
+        Leaves::Open(leaves)
     }
 
-    /// The domains of a layer without which the largest of the others, as many as there have to be, do not hold the job.
-    fn large_enough(&self, layer: Layer) -> Vec<Part> {
-        let mut domains = self.below(self.holder, layer);
+    /// Those of some domains without which the largest of the others, as many as there have to be, do not hold the job.
+    fn large_enough(&self, mut domains: Vec<DomainId>) -> Vec<Part> {
         let mut rooms: Vec<u32> = domains.iter().map(|&id| self.rooms.room(id)).collect();
         rooms.sort_unstable_by(|a, b| b.cmp(a));
         let (mut left, mut count) = (self.rooms.problem.amount, 1);
@@ -299,24 +376,73 @@ impl Sift<'_, '_, '_> {
         domains.into_iter().map(|id| Part { id, pieces: vec![id], most: count }).collect()
     }
 
-    /// The domains of the higher one of two layers that may be used, each with its domains of the other that may. Spans
-    /// of the first layer count before those of the second.
-    fn sifted(&self, first: Layer, second: Layer) -> Vec<Part> {
-        let (high, low) = (first.max(second), first.min(second));
-        let parts = self.below(self.holder, high);
-        let all: Vec<Vec<DomainId>> = parts.iter().map(|&part| self.below(part, low)).collect();
-        let mut sizes = Parts::default();
-        all.iter().for_each(|pieces| sizes.push(pieces.iter().map(|&piece| self.rooms.room(piece))));
-        let amount = self.rooms.problem.amount;
-        let sieve =
-            if first == high { Sieve::new(&sizes, amount) } else { Sieve::of_fewest_pieces(&sizes, amount) };
-        let Some(sieve) = sieve else { return self.large_enough(first) };
-        let admitted = parts.into_iter().zip(all).enumerate().filter_map(|(index, (id, mut pieces))| {
-            let lacks = sieve.admits(sizes.of(index).iter().copied())?;
-            pieces.retain(|&piece| sieve.admits_piece(lacks, self.rooms.room(piece)));
+    /// The domains of one layer, each with its domains of a lower one, as far as they have room.
+    fn members(&self, high: Layer, low: Layer) -> Members {
+        let mut members = Members { parts: self.below(self.holder, high), ..Members::default() };
+        for &part in &members.parts {
+            let start = members.pieces.len();
+            self.add_below(part, low, &mut members.pieces);
+            members.sizes.push(members.pieces[start..].iter().map(|&piece| self.rooms.room(piece)));
+        }
+        members
+    }
+
+    /// The best leaves, where they are pieces of which it is known how many there are; None where that is not told soon.
+    fn best(&self, members: &Members, sieve: &Sieve, packing: &Packing<'_>) -> Option<Vec<DomainId>> {
+        let problem = self.rooms.problem;
+        let slots = BySlots { problem, members, bits: packing.slots };
+        // What parts have and what pieces have is each no more than the holder has.
+        if 2 * packing.slots > 61 {
+            return None;
+        }
+        let mut alike: BTreeMap<(Option<DomainId>, u64, &[u32]), usize> = BTreeMap::new();
+        let is_one_of_few = |&part: &usize| {
+            let (id, sizes) = (members.parts[part], members.sizes.of(part));
+            if sizes.iter().any(|&size| size != sizes[0]) {
+                return true;
+            }
+            let count =
+                alike.entry((problem.fabric.domain(id).parent(), problem.slots(id), sizes)).or_default();
+            *count += 1;
+            *count <= sieve.parts()
+        };
+        let admitted: Vec<usize> = (0..members.parts.len()).filter(is_one_of_few).collect();
+        let used = choose(&members.sizes, sieve, &admitted, &slots)?;
+        Some(used.into_iter().map(|used| members.piece(used.part, used.piece)).collect())
+    }
+
+    /// The parts that may be used, each with its pieces that may.
+    fn admitted(&self, members: &Members, sieve: &Sieve) -> Vec<Part> {
+        let admitted = members.parts.iter().enumerate().filter_map(|(part, &id)| {
+            let sizes = members.sizes.of(part);
+            let lacks = sieve.admits(sizes.iter().copied())?;
+            let pieces = sizes.iter().enumerate().filter(|(_, size)| sieve.admits_piece(lacks, **size));
+            let pieces = pieces.map(|(piece, _)| members.piece(part, piece)).collect();
             Some(Part { id, pieces, most: sieve.parts() })
         });
         admitted.collect()
+    }
+
+    /// The job in leaves that hold it, which are in fabric order, and what that costs.
+    fn spread(&self, leaves: &[DomainId], packing: &Packing<'_>) -> Spread {
+        let problem = self.rooms.problem;
+        let above = |leaf: DomainId| {
+            let up = std::iter::successors(Some(leaf), |&id| problem.fabric.domain(id).parent());
+            up.take_while(|&id| id != self.holder)
+        };
+        let (mut cost, mut left) = (0, problem.amount);
+        let mut shares = Vec::with_capacity(leaves.len());
+        let mut before = None;
+        for &leaf in leaves {
+            let is_new = |id: &DomainId| before.is_none_or(|before| !problem.fabric.within(before, *id));
+            cost += above(leaf).take_while(is_new).map(|id| packing.charge(problem, id)).sum::<u128>();
+            before = Some(leaf);
+            let part = self.rooms.room(leaf).min(left);
+            left -= part;
+            shares.push((leaf, part));
+        }
+        let (spans, slots) = packing.split(cost);
+        Spread { spans, slots, shares }
     }
 
     /// The layers below the holder in the order in which their spans count.
@@ -336,19 +462,21 @@ impl Sift<'_, '_, '_> {
 
     /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
     fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
-        let (mut found, mut ahead) = (Vec::new(), vec![part]);
-        while let Some(id) = ahead.pop() {
-            let domain = self.rooms.problem.fabric.domain(id);
-            if !self.rooms.holds(id, 1) {
-                continue;
-            }
-            if domain.layer() <= layer {
-                found.push(id);
-            } else {
-                ahead.extend(domain.children().iter().rev());
-            }
-        }
+        let mut found = Vec::new();
+        self.add_below(part, layer, &mut found);
         found
+    }
+
+    fn add_below(&self, part: DomainId, layer: Layer, found: &mut Vec<DomainId>) {
+        let domain = self.rooms.problem.fabric.domain(part);
+        if !self.rooms.holds(part, 1) {
+            return;
+        }
+        if domain.layer() <= layer {
+            found.push(part);
+        } else {
+            domain.children().iter().for_each(|&child| self.add_below(child, layer, found));
+        }
     }
 
     fn likeness(&self, part: DomainId) -> Likeness {

@@ -14,6 +14,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
+use crate::sched::place::short::sieve::largest;
 
 use super::Short;
 use leaves::{Packing, spread};
@@ -172,13 +173,8 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Optio
 fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -> Option<u32> {
     scratch.clear();
     scratch.extend(domains.iter().map(|&id| rooms.room(id)));
-    scratch.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sum = 0_u32;
-    let count = scratch.iter().position(|&room| {
-        sum = sum.saturating_add(room);
-        sum >= rooms.problem.amount
-    })?;
-    u32::try_from(count + 1).ok()
+    let (count, _) = largest(scratch, rooms.problem.amount.into())?;
+    u32::try_from(count).ok()
 }
 
 /// Of domains of one layer, the one with the fewest slots, then in the ancestors with the fewest; then, where the job

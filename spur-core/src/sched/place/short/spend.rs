@@ -1,0 +1,442 @@
+//! The best choice of parts and of pieces of them, where a [`Sieve`] says how many of each there are.
+//!
+//! What a choice takes is told by what it spends of the slack: a piece that is left out although it takes more than the
+//! toll, or used although it takes less, spends the difference, and so does a part that is worth more or less than the
+//! last. A choice holds the job if it spends no more than the slack, so the tables are as wide as the slack, which is
+//! small, whatever the size of the job. They hold the least price for every number of parts and pieces and everything
+//! spent, from the last part to the first; then one walk forwards uses what comes first and still leads to the best.
+
+use super::sieve::{Parts, Sieve, Terms};
+
+/// Numbers that are worked out at most; beyond that another way is quicker.
+const MOST: usize = 1 << 20;
+/// A price that nothing has; two of them can be added up.
+const NEVER: u64 = 1 << 62;
+/// The largest slack that tables are made for.
+const WIDEST: u64 = 127;
+
+/// What things cost: whole numbers that add up, below 2⁶² in sum. Smaller is better.
+pub(super) trait Prices {
+    /// What using a part costs, by its number.
+    fn of_part(&self, part: usize) -> u64;
+
+    /// What using a piece costs, if so much less is taken of it than it has; by the number of its part and its own in that.
+    fn of_piece(&self, part: usize, piece: usize, less: usize) -> u64;
+
+    /// Whether taking less of a piece can cost less; then exactly what the job needs is taken.
+    fn are_for_what_is_taken(&self) -> bool {
+        false
+    }
+}
+
+/// A piece that is used: its part, its own number in that, and how much less is taken of it than it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) part: usize,
+    pub(super) piece: usize,
+    pub(super) less: usize,
+}
+
+/// The best choice, in order; None where that takes too long to find. `parts` are what the sieve was made of; `admitted`
+/// are the numbers of those that may be used, in order.
+pub(super) fn choose(
+    parts: &Parts,
+    sieve: &Sieve,
+    admitted: &[usize],
+    prices: &impl Prices,
+) -> Option<Vec<Used>> {
+    let terms = sieve.terms().filter(|terms| terms.slack <= WIDEST)?;
+    let slack = usize::try_from(terms.slack).ok()?;
+    let exact = prices.are_for_what_is_taken();
+    let stop = |&part: &usize| Stop::new(part, parts.of(part), &terms, exact);
+    let mut stops: Vec<Stop> = admitted.iter().filter_map(stop).collect();
+    narrow(&mut stops, terms.parts, terms.pieces);
+    let book = Book { prices, stops, slack, parts: terms.parts, pieces: terms.pieces, exact };
+    let windows = book.windows();
+    let ways: Vec<Vec<u64>> =
+        book.stops.iter().map(|stop| book.ways(stop).pop().unwrap_or_default()).collect();
+    let tables = book.tables(&windows, &ways)?;
+    book.follow(&tables, &ways)
+}
+
+/// A piece that a best choice may use or not, or take less of.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    piece: usize,
+    /// What leaving it out spends, if that can be.
+    skipped: Option<usize>,
+    /// What using all of it spends.
+    used: usize,
+    /// The most that can be taken less of it.
+    less: usize,
+}
+
+/// A part that may be used.
+struct Stop {
+    part: usize,
+    /// Pieces that are used, all of them, with the part.
+    sure: Vec<usize>,
+    open: Vec<Open>,
+    /// What leaving the part out spends, if that can be.
+    skipped: Option<usize>,
+    /// What using it spends, if that can be.
+    used: Option<usize>,
+    /// The fewest and the most pieces of it that are used, if it is.
+    counts: (usize, usize),
+}
+
+impl Stop {
+    /// None where it cannot be used, and leaving it out spends nothing.
+    fn new(part: usize, takes: &[u32], terms: &Terms, divides: bool) -> Option<Self> {
+        let Terms { toll, last, slack, .. } = *terms;
+        let slack = usize::try_from(slack).ok()?;
+        let within = |spent: u64, slack: usize| usize::try_from(spent).ok().filter(|spent| *spent <= slack);
+        let worth: u64 = takes.iter().map(|&takes| u64::from(takes).saturating_sub(toll)).sum();
+        let used = within(last.saturating_sub(worth), slack)?;
+        let left = slack - used;
+        let mut stop = Self {
+            part,
+            sure: Vec::with_capacity(takes.len()),
+            open: Vec::with_capacity(takes.len()),
+            skipped: within(worth.saturating_sub(last), slack),
+            used: Some(used),
+            counts: (0, 0),
+        };
+        for (piece, &takes) in takes.iter().enumerate().filter(|(_, takes)| **takes > 0) {
+            let takes = u64::from(takes);
+            let skipped = within(takes.saturating_sub(toll), left);
+            let Some(used) = within(toll.saturating_sub(takes), left) else { continue };
+            let less =
+                if divides { usize::try_from(takes - 1).map_or(left, |most| most.min(left)) } else { 0 };
+            if skipped.is_none() && less == 0 {
+                stop.sure.push(piece);
+            } else {
+                stop.open.push(Open { piece, skipped, used, less });
+            }
+        }
+        stop.count(left);
+        Some(stop)
+    }
+
+    /// Finds out how few and how many pieces can be used where so much may be spent.
+    fn count(&mut self, left: usize) {
+        let most = |mut spends: Vec<usize>| {
+            spends.sort_unstable();
+            let mut sum = 0;
+            spends
+                .iter()
+                .take_while(|&&spend| {
+                    sum += spend;
+                    sum <= left
+                })
+                .count()
+        };
+        let total = self.sure.len() + self.open.len();
+        let skips = most(self.open.iter().filter_map(|open| open.skipped).collect());
+        let uses = most(self.open.iter().map(|open| open.used).collect());
+        self.counts = (total - skips, self.sure.len() + uses);
+    }
+
+    /// The fewest and the most open pieces that are used of those from one on.
+    fn reach(&self, from: usize) -> (usize, usize) {
+        let (fewest, most) = (self.counts.0.saturating_sub(self.sure.len()), self.counts.1 - self.sure.len());
+        let left = self.open.len() - from;
+        (fewest.saturating_sub(from), most.min(left))
+    }
+}
+
+/// Leaves to every part only what the others can make up for.
+fn narrow(stops: &mut [Stop], parts: usize, pieces: usize) {
+    let mut counts: Vec<(usize, usize)> = stops.iter().map(|stop| stop.counts).collect();
+    let others = parts.saturating_sub(1);
+    counts.sort_unstable_by_key(|&(fewest, _)| fewest);
+    let least: usize = counts.iter().take(others).map(|(fewest, _)| fewest).sum();
+    counts.sort_unstable_by_key(|&(_, most)| std::cmp::Reverse(most));
+    let most: usize = counts.iter().take(others).map(|(_, most)| most).sum();
+    for stop in stops {
+        stop.counts.0 = stop.counts.0.max(pieces.saturating_sub(most));
+        stop.counts.1 = stop.counts.1.min(pieces.saturating_sub(least));
+        if stop.counts.0 > stop.counts.1 || stop.counts.1 < stop.sure.len() {
+            stop.used = None;
+        }
+    }
+}
+
+/// How few and how many pieces a number of parts can use; None where there is no way to use so many parts.
+type Reach = Option<(usize, usize)>;
+
+/// What is used of two disjoint ranges of parts.
+fn both(one: Reach, other: Reach) -> Reach {
+    one.zip(other).map(|(one, other)| (one.0 + other.0, one.1 + other.1))
+}
+
+/// What is used in one way or the other.
+fn either(one: Reach, other: Reach) -> Reach {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The least prices for some parts: by parts used, by pieces used, and by what is spent.
+struct Table {
+    /// By the number of parts: the fewest and the most pieces that are told apart, and where their prices begin.
+    rows: Vec<Option<(usize, usize, usize)>>,
+    prices: Vec<u64>,
+    slack: usize,
+}
+
+impl Table {
+    fn new(windows: &[Reach], slack: usize) -> Self {
+        let mut size = 0;
+        let row = |window: &Reach| {
+            let (fewest, most) = (*window)?;
+            let start = size;
+            size += (most - fewest + 1) * (slack + 1);
+            Some((fewest, most, start))
+        };
+        let rows = windows.iter().map(row).collect();
+        Self { rows, prices: vec![NEVER; size], slack }
+    }
+
+    /// The prices of so many parts and pieces, by what is spent.
+    fn at(&self, parts: usize, pieces: usize) -> Option<&[u64]> {
+        let start = self.start(parts, pieces)?;
+        Some(&self.prices[start..=start + self.slack])
+    }
+
+    fn start(&self, parts: usize, pieces: usize) -> Option<usize> {
+        let (fewest, most, start) = (*self.rows.get(parts)?)?;
+        (fewest..=most).contains(&pieces).then(|| start + (pieces - fewest) * (self.slack + 1))
+    }
+
+    /// Offers prices, each for spending so much more.
+    fn offer(&mut self, parts: usize, pieces: usize, prices: &[u64], more: usize, price: u64) {
+        let Some(start) = self.start(parts, pieces) else { return };
+        lower(&mut self.prices[start..=start + self.slack], prices, more, price);
+    }
+}
+
+/// Lowers prices to others, each for spending so much more and at a price.
+fn lower(prices: &mut [u64], others: &[u64], more: usize, price: u64) {
+    for (least, &other) in prices[more..].iter_mut().zip(others) {
+        *least = (other + price).min(*least);
+    }
+}
+
+impl<P: Prices> Book<'_, P> {
+    /// For every stop, and for the end, and every number of parts used from there on: how few and how many pieces
+    /// they use, where the stops before can use the others.
+    fn windows(&self) -> Vec<Vec<Reach>> {
+        let join = |known: &[Reach], stop: &Stop| -> Vec<Reach> {
+            let joined = (0..=self.parts).map(|parts| {
+                let left_out = stop.skipped.and(known[parts]);
+                let used = stop
+                    .used
+                    .and(parts.checked_sub(1))
+                    .and_then(|others| both(known[others], Some(stop.counts)));
+                either(left_out, used)
+            });
+            joined.collect()
+        };
+        let mut nothing = vec![None; self.parts + 1];
+        nothing[0] = Some((0, 0));
+        let mut before = vec![nothing.clone()];
+        for stop in &self.stops {
+            let next = join(&before[before.len() - 1], stop);
+            before.push(next);
+        }
+        let mut after = nothing;
+        let mut windows = Vec::with_capacity(before.len());
+        for (index, before) in before.iter().enumerate().rev() {
+            let meet = |(parts, after): (usize, &Reach)| {
+                let ((fewest, most), (least, largest)) = (*after).zip(before[self.parts - parts])?;
+                let window = (
+                    fewest.max(self.pieces.saturating_sub(largest)),
+                    most.min(self.pieces.checked_sub(least)?),
+                );
+                (window.0 <= window.1).then_some(window)
+            };
+            windows.push(after.iter().enumerate().map(meet).collect());
+            if let Some(stop) = index.checked_sub(1).map(|index| &self.stops[index]) {
+                after = join(&after, stop);
+            }
+        }
+        windows.reverse();
+        windows
+    }
+
+    /// The least prices of using a part, from none of its open pieces to those from each one on: by how many of them are used,
+    /// as far as that is within reach, and by what is spent.
+    fn ways(&self, stop: &Stop) -> Vec<Vec<u64>> {
+        let row = self.slack + 1;
+        let Some(used) = stop.used else { return Vec::new() };
+        let sure: u64 = stop.sure.iter().map(|&piece| self.prices.of_piece(stop.part, piece, 0)).sum();
+        let mut none = vec![NEVER; row];
+        none[used] = self.prices.of_part(stop.part) + sure;
+        let mut levels = vec![none];
+        for (at, open) in stop.open.iter().enumerate().rev() {
+            let (fewest, most) = stop.reach(at);
+            let (least, largest) = stop.reach(at + 1);
+            let known = &levels[levels.len() - 1];
+            let mut next = vec![NEVER; (most + 1).saturating_sub(fewest) * row];
+            let of = |count: usize| {
+                (least..=largest)
+                    .contains(&count)
+                    .then(|| &known[(count - least) * row..(count - least + 1) * row])
+            };
+            for (count, prices) in (fewest..=most).zip(next.chunks_exact_mut(row)) {
+                if let Some((skipped, others)) = open.skipped.zip(of(count)) {
+                    lower(prices, others, skipped, 0);
+                }
+                if let Some(others) = count.checked_sub(1).and_then(of) {
+                    for less in 0..=open.less {
+                        let price = self.prices.of_piece(stop.part, open.piece, less);
+                        lower(prices, others, open.used + less, price);
+                    }
+                }
+            }
+            levels.push(next);
+        }
+        levels
+    }
+
+    /// The least prices of what is used from every stop on, and from the end on; None where that is too much work.
+    fn tables(&self, windows: &[Vec<Reach>], ways: &[Vec<u64>]) -> Option<Vec<Table>> {
+        let row = self.slack + 1;
+        let end = self.stops.len();
+        let mut last = Table::new(&windows[end], self.slack);
+        last.offer(0, 0, &[0], 0, 0);
+        let mut tables = vec![last];
+        let mut work = 0;
+        for (at, (stop, ways)) in self.stops.iter().zip(ways).enumerate().rev() {
+            let mut table = Table::new(&windows[at], self.slack);
+            let known = &tables[tables.len() - 1];
+            let ways: Vec<(usize, usize, u64)> = (ways.iter().enumerate())
+                .filter(|(_, price)| **price < NEVER)
+                .map(|(index, &price)| (stop.counts.0 + index / row, index % row, price))
+                .collect();
+            work += ways.len() * known.prices.len();
+            if work > MOST {
+                return None;
+            }
+            for (parts, window) in known.rows.iter().enumerate() {
+                let Some((fewest, most, _)) = *window else { continue };
+                for pieces in fewest..=most {
+                    let Some(others) = known.at(parts, pieces) else { continue };
+                    if let Some(skipped) = stop.skipped {
+                        table.offer(parts, pieces, others, skipped, 0);
+                    }
+                    for &(count, spent, price) in &ways {
+                        table.offer(parts + 1, pieces + count, others, spent, price);
+                    }
+                }
+            }
+            tables.push(table);
+        }
+        tables.reverse();
+        Some(tables)
+    }
+
+    /// Walks from the first part to the last and uses what comes first of all that leads to the best price.
+    fn follow(&self, tables: &[Table], ways: &[Vec<u64>]) -> Option<Vec<Used>> {
+        let row = self.slack + 1;
+        let prices = tables[0].at(self.parts, self.pieces)?;
+        let least = if self.exact { self.slack } else { 0 };
+        let mut price = prices[least..].iter().copied().min().filter(|price| *price < NEVER)?;
+        let mut spent: Vec<usize> = (least..row).filter(|&spent| prices[spent] == price).collect();
+        let (mut parts, mut pieces) = (self.parts, self.pieces);
+        let mut used = Vec::with_capacity(pieces);
+        for (at, (stop, ways)) in self.stops.iter().zip(ways).enumerate() {
+            let next = &tables[at + 1];
+            let leads = |way: &Way| {
+                let after = parts.checked_sub(1).zip(pieces.checked_sub(way.count));
+                let after = after.and_then(|(parts, pieces)| next.at(parts, pieces));
+                let is_left = |spent: &usize| {
+                    spent.checked_sub(way.spent).is_some_and(|left| {
+                        after.is_some_and(|after| after[left] < NEVER && after[left] + way.price == price)
+                    })
+                };
+                spent.iter().any(is_left)
+            };
+            let way = |(index, &price): (usize, &u64)| Way {
+                count: stop.counts.0 + index / row,
+                spent: index % row,
+                price,
+            };
+            let good: Vec<Way> =
+                ways.iter().enumerate().map(way).filter(|way| way.price < NEVER && leads(way)).collect();
+            let taken = if good.is_empty() { None } else { self.within(stop, good, &mut used) };
+            let spend = if let Some(way) = taken {
+                (parts, pieces, price) = (parts - 1, pieces - way.count, price - way.price);
+                way.spent
+            } else {
+                stop.skipped?
+            };
+            let after = next.at(parts, pieces)?;
+            spent = spent
+                .iter()
+                .filter_map(|spent| spent.checked_sub(spend))
+                .filter(|&left| after[left] == price)
+                .collect();
+        }
+        used.sort_unstable_by_key(|used| (used.part, used.piece));
+        Some(used)
+    }
+
+    /// Uses the pieces of a part that come first in one of some ways, and says which way that is.
+    fn within(&self, stop: &Stop, mut ways: Vec<Way>, used: &mut Vec<Used>) -> Option<Way> {
+        let row = self.slack + 1;
+        let levels = self.ways(stop);
+        let part = stop.part;
+        used.extend(stop.sure.iter().map(|&piece| Used { part, piece, less: 0 }));
+        // What is used of the open pieces so far, what that spends, and its price.
+        let (mut count, mut spent, mut price) = (stop.sure.len(), 0, 0);
+        for (at, open) in stop.open.iter().enumerate() {
+            let (least, largest) = stop.reach(at + 1);
+            let known = &levels[stop.open.len() - at - 1];
+            // Whether a way is still open where so much is used, spent and paid.
+            let leads = |way: &Way, count: usize, spent: usize, price: u64| {
+                let left = way.count.checked_sub(count).filter(|left| (least..=largest).contains(left));
+                left.zip(way.spent.checked_sub(spent)).is_some_and(|(left, spent)| {
+                    let rest = known[(left - least) * row + spent];
+                    rest < NEVER && rest + price == way.price
+                })
+            };
+            let choice = (0..=open.less).find_map(|less| {
+                let paid = price + self.prices.of_piece(part, open.piece, less);
+                let spends = spent + open.used + less;
+                let good: Vec<Way> =
+                    ways.iter().filter(|way| leads(way, count + 1, spends, paid)).copied().collect();
+                (!good.is_empty()).then_some((good, less, spends, paid))
+            });
+            if let Some((good, less, spends, paid)) = choice {
+                (ways, spent, price) = (good, spends, paid);
+                count += 1;
+                used.push(Used { part, piece: open.piece, less });
+            } else {
+                spent += open.skipped?;
+                ways.retain(|way| leads(way, count, spent, price));
+            }
+        }
+        ways.first().copied()
+    }
+}
+
+/// A way to use a part.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    count: usize,
+    spent: usize,
+    price: u64,
+}
+
+/// What the choice comes to, and at what prices.
+struct Book<'b, P> {
+    prices: &'b P,
+    stops: Vec<Stop>,
+    slack: usize,
+    parts: usize,
+    pieces: usize,
+    exact: bool,
+}

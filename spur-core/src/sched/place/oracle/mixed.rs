@@ -1,20 +1,40 @@
 //! Kinds of questions in which several options meet.
 
+use crate::model::fabric::Fabric;
+
 use super::case::{Case, Random};
 use super::{Ask, Mode, Segment, Strategy, search};
 
-/// A random number of whole nodes or tasks on a fabric, with a range or a number of nodes at times.
-fn any_size(random: &mut Random, fabric: crate::model::fabric::Fabric) -> Case {
+/// Something that a question may ask besides its size.
+type Wish = fn(&mut Case, &mut Random);
+
+/// Asks questions of any size on some fabrics, with every wish one time in so many.
+fn mix(kind: &str, fabric: fn(&mut Random) -> Fabric, wishes: &[(u32, Wish)]) {
+    search(kind, 3000, |random| {
+        let fabric = fabric(random);
+        let mut case = any_size(random, fabric);
+        for (times, wish) in wishes {
+            if random.one_in(*times) {
+                wish(&mut case, random);
+            }
+        }
+        case
+    });
+}
+
+/// A random number of whole nodes, of nodes that are shared, or of tasks, with a range or a number of nodes at times.
+fn any_size(random: &mut Random, fabric: Fabric) -> Case {
     let whole = random.one_in(2);
     let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
-    let amount = random.between(1, if whole { 6 } else { 8 });
-    let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
-    if whole && random.one_in(4) {
+    let are_nodes = whole || random.one_in(4);
+    let amount = random.between(1, if are_nodes { 6 } else { 8 });
+    let mut ask = if are_nodes { Ask::nodes(amount) } else { Ask::tasks(amount) };
+    if are_nodes && random.one_in(4) {
         ask.nodes = Some((amount, amount + random.between(1, 3)));
-    } else if !whole && random.one_in(3) {
+    } else if !are_nodes && random.one_in(3) {
         let nodes = random.between(1, 4);
         ask.nodes = Some((nodes, nodes + random.between(0, 1)));
-    } else if !whole && random.one_in(5) {
+    } else if !are_nodes && random.one_in(5) {
         let each = random.between(1, 2);
         ask.tasks_per_node = Some(each);
         ask.tasks = Some(each * random.between(1, 4));
@@ -22,102 +42,77 @@ fn any_size(random: &mut Random, fabric: crate::model::fabric::Fabric) -> Case {
     Case::new(random, fabric, slots, ask)
 }
 
-fn any_mode(random: &mut Random) -> Mode {
-    match random.between(0, 5) {
+fn any_mode(case: &mut Case, random: &mut Random) {
+    case.ask.mode = match random.between(0, 5) {
         0 => Mode::Balanced,
         1 => Mode::Distributed,
         _ => Mode::Consolidated,
-    }
+    };
+}
+
+fn contiguous(case: &mut Case, _: &mut Random) {
+    case.ask.contiguous = true;
+}
+
+fn tree_or_flat(case: &mut Case, random: &mut Random) {
+    case.ask.strategy = if random.one_in(2) { Strategy::Tree } else { Strategy::Flat };
+}
+
+#[test]
+fn shared_nodes() {
+    search("nodes that are shared", 3000, |random| {
+        let fabric = random.fabric();
+        let slots = random.tasks(&fabric);
+        let amount = random.between(1, 6);
+        let mut case = Case::new(random, fabric, slots, Ask::nodes(amount));
+        if random.one_in(2) {
+            case.constrain(random);
+        }
+        case
+    });
 }
 
 #[test]
 fn networks() {
-    search("speed and latency of links", 3000, |random| {
-        let fabric = random.linked_fabric();
-        let mut case = any_size(random, fabric);
-        case.network(random);
-        case.ask.mode = any_mode(random);
-        if random.one_in(3) {
-            case.constrain(random);
-        }
-        case
-    });
+    let wishes: [(u32, Wish); 3] = [(1, Case::network), (1, any_mode), (3, Case::constrain)];
+    mix("speed and latency of links", Random::linked_fabric, &wishes);
 }
 
 #[test]
 fn bare() {
-    search("no topology", 3000, |random| {
-        let fabric = random.bare_fabric();
-        let mut case = any_size(random, fabric);
-        case.ask.strategy = if random.one_in(2) { Strategy::Tree } else { Strategy::Flat };
-        case.constrain_flat(random);
-        case
-    });
+    let wishes: [(u32, Wish); 2] = [(1, tree_or_flat), (1, Case::constrain_flat)];
+    mix("no topology", Random::bare_fabric, &wishes);
 }
 
 #[test]
 fn kinds_of_nodes() {
-    search("counted features", 3000, |random| {
-        let fabric = random.fabric();
-        let mut case = any_size(random, fabric);
-        case.count_kinds(random);
-        case.ask.mode = any_mode(random);
-        if random.one_in(2) {
-            case.constrain(random);
-        }
-        case
-    });
+    let wishes: [(u32, Wish); 3] = [(1, Case::count_kinds), (1, any_mode), (2, Case::constrain)];
+    mix("counted features", Random::fabric, &wishes);
 }
 
 #[test]
 fn consecutive_and_more() {
-    search("contiguous with counts and weights", 3000, |random| {
-        let fabric = random.fabric();
-        let mut case = any_size(random, fabric);
-        case.ask.contiguous = true;
-        case.ask.mode = any_mode(random);
-        if random.one_in(2) {
-            case.count_kinds(random);
-        }
-        if random.one_in(2) {
-            case.weigh(random);
-        }
-        if random.one_in(3) {
-            case.constrain(random);
-        }
-        case
-    });
+    let wishes: [(u32, Wish); 5] =
+        [(1, contiguous), (1, any_mode), (2, Case::count_kinds), (2, Case::weigh), (3, Case::constrain)];
+    mix("contiguous with counts and weights", Random::fabric, &wishes);
 }
 
 #[test]
 fn limits_of_leaves() {
-    search("whole, adjacent and capped leaves with multiples", 3000, |random| {
-        let fabric = random.fabric();
-        let mut case = any_size(random, fabric);
-        case.limit_leaves(random);
-        if random.one_in(3) {
-            case.constrain(random);
-        }
-        case
-    });
+    let wishes: [(u32, Wish); 2] = [(1, Case::limit_leaves), (3, Case::constrain)];
+    mix("whole, adjacent and capped leaves with multiples", Random::fabric, &wishes);
 }
 
 #[test]
 fn preferred_domains() {
-    search("a preferred domain with all else", 3000, |random| {
-        let fabric = random.fabric();
-        let mut case = any_size(random, fabric);
-        case.prefer_a_domain(random);
-        case.ask.mode = any_mode(random);
-        case.ask.contiguous = random.one_in(6);
-        if random.one_in(4) {
-            case.limit_leaves(random);
-        }
-        if random.one_in(2) {
-            case.constrain(random);
-        }
-        case
-    });
+    let wishes: [(u32, Wish); 5] = [
+        (1, Case::prefer_a_domain),
+        (1, any_mode),
+        (6, contiguous),
+        (4, Case::limit_leaves),
+        (2, Case::constrain),
+    ];
+    mix("a preferred domain with all else", Random::fabric, &wishes);
 }
 
 #[test]
@@ -145,27 +140,15 @@ fn deep_segments() {
 
 #[test]
 fn anything() {
-    search("everything at once", 3000, |random| {
-        let fabric = random.linked_fabric();
-        let mut case = any_size(random, fabric);
-        case.ask.mode = any_mode(random);
-        if random.one_in(3) {
-            case.network(random);
-        }
-        if random.one_in(3) {
-            case.limit_leaves(random);
-        }
-        if random.one_in(3) {
-            case.count_kinds(random);
-        }
-        if random.one_in(3) {
-            case.weigh(random);
-        }
-        case.ask.contiguous = random.one_in(5);
-        if random.one_in(4) {
-            case.score(random);
-        }
-        case.constrain(random);
-        case
-    });
+    let wishes: [(u32, Wish); 8] = [
+        (1, any_mode),
+        (3, Case::network),
+        (3, Case::limit_leaves),
+        (3, Case::count_kinds),
+        (3, Case::weigh),
+        (5, contiguous),
+        (4, Case::score),
+        (1, Case::constrain),
+    ];
+    mix("everything at once", Random::linked_fabric, &wishes);
 }

@@ -282,7 +282,8 @@ fn large(random: &mut Random) -> Case {
     let slots = if whole { random.whole(&fabric) } else { random.many_tasks(&fabric) };
     let most = u32::try_from(slots.total()).unwrap().clamp(1, if whole { 40 } else { 90 });
     let amount = random.between(1, most);
-    let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+    let are_shared = !whole && random.one_in(4);
+    let mut ask = if whole || are_shared { Ask::nodes(amount.min(40)) } else { Ask::tasks(amount) };
     if random.one_in(3) {
         ask.prefer = vec![Layer(1 + u8::from(random.one_in(2)))];
         if random.one_in(2) {
@@ -292,7 +293,7 @@ fn large(random: &mut Random) -> Case {
     if random.one_in(4) {
         ask.must = Some(Layer(2));
     }
-    if !whole && random.one_in(4) {
+    if !whole && !are_shared && random.one_in(4) {
         ask.max_tasks_per_node = Some(random.between(1, 4));
     }
     let mut case = Case::new(random, fabric, slots, ask);

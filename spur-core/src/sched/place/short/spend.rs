@@ -106,8 +106,9 @@ impl Stop {
             let takes = u64::from(takes);
             let skipped = within(takes.saturating_sub(toll), left);
             let Some(used) = within(toll.saturating_sub(takes), left) else { continue };
-            let less =
-                if divides { usize::try_from(takes - 1).map_or(left, |most| most.min(left)) } else { 0 };
+            // Something is taken of every piece that is used.
+            let least = usize::try_from(takes - 1).unwrap_or(slack);
+            let less = if divides { least.min(left - used) } else { 0 };
             if skipped.is_none() && less == 0 {
                 stop.sure.push(piece);
             } else {
@@ -289,9 +290,11 @@ impl<P: Prices> Book<'_, P> {
                 if let Some((skipped, others)) = open.skipped.zip(of(count)) {
                     lower(prices, others, skipped, 0);
                 }
-                if let Some(others) = count.checked_sub(1).and_then(of) {
-                    for less in 0..=open.less {
-                        let price = self.prices.of_piece(stop.part, open.piece, less);
+            }
+            for less in 0..=open.less {
+                let price = self.prices.of_piece(stop.part, open.piece, less);
+                for (count, prices) in (fewest..=most).zip(next.chunks_exact_mut(row)) {
+                    if let Some(others) = count.checked_sub(1).and_then(of) {
                         lower(prices, others, open.used + less, price);
                     }
                 }

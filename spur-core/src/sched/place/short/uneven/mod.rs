@@ -6,6 +6,7 @@
 //! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`walk`].
 
 mod fine;
+mod fit;
 mod stock;
 mod walk;
 
@@ -17,7 +18,7 @@ use crate::sched::place::fronts::share;
 use crate::sched::place::problem::{Holder, Item, Problem, Rank, difference, rank, rank_node};
 
 use super::Short;
-use stock::{MANY, Stock};
+use stock::{MANY, Nodes, Stock};
 use walk::{Beside, Candidate, Choice, NoChoice, Price, Scale, walk};
 
 /// Places a job if it is one of the cases in which everything adds up.
@@ -276,8 +277,7 @@ fn in_one_domain(
         let layer = problem.fabric.domain(id).layer();
         let scale = Scale::new(problem, layer, most_slots, stock.beside, stock.is_mixed());
         let scale = scale.ok_or(NoChoice::TooLarge)?;
-        let nodes = stock.nodes_below(id);
-        let found = match walk(problem, id, problem.amount, &nodes, &scale, stock.beside) {
+        let found = match best_below(stock, id, &scale) {
             Ok(choice) => choice,
             Err(NoChoice::Nowhere) => continue,
             Err(NoChoice::TooLarge) => return Err(NoChoice::TooLarge),
@@ -287,6 +287,15 @@ fn in_one_domain(
         }
     }
     best.map(|(id, choice)| (id, choice.nodes)).ok_or(NoChoice::Nowhere)
+}
+
+/// The best nodes of one domain.
+fn best_below(stock: &Stock<'_, '_>, id: DomainId, scale: &Scale<'_>) -> Result<Choice, NoChoice> {
+    let problem = stock.problem;
+    match stock.nodes_below(id) {
+        Nodes::Best(nodes) => Ok(Choice { price: scale.sum(problem, id, &nodes), nodes }),
+        Nodes::Open(nodes) => walk(problem, id, problem.amount, &nodes, scale, stock.beside),
+    }
 }
 
 fn is_better(
@@ -384,7 +393,7 @@ fn best_in(stock: &Stock<'_, '_>, id: DomainId) -> Option<Item<Vec<i64>>> {
     let fabric = problem.fabric;
     let scale =
         Scale::new(problem, fabric.domain(id).layer(), problem.slots(id), stock.beside, stock.is_mixed())?;
-    let choice = walk(problem, id, problem.amount, &stock.nodes_below(id), &scale, stock.beside).ok()?;
+    let choice = best_below(stock, id, &scale).ok()?;
     let mut sum = Item::<Vec<i64>>::nothing(problem.layout.width());
     let mut known: Vec<DomainId> = Vec::new();
     for node in choice.nodes {

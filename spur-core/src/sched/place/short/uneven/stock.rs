@@ -9,6 +9,7 @@ use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::slots::Takes;
 
 use super::fine::Fine;
+use super::fit::Slots;
 use super::walk::{Beside, Candidate};
 
 /// Nodes of a leaf above which those that can never be used are left out first.
@@ -32,8 +33,16 @@ pub(super) struct Bound {
     number: u32,
 }
 
+/// Nodes of a domain.
+pub(super) enum Nodes {
+    /// These are used.
+    Best(Vec<Candidate>),
+    /// Only these may be.
+    Open(Vec<Candidate>),
+}
+
 /// What a member of a domain consists of.
-enum Piece {
+pub(super) enum Piece {
     Domain(DomainId),
     Node(Candidate),
 }
@@ -360,23 +369,30 @@ impl<'s, 'a> Stock<'s, 'a> {
         nodes
     }
 
-    /// The nodes of a domain that may be used by a best choice, in fabric order.
-    pub(super) fn nodes_below(&self, holder: DomainId) -> Vec<Candidate> {
+    /// The nodes of a domain that the best choice uses, or those that it may use, in fabric order.
+    pub(super) fn nodes_below(&self, holder: DomainId) -> Nodes {
         let children = self.problem.fabric.domain(holder).children();
         if children.is_empty() {
-            return self.trimmed(holder);
+            return Nodes::Open(self.trimmed(holder));
         }
-        let mut nodes = Vec::new();
         let members = if self.are_members_first() { children } else { &[] };
         let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
-        let Some(sieve) = self.sieve(&parts) else {
-            children.iter().for_each(|&child| nodes.extend(self.all_below(child)));
-            return nodes;
+        let mut sizes = Parts::default();
+        parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
+        let Some(sieve) = Sieve::new(&sizes, self.problem.amount) else {
+            return Nodes::Open(children.iter().flat_map(|&child| self.all_below(child)).collect());
         };
+        let best = Slots::new(self, holder, members, &parts).and_then(|slots| slots.best(&sizes, &sieve));
+        best.map_or_else(|| Nodes::Open(self.admitted(holder, parts, &sieve)), Nodes::Best)
+    }
+
+    /// The nodes below a domain that a sieve lets through.
+    fn admitted(&self, holder: DomainId, parts: Vec<Vec<(Piece, u32)>>, sieve: &Sieve) -> Vec<Candidate> {
+        let mut nodes = Vec::new();
         if self.problem.fabric.domain(holder).layer().0 == Layer::LEAF.0 + 2
             && self.problem.per_node.is_none()
         {
-            return self.nodes_of_leaves(&parts, &sieve);
+            return self.nodes_of_leaves(&parts, sieve);
         }
         for part in parts {
             let Some(lacks) = sieve.admits(part.iter().map(|(_, takes)| *takes)) else { continue };

@@ -165,6 +165,26 @@ impl<'a> Scale<'a> {
         self.price(Layer::NODE, Layer::NODE, slots, weight)
     }
 
+    /// What using nodes of a domain, which are in fabric order, costs with the domains below it.
+    pub(super) fn sum(&self, problem: &Problem<'_>, holder: DomainId, nodes: &[Candidate]) -> Price {
+        let fabric = problem.fabric;
+        let (mut sum, mut before) = (Price::NOTHING, None);
+        for node in nodes {
+            sum = sum.plus(self.node(problem, node.pos));
+            let leaf = fabric.leaf_of(node.pos);
+            if leaf == before {
+                continue;
+            }
+            let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
+            for id in leaf.into_iter().flat_map(|leaf| below(problem, leaf, holder)).take_while(is_new) {
+                let domain = fabric.domain(id);
+                sum = sum.plus(self.price(domain.layer(), domain.cover(), problem.slots(id), None));
+            }
+            before = leaf;
+        }
+        sum
+    }
+
     /// What the domains of a way down cost from each one on; the last is nothing.
     fn costs(&self, problem: &Problem<'_>, path: &[DomainId]) -> Vec<Price> {
         let mut costs = vec![Price::NOTHING; path.len() + 1];

@@ -21,7 +21,7 @@ use super::rooms::Rooms;
 const MOST: usize = 1 << 21;
 /// Numbers that one walk over all leaves works out in less time than it takes to find out which can be left out.
 /// Tests of small fabrics look for it anyway.
-const FEW: usize = if cfg!(test) { 0 } else { 1 << 12 };
+const FEW: usize = if cfg!(test) { 1 << 4 } else { 1 << 12 };
 
 /// The best way to spread a job over the leaves of a domain.
 pub(super) struct Spread {

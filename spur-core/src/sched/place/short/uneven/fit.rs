@@ -1,0 +1,104 @@
+//! The best nodes of a domain of which the best choice uses a known number of members and of what they consist of: the
+//! fewest slots in those members, then in what they consist of, then in the nodes.
+
+use std::cell::OnceCell;
+
+use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::short::sieve::{Parts, Sieve};
+use crate::sched::place::short::spend::{Prices, Used, choose};
+
+use super::stock::{Piece, Stock};
+use super::walk::Candidate;
+
+/// Slots of members and of what they consist of.
+pub(super) struct Slots<'s, 'p, 'a> {
+    stock: &'s Stock<'p, 'a>,
+    members: &'s [DomainId],
+    parts: &'s [Vec<(Piece, u32)>],
+    /// Bits of a number of slots.
+    bits: u32,
+    /// By member and by leaf of it, where leaves are what it consists of: its nodes, those with the most slots last, and
+    /// the slots of the first none, one, two, … of them.
+    leaves: Vec<Vec<OnceCell<Leaf>>>,
+}
+
+struct Leaf {
+    nodes: Vec<Candidate>,
+    slots: Vec<u64>,
+}
+
+impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
+    /// None where that is not all that the choices in a domain differ in.
+    pub(super) fn new(
+        stock: &'s Stock<'p, 'a>,
+        holder: DomainId,
+        members: &'s [DomainId],
+        parts: &'s [Vec<(Piece, u32)>],
+    ) -> Option<Self> {
+        let problem = stock.problem;
+        let fabric = problem.fabric;
+        let are_nodes_alike = problem.per_node.is_some();
+        let highest = if are_nodes_alike { Layer::LEAF.0 + 2 } else { Layer::LEAF.0 + 1 };
+        let bits = u64::BITS - problem.slots(holder).leading_zeros();
+        if members.is_empty() || fabric.domain(holder).layer().0 > highest || 3 * bits > 61 {
+            return None;
+        }
+        let none = |part: &Vec<(Piece, u32)>| (0..part.len()).map(|_| OnceCell::new()).collect();
+        let leaves = if are_nodes_alike { parts.iter().map(none).collect() } else { Vec::new() };
+        Some(Self { stock, members, parts, bits, leaves })
+    }
+
+    /// The best nodes, in fabric order; None where that takes too long to find.
+    pub(super) fn best(&self, sizes: &Parts, sieve: &Sieve) -> Option<Vec<Candidate>> {
+        let all: Vec<usize> = (0..self.parts.len()).collect();
+        let used = choose(sizes, sieve, &all, self)?;
+        let mut nodes = Vec::with_capacity(used.len());
+        for Used { part, piece, less } in used {
+            match &self.parts[part][piece].0 {
+                Piece::Node(node) => nodes.push(*node),
+                Piece::Domain(leaf) => {
+                    let leaf = self.leaf(part, piece, *leaf);
+                    nodes.extend_from_slice(&leaf.nodes[..leaf.nodes.len() - less]);
+                }
+            }
+        }
+        nodes.sort_unstable_by_key(|node| node.pos);
+        Some(nodes)
+    }
+
+    fn leaf(&self, part: usize, piece: usize, id: DomainId) -> &Leaf {
+        self.leaves[part][piece].get_or_init(|| {
+            let slots_of = |node: &Candidate| self.stock.problem.slots_of_node(node.pos);
+            let mut nodes = self.stock.nodes_of(id);
+            nodes.sort_by_cached_key(|node| (slots_of(node), node.pos));
+            let mut sum = 0;
+            let rest = nodes.iter().map(|node| {
+                sum += slots_of(node);
+                sum
+            });
+            let slots = std::iter::once(0).chain(rest).collect();
+            Leaf { nodes, slots }
+        })
+    }
+}
+
+impl Prices for Slots<'_, '_, '_> {
+    fn of_part(&self, part: usize) -> u64 {
+        self.stock.problem.slots(self.members[part]) << (2 * self.bits)
+    }
+
+    fn of_piece(&self, part: usize, piece: usize, less: usize) -> u64 {
+        let problem = self.stock.problem;
+        match &self.parts[part][piece].0 {
+            Piece::Node(node) => problem.slots_of_node(node.pos),
+            Piece::Domain(id) => {
+                let leaf = self.leaf(part, piece, *id);
+                problem.slots(*id) << self.bits | leaf.slots[leaf.nodes.len() - less]
+            }
+        }
+    }
+
+    fn are_for_what_is_taken(&self) -> bool {
+        self.stock.problem.per_node.is_some()
+    }
+}

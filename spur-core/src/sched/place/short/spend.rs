@@ -53,8 +53,12 @@ pub(super) fn choose(
     narrow(&mut stops, terms.parts, terms.pieces);
     let book = Book { prices, stops, slack, parts: terms.parts, pieces: terms.pieces, exact };
     let windows = book.windows();
-    let ways: Vec<Vec<u64>> =
-        book.stops.iter().map(|stop| book.ways(stop).pop().unwrap_or_default()).collect();
+    let mut levels = Levels::default();
+    let ways = book.stops.iter().map(|stop| {
+        book.ways(stop, &mut levels);
+        levels.last().to_vec()
+    });
+    let ways: Vec<Vec<u64>> = ways.collect();
     let tables = book.tables(&windows, &ways)?;
     book.follow(&tables, &ways)
 }
@@ -121,21 +125,26 @@ impl Stop {
 
     /// Finds out how few and how many pieces can be used where so much may be spent.
     fn count(&mut self, left: usize) {
-        let most = |mut spends: Vec<usize>| {
-            spends.sort_unstable();
-            let mut sum = 0;
-            spends
-                .iter()
-                .take_while(|&&spend| {
-                    sum += spend;
-                    sum <= left
-                })
-                .count()
+        // Those that spend least come first.
+        let most = |spends: &mut dyn Iterator<Item = usize>| {
+            let mut kinds = [0; WIDEST as usize + 1];
+            spends.for_each(|spend| kinds[spend] += 1);
+            let (mut left, mut count) = (left, kinds[0]);
+            for (spend, &of_kind) in kinds.iter().enumerate().take(left + 1).skip(1) {
+                let few = of_kind.min(left / spend);
+                (left, count) = (left - few * spend, count + few);
+            }
+            count
         };
         let total = self.sure.len() + self.open.len();
-        let skips = most(self.open.iter().filter_map(|open| open.skipped).collect());
-        let uses = most(self.open.iter().map(|open| open.used).collect());
+        let skips = most(&mut self.open.iter().filter_map(|open| open.skipped));
+        let uses = most(&mut self.open.iter().map(|open| open.used));
         self.counts = (total - skips, self.sure.len() + uses);
+    }
+
+    /// The way whose price stands at an index, where so many are in a row.
+    fn way(&self, index: usize, row: usize, price: u64) -> Way {
+        Way { count: self.counts.0 + index / row, spent: index % row, price }
     }
 
     /// The fewest and the most open pieces that are used of those from one on.
@@ -211,10 +220,38 @@ impl Table {
         (fewest..=most).contains(&pieces).then(|| start + (pieces - fewest) * (self.slack + 1))
     }
 
-    /// Offers prices, each for spending so much more.
-    fn offer(&mut self, parts: usize, pieces: usize, prices: &[u64], more: usize, price: u64) {
-        let Some(start) = self.start(parts, pieces) else { return };
-        lower(&mut self.prices[start..=start + self.slack], prices, more, price);
+    /// Offers the prices that another table has for some number of parts, for `more` parts than that together with a way
+    /// to use them.
+    fn offer(&mut self, other: &Table, parts: usize, more: usize, way: Way) {
+        let Some((fewest, most, from)) = other.rows[parts] else { return };
+        let Some((least, largest, to)) = self.rows.get(parts + more).copied().flatten() else { return };
+        let row = self.slack + 1;
+        let known = Rows { fewest, prices: &other.prices[from..from + (most - fewest + 1) * row] };
+        let size = (largest - least + 1) * row;
+        known.offer_to(&mut self.prices[to..to + size], least, row, way);
+    }
+}
+
+/// The least prices by what is spent, for one number of pieces after the other.
+struct Rows<'r> {
+    fewest: usize,
+    prices: &'r [u64],
+}
+
+impl Rows<'_> {
+    /// Offers them, together with a way to use more, to prices for numbers of pieces from `least` on.
+    fn offer_to(&self, prices: &mut [u64], least: usize, row: usize, way: Way) {
+        let behind = least.saturating_sub(self.fewest + way.count) * row;
+        let ahead = (self.fewest + way.count).saturating_sub(least) * row;
+        let (Some(others), Some(prices)) = (self.prices.get(behind..), prices.get_mut(ahead..)) else {
+            return;
+        };
+        if way.spent == 0 {
+            lower(prices, others, 0, way.price);
+        } else {
+            let rows = prices.chunks_exact_mut(row).zip(others.chunks_exact(row));
+            rows.for_each(|(prices, others)| lower(prices, others, way.spent, way.price));
+        }
     }
 }
 
@@ -222,6 +259,37 @@ impl Table {
 fn lower(prices: &mut [u64], others: &[u64], more: usize, price: u64) {
     for (least, &other) in prices[more..].iter_mut().zip(others) {
         *least = (other + price).min(*least);
+    }
+}
+
+/// The least prices of a part, from none of its open pieces to all of them.
+#[derive(Default)]
+struct Levels {
+    prices: Vec<u64>,
+    starts: Vec<usize>,
+}
+
+impl Levels {
+    /// Adds a level with no prices yet.
+    fn add(&mut self, size: usize) {
+        self.starts.push(self.prices.len());
+        self.prices.resize(self.prices.len() + size, NEVER);
+    }
+
+    fn last_two(&mut self) -> (&[u64], &mut [u64]) {
+        let [.., before, last] = self.starts[..] else { return (&[], &mut []) };
+        let (known, next) = self.prices.split_at_mut(last);
+        (&known[before..], next)
+    }
+
+    /// The prices with so many of the last open pieces.
+    fn of(&self, pieces: usize) -> &[u64] {
+        let end = self.starts.get(pieces + 1).copied().unwrap_or(self.prices.len());
+        &self.prices[self.starts[pieces]..end]
+    }
+
+    fn last(&self) -> &[u64] {
+        self.starts.last().map_or(&[], |&start| &self.prices[start..])
     }
 }
 
@@ -267,41 +335,29 @@ impl<P: Prices> Book<'_, P> {
         windows
     }
 
-    /// The least prices of using a part, from none of its open pieces to those from each one on: by how many of them are used,
-    /// as far as that is within reach, and by what is spent.
-    fn ways(&self, stop: &Stop) -> Vec<Vec<u64>> {
+    /// Works out the least prices of using a part: with none of its open pieces, then with those from each one on, by how
+    /// many of them are used, as far as that is within reach, and by what is spent.
+    fn ways(&self, stop: &Stop, levels: &mut Levels) {
         let row = self.slack + 1;
-        let Some(used) = stop.used else { return Vec::new() };
+        levels.prices.clear();
+        levels.starts.clear();
+        let Some(used) = stop.used else { return };
         let sure: u64 = stop.sure.iter().map(|&piece| self.prices.of_piece(stop.part, piece, 0)).sum();
-        let mut none = vec![NEVER; row];
-        none[used] = self.prices.of_part(stop.part) + sure;
-        let mut levels = vec![none];
+        levels.add(row);
+        levels.prices[used] = self.prices.of_part(stop.part) + sure;
         for (at, open) in stop.open.iter().enumerate().rev() {
-            let (fewest, most) = stop.reach(at);
-            let (least, largest) = stop.reach(at + 1);
-            let known = &levels[levels.len() - 1];
-            let mut next = vec![NEVER; (most + 1).saturating_sub(fewest) * row];
-            let of = |count: usize| {
-                (least..=largest)
-                    .contains(&count)
-                    .then(|| &known[(count - least) * row..(count - least + 1) * row])
-            };
-            for (count, prices) in (fewest..=most).zip(next.chunks_exact_mut(row)) {
-                if let Some((skipped, others)) = open.skipped.zip(of(count)) {
-                    lower(prices, others, skipped, 0);
-                }
+            let (least, most) = stop.reach(at);
+            levels.add((most + 1).saturating_sub(least) * row);
+            let (known, next) = levels.last_two();
+            let known = Rows { fewest: stop.reach(at + 1).0, prices: known };
+            if let Some(spent) = open.skipped {
+                known.offer_to(next, least, row, Way { count: 0, spent, price: 0 });
             }
             for less in 0..=open.less {
                 let price = self.prices.of_piece(stop.part, open.piece, less);
-                for (count, prices) in (fewest..=most).zip(next.chunks_exact_mut(row)) {
-                    if let Some(others) = count.checked_sub(1).and_then(of) {
-                        lower(prices, others, open.used + less, price);
-                    }
-                }
+                known.offer_to(next, least, row, Way { count: 1, spent: open.used + less, price });
             }
-            levels.push(next);
         }
-        levels
     }
 
     /// The least prices of what is used from every stop on, and from the end on; None where that is too much work.
@@ -309,31 +365,24 @@ impl<P: Prices> Book<'_, P> {
         let row = self.slack + 1;
         let end = self.stops.len();
         let mut last = Table::new(&windows[end], self.slack);
-        last.offer(0, 0, &[0], 0, 0);
+        if let Some(start) = last.start(0, 0) {
+            last.prices[start] = 0;
+        }
         let mut tables = vec![last];
         let mut work = 0;
         for (at, (stop, ways)) in self.stops.iter().zip(ways).enumerate().rev() {
             let mut table = Table::new(&windows[at], self.slack);
             let known = &tables[tables.len() - 1];
-            let ways: Vec<(usize, usize, u64)> = (ways.iter().enumerate())
-                .filter(|(_, price)| **price < NEVER)
-                .map(|(index, &price)| (stop.counts.0 + index / row, index % row, price))
-                .collect();
-            work += ways.len() * known.prices.len();
+            work += ways.iter().filter(|price| **price < NEVER).count() * known.prices.len();
             if work > MOST {
                 return None;
             }
-            for (parts, window) in known.rows.iter().enumerate() {
-                let Some((fewest, most, _)) = *window else { continue };
-                for pieces in fewest..=most {
-                    let Some(others) = known.at(parts, pieces) else { continue };
-                    if let Some(skipped) = stop.skipped {
-                        table.offer(parts, pieces, others, skipped, 0);
-                    }
-                    for &(count, spent, price) in &ways {
-                        table.offer(parts + 1, pieces + count, others, spent, price);
-                    }
+            for parts in (0..known.rows.len()).filter(|&parts| known.rows[parts].is_some()) {
+                if let Some(spent) = stop.skipped {
+                    table.offer(known, parts, 0, Way { count: 0, spent, price: 0 });
                 }
+                let ways = (ways.iter().enumerate()).map(|(index, &price)| stop.way(index, row, price));
+                ways.filter(|way| way.price < NEVER).for_each(|way| table.offer(known, parts, 1, way));
             }
             tables.push(table);
         }
@@ -362,11 +411,7 @@ impl<P: Prices> Book<'_, P> {
                 };
                 spent.iter().any(is_left)
             };
-            let way = |(index, &price): (usize, &u64)| Way {
-                count: stop.counts.0 + index / row,
-                spent: index % row,
-                price,
-            };
+            let way = |(index, &price): (usize, &u64)| stop.way(index, row, price);
             let good: Vec<Way> =
                 ways.iter().enumerate().map(way).filter(|way| way.price < NEVER && leads(way)).collect();
             let taken = if good.is_empty() { None } else { self.within(stop, good, &mut used) };
@@ -390,14 +435,15 @@ impl<P: Prices> Book<'_, P> {
     /// Uses the pieces of a part that come first in one of some ways, and says which way that is.
     fn within(&self, stop: &Stop, mut ways: Vec<Way>, used: &mut Vec<Used>) -> Option<Way> {
         let row = self.slack + 1;
-        let levels = self.ways(stop);
+        let mut levels = Levels::default();
+        self.ways(stop, &mut levels);
         let part = stop.part;
         used.extend(stop.sure.iter().map(|&piece| Used { part, piece, less: 0 }));
         // What is used of the open pieces so far, what that spends, and its price.
         let (mut count, mut spent, mut price) = (stop.sure.len(), 0, 0);
         for (at, open) in stop.open.iter().enumerate() {
             let (least, largest) = stop.reach(at + 1);
-            let known = &levels[stop.open.len() - at - 1];
+            let known = levels.of(stop.open.len() - at - 1);
             // Whether a way is still open where so much is used, spent and paid.
             let leads = |way: &Way, count: usize, spent: usize, price: u64| {
                 let left = way.count.checked_sub(count).filter(|left| (least..=largest).contains(left));

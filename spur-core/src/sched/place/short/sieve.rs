@@ -42,8 +42,8 @@ pub(super) struct Sieve {
     amount: u64,
     /// Fewest parts that hold the job.
     parts: usize,
-    /// Whether no fewer could do.
-    are_parts_known: bool,
+    /// No fewer do.
+    least_parts: usize,
     /// No fewer pieces hold it in so many parts, and so many do.
     least_pieces: u64,
     known_pieces: u64,
@@ -92,7 +92,7 @@ impl Sieve {
         let mut best = Self {
             amount,
             parts: count,
-            are_parts_known: true,
+            least_parts: count,
             least_pieces: 1,
             known_pieces: u64::MAX,
             toll: 0,
@@ -120,13 +120,11 @@ impl Sieve {
     /// The same where the fewest pieces come first, and then the fewest parts; None where no good choice is found.
     pub(super) fn of_fewest_pieces(parts: &Parts, amount: u32) -> Option<Self> {
         let amount = u64::from(amount);
-        let mut sizes = parts.sizes.clone();
-        let (pieces, smallest) = largest(&mut sizes, amount)?;
-        let tolls = smallest.saturating_sub(TOLLS).max(1)..=smallest;
+        let (pieces, _) = largest(&mut parts.sizes.clone(), amount)?;
         // What k pieces take with each toll is paid for; the parts have to be worth the rest.
         let mut count = 1;
         let mut worths: Vec<Vec<(u64, usize)>> = Vec::new();
-        for toll in tolls.clone() {
+        for toll in Self::tolls(parts, amount) {
             let mut worth: Vec<(u64, usize)> =
                 parts.iter().map(|pieces| beyond(pieces, toll)).zip(0..).collect();
             worth.sort_unstable_by(|a, b| b.cmp(a));
@@ -146,28 +144,49 @@ impl Sieve {
                 largest(&mut sizes, amount).is_some_and(|(needed, _)| needed == pieces)
             });
             if holds {
-                let (least_pieces, known_pieces) = (pieces, pieces);
-                let none = Self {
-                    amount,
-                    parts: count,
-                    are_parts_known: count == fewest,
-                    least_pieces,
-                    known_pieces,
-                    toll: 0,
-                    slack: u64::MAX,
-                    worth: 0,
-                    last: 0,
-                    least: 0,
-                };
-                let mut best = none;
-                let mut chosen = Vec::new();
-                tolls.for_each(|toll| {
-                    best.offer(parts, amount, toll, &mut chosen);
-                });
-                return Some(best);
+                let sieve = Self::of_pieces(parts, amount, pieces, count);
+                return Some(Self { least_parts: fewest, ..sieve });
             }
         }
         None
+    }
+
+    /// The same for fewer parts than are known to do, as far as those might do as well, the fewest first.
+    pub(super) fn of_fewer_parts(&self, parts: &Parts) -> impl Iterator<Item = Self> {
+        let Self { amount, known_pieces, .. } = *self;
+        (self.least_parts..self.parts).map(move |count| Self::of_pieces(parts, amount, known_pieces, count))
+    }
+
+    /// The same where fewer parts than are known to do turned out not to.
+    pub(super) fn of_known_parts(&self) -> Self {
+        Self { least_parts: self.parts, ..*self }
+    }
+
+    /// The fewest pieces there can be, in so many parts.
+    fn of_pieces(parts: &Parts, amount: u64, pieces: u64, count: usize) -> Self {
+        let mut best = Self {
+            amount,
+            parts: count,
+            least_parts: count,
+            least_pieces: pieces,
+            known_pieces: pieces,
+            toll: 0,
+            slack: u64::MAX,
+            worth: 0,
+            last: 0,
+            least: 0,
+        };
+        let mut chosen = Vec::new();
+        for toll in Self::tolls(parts, amount) {
+            best.offer(parts, amount, toll, &mut chosen);
+        }
+        best
+    }
+
+    /// Tolls that may leave little slack where the fewest pieces come first.
+    fn tolls(parts: &Parts, amount: u64) -> std::ops::RangeInclusive<u64> {
+        let smallest = largest(&mut parts.sizes.clone(), amount).map_or(1, |(_, smallest)| smallest);
+        smallest.saturating_sub(TOLLS).max(1)..=smallest
     }
 
     /// Tries another toll; whether that leaves less slack. `chosen` becomes the parts that have most beyond it.
@@ -206,7 +225,7 @@ impl Sieve {
     /// What exactly there is to choose; None where that is not known.
     pub(super) fn terms(&self) -> Option<Terms> {
         let Self { parts, toll, worth, last, amount, .. } = *self;
-        let pieces = self.pieces().filter(|_| self.are_parts_known)?;
+        let pieces = self.pieces().filter(|_| self.least_parts == parts)?;
         let slack = pieces.checked_mul(toll)?.checked_add(worth)?.checked_sub(amount)?;
         Some(Terms { parts, pieces: usize::try_from(pieces).ok()?, toll, last, slack })
     }

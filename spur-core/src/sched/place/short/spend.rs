@@ -9,11 +9,11 @@
 use super::sieve::{Parts, Sieve, Terms};
 
 /// Numbers that are worked out at most; beyond that another way is quicker.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 24;
 /// A price that nothing has; two of them can be added up.
 const NEVER: u64 = 1 << 62;
 /// The largest slack that tables are made for.
-const WIDEST: u64 = 127;
+const WIDEST: usize = 127;
 
 /// What things cost: whole numbers that add up, below 2⁶² in sum. Smaller is better.
 pub(super) trait Prices {
@@ -37,16 +37,26 @@ pub(super) struct Used {
     pub(super) less: usize,
 }
 
-/// The best choice, in order; None where that takes too long to find. `parts` are what the sieve was made of; `admitted`
+/// Why no choice was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoChoice {
+    /// There is none.
+    Nowhere,
+    /// It is not known how many parts and pieces there are, or it takes too long to find.
+    Unknown,
+}
+
+/// The best choice, in order. `parts` are what the sieve was made of; `admitted`
 /// are the numbers of those that may be used, in order.
 pub(super) fn choose(
     parts: &Parts,
     sieve: &Sieve,
     admitted: &[usize],
     prices: &impl Prices,
-) -> Option<Vec<Used>> {
-    let terms = sieve.terms().filter(|terms| terms.slack <= WIDEST)?;
-    let slack = usize::try_from(terms.slack).ok()?;
+) -> Result<Vec<Used>, NoChoice> {
+    let Some(terms) = sieve.terms() else { return Err(NoChoice::Unknown) };
+    let slack = usize::try_from(terms.slack).ok().filter(|slack| *slack <= WIDEST);
+    let slack = slack.ok_or(NoChoice::Unknown)?;
     let exact = prices.are_for_what_is_taken();
     let stop = |&part: &usize| Stop::new(part, parts.of(part), &terms, exact);
     let mut stops: Vec<Stop> = admitted.iter().filter_map(stop).collect();
@@ -59,8 +69,8 @@ pub(super) fn choose(
         levels.last().to_vec()
     });
     let ways: Vec<Vec<u64>> = ways.collect();
-    let tables = book.tables(&windows, &ways)?;
-    book.follow(&tables, &ways)
+    let tables = book.tables(&windows, &ways).ok_or(NoChoice::Unknown)?;
+    book.follow(&tables, &ways).ok_or(NoChoice::Nowhere)
 }
 
 /// A piece that a best choice may use or not, or take less of.
@@ -127,7 +137,7 @@ impl Stop {
     fn count(&mut self, left: usize) {
         // Those that spend least come first.
         let most = |spends: &mut dyn Iterator<Item = usize>| {
-            let mut kinds = [0; WIDEST as usize + 1];
+            let mut kinds = [0; WIDEST + 1];
             spends.for_each(|spend| kinds[spend] += 1);
             let (mut left, mut count) = (left, kinds[0]);
             for (spend, &of_kind) in kinds.iter().enumerate().take(left + 1).skip(1) {

@@ -51,7 +51,7 @@ impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
     /// The best nodes, in fabric order; None where that takes too long to find.
     pub(super) fn best(&self, sizes: &Parts, sieve: &Sieve) -> Option<Vec<Candidate>> {
         let all: Vec<usize> = (0..self.parts.len()).collect();
-        let used = choose(sizes, sieve, &all, self)?;
+        let used = choose(sizes, sieve, &all, self).ok()?;
         let mut nodes = Vec::with_capacity(used.len());
         for Used { part, piece, less } in used {
             match &self.parts[part][piece].0 {

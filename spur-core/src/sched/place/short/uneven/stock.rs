@@ -589,14 +589,21 @@ impl<'s, 'a> Stock<'s, 'a> {
             return holders.to_vec();
         }
         let mut rooms: Vec<u32> = Vec::new();
+        let mut least: Option<usize> = None;
         let mut counted: Vec<(usize, DomainId)> = Vec::with_capacity(holders.len());
         for &id in holders {
             rooms.clear();
             rooms.extend(self.problem.fabric.domain(id).children().iter().map(|&child| self.room(child)));
+            // More members than another needs are of no use.
+            if let Some(few) = least.filter(|few| *few < rooms.len()) {
+                rooms.select_nth_unstable_by(few - 1, |a, b| b.cmp(a));
+                rooms.truncate(few);
+            }
             rooms.sort_unstable_by(|a, b| b.cmp(a));
-            counted.push((self.position(&rooms).unwrap_or(usize::MAX), id));
+            let Some(last) = self.position(&rooms) else { continue };
+            least = Some(last + 1);
+            counted.push((last + 1, id));
         }
-        let least = counted.iter().map(|(count, _)| *count).min();
         counted.retain(|(count, _)| Some(*count) == least);
         counted.sort_by(|(_, one), (_, other)| self.by_waste(*one, *other));
         counted.into_iter().map(|(_, id)| id).collect()

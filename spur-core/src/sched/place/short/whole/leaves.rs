@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::{Parts, Sieve};
-use crate::sched::place::short::spend::{Prices, choose};
+use crate::sched::place::short::spend::{NoChoice, Prices, choose};
 use crate::sched::place::short::step::{Step, Total};
 
 use super::rooms::Rooms;
@@ -407,7 +407,13 @@ impl Sift<'_, '_, '_> {
             *count <= sieve.parts()
         };
         let admitted: Vec<usize> = (0..members.parts.len()).filter(is_one_of_few).collect();
-        let used = choose(&members.sizes, sieve, &admitted, &slots)?;
+        let mut fewer = sieve.of_fewer_parts(&members.sizes);
+        let found = fewer.find_map(|sieve| match choose(&members.sizes, &sieve, &admitted, &slots) {
+            Err(NoChoice::Nowhere) => None,
+            found => Some(found),
+        });
+        let known = || choose(&members.sizes, &sieve.of_known_parts(), &admitted, &slots);
+        let used = found.unwrap_or_else(known).ok()?;
         Some(used.into_iter().map(|used| members.piece(used.part, used.piece)).collect())
     }
 

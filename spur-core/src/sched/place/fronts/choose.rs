@@ -110,11 +110,20 @@ fn take_better<C: Cost>(
         even_out(solver, &mut candidate);
     }
     let order = candidate.rank.cmp(&best.rank);
-    if order
-        .then_with(|| first(solver.problem, candidate.holder).cmp(&first(solver.problem, best.holder)))
-        .is_lt()
-    {
+    if order.then_with(|| first_node(solver, &candidate).cmp(&first_node(solver, best))).is_lt() {
         *best = candidate;
+    }
+}
+
+/// The first node of a candidate, as far as that tells it from others that are as good. Where a job is spread, one
+/// domain may lie within another that may not use it, so where a domain begins does not tell.
+fn first_node<C: Cost>(solver: &Solver<'_, '_, C>, candidate: &Candidate<C>) -> usize {
+    match candidate.holder {
+        Holder::Domain(id) if solver.problem.ask.mode == Mode::Distributed => {
+            let nodes = trace(&mut solver.bounded(candidate.bounds.clone()), id, &candidate.best, false);
+            nodes.first().map_or(usize::MAX, |(pos, _, _)| pos.index())
+        }
+        holder => first(solver.problem, holder),
     }
 }
 

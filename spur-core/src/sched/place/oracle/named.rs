@@ -60,6 +60,22 @@ fn spread_below_a_link_that_is_too_slow() {
 }
 
 #[test]
+fn spread_below_a_slow_link_within_a_faster_domain() {
+    let switches = [
+        ("a", "100G", "n0"),
+        ("b", "400G", "n1"),
+        ("slow", "100G", "a,b"),
+        ("c", "400G", "n2"),
+        ("top", "400G", "slow,c"),
+    ];
+    let fabric = tree(&switches, 3);
+    let slots = Slots::tasks(&fabric, vec![2, 2, 2]);
+    let wanted = Ask { mode: Mode::Distributed, min_speed: Some(200_000_000_000), ..Ask::nodes(1) };
+    // The top domain begins before b does, but has nothing before it that may be used.
+    assert_eq!(nodes(fabric, slots, wanted, |_| ()), [1]);
+}
+
+#[test]
 fn spread_segments_over_blocks_keep_required_nodes() {
     let leaves =
         [("a", "", "n0,n1,n2"), ("b", "", "n3,n4,n5"), ("c", "", "n6,n7,n8"), ("d", "", "n9,n10,n11")];

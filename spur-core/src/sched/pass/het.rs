@@ -228,9 +228,8 @@ impl<S: Space> Walk<S> {
     /// Whether one component by itself fits at any time.
     fn fits_some_day(&mut self, candidate: &Candidate, offset: usize, prospects: &[Prospect]) -> bool {
         let Some(component) = candidate.all().nth(offset) else { return false };
-        let scene = Arc::clone(&self.scene);
         let mut hunts = prospects.iter().map(|prospect| prospect.hunt(component, Time::MAX));
-        hunts.any(|hunt| self.space.find(&scene, &hunt).is_some())
+        hunts.any(|hunt| self.space.find(&hunt).is_some())
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.
@@ -247,7 +246,7 @@ impl<S: Space> Walk<S> {
         for ((offset, of), component) in prospects.iter().enumerate().zip(candidate.all()) {
             let Some(prospect) = of.first() else { continue };
             let hunt = prospect.hunt(component, self.now + 1);
-            if let Some((misfit, free)) = self.space.misfit(&self.scene, &hunt) {
+            if let Some((misfit, free)) = self.space.misfit(&hunt) {
                 let fabric = &prospect.lenses[0].fabric;
                 let detail = explain::waiting(fabric, &prospect.request, &misfit, free);
                 return format!("component {offset}: {detail}");

@@ -11,7 +11,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::reservation::{Flag, Reservation as Site};
-use crate::sched::place::Misfit;
+use crate::sched::place::{self, Misfit, Slots, View};
 use crate::sched::request::Need;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
@@ -20,6 +20,7 @@ use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
+use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::text::time::Time;
 
 use super::reservation::Reservation;
@@ -42,8 +43,8 @@ pub(in crate::sched) trait Space {
     /// Learns that a search on it was given up, so that another one may find on less what this one did not.
     fn doubt(&mut self);
 
-    /// The earliest start for a job: at every stage of its wishes, through each of its lenses.
-    fn find(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit>;
+    /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
+    fn stairs(&mut self) -> (&mut Stairs, &Smaller);
 
     /// What a placement takes of each node.
     ///
@@ -65,25 +66,25 @@ pub(in crate::sched) trait Space {
     /// Whether a part is free at this moment.
     fn is_free(&self, part: &Part) -> bool;
 
-    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
-    fn misfit(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<(Misfit, u64)>;
-
     /// The running job whose planned end at `at` frees one of the nodes.
     fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId>;
 
     /// The nodes that are shut in a realm at some time from now until `until`; `None` if there are none.
     fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet>;
 
-    /// The earliest start of a job in a stretch of time, in one stage and through one lens. Only the room in the hunt's
-    /// realm counts, not licenses.
-    fn hit(
+    /// The earliest start of a job in a stretch of time, in one stage and through one lens, and whether the search for it
+    /// was given up. Only the room in the hunt's realm counts, not licenses.
+    fn search(
         &mut self,
-        scene: &Scene,
         hunt: &Hunt<'_>,
         stage: &Stage,
         lens: &Arc<Lens>,
         times: Range<Time>,
-    ) -> Option<Hit>;
+    ) -> (Option<Hit>, bool);
+
+    /// The slots that are planned to be free at this moment and for as long as a job runs, after a search of this moment
+    /// alone that found nothing.
+    fn slots_now(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots;
 
     /// What a node has in a realm for so many seconds; for a start at this moment no more than nobody holds.
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId>;
@@ -97,6 +98,74 @@ pub(in crate::sched) trait Space {
     /// The moments at which some node has something else than before, in no order.
     fn moments(&self, realm: usize) -> Vec<Time>;
 
+    /// The same start, whether the search was given up or not.
+    fn hit(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, times: Range<Time>) -> Option<Hit> {
+        self.search(hunt, stage, lens, times).0
+    }
+
+    /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses.
+    fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
+        let last = self.realms().end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
+        let mut best: Option<Hit> = None;
+        for stage in hunt.stages {
+            for lens in hunt.lenses {
+                let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
+                if stage.from.max(self.now()) >= until {
+                    break;
+                }
+                let found = self.find_at(hunt, stage, lens, until);
+                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
+                    best = Some(hit);
+                }
+            }
+        }
+        best
+    }
+
+    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
+    fn find_at(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, until: Time) -> Option<Hit> {
+        let (nodes, slots) = (hunt.request.min_nodes(), hunt.request.min_slots());
+        let size = Size { nodes, slots, run_time: hunt.run_time };
+        let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
+        let begin = stage.from.max(self.now());
+        let (stairs, smaller) = self.stairs();
+        let bound = family.as_ref().and_then(|family| stairs.bound(family, hunt.need, &size, smaller));
+        let mut from = begin.max(bound.unwrap_or(begin));
+        loop {
+            from = self.licenses().earliest(hunt.licenses, from, hunt.run_time)?;
+            if from >= until {
+                return None;
+            }
+            let (hit, gave_up) = self.search(hunt, stage, lens, from..until);
+            let learns = begin == self.now() && !gave_up && hunt.licenses.is_empty();
+            if let Some(family) = family.as_ref().filter(|_| learns) {
+                let earliest = hit.as_ref().map_or(until, |hit| hit.start);
+                self.stairs().0.note(family.clone(), hunt.need, size, earliest);
+            }
+            let hit = hit?;
+            let licensed = self.licenses().earliest(hunt.licenses, hit.start, hunt.run_time)?;
+            if licensed == hit.start {
+                let starts = hit.starts && self.licenses().lacking(hunt.licenses).is_none();
+                return Some(Hit { starts, ..hit });
+            }
+            from = licensed;
+        }
+    }
+
+    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
+    fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
+        let (stage, lens, now) = (hunt.stages.first()?, hunt.lenses.first()?, self.now());
+        if self.hit(hunt, stage, lens, now..now + 1).is_some() {
+            return None;
+        }
+        let slots = self.slots_now(hunt, lens);
+        let whole = stage.ask().whole_leaves;
+        let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
+        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
+        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
+        Some((misfit, slots.total()))
+    }
+
     /// The license that keeps a job waiting at this moment, in a sentence.
     fn lacks_license(&self, wanted: &Wanted) -> Option<String> {
         let (name, count, free) = self.licenses().lacking(wanted)?;
@@ -106,13 +175,13 @@ pub(in crate::sched) trait Space {
 
     /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
     /// there is one among several.
-    fn kept_out_by(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Option<Arc<Site>> {
+    fn kept_out_by(&mut self, hunt: &Hunt<'_>) -> Option<Arc<Site>> {
         if self.realms().is_single() {
             return None;
         }
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
         let (hunt, now) = (Hunt { realm: self.realms().unshut(), ..*hunt }, self.now());
-        let hit = self.hit(scene, &hunt, stage, lens, now..now + 1).filter(|hit| hit.starts)?;
+        let hit = self.hit(&hunt, stage, lens, now..now + 1).filter(|hit| hit.starts)?;
         let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
         let shut = nodes.filter_map(|node| self.realms().shut_by(node, now, now + hunt.run_time));
         shut.max_by_key(|reservation| reservation.has(Flag::Maint)).cloned()

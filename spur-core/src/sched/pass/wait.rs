@@ -87,7 +87,7 @@ impl<S: Space> Walk<S> {
         }
         let open = prospects.iter().find(|prospect| prospect.realm == OPEN && self.explained < EXPLAINED);
         if let Some(prospect) = open
-            && let Some(other) = self.space.kept_out_by(&self.scene, &prospect.hunt(candidate, self.now + 1))
+            && let Some(other) = self.space.kept_out_by(&prospect.hunt(candidate, self.now + 1))
         {
             self.explained += 1;
             let what = RESERVED[usize::from(!other.has(Flag::Maint))];
@@ -178,7 +178,7 @@ impl<S: Space> Walk<S> {
         let Some(prospect) = prospects.first() else { return String::new() };
         let hunt = prospect.hunt(candidate, self.now + 1);
         let lens = &prospect.lenses[0];
-        match (self.space.misfit(&self.scene, &hunt), behind) {
+        match (self.space.misfit(&hunt), behind) {
             (None, _) if self.space.lacks_license(wanted(&candidate.spec)).is_some() => {
                 self.space.lacks_license(wanted(&candidate.spec)).unwrap_or_default()
             }

@@ -184,7 +184,7 @@ impl<S: Space> Walk<S> {
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
             let hunt = Hunt { run_time, ..prospect.hunt(candidate, until) };
             // Without a reservation to be had, room that a job past its time still holds is of no use.
-            let hit = self.space.find(&self.scene, &hunt);
+            let hit = self.space.find(&hunt);
             if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
                 best = Some((index, hit));
             }

@@ -10,7 +10,7 @@ use crate::id::NodeId;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{DomainTable, Domains, Lens};
 use crate::sched::scene::room::{CPUS, RoomId};
-use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
+use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::time::Time;
 
@@ -64,91 +64,25 @@ impl Finder {
         self.needs.len() - 1
     }
 
-    /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses,
-    /// in the order that a deep pass prefers.
-    pub(super) fn find(&mut self, books: &Books, hunt: &Hunt<'_>) -> Option<Hit> {
-        let mut best: Option<Hit> = None;
-        for stage in hunt.stages {
-            for lens in hunt.lenses {
-                let until = best.as_ref().map_or(hunt.until, |hit| hunt.beaten_by(hit)).min(stage.until);
-                if stage.from.max(books.now) >= until {
-                    break;
-                }
-                let found = self.find_at(books, hunt, stage, lens, until);
-                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
-                    best = Some(hit);
-                }
-            }
-        }
-        best
+    /// When requests start at the earliest, as far as that is known, and which needs are no larger than which.
+    pub(super) fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
+        (&mut self.stairs, &self.smaller)
     }
 
-    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
-    fn find_at(
-        &mut self,
-        books: &Books,
-        hunt: &Hunt<'_>,
-        stage: &Stage,
-        lens: &Arc<Lens>,
-        until: Time,
-    ) -> Option<Hit> {
-        let (nodes, slots) = (hunt.request.min_nodes(), hunt.request.min_slots());
-        let size = Size { nodes, slots, run_time: hunt.run_time };
-        let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let bound =
-            family.as_ref().and_then(|family| self.stairs.bound(family, hunt.need, &size, &self.smaller));
-        let begin = stage.from.max(books.now);
-        let mut from = begin.max(bound.unwrap_or(begin));
-        loop {
-            from = books.licenses.earliest(hunt.licenses, from, hunt.run_time)?;
-            if from >= until {
-                return None;
-            }
-            let mut search = Search { books, hunt, stage, lens, tries: 0, in_doubt: false };
-            let found = search.walk(self, from, until);
-            let gave_up = search.tries >= MAX_TRIES;
-            let learns = begin == books.now && !gave_up && hunt.licenses.is_empty();
-            if let Some(family) = family.as_ref().filter(|_| learns) {
-                let earliest = found.as_ref().map_or(until, |(start, ..)| *start);
-                self.stairs.note(family.clone(), hunt.need, size, earliest);
-            }
-            let found = found?;
-            let start = found.0;
-            let licensed = books.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
-            if licensed == start {
-                let hit = self.hit_of(books, hunt, stage, lens, found);
-                return Some(Hit {
-                    starts: hit.starts && books.licenses.lacking(hunt.licenses).is_none(),
-                    ..hit
-                });
-            }
-            from = licensed;
-        }
-    }
-
-    /// The earliest start in a stretch of time, whatever was found before, and whatever licenses there are.
-    pub(super) fn hit(
+    /// The earliest start in a stretch of time, and whether the search for it was given up.
+    pub(super) fn search(
         &mut self,
         books: &Books,
         hunt: &Hunt<'_>,
         stage: &Stage,
         lens: &Arc<Lens>,
         times: Range<Time>,
-    ) -> Option<Hit> {
+    ) -> (Option<Hit>, bool) {
         let mut search = Search { books, hunt, stage, lens, tries: 0, in_doubt: false };
-        let found = search.walk(self, times.start, times.end)?;
-        Some(self.hit_of(books, hunt, stage, lens, found))
-    }
-
-    fn hit_of(
-        &mut self,
-        books: &Books,
-        hunt: &Hunt<'_>,
-        stage: &Stage,
-        lens: &Arc<Lens>,
-        (start, (placement, lost, starts)): Found,
-    ) -> Hit {
-        Hit {
+        let found = search.walk(self, times.start, times.end);
+        let gave_up = search.tries >= MAX_TRIES;
+        self.in_doubt |= search.in_doubt || gave_up;
+        let hit = found.map(|(start, (placement, lost, starts))| Hit {
             realm: hunt.realm,
             start,
             lasts: books.realms.lasts(hunt.realm, start, hunt.run_time),
@@ -159,7 +93,8 @@ impl Finder {
             relaxed: stage.relaxed.clone(),
             whole_leaves: stage.ask().whole_leaves,
             lens: Arc::clone(lens),
-        }
+        });
+        (hit, gave_up)
     }
 
     /// The slots that are planned to be free at this moment and for as long as a job runs.
@@ -229,7 +164,6 @@ impl Search<'_> {
         }
         let found = self.go_on(finder, &mut tally, &domains, from, until);
         finder.tally = tally;
-        finder.in_doubt |= self.in_doubt || self.tries >= MAX_TRIES;
         found
     }
 

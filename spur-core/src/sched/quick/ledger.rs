@@ -16,7 +16,7 @@ use crate::model::config::Backfill;
 use crate::model::fabric::Pos;
 use crate::sched::pass::space::Space;
 use crate::sched::pass::{Reservation, Turn};
-use crate::sched::place::{self, Misfit};
+use crate::sched::place::Slots;
 use crate::sched::request::Need;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::Lens;
@@ -26,7 +26,7 @@ use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::held::{Held, Holder};
 use crate::sched::timeline::licenses::{Licenses, Wanted, wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
-use crate::sched::timeline::stairs::Stairs;
+use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
 
 use super::ahead::Ahead;
@@ -185,25 +185,25 @@ impl Space for Ledger {
         self.books.restless = true;
     }
 
-    fn find(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit> {
-        // Jobs may end unseen in leaves that one wants to itself.
-        self.books.restless |= hunt.stages.iter().any(|stage| stage.ask().whole_leaves);
-        let hit = self.finder.find(&self.books, hunt);
-        self.books.restless |= std::mem::take(&mut self.finder.in_doubt);
-        hit
+    fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
+        self.finder.stairs()
     }
 
-    fn hit(
+    fn search(
         &mut self,
-        _scene: &Scene,
         hunt: &Hunt<'_>,
         stage: &Stage,
         lens: &Arc<Lens>,
         times: Range<Time>,
-    ) -> Option<Hit> {
-        let hit = self.finder.hit(&self.books, hunt, stage, lens, times);
-        self.books.restless |= std::mem::take(&mut self.finder.in_doubt);
-        hit
+    ) -> (Option<Hit>, bool) {
+        let found = self.finder.search(&self.books, hunt, stage, lens, times);
+        // Jobs may end unseen in leaves that one wants to itself.
+        self.books.restless |= stage.ask().whole_leaves || std::mem::take(&mut self.finder.in_doubt);
+        found
+    }
+
+    fn slots_now(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
+        self.finder.slots_now(&self.books, hunt, lens)
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
@@ -289,20 +289,6 @@ impl Space for Ledger {
     fn is_free(&self, part: &Part) -> bool {
         let free = self.books.held.rooms().amount(self.books.held.idle(part.node));
         free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
-    }
-
-    fn misfit(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
-        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let now = self.books.now;
-        if self.finder.hit(&self.books, hunt, stage, lens, now..now + 1).is_some() {
-            return None;
-        }
-        let slots = self.finder.slots_now(&self.books, hunt, lens);
-        let whole = stage.ask().whole_leaves;
-        let occupied = whole.then(|| self.books.occupied(hunt.realm, lens, (now, hunt.run_time), true));
-        let view = place::View { occupied: occupied.as_ref(), ..lens.view(&slots) };
-        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
-        Some((misfit, slots.total()))
     }
 
     fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {

@@ -21,7 +21,7 @@ use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::second::length;
 use crate::sched::timeline::shelves::Measure;
-use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
+use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::sched::timeline::standing::{Moment, Standing};
 use crate::sched::timeline::sweep::{Counters, Judge, Search};
 use crate::sched::timeline::tails::Tails;
@@ -212,50 +212,6 @@ impl State {
             overdue,
             names_rivals: false,
             ends,
-        }
-    }
-
-    /// The earliest start in one stage through one lens, beginning where earlier searches have shown it may lie.
-    fn find_at(
-        &mut self,
-        hunt: &Hunt<'_>,
-        need: usize,
-        stage: &Stage,
-        lens: &Arc<Lens>,
-        until: Time,
-    ) -> Option<Hit> {
-        let size = Size {
-            nodes: hunt.request.min_nodes(),
-            slots: hunt.request.min_slots(),
-            run_time: hunt.run_time,
-        };
-        let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let bound = family.as_ref().and_then(|family| self.stairs.bound(family, need, &size, &self.smaller));
-        let mut from = stage.from.max(bound.unwrap_or(stage.from));
-        loop {
-            from = self.licenses.earliest(hunt.licenses, from, hunt.run_time)?;
-            if from >= until {
-                return None;
-            }
-            let (mut hit, gave_up) =
-                if from == self.now && until == self.now + 1 && self.stands(hunt.realm, stage) {
-                    (self.look(hunt, need, stage, lens), false)
-                } else {
-                    self.sweep(hunt, need, stage, lens, from..until)
-                };
-            let learns = stage.from == self.now && !gave_up && hunt.licenses.is_empty();
-            if let Some(family) = family.as_ref().filter(|_| learns) {
-                self.stairs.note(family.clone(), need, size, hit.as_ref().map_or(until, |hit| hit.start));
-            }
-            let start = hit.as_ref()?.start;
-            let licensed = self.licenses.earliest(hunt.licenses, start, hunt.run_time)?;
-            if licensed == start {
-                if let Some(hit) = &mut hit {
-                    hit.starts &= self.licenses.lacking(hunt.licenses).is_none();
-                }
-                return hit;
-            }
-            from = licensed;
         }
     }
 

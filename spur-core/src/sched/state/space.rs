@@ -9,7 +9,7 @@ use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::sched::pass::Reservation;
 use crate::sched::pass::space::Space;
-use crate::sched::place::{self, Misfit, View};
+use crate::sched::place::Slots;
 use crate::sched::request::Need;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::Lens;
@@ -17,6 +17,7 @@ use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::timeline::licenses::{Licenses, Wanted, wanted};
 use crate::sched::timeline::realm::Realms;
+use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
 
 use super::trial::occupied;
@@ -52,24 +53,30 @@ impl Space for State {
 
     fn doubt(&mut self) {}
 
-    fn find(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<Hit> {
-        let need = hunt.need;
-        let last = self.realms.end(hunt.realm).map_or(hunt.until, |end| end.min(hunt.until));
-        let mut best: Option<Hit> = None;
-        for stage in hunt.stages {
-            let until = best.as_ref().map_or(last, |hit| hit.start).min(stage.until);
-            if stage.from >= until {
-                break;
-            }
-            for lens in hunt.lenses {
-                let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
-                let found = self.find_at(hunt, need, stage, lens, until);
-                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
-                    best = Some(hit);
-                }
-            }
+    fn stairs(&mut self) -> (&mut Stairs, &Smaller) {
+        (&mut self.stairs, &self.smaller)
+    }
+
+    fn search(
+        &mut self,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        times: Range<Time>,
+    ) -> (Option<Hit>, bool) {
+        let is_now = times.start == self.now && times.end == self.now + 1;
+        if is_now && self.stands(hunt.realm, stage) {
+            return (self.look(hunt, hunt.need, stage, lens), false);
         }
-        best
+        self.sweep(hunt, hunt.need, stage, lens, times)
+    }
+
+    fn hit(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, times: Range<Time>) -> Option<Hit> {
+        self.sweep(hunt, hunt.need, stage, lens, times).0
+    }
+
+    fn slots_now(&mut self, _hunt: &Hunt<'_>, _lens: &Arc<Lens>) -> Slots {
+        self.counters.slots().clone()
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
@@ -143,23 +150,6 @@ impl Space for State {
         free.iter().zip(&*part.taken).all(|(free, take)| free >= take)
     }
 
-    fn misfit(&mut self, _scene: &Scene, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
-        let need = hunt.need;
-        let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
-        let now = self.now..self.now + 1;
-        if self.sweep(hunt, need, stage, lens, now).0.is_some() {
-            return None;
-        }
-        let slots = self.counters.slots();
-        let occupied = stage.ask().whole_leaves.then(|| {
-            let (timeline, times) = (&self.timelines[hunt.realm], (self.now, hunt.run_time));
-            occupied(&lens.fabric, &self.rooms, &self.idle, timeline, times, true)
-        });
-        let view = View { occupied: occupied.as_ref(), ..lens.view(slots) };
-        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
-        Some((misfit, slots.total()))
-    }
-
     fn ends_at(&self, at: Time, parts: &[Part]) -> Option<JobId> {
         let first = self.ends.partition_point(|(end, ..)| *end < at);
         let ending = self.ends[first..].iter().take_while(|(end, ..)| *end == at);
@@ -169,17 +159,6 @@ impl Space for State {
 
     fn shut(&self, realm: usize, until: Time) -> Option<FixedBitSet> {
         (!self.realms.is_single()).then(|| self.timelines[realm].hidden(self.now, until))
-    }
-
-    fn hit(
-        &mut self,
-        _scene: &Scene,
-        hunt: &Hunt<'_>,
-        stage: &Stage,
-        lens: &Arc<Lens>,
-        times: Range<Time>,
-    ) -> Option<Hit> {
-        self.sweep(hunt, hunt.need, stage, lens, times).0
     }
 
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {

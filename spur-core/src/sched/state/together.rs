@@ -48,7 +48,7 @@ pub(in crate::sched) fn find_together(
     let until = last.map_or(until, |last| last.min(until));
     let mut at = space.now();
     for tried in 0..=MOST_MOMENTS {
-        at = each_alone(space, scene, places, &licenses, run_time, at, until)?;
+        at = each_alone(space, places, &licenses, run_time, at, until)?;
         let starts = at == space.now() && space.licenses().lacking(&licenses).is_none();
         for starts in [starts, false] {
             let together = at_once(space, scene, places, near, at, starts, &mut budget);
@@ -91,7 +91,6 @@ pub(in crate::sched) fn find_together(
 /// The first moment from `from` on at which each component fits by itself, and there are licenses for all.
 fn each_alone(
     space: &mut impl Space,
-    scene: &Scene,
     places: &[Place<'_>],
     licenses: &Wanted,
     run_time: u64,
@@ -103,7 +102,7 @@ fn each_alone(
         let before = at;
         at = space.licenses().earliest(licenses, at, run_time)?;
         for place in places {
-            at = alone(space, scene, place, at, until)?;
+            at = alone(space, place, at, until)?;
         }
         if at == before {
             return (at < until).then_some(at);
@@ -111,14 +110,14 @@ fn each_alone(
     }
 }
 
-fn alone(space: &mut impl Space, scene: &Scene, place: &Place<'_>, from: Time, until: Time) -> Option<Time> {
+fn alone(space: &mut impl Space, place: &Place<'_>, from: Time, until: Time) -> Option<Time> {
     let stages = place.hunt.stages.iter().filter(|stage| stage.until > from);
     for stage in stages {
         let times = stage.from.max(from)..stage.until.min(until);
         if times.is_empty() {
             continue;
         }
-        if let Some(hit) = space.hit(scene, &place.hunt, stage, place.lens, times) {
+        if let Some(hit) = space.hit(&place.hunt, stage, place.lens, times) {
             return Some(hit.start);
         }
     }

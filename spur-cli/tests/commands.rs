@@ -106,7 +106,11 @@ impl Controller for Fake {
 
     async fn ping(&self, _: Request<v1::PingRequest>) -> Answer<v1::PingResponse> {
         self.heard("Ping", &[]);
-        Ok(Response::new(v1::PingResponse { hostname: "head".into(), ..v1::PingResponse::default() }))
+        Ok(Response::new(v1::PingResponse {
+            hostname: "head".into(),
+            cluster_name: "lab".into(),
+            ..v1::PingResponse::default()
+        }))
     }
 
     async fn submit(&self, _: Request<v1::SubmitRequest>) -> Answer<v1::SubmitResponse> {

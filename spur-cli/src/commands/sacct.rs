@@ -13,6 +13,7 @@ use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::moment::past_moment;
 use super::query::{self, Asked};
+use super::scontrol;
 use super::squeue::states;
 use crate::error::Failure;
 use crate::format::report::{self, Layout, Report};
@@ -45,6 +46,7 @@ pub struct Query {
     /// Earlier attempts of requeued jobs as well.
     duplicates: bool,
     json: bool,
+    clusters: Vec<String>,
 }
 
 type QueryOpt = Opt<Query>;
@@ -76,6 +78,10 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::flag("brief", Some('b'), "id, state and exit code only", |q, _| {
         q.brief = true;
+        Ok(())
+    }),
+    QueryOpt::value("clusters", Some('M'), "NAMES", "all, or the name of this cluster", |q, text| {
+        q.clusters.extend(query::list(text));
         Ok(())
     }),
     QueryOpt::value("delimiter", None, "TEXT", "what stands between values with -p and -P", |q, text| {
@@ -303,6 +309,13 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let user = whoami();
     let now = Timestamp::from_second(show.now)?;
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
+    let mut named = query.clusters.iter().filter(|name| *name != "all").peekable();
+    if named.peek().is_some() {
+        let own = scontrol::ping(session).await?.cluster_name;
+        if let Some(other) = named.find(|name| **name != own) {
+            return Err(Failure::new(format!("there is no cluster {other} here; this one is {own}")).into());
+        }
+    }
     let connection = session.connection()?;
     let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
     let mut stream = connection.read(request, call).await?;

@@ -588,6 +588,15 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(PROGRAM)
     .env(&["SBATCH_DEBUG", "SLURM_DEBUG"]),
     // Steps only.
+    Def::value("cpu-bind", None, "quiet", "say nothing of how tasks are bound to CPUs, as is so always", |_, v| {
+        match v {
+            "q" | "quiet" => Ok(()),
+            other => Err(format!(
+                "`{other}` cannot be honoured: each task is bound to the CPUs that it is given; say quiet, or nothing"
+            )),
+        }
+    })
+    .only(SRUN),
     Def::flag("label", Some('l'), "begin every line with the number of its task", |s, _| {
         s.step.label = true;
         Ok(())

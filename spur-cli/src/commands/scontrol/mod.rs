@@ -203,8 +203,11 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     }
 }
 
-/// Asks the controller whether it is there.
-async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
+/// Asks the controller whether it is there: what it says of itself.
+///
+/// # Errors
+/// No answer.
+pub async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
     let call = async |mut controller: Controller, request| controller.ping(request).await;
     Ok(session.connection()?.read(PingRequest {}, call).await?)
 }

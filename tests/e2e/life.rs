@@ -204,6 +204,18 @@ fn a_requeued_job_runs_again_from_its_beginning() {
 }
 
 #[test]
+fn a_script_that_requeues_itself_hears_that_it_worked() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let script = "trap : TERM; [ ${SLURM_RESTART_COUNT:-0} -gt 0 ] && exit 0
+        scontrol requeue $SLURM_JOB_ID; echo $? >code";
+    let job = cluster.sbatch(&["--wrap", script]);
+    client.wait_for(job, "COMPLETED");
+    assert_eq!(client.job(job).restarts, 1);
+    assert_eq!(cluster.read("code"), "0\n");
+}
+
+#[test]
 fn shutdown_ends_every_daemon_and_no_job() {
     let mut cluster = Cluster::start(&Setup::default());
     let mut gate = cluster.gate("gate");

@@ -27,6 +27,7 @@ use spur_proto::v1::{
     PingResponse, ReconfigureRequest, ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
     SuspendJobsRequest, UpdateReservationRequest,
 };
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command::version;
 use crate::error::{FAILURE, Failure};
@@ -291,6 +292,8 @@ async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow
             connection.change(request, call).await?
         }
         "requeue" | "requeuehold" => {
+            // Who requeues the job that it runs in is asked to end at once, and still has to say how it went.
+            let _stay = signal(SignalKind::terminate()).context("cannot listen for signals")?;
             let hold = keyword == "requeuehold";
             let request = RequeueJobsRequest { job_ids, hold, ..RequeueJobsRequest::default() };
             let call = async |mut controller: Controller, request| controller.requeue_jobs(request).await;

@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p spur-core --bench growth [-- WORD…]` prints the rows whose name contains one of the words, or all.
 //! A row gives the processor time of this thread for one pass, the least of several; what else the machine does
-//! hardly shows in it.
+//! hardly shows in it. With `--passes N` the rows make just so many passes and print nothing: `benches/passes.py` takes the
+//! time of that from outside.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -21,17 +22,25 @@ use spur_core::sched;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 
-fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+pub(crate) fn main() {
+    let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let silent = words.iter().position(|word| word == "--passes").map(|at| {
+        words.remove(at);
+        words.remove(at).parse::<u32>().unwrap()
+    });
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let rows = rows().into_iter().filter(|(name, _)| wanted(name));
+    if let Some(passes) = silent {
+        for world in rows.map(|(_, busy)| busy.world()) {
+            (0..passes).for_each(|_| drop(black_box(sched::plan(&world.cluster, world.now, &Limits))));
+        }
+        return;
+    }
     println!(
         "{:<24} {:>7} {:>7} {:>6} {:>12} {:>7} {:>9} {:>17}",
         "pass", "nodes", "jobs", "layers", "processor", "starts", "reserved", "plan"
     );
-    for (name, busy) in rows() {
-        if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
-            row(name, busy);
-        }
-    }
+    rows.for_each(|(name, busy)| row(name, busy));
 }
 
 fn rows() -> Vec<(&'static str, Busy)> {

@@ -12,7 +12,7 @@ use spur_core::model::node::{NodeGres, NodeShape};
 use spur_core::text::gres::GresSpec;
 use spur_core::text::nodes::NodeCount;
 
-use crate::world::{self, World};
+use super::world::{self, World};
 
 /// Nodes of a leaf.
 const LEAF: u32 = 20;

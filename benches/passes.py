@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""What one deep pass costs, seen from outside the process.
+
+Runs the bench `growth` with so many passes and with none, and divides the difference of the processor time that the system
+counted for the process: building the cluster is in both. Once with the allocator of `spurctld`, once with that of `spur`.
+
+usage: passes.py [--passes N] [--rounds N] [ROW…]    rows of `growth` by a part of their name; without any, those with an aim
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+BENCHES = {"growth": "spurctld", "growth_as_spur": "spur"}
+ROWS = ["aim: whole", "aim: shared", "aim: easy-1000 whole", "aim: easy-1000 shared", "aim: small whole",
+        "aim: small shared", "aim: long whole"]
+
+
+def build():
+    """The executables of both benches, by name."""
+    command = ["cargo", "bench", "-q", "-p", "spur-core", "--no-run", "--message-format=json"]
+    for name in BENCHES:
+        command += ["--bench", name]
+    found = {}
+    for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
+        message = json.loads(line)
+        if message.get("reason") == "compiler-artifact" and message["target"]["name"] in BENCHES:
+            found[message["target"]["name"]] = message["executable"]
+    return found
+
+
+def processor(command):
+    """Seconds of processor time of one run."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--passes", type=int, default=20, metavar="N", help="passes of one run")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="runs of which the least counts")
+    parser.add_argument("rows", nargs="*", default=ROWS, metavar="ROW")
+    asked = parser.parse_args()
+    benches = build()
+    print(f"{'pass':<24}" + "".join(f"{BENCHES[name]:>14}" for name in benches))
+    for row in asked.rows:
+        cells = []
+        for name in benches:
+            least = [min(processor([benches[name], "--passes", str(passes), row]) for _ in range(asked.rounds))
+                     for passes in (0, asked.passes)]
+            cells.append((least[1] - least[0]) / asked.passes * 1e3)
+        print(f"{row:<24}" + "".join(f"{cell:>11.2f} ms" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -375,7 +375,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         let domain = problem.fabric.domain(id);
         let (layer, cover) = (domain.layer(), domain.cover());
         let unit = problem.unit(cover);
-        let most = problem.amount.min(problem.limit(id));
+        // A part may have room for more than the job; a guided search has to know by how much.
+        let most = self.plenty.min(problem.limit(id));
         let (mut lo, mut hi) = (inside.lo.max(unit), inside.hi.min(most));
         let (fewest_nodes, most_nodes) = problem.node_limits(id);
         if problem.per_node.is_some() {

@@ -92,6 +92,20 @@ impl Books {
         room
     }
 
+    /// What a node has for all of `seconds` from a time on, where that has a number: nothing is planned or shut there, and
+    /// of those who hold something nobody has gone by then, or all have.
+    fn known_room(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<RoomId> {
+        let to = at + seconds;
+        let meets = self.ahead.on(node).first().is_some_and(|claim| claim.from < to);
+        if meets || (realm == OPEN && self.ahead.is_shut(node, at, to)) {
+            return None;
+        }
+        match at <= self.now {
+            true => Some(self.held.idle(node)).filter(|_| !self.overdue.contains_key(&node)),
+            false => self.held.known_at(node, at),
+        }
+    }
+
     /// Positions that are not entirely free from `at` on for `seconds`; for a start, also those that somebody still holds.
     pub(super) fn occupied(
         &self,
@@ -307,6 +321,9 @@ impl Space for Ledger {
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {
         if !self.books.scene.nodes[node.index()].available {
             return None;
+        }
+        if let Some(room) = self.books.known_room(realm, node, at, seconds) {
+            return Some(room);
         }
         let room = self.books.room(realm, node, at, seconds, starts);
         Some(self.books.held.intern(node, &room))

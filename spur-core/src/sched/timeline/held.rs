@@ -356,6 +356,17 @@ impl Held {
         self.left(node, &self.sum_after(node, at))
     }
 
+    /// The number of what a node has from a time on, where nobody who holds some of it has gone by then, or all have.
+    pub(in crate::sched) fn known_at(&self, node: NodeId, at: Time) -> Option<RoomId> {
+        let on_node = &self.nodes[node.index()];
+        let gone = on_node.holds.iter().filter(|(end, ..)| *end <= at).count();
+        match gone {
+            0 => Some(on_node.idle),
+            _ if gone == on_node.holds.len() => Some(self.rooms.full(self.rooms.class_of(on_node.idle))),
+            _ => None,
+        }
+    }
+
     /// Everything that a node has.
     pub(in crate::sched) fn full(&self, node: NodeId) -> &[u64] {
         self.rooms.amount(self.rooms.full(self.rooms.class_of(self.nodes[node.index()].idle)))

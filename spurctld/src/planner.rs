@@ -317,7 +317,6 @@ fn news(event: &Event) -> News {
         | Event::NodeUpdated { .. }
         | Event::PartitionSet { .. }
         | Event::ReservationCreated { .. }
-        | Event::ReservationUpdated { .. }
         | Event::ReservationDeleted { .. }
         // It ends later than was planned, or takes CPUs that nobody had.
         | Event::JobSuspended { .. }
@@ -331,7 +330,9 @@ fn news(event: &Event) -> News {
         | Event::NominationDropped { .. }
         | Event::NodeReleased { .. }
         | Event::JobEnded { .. }
-        | Event::JobRequeued { .. } => News::Room,
+        | Event::JobRequeued { .. }
+        // With every start in one that replaces nodes; a start that it stands in the way of is refused.
+        | Event::ReservationUpdated { .. } => News::Room,
         Event::JobStarted { .. }
         | Event::JobNominated { .. }
         | Event::JobPreempted { .. }

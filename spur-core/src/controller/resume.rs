@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::effect::Effect;
 use super::react;
 use crate::cluster::Cluster;
-use crate::id::{Attempt, JobId, NodeId};
+use crate::id::{Attempt, NodeId};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 
@@ -14,11 +14,15 @@ use crate::model::phase::Phase;
 #[must_use]
 pub fn orders(cluster: &Cluster, node: NodeId, held: &BTreeSet<Attempt>) -> Vec<Effect> {
     let jobs = cluster.node(node).map_or(&[][..], |node| &node.jobs);
-    // What is stopped gives way before anything is launched in its place, and before its own launch.
-    let suspended =
-        |id: &&JobId| cluster.job(**id).is_some_and(|job| matches!(job.phase, Phase::Suspended(_)));
+    // What is stopped gives way before anything is launched in its place, and before its own launch; also if it is being
+    // killed, which takes a while.
+    let is_stopped = |job: &&Job| match &job.phase {
+        Phase::Suspended(_) => true,
+        Phase::Completing(completing) => completing.suspended && held.contains(&job.attempt()),
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Ended(_) => false,
+    };
     let stop = |job: &Job| Effect::Suspend { node, attempt: job.attempt(), stop: true };
-    let stopped = jobs.iter().filter(suspended).filter_map(|id| cluster.job(*id));
+    let stopped = jobs.iter().filter_map(|id| cluster.job(*id)).filter(is_stopped);
     let mut orders: Vec<Effect> = stopped.map(stop).collect();
     for job in jobs.iter().filter_map(|id| cluster.job(*id)) {
         let attempt = job.attempt();

@@ -222,7 +222,12 @@ impl Session {
             booted: Time(0),
             started: Time(0),
         };
-        Input::Registered { name: rest[0].into(), registration: Arc::new(registration), held: held.collect() }
+        Input::Registered {
+            name: rest[0].into(),
+            registration: Arc::new(registration),
+            held: held.collect(),
+            connection: 0,
+        }
     }
 
     /// `report NODE JOB.rN ended CODE[:SIGNAL] [alone]|lost|failed|fault|step N CODE|done`

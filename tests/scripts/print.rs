@@ -163,6 +163,7 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
 
 pub(crate) fn effect(effect: &Effect) -> String {
     match effect {
+        Effect::Open { node, .. } => format!("open the connection of {node}"),
         Effect::Launch { node, attempt } => format!("launch {attempt} on {node}"),
         Effect::Terminate { node, attempt, kill } => {
             format!("{} {attempt} on {node}", if *kill { "kill" } else { "terminate" })

@@ -28,6 +28,8 @@ pub(crate) struct Controller {
     /// When the last commit under way will be done.
     pub(crate) busy_until: u64,
     pub(crate) sessions: BTreeMap<NodeId, u64>,
+    /// Those of them that take orders.
+    pub(crate) open: BTreeMap<NodeId, u64>,
 }
 
 impl Controller {
@@ -39,6 +41,7 @@ impl Controller {
             in_flight: VecDeque::new(),
             busy_until: 0,
             sessions: BTreeMap::new(),
+            open: BTreeMap::new(),
         }
     }
 

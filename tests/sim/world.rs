@@ -414,6 +414,7 @@ impl World {
 
     fn effect(&mut self, effect: Effect) {
         let (node, order) = match effect {
+            Effect::Open { node, connection } => return self.open(node, connection),
             Effect::Launch { node, attempt } => (node, Order::Launch(attempt)),
             Effect::Terminate { node, attempt, kill } => (node, Order::Terminate { attempt, kill }),
             Effect::Suspend { node, attempt, stop } => (node, Order::Suspend { attempt, stop }),
@@ -422,7 +423,7 @@ impl World {
             Effect::Signal { node, attempt, signal: Signal::TERM, .. } => (node, Order::Signal(attempt)),
             Effect::Signal { .. } | Effect::StepsChanged { .. } => return,
         };
-        let session = self.controller.as_ref().and_then(|running| running.sessions.get(&node)).copied();
+        let session = self.controller.as_ref().and_then(|running| running.open.get(&node)).copied();
         if let Some(session) = session {
             let node = node.index();
             let again = order.clone();
@@ -430,6 +431,15 @@ impl World {
             if self.chance.percent(5) {
                 self.send(session, true, Happening::ToNode { session, node, order: again });
             }
+        }
+    }
+
+    /// From here on a connection takes orders, if it is still the node's.
+    fn open(&mut self, node: NodeId, session: u64) {
+        if let Some(controller) = &mut self.controller
+            && controller.sessions.get(&node) == Some(&session)
+        {
+            controller.open.insert(node, session);
         }
     }
 
@@ -473,7 +483,8 @@ impl World {
         match &mut self.controller {
             Some(controller) if controller.cluster.node_named(&name).is_some() => {
                 controller.sessions.insert(id, session);
-                self.input(Input::Registered { name, registration, held });
+                controller.open.remove(&id);
+                self.input(Input::Registered { name, registration, held, connection: session });
             }
             _ => self.lose_link(node),
         }
@@ -484,6 +495,7 @@ impl World {
         let id = self.nodes[node].id;
         if let Some(controller) = &mut self.controller {
             controller.sessions.retain(|on, current| *on != id || *current != session);
+            controller.open.retain(|on, current| *on != id || *current != session);
         }
         self.later(TIMEOUT, Happening::Silence { node, session });
         let delay = self.chance.between(100, 40_000);

@@ -79,6 +79,7 @@ impl World {
                 name: name.into(),
                 registration: registration.into(),
                 held: Vec::new(),
+                connection: 0,
             });
         }
         world

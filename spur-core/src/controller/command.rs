@@ -50,6 +50,8 @@ pub enum Input {
         registration: Arc<Registration>,
         /// Attempts in its spool.
         held: Vec<Held>,
+        /// The shell's number of the stream, which comes back in [`Effect::Open`](super::Effect::Open).
+        connection: u64,
     },
     /// A node reports.
     Report {

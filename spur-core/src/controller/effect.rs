@@ -7,6 +7,14 @@ use crate::text::signal::Signal;
 /// Something to be done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// A node's registration is decided: its new connection takes orders from here on, and none from before. What was
+    /// decided before and still counts follows, in an order that is safe for what the node holds.
+    Open {
+        /// Which node.
+        node: NodeId,
+        /// The shell's number of the connection.
+        connection: u64,
+    },
     /// Run the job's batch script on its first node.
     Launch {
         /// Where.

@@ -96,7 +96,7 @@ impl Attendance {
         tracing::info!(node = hello.node_name, "disconnected");
     }
 
-    /// Lets a node in, if it is who it says. Its queue is opened first, so that no order misses it.
+    /// Lets a node in, if it is who it says. Its queue takes orders once that is decided.
     async fn register(
         &self,
         identified: &Identified,
@@ -125,6 +125,7 @@ impl Attendance {
             name: hello.node_name.as_str().into(),
             registration: registration.into(),
             held: convert::held(hello),
+            connection,
         };
         let refused = match self.inbox.insist(input).await.map(|answered| answered.answer) {
             Ok(Ok(_)) => return Ok((node, connection, queue)),

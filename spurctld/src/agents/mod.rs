@@ -1,7 +1,8 @@
 //! The nodes: which of them is connected, what it was last heard to say, and the orders on their way to it.
 //!
 //! Every node has a queue of its own, and one that does not keep up loses its connection, not the others their time.
-//! An order for a node that is not connected is dropped: what counts is said again when it registers.
+//! An order for a node that is not connected is dropped, and so is one that was decided before the connection's
+//! registration: what counts is said again when the node registers, and nothing may overtake that.
 
 mod attend;
 mod orders;
@@ -55,6 +56,8 @@ struct Slot {
     connection: u64,
     /// The way to it, while it is connected.
     orders: Option<mpsc::Sender<Errand>>,
+    /// Whether its registration is decided, from when on it takes orders of the core.
+    open: bool,
     /// When it was last heard.
     heard: Instant,
     /// What it said then.
@@ -76,6 +79,7 @@ impl Agents {
     /// Puts an order in its node's queue.
     pub(crate) fn order(&self, effect: Effect) {
         let node = match &effect {
+            Effect::Open { node, connection } => return self.open(*node, *connection),
             Effect::Launch { node, .. }
             | Effect::Terminate { node, .. }
             | Effect::Suspend { node, .. }
@@ -85,7 +89,7 @@ impl Agents {
             Effect::StepsChanged { .. } => return,
         };
         let mut table = self.table();
-        let Some(slot) = table.nodes.get_mut(&node) else { return };
+        let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.open) else { return };
         let effect = match effect {
             Effect::Acknowledge { node, report } => {
                 // Report numbers mean something within one connection only.
@@ -113,6 +117,13 @@ impl Agents {
         }
     }
 
+    /// A connection takes orders from here on, if it is still the node's.
+    fn open(&self, node: NodeId, connection: u64) {
+        if let Some(slot) = self.table().nodes.get_mut(&node).filter(|slot| slot.connection == connection) {
+            slot.open = true;
+        }
+    }
+
     /// A node has connected: the connection it had before, if any, ends.
     fn attach(&self, node: NodeId) -> (u64, mpsc::Receiver<Errand>) {
         let (orders, queue) = mpsc::channel(QUEUE);
@@ -120,7 +131,8 @@ impl Agents {
         table.connections += 1;
         let connection = table.connections;
         let pulse = Pulse::default();
-        table.nodes.insert(node, Slot { connection, orders: Some(orders), heard: Instant::now(), pulse });
+        let slot = Slot { connection, orders: Some(orders), open: false, heard: Instant::now(), pulse };
+        table.nodes.insert(node, slot);
         drop(table);
         // The listener ends with the process only.
         let _ = self.arrivals.send(node);
@@ -181,6 +193,8 @@ fn report_number(connection: u64, id: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use spur_core::id::{Attempt, JobId};
+
     use super::*;
 
     const NODE: NodeId = NodeId(3);
@@ -189,7 +203,9 @@ mod tests {
     async fn an_acknowledgement_reaches_only_the_connection_it_is_for() {
         let (agents, _arrived) = Agents::new();
         let (old, mut first) = agents.attach(NODE);
+        agents.open(NODE, old);
         let (new, mut second) = agents.attach(NODE);
+        agents.open(NODE, new);
         let acknowledge =
             |connection| Effect::Acknowledge { node: NODE, report: report_number(connection, 7) };
         agents.order(acknowledge(old));
@@ -199,6 +215,21 @@ mod tests {
         agents.detach(NODE, old);
         agents.order(acknowledge(new));
         assert!(second.recv().await.is_some(), "the end of an older connection does not touch the newer");
+    }
+
+    #[tokio::test]
+    async fn what_was_decided_before_a_registration_does_not_overtake_it() {
+        let (agents, _arrived) = Agents::new();
+        let attempt = |job| Attempt { job: JobId(job), restart: 0 };
+        let launch = |job| Effect::Launch { node: NODE, attempt: attempt(job) };
+        let (old, _first) = agents.attach(NODE);
+        let (new, mut second) = agents.attach(NODE);
+        agents.order(launch(1));
+        agents.order(Effect::Open { node: NODE, connection: old });
+        agents.order(launch(2));
+        agents.order(Effect::Open { node: NODE, connection: new });
+        agents.order(launch(3));
+        assert_eq!(second.recv().await, Some(Errand::Order(launch(3))));
     }
 
     #[tokio::test]
@@ -219,6 +250,7 @@ mod tests {
     async fn a_node_that_does_not_keep_up_is_cut_off() {
         let (agents, _arrived) = Agents::new();
         let (connection, mut queue) = agents.attach(NODE);
+        agents.open(NODE, connection);
         for id in 0..=QUEUE as u64 {
             agents.order(Effect::Acknowledge { node: NODE, report: report_number(connection, id) });
         }

@@ -54,7 +54,7 @@ impl Renderer {
             Effect::Forget { attempt, .. } => {
                 Order::Forget(v1::Forget { attempts: vec![convert::wire_attempt(attempt)] })
             }
-            Effect::StepsChanged { .. } => return None,
+            Effect::Open { .. } | Effect::StepsChanged { .. } => return None,
         };
         Some(order)
     }

@@ -49,9 +49,9 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let decision = promise::check(ctx.cluster(), job, start)?;
             Ok(promise::enact(ctx, &decision))
         }
-        Input::Registered { name, registration, held } => {
+        Input::Registered { name, registration, held, connection } => {
             let decision = register::check(ctx.cluster(), &name, registration, &held)?;
-            Ok(register::enact(ctx, decision))
+            Ok(register::enact(ctx, decision, connection))
         }
         Input::Report { node, id, attempt, report } => {
             let decision = report::check(ctx.cluster(), node, attempt, report);

@@ -71,8 +71,9 @@ pub(super) fn check(
     Ok(Decision { node: node.id, registration, held, stale, over, lost, gone, lacking })
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
+pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> Reply {
     let Decision { node, registration, held, stale, over, lost, gone, lacking } = decision;
+    ctx.effect(Effect::Open { node, connection });
     ctx.emit(Event::NodeRegistered { node, registration, stale });
     if let Some(reason) = lacking {
         let drain = Drain { reason: reason.into(), by: "spur".into(), at: ctx.now() };

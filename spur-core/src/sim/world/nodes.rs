@@ -50,7 +50,7 @@ impl<W: Watch> World<W> {
         };
         let name = Arc::clone(node.name());
         let registration = Arc::new(registration);
-        let answer = self.input(Input::Registered { name, registration, held: Vec::new() });
+        let answer = self.input(Input::Registered { name, registration, held: Vec::new(), connection: 0 });
         debug_assert!(answer.is_ok(), "a configured node may register");
     }
 
@@ -98,7 +98,8 @@ impl<W: Watch> World<W> {
             Effect::Terminate { node, attempt, .. } if !self.dead.contains(node) => {
                 self.reports.push_back((*node, *attempt, Report::NodeDone { epilog_error: None }));
             }
-            Effect::Launch { .. }
+            Effect::Open { .. }
+            | Effect::Launch { .. }
             | Effect::Terminate { .. }
             | Effect::Suspend { .. }
             | Effect::Signal { .. }

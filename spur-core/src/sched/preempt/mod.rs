@@ -407,7 +407,7 @@ impl Field {
             leaving().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut cleared, held));
             let room = positive(&cleared);
             let taken = claimant.request.need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
-            parts.push(Part { node, slots: *slots, taken: taken.into() });
+            parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
         if claimant.asks.iter().any(|ask| ask.whole_leaves) {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();

@@ -227,7 +227,7 @@ impl Space for Ledger {
             let node = hit.lens.fabric.node(*pos);
             let room = books.room(hit.realm, node, hit.start, hit.lasts, hit.starts);
             let taken = need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
-            parts.push(Part { node, slots: *slots, taken: taken.into() });
+            parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();

@@ -6,11 +6,16 @@
 
 pub(super) mod wish;
 
+use smallvec::SmallVec;
+
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::node::NodeShape;
 use crate::sched::scene::room::{CPUS, GRES, MEMORY};
 use crate::text::gres::GresSpec;
+
+/// What is given of a node: CPUs, memory in MiB, then devices in the order of its entries; mostly few numbers.
+pub type Given = SmallVec<[u64; 6]>;
 
 /// A job's request in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +208,7 @@ impl Need {
         if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) {
             return 0;
         }
-        let mut taken = vec![0; amount.len()];
+        let mut taken = Given::from_elem(0, amount.len());
         let mut fits = |slots: u32| self.take(shape, amount, slots, &mut taken).is_some();
         let most = match self.slot {
             Slot::Node { .. } => 1,
@@ -226,10 +231,10 @@ impl Need {
     /// What `slots` slots are given of `amount` on a node of that shape; `None` if they do not fit. A node that is
     /// taken whole gives all its CPUs and devices; memory is given as asked, because it is counted only where asked.
     #[must_use]
-    pub fn takes(&self, shape: &NodeShape, amount: &[u64], slots: u32) -> Option<Box<[u64]>> {
-        let mut taken = vec![0; amount.len()];
+    pub fn takes(&self, shape: &NodeShape, amount: &[u64], slots: u32) -> Option<Given> {
+        let mut taken = Given::from_elem(0, amount.len());
         self.take(shape, amount, slots, &mut taken)?;
-        Some(taken.into_boxed_slice())
+        Some(taken)
     }
 
     /// Writes into `taken` what `slots` slots are given; what does not fit leaves anything there.

@@ -95,7 +95,9 @@ impl Space for State {
                 Some((known, same, taken)) if *known == room && same == slots => Arc::clone(taken),
                 _ => {
                     let shape = &scene.nodes[node.index()].shape;
-                    Arc::from(need.takes(shape, self.rooms.amount(room), *slots)?)
+                    let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
+                    let known = last.map(|(_, _, known)| known).filter(|known| **known == *taken);
+                    known.unwrap_or_else(|| Arc::from(&*taken))
                 }
             };
             last = Some((room, *slots, Arc::clone(&taken)));

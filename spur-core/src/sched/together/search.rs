@@ -434,7 +434,7 @@ impl<'a, 'r> Search<'a, 'r> {
             let room = self.left[member][node.index()]?;
             let shape = self.rooms.shape(self.rooms.class_of(room));
             let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
-            parts.push(Part { node, slots: *slots, taken: taken.into() });
+            parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
         if asks.first().is_some_and(|ask| ask.whole_leaves) {
             let nodes: Vec<NodeId> = parts.iter().map(|part| part.node).collect();

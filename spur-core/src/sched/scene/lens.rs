@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
+use smallvec::{SmallVec, smallvec};
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
@@ -181,8 +182,8 @@ pub(in crate::sched) struct Filter<'a> {
 }
 
 /// Every way to choose one alternative of each `[a|b]` of a request; a single empty one where there is no choice.
-pub(in crate::sched) fn alternatives(shape: &Shape) -> Vec<Vec<&FeatureExpr>> {
-    shape.features.as_ref().map_or_else(|| vec![Vec::new()], |features| features.shared())
+pub(in crate::sched) fn alternatives(shape: &Shape) -> SmallVec<[Vec<&FeatureExpr>; 1]> {
+    shape.features.as_ref().map_or_else(|| smallvec![Vec::new()], |features| features.shared().into())
 }
 
 impl<'a> Filter<'a> {
@@ -244,6 +245,8 @@ pub(in crate::sched) struct Domains {
     pub(in crate::sched) count: usize,
     /// Those that count, where they are domains of the fabric.
     pub(in crate::sched) ids: Vec<DomainId>,
+    /// Whether they are leaves of the fabric, all of them.
+    pub(in crate::sched) are_leaves: bool,
 }
 
 impl Domains {
@@ -268,7 +271,9 @@ impl Domains {
             Kind::Nodes => nodes,
             Kind::Domains => fabric.domain_count(),
         };
-        Self { kind, of_node, count, ids }
+        let are_leaves =
+            kind == Kind::Domains && ids.iter().all(|id| fabric.domain(*id).children().is_empty());
+        Self { kind, of_node, count, ids, are_leaves }
     }
 }
 

@@ -93,6 +93,8 @@ pub(in crate::sched) struct Counters {
     unsorted: Vec<Reverse<Mark>>,
     /// No offer ends before.
     next_end: Second,
+    /// Starts of the next hole of every shelf that a sweep walks along.
+    ahead: BinaryHeap<Reverse<Mark>>,
 }
 
 impl Counters {
@@ -153,8 +155,9 @@ impl Counters {
     fn clear(&mut self, search: &Search<'_>) {
         self.slots.clear();
         self.is_stale = false;
-        self.sums.clear();
-        self.sums.resize(search.domains.count, (0, 0));
+        if self.sums.len() < search.domains.count {
+            self.sums.resize(search.domains.count, (0, 0));
+        }
         for node in self.ending.drain(..) {
             self.until[node as usize] = Second::BEGIN;
         }
@@ -169,30 +172,40 @@ impl Counters {
     #[inline]
     fn begin_with(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) {
         let Some(pos) = search.lens.pos(hole.node) else { return };
-        if self.slots.raise(&search.lens.fabric, pos, slots) {
+        let Some(had) = self.slots.raise(&search.lens.fabric, pos, slots) else { return };
+        // What a node has first, and for ever, takes the place of nothing that ends.
+        if had > 0 || !hole.end.is_never() {
             self.lasts(hole.node, hole.end);
         }
     }
 
     /// Works out the sums of domains after what there is at the beginning was counted.
     fn sum_up(&mut self, search: &Search<'_>) {
-        let slots = &mut self.slots;
-        slots.sum_up(&search.lens.fabric);
+        let Self { slots, sums, .. } = self;
+        self.is_stale = search.domains.are_leaves;
+        if !self.is_stale {
+            slots.sum_up(&search.lens.fabric);
+        }
+        let mut enough = 0;
+        let mut count = |domain: usize, sum| {
+            sums[domain] = sum;
+            enough += u32::from(search.enough(sum));
+        };
         match search.domains.kind {
-            Kind::Whole => self.sums.iter_mut().for_each(|sum| *sum = slots.all()),
+            Kind::Whole => count(0, slots.all()),
             Kind::Nodes => {
-                for (pos, count) in slots.iter() {
-                    self.sums[search.lens.fabric.node(pos).index()] = (1, u64::from(count));
+                for node in 0..search.domains.count {
+                    let pos = u32::try_from(node).ok().and_then(|node| search.lens.pos(node));
+                    let slots = pos.map_or(0, |pos| slots.at(pos));
+                    count(node, (u32::from(slots > 0), u64::from(slots)));
                 }
             }
             Kind::Domains => {
-                for id in &search.domains.ids {
-                    self.sums[id.index()] = (slots.nodes_of(*id), slots.of(*id));
-                }
+                let ids = search.domains.ids.iter();
+                ids.for_each(|id| count(id.index(), (slots.nodes_of(*id), slots.of(*id))));
             }
         }
-        let enough = self.sums.iter().filter(|sum| search.enough(**sum)).count();
-        self.enough = u32::try_from(enough).expect("domains are numbered in u32");
+        self.enough = enough;
     }
 
     /// Notes until when a node has what it has.
@@ -217,6 +230,23 @@ impl Counters {
         let before = self.slots.put(&search.lens.fabric, pos, slots);
         self.is_stale = true;
         self.lasts(node, until);
+        self.recount(search, node, before, slots);
+    }
+
+    /// Counts what a node has in a hole, if it is more than what it has already; says whether it is.
+    #[inline]
+    fn offer(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) -> bool {
+        let Some(pos) = search.lens.pos(hole.node) else { return false };
+        let Some(before) = self.slots.raise(&search.lens.fabric, pos, slots) else { return false };
+        self.is_stale = true;
+        self.lasts(hole.node, hole.end);
+        self.recount(search, hole.node, before, slots);
+        true
+    }
+
+    /// Counts for the domain of a node that it has so many slots, and had others before.
+    #[inline]
+    fn recount(&mut self, search: &Search<'_>, node: u32, before: u32, slots: u32) {
         let domain = search.domains.of_node[node as usize];
         if domain == NOWHERE {
             return;
@@ -275,16 +305,24 @@ impl Search<'_> {
         counters: &mut Counters,
         judge: &mut impl Judge,
     ) -> Option<Second> {
-        let answer = self.walk(timeline, counters, judge);
+        let mut ahead = std::mem::take(&mut counters.ahead);
+        ahead.clear();
+        let answer = self.walk(timeline, counters, &mut ahead, judge);
+        counters.ahead = ahead;
         counters.settle(self);
         answer
     }
 
-    fn walk(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge) -> Option<Second> {
+    fn walk(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        ahead: &mut BinaryHeap<Reverse<Mark>>,
+        judge: &mut impl Judge,
+    ) -> Option<Second> {
         counters.clear(self);
         let needed = self.from.after(self.duration);
         let mut later: SmallVec<[_; SHELVES]> = SmallVec::new();
-        let mut ahead = BinaryHeap::with_capacity(SHELVES);
         for shelf in timeline.holes().holding(self.least, self.duration) {
             let mut chunks = shelf.reaching(self.duration, needed, self.until);
             let open = |hole: &Hole| hole.start <= self.from;
@@ -335,20 +373,9 @@ impl Search<'_> {
                 now = start;
                 grew = self.expire(timeline, counters, judge, now);
             }
-            grew |= self.offer(counters, hole, slots) || empties;
+            grew |= counters.offer(self, hole, slots) || empties;
         }
         if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
-    }
-
-    /// Counts what a node has in a hole, if it is more than what it has already.
-    #[inline]
-    fn offer(&self, counters: &mut Counters, hole: &Hole, slots: u32) -> bool {
-        let Some(pos) = self.lens.pos(hole.node) else { return false };
-        let grows = slots > counters.slots.at(pos);
-        if grows {
-            counters.set(self, hole.node, pos, slots, hole.end);
-        }
-        grows
     }
 
     /// Asks the caller, if some domain has enough. The outer `None` is "go on".

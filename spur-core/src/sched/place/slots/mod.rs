@@ -77,7 +77,7 @@ impl Slots {
     pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
         self.clear();
         for (pos, slots) in slots {
-            self.raise(fabric, pos, slots);
+            let _ = self.raise(fabric, pos, slots);
         }
         self.sum_up(fabric);
     }
@@ -92,21 +92,28 @@ impl Slots {
         self.nodes.fill(0);
     }
 
-    /// Gives a position that many slots if it has fewer, and says whether it had. What is above leaves does not know of
-    /// it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    /// Gives a position that many slots if it has fewer, and says how many it had then. What is above leaves does not know
+    /// of it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
     #[inline]
-    pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> bool {
+    pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
+        if self.tasks.is_some() {
+            return self.raise_tasks(fabric, pos, slots);
+        }
+        if slots == 0 || self.open.put(pos.index()) {
+            return None;
+        }
+        if let Some(leaf) = fabric.leaf_of(pos) {
+            self.nodes[leaf.index()] += 1;
+        }
+        Some(0)
+    }
+
+    fn raise_tasks(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
+        let tasks = self.tasks.as_mut()?;
         let leaf = fabric.leaf_of(pos);
-        let Some(tasks) = &mut self.tasks else {
-            let grows = slots > 0 && !self.open.put(pos.index());
-            if let Some(leaf) = leaf.filter(|_| grows) {
-                self.nodes[leaf.index()] += 1;
-            }
-            return grows;
-        };
         let had = tasks.at(pos.index());
         if slots <= had {
-            return false;
+            return None;
         }
         tasks.set(pos.index(), slots);
         if let Some(leaf) = leaf {
@@ -115,7 +122,7 @@ impl Slots {
         } else {
             self.open.insert(pos.index());
         }
-        true
+        Some(had)
     }
 
     /// Gives a position that many slots and says how many it had. What is above leaves does not know of it before

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::id::ArrayTaskId;
 use crate::model::alloc::Why;
 use crate::model::reason::Reason;
@@ -15,13 +17,14 @@ use crate::text::time::Time;
 
 use super::explain;
 use super::plan::{Start, StartPart};
-use super::queue::Candidate;
+use super::queue::{Candidate, Choices};
 use super::request::Request;
 use super::scene::{Scene, fabric_for};
 use super::state::{Hunt, Part};
 
-/// What a job admits, besides its need: realm and partition, fabric, constraint, the alternative chosen in it, exclusion.
-type Outline = ((usize, usize), String, Option<String>, usize, Option<String>);
+/// What a job admits, besides its need: realm and partition, which of the fabrics with a name, constraint, the alternative
+/// chosen in it, exclusion.
+type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<String>);
 
 /// The lenses that were made, for all who need the same.
 #[derive(Debug, Default)]
@@ -37,10 +40,11 @@ pub(super) struct Lenses {
 pub(super) struct Prospect {
     pub(super) realm: usize,
     pub(super) partition: usize,
-    pub(super) request: Request,
+    choices: Choices,
+    choice: usize,
     /// The number of its need.
     pub(super) need: usize,
-    pub(super) lenses: Vec<Arc<Lens>>,
+    pub(super) lenses: SmallVec<[Arc<Lens>; 1]>,
     pub(super) stages: Vec<Stage>,
 }
 
@@ -50,7 +54,7 @@ impl Lenses {
         self.made.len()
     }
 
-    /// A job's prospects in one partition and realm; `need` is the number of what it needs there.
+    /// A job's prospects in one of its choices of a partition and in one realm; `need` is the number of what it needs there.
     ///
     /// # Errors
     /// What can never be, with what would work.
@@ -58,20 +62,22 @@ impl Lenses {
         &mut self,
         scene: &Scene,
         candidate: &Candidate,
-        (partition, request): &(usize, Request),
+        choice: usize,
         need: usize,
         (realm, within): (usize, Option<&Reservation>),
         now: Time,
     ) -> Result<Prospect, String> {
-        let (spec, partition) = (&candidate.spec, *partition);
+        let (spec, (partition, request)) = (&candidate.spec, &candidate.choices[choice]);
+        let partition = *partition;
         let fabric = fabric_for(scene, partition, spec)?;
+        let named = scene.fabrics.iter().position(|(_, known)| Arc::ptr_eq(known, fabric));
         let alternatives = alternatives(&spec.shape);
-        let mut lenses = Vec::with_capacity(alternatives.len());
+        let mut lenses = SmallVec::with_capacity(alternatives.len());
         for (alternative, shared) in alternatives.iter().enumerate() {
             let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
             let outline = (
                 (realm, partition),
-                fabric.name().to_owned(),
+                named,
                 spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
                 spec.shape.exclude.as_ref().map(ToString::to_string),
@@ -84,7 +90,8 @@ impl Lenses {
         let gather_with = &candidate.gather_with;
         let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
         let stages = stages.stages(candidate.eligible, now)?;
-        Ok(Prospect { realm, partition, request: request.clone(), need, lenses, stages })
+        let choices = Arc::clone(&candidate.choices);
+        Ok(Prospect { realm, partition, choices, choice, need, lenses, stages })
     }
 }
 
@@ -110,13 +117,18 @@ impl Lenses {
 }
 
 impl Prospect {
+    /// What it asks for there.
+    pub(super) fn request(&self) -> &Request {
+        &self.choices[self.choice].1
+    }
+
     /// The question where and when the job fits before `until`.
     pub(super) fn hunt<'a>(&'a self, candidate: &'a Candidate, until: Time) -> Hunt<'a> {
         let (run_time, licenses) = (candidate.run_time, wanted(&candidate.spec));
         Hunt {
             realm: self.realm,
             need: self.need,
-            request: &self.request,
+            request: self.request(),
             lenses: &self.lenses,
             stages: &self.stages,
             licenses,
@@ -134,7 +146,7 @@ impl Prospect {
         parts: &[Part],
         why: Why,
     ) -> Start {
-        let need = &self.request.need;
+        let need = &self.request().need;
         let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
         let part = |part: &Part| StartPart {
             node: part.node,

@@ -222,8 +222,7 @@ fn among(
         array: None,
         choices: Arc::from([(index, request)]),
     };
-    let prospect =
-        Lenses::default().prospect(&scene, &candidate, &candidate.choices[0], 0, (OPEN, None), now)?;
+    let prospect = Lenses::default().prospect(&scene, &candidate, 0, 0, (OPEN, None), now)?;
     let mut most = 0;
     for lens in &prospect.lenses {
         let mut open = (*lens.idle).clone();

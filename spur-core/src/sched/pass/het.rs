@@ -248,7 +248,7 @@ impl<S: Space> Walk<S> {
             let hunt = prospect.hunt(component, self.now + 1);
             if let Some((misfit, free)) = self.space.misfit(&hunt) {
                 let fabric = &prospect.lenses[0].fabric;
-                let detail = explain::waiting(fabric, &prospect.request, &misfit, free);
+                let detail = explain::waiting(fabric, prospect.request(), &misfit, free);
                 return format!("component {offset}: {detail}");
             }
         }

@@ -231,7 +231,7 @@ impl<S: Space> Walk<S> {
         prospect: &Prospect,
         hit: &Hit,
     ) -> Option<Reservation> {
-        let parts = self.space.parts(&self.scene, &prospect.request.need, hit)?;
+        let parts = self.space.parts(&self.scene, &prospect.request().need, hit)?;
         let turn = Turn { key: candidate.key, number: candidate.waits };
         Some(self.reservation(candidate, turn, prospect, hit, parts))
     }
@@ -247,9 +247,11 @@ impl<S: Space> Walk<S> {
     ) -> Reservation {
         let known = self.space.realms().known_until();
         let after = (self.explained <= EXPLAINED).then(|| self.frees(hit.start, &parts)).flatten();
+        let mut nodes = Vec::with_capacity(parts.len());
+        nodes.extend(parts.iter().filter(|part| part.slots > 0).map(|part| part.node));
         let waiting = Waiting {
             start: Some(hit.start).filter(|start| start.since(self.now) < ENDLESS / 2 && *start < known),
-            nodes: parts.iter().filter(|part| part.slots > 0).map(|part| part.node).collect(),
+            nodes,
             place: explain::place(hit),
             after,
             ..Waiting::of(candidate.attempt.job)

@@ -182,7 +182,7 @@ impl<S: Space> Walk<S> {
             (None, _) if self.space.lacks_license(wanted(&candidate.spec)).is_some() => {
                 self.space.lacks_license(wanted(&candidate.spec)).unwrap_or_default()
             }
-            (Some((misfit, free)), _) => explain::waiting(&lens.fabric, &prospect.request, &misfit, free),
+            (Some((misfit, free)), _) => explain::waiting(&lens.fabric, prospect.request(), &misfit, free),
             (None, Some(head)) => format!("job {head} comes first"),
             (None, None) => String::new(),
         }

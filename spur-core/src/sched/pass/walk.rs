@@ -112,7 +112,7 @@ impl<S: Space> Walk<S> {
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
         let waited = match self.search(&candidate, &prospects, known.is_some()) {
             Some((index, hit)) if hit.starts && candidate.waits == 0 => {
-                let need = &prospects[index].request.need;
+                let need = &prospects[index].request().need;
                 let parts = self.space.parts(&self.scene, need, &hit);
                 match &parts {
                     Some(parts) => self.start(&candidate, &prospects[index], &hit, parts),
@@ -233,8 +233,8 @@ impl<S: Space> Walk<S> {
         let mut prospects = Vec::with_capacity(candidate.choices.len());
         let mut problem = None;
         for realm in self.space.realms().of_job(&candidate.spec) {
-            for choice in candidate.choices.iter() {
-                let need = self.space.need(&choice.1.need);
+            for (choice, (_, request)) in candidate.choices.iter().enumerate() {
+                let need = self.space.need(&request.need);
                 let within = (realm, self.space.realms().bounds(realm).map(|own| &**own));
                 match self.lenses.prospect(&self.scene, candidate, choice, need, within, self.now) {
                     Ok(prospect) => prospects.push(prospect),

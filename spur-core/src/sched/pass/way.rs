@@ -208,7 +208,7 @@ impl<S: Space> Walk<S> {
         rank: Rank,
     ) -> Result<Way, NoWay> {
         let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
-        let request = &prospect.request;
+        let request = prospect.request();
         // How long a job lasts matters where nodes are reserved for some time.
         let run_time = if self.space.realms().is_single() { 0 } else { candidate.run_time };
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time };

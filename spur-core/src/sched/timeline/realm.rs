@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::id::NodeId;
 use crate::model::job::JobSpec;
 use crate::model::reservation::{Flag, Reservation};
@@ -76,7 +78,7 @@ impl Realms {
     }
 
     /// The realms in which a job may be planned, those it would rather be in first.
-    pub(in crate::sched) fn of_job(&self, spec: &JobSpec) -> Vec<usize> {
+    pub(in crate::sched) fn of_job(&self, spec: &JobSpec) -> SmallVec<[usize; 2]> {
         let admits = |reservation: &Reservation| reservation.admits(&spec.owner, spec.account.as_deref());
         let mut names = spec.reservations().peekable();
         if names.peek().is_some() {

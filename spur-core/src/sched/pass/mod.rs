@@ -182,6 +182,9 @@ impl Pass {
     pub fn finish(mut self) -> (Plan, Reservations) {
         while self.advance(u32::MAX) == Progress::More {}
         let Walk { plan, mut known, made, .. } = self.walk;
+        if known.is_empty() {
+            return (plan, made.into_iter().collect());
+        }
         made.into_iter().for_each(|made| known.insert(made));
         (plan, known)
     }

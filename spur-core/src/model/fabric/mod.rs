@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::id::NodeId;
 use crate::model::topology::{Plugin, TopologyConfig};
 
@@ -381,7 +383,7 @@ impl Fabric {
     #[must_use]
     pub fn spans(&self, positions: &[Pos]) -> Vec<u32> {
         let mut spans = vec![0; self.layers.len()];
-        let mut last: Vec<Option<DomainId>> = vec![None; self.layers.len()];
+        let mut last: SmallVec<[Option<DomainId>; 8]> = smallvec![None; self.layers.len()];
         for &pos in positions {
             spans[0] += 1;
             for layer in 1..self.layers.len() {

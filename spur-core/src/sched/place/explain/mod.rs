@@ -2,6 +2,8 @@
 
 mod words;
 
+use smallvec::SmallVec;
+
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::Ask;
 use crate::sched::place::problem::Problem;
@@ -42,7 +44,7 @@ impl Placement {
         common: Option<DomainId>,
         exact: bool,
     ) -> Self {
-        let positions: Vec<Pos> = shares.iter().map(|&(pos, _)| pos).collect();
+        let positions: SmallVec<[Pos; 32]> = shares.iter().map(|&(pos, _)| pos).collect();
         let spans = problem.fabric.spans(&positions);
         let common = problem.fabric.deepest_common(&positions).or(common);
         let waste = common.map_or(0, |id| problem.slots(id).saturating_sub(problem.wanted_slots()));

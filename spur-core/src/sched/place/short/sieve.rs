@@ -15,6 +15,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// Makes room for so many parts and pieces.
+    pub(super) fn reserve(&mut self, parts: usize, pieces: usize) {
+        self.ends.reserve(parts);
+        self.sizes.reserve(pieces);
+    }
+
     /// Adds a part.
     pub(super) fn push(&mut self, pieces: impl Iterator<Item = u32>) {
         self.sizes.extend(pieces);

@@ -22,6 +22,8 @@ const MOST: usize = 1 << 21;
 /// Numbers that one walk over all leaves works out in less time than it takes to find out which can be left out.
 /// Tests of small fabrics look for it anyway.
 const FEW: usize = if cfg!(test) { 1 << 4 } else { 1 << 12 };
+/// Pieces that room is made for at once.
+const MANY: usize = 1 << 8;
 
 /// The best way to spread a job over the leaves of a domain.
 pub(super) struct Spread {
@@ -109,8 +111,8 @@ struct Walk {
 impl Walk {
     fn new(rooms: &Rooms<'_, '_>, holder: DomainId, leaves: &[DomainId], packing: &Packing<'_>) -> Self {
         let (problem, fabric) = (rooms.problem, rooms.problem.fabric);
-        let stops = Vec::with_capacity(leaves.len());
-        let mut walk = Self { stops, costs: Vec::new(), depth: 1, answers: 0 };
+        let (stops, costs) = (Vec::with_capacity(leaves.len()), Vec::with_capacity(2 * leaves.len()));
+        let mut walk = Self { stops, costs, depth: 1, answers: 0 };
         let (mut before, mut path): (Vec<DomainId>, Vec<DomainId>) = (Vec::new(), Vec::new());
         for &leaf in leaves {
             path.clear();
@@ -379,6 +381,9 @@ impl Sift<'_, '_, '_> {
     /// The domains of one layer, each with its domains of a lower one, as far as they have room.
     fn members(&self, high: Layer, low: Layer) -> Members {
         let mut members = Members { parts: self.below(self.holder, high), ..Members::default() };
+        let open = self.rooms.problem.view.slots.nodes_of(self.holder) as usize;
+        members.pieces.reserve(open.min(MANY));
+        members.sizes.reserve(members.parts.len(), open.min(MANY));
         for &part in &members.parts {
             let start = members.pieces.len();
             self.add_below(part, low, &mut members.pieces);
@@ -480,8 +485,14 @@ impl Sift<'_, '_, '_> {
         }
         if domain.layer() <= layer {
             found.push(part);
-        } else {
-            domain.children().iter().for_each(|&child| self.add_below(child, layer, found));
+            return;
+        }
+        for &child in domain.children() {
+            if self.rooms.problem.fabric.domain(child).layer() > layer {
+                self.add_below(child, layer, found);
+            } else if self.rooms.holds(child, 1) {
+                found.push(child);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod disk;
 mod ledger;
 mod node;
 mod planner;
+mod policy;
 mod world;
 
 use world::World;

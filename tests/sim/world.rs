@@ -9,9 +9,7 @@ use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, 
 use spur_core::controller::{Command, Effect, Input, Reply, timers};
 use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
-use spur_core::model::config::{
-    NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy, QosConfig,
-};
+use spur_core::model::config::Policy;
 use spur_core::model::job::{Batch as Script, Extra, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::array::ArraySpec;
@@ -19,7 +17,7 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::signal::Signal;
-use spur_core::text::time::{Seconds, Time, TimeLimit};
+use spur_core::text::time::{Time, TimeLimit};
 
 use crate::chance::Chance;
 use crate::checks;
@@ -28,6 +26,7 @@ use crate::disk::Disk;
 use crate::ledger::Ledger;
 use crate::node::{Deed, Node, Order};
 use crate::planner;
+use crate::policy;
 
 /// Faults stop at this time, milliseconds, and what is left must then come to an end.
 const CALM: u64 = 400_000;
@@ -105,12 +104,12 @@ impl World {
         let nodes = (0u32..).zip(&names).map(node).collect();
         let het = seed % 5 == 3;
         let preempts = seed % 3 == 1;
-        let mut policy = policy(&names, &shape, chance.percent(50));
+        let mut policy = policy::new(&names, &shape, chance.percent(50));
         if preempts {
-            add_tier(&mut policy, &mut chance);
+            policy::add_tier(&mut policy, &mut chance);
         }
         if preempts && seed.is_multiple_of(2) {
-            add_qos(&mut policy);
+            policy::add_qos(&mut policy);
         }
         let mut world = Self {
             chance,
@@ -760,52 +759,4 @@ fn user() -> Caller {
 
 fn operator() -> Caller {
     Caller { owner: owner(0), operator: true }
-}
-
-/// A partition of the same nodes whose jobs preempt those of the other.
-fn add_tier(policy: &mut Policy, chance: &mut Chance) {
-    let urgent = PartitionConfig {
-        name: "urgent".into(),
-        priority_tier: 2,
-        default: false,
-        ..policy.partitions[0].clone()
-    };
-    policy.partitions.push(urgent);
-    let modes = [PreemptMode::Cancel, PreemptMode::Requeue, PreemptMode::Suspend];
-    let any =
-        |chance: &mut Chance, of: &[u64]| of[usize::try_from(chance.below(of.len() as u64)).expect("small")];
-    policy.preempt = PreemptPolicy {
-        by: PreemptBy::Partition,
-        mode: modes[usize::try_from(chance.below(3)).expect("small")],
-        grace_time: Seconds(any(chance, &[0, 0, 5, 30])),
-        exempt_time: Seconds(any(chance, &[0, 0, 10])),
-        ..PreemptPolicy::default()
-    };
-}
-
-/// Jobs preempt others by their QOS, and no longer by the tier of their partition.
-fn add_qos(policy: &mut Policy) {
-    let low = QosConfig { name: "low".into(), ..QosConfig::default() };
-    let high = QosConfig { name: "high".into(), preempt: vec!["low".into()], ..low.clone() };
-    policy.qos = vec![low, high];
-    policy.scheduler.default_qos = Some("low".into());
-    policy.preempt.by = PreemptBy::Qos;
-}
-
-fn policy(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {
-    let node = |name: &Arc<str>| NodeConfig { name: Arc::clone(name), shape: shape.clone(), weight: 1 };
-    let mut policy = Policy {
-        cluster_name: "sim".into(),
-        nodes: names.iter().map(node).collect(),
-        partitions: vec![PartitionConfig {
-            name: "main".into(),
-            nodes: names.to_vec(),
-            default: true,
-            ..PartitionConfig::default()
-        }],
-        ..Policy::default()
-    };
-    policy.jobs.min_job_age = Seconds(1_000_000);
-    policy.recovery.overlap = overlap;
-    policy
 }

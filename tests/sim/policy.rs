@@ -1,0 +1,60 @@
+//! The policies that clusters of the simulation have.
+
+use std::sync::Arc;
+
+use spur_core::model::config::{
+    NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy, QosConfig,
+};
+use spur_core::model::node::NodeShape;
+use spur_core::text::time::Seconds;
+
+use crate::chance::Chance;
+
+/// A partition of the same nodes whose jobs preempt those of the other.
+pub(crate) fn add_tier(policy: &mut Policy, chance: &mut Chance) {
+    let urgent = PartitionConfig {
+        name: "urgent".into(),
+        priority_tier: 2,
+        default: false,
+        ..policy.partitions[0].clone()
+    };
+    policy.partitions.push(urgent);
+    let modes = [PreemptMode::Cancel, PreemptMode::Requeue, PreemptMode::Suspend];
+    let any =
+        |chance: &mut Chance, of: &[u64]| of[usize::try_from(chance.below(of.len() as u64)).expect("small")];
+    policy.preempt = PreemptPolicy {
+        by: PreemptBy::Partition,
+        mode: modes[usize::try_from(chance.below(3)).expect("small")],
+        grace_time: Seconds(any(chance, &[0, 0, 5, 30])),
+        exempt_time: Seconds(any(chance, &[0, 0, 10])),
+        ..PreemptPolicy::default()
+    };
+}
+
+/// Jobs preempt others by their QOS, and no longer by the tier of their partition.
+pub(crate) fn add_qos(policy: &mut Policy) {
+    let low = QosConfig { name: "low".into(), ..QosConfig::default() };
+    let high = QosConfig { name: "high".into(), preempt: vec!["low".into()], ..low.clone() };
+    policy.qos = vec![low, high];
+    policy.scheduler.default_qos = Some("low".into());
+    policy.preempt.by = PreemptBy::Qos;
+}
+
+/// One partition of all nodes.
+pub(crate) fn new(names: &[Arc<str>], shape: &NodeShape, overlap: bool) -> Policy {
+    let node = |name: &Arc<str>| NodeConfig { name: Arc::clone(name), shape: shape.clone(), weight: 1 };
+    let mut policy = Policy {
+        cluster_name: "sim".into(),
+        nodes: names.iter().map(node).collect(),
+        partitions: vec![PartitionConfig {
+            name: "main".into(),
+            nodes: names.to_vec(),
+            default: true,
+            ..PartitionConfig::default()
+        }],
+        ..Policy::default()
+    };
+    policy.jobs.min_job_age = Seconds(1_000_000);
+    policy.recovery.overlap = overlap;
+    policy
+}

@@ -83,6 +83,33 @@ pub struct Spool {
     _lock: File,
 }
 
+/// The lock of an attempt's directory. It is given back, not only closed: a child that another thread has forked holds
+/// the same open file until it executes its program.
+struct Lock<'a>(&'a File);
+
+impl<'a> Lock<'a> {
+    /// Waits for it.
+    fn of(directory: &'a File) -> io::Result<Self> {
+        rustix::fs::flock(directory, FlockOperation::LockExclusive)?;
+        Ok(Self(directory))
+    }
+
+    /// Takes it, unless somebody has it.
+    fn try_of(directory: &'a File) -> io::Result<Option<Self>> {
+        match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            other => Ok(other.map(|()| Some(Self(directory)))?),
+        }
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        // Closing the last copy of the file would do the same.
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
+}
+
 impl Spool {
     /// Opens the spool, making it if need be, and keeps every other spurd out of it.
     ///
@@ -188,11 +215,8 @@ impl Spool {
     /// # Errors
     /// What the file system refused.
     pub fn find(&self, attempt: StepAttempt) -> io::Result<Found> {
-        let lock = self.attempt_lock(attempt)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Found::Live),
-            other => other?,
-        }
+        let directory = self.opened(attempt)?;
+        let Some(_lock) = Lock::try_of(&directory)? else { return Ok(Found::Live) };
         Ok(self.examine(attempt)?.map_or(Found::Lost, |record| Found::Ended(Box::new(record))))
     }
 
@@ -202,12 +226,12 @@ impl Spool {
     /// # Errors
     /// What the file system refused.
     pub fn find_ended(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
-        let lock = self.attempt_lock(attempt)?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let directory = self.opened(attempt)?;
+        let _lock = Lock::of(&directory)?;
         self.examine(attempt)
     }
 
-    fn attempt_lock(&self, attempt: StepAttempt) -> io::Result<File> {
+    fn opened(&self, attempt: StepAttempt) -> io::Result<File> {
         let directory = self.directory(attempt);
         DirBuilder::new().recursive(true).mode(0o711).create(&directory)?;
         File::open(directory)
@@ -232,7 +256,7 @@ impl Spool {
     /// What the file system refused.
     pub fn acknowledge(&self, attempt: StepAttempt) -> io::Result<()> {
         let alive = match File::open(self.directory(attempt)) {
-            Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err(),
+            Ok(directory) => Lock::try_of(&directory).ok().flatten().is_none(),
             Err(_) => false,
         };
         // Not synced: after a power loss the end is reported, and acknowledged, once more.

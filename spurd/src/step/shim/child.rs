@@ -277,7 +277,7 @@ fn open(path: &Path, flags: OFlags, name: &str) -> Result<OwnedFd, FileError> {
 }
 
 /// Gives spurstepd a copy of the standard error file, which only the user may be able to open.
-fn hand_over(channel: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn hand_over(channel: &UnixStream, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];

@@ -568,7 +568,8 @@ impl Shim {
     fn notice(&mut self, text: &str) {
         let line = format!("{text}\n");
         let Some(task) = self.tasks.first_mut() else { return };
-        if let Some(file) = &mut task.stderr_file {
+        let launched = self.launching.as_mut().filter(|launching| launching.index == 0);
+        if let Some(file) = task.stderr_file.as_mut().or_else(|| launched?.stderr()) {
             // A file that takes no more bytes loses the notice; the record has the facts.
             let _ = file.write_all(line.as_bytes());
         } else if let Some(stream) = task.stderr.as_mut().or(task.stdout.as_mut()) {

@@ -157,6 +157,12 @@ impl Launching {
         }
     }
 
+    /// The task's standard error, which may be in use before the report is complete.
+    pub(super) fn stderr(&mut self) -> Option<&mut File> {
+        self.advance();
+        self.stderr.as_mut()
+    }
+
     /// The task's index, and its standard error or the reason why it does not run.
     pub(super) fn conclude(self) -> (usize, Result<Option<File>, LaunchFailure>) {
         let text = self.text.trim_ascii();
@@ -168,5 +174,30 @@ impl Launching {
             message: format!("unreadable launch report: {}", String::from_utf8_lossy(text)),
         };
         (self.index, Err(serde_json::from_slice(text).unwrap_or_else(garbled)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek, Write};
+    use std::os::fd::AsFd;
+
+    use super::super::child;
+    use super::*;
+
+    #[test]
+    fn the_standard_error_of_a_task_is_at_hand_before_its_launch_is_over() {
+        let (report, channel) = UnixStream::pair().unwrap();
+        report.set_nonblocking(true).unwrap();
+        let mut launching = Launching::new(0, report);
+        assert!(launching.stderr().is_none());
+        let mut file = tempfile::tempfile().unwrap();
+        child::hand_over(&channel, file.as_fd()).unwrap();
+        launching.stderr().unwrap().write_all(b"a notice").unwrap();
+        assert!(!launching.advance(), "the task has not said that it runs");
+        let mut said = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "a notice");
     }
 }

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use crate::model::config::{Oversubscribe, PartitionConfig};
 use crate::model::job::{JobSpec, MemoryNeed, Shape, Sharing};
-use crate::model::node::NodeShape;
-use crate::sched::scene::room::{CPUS, GRES, MEMORY};
+use crate::model::node::{NodeGres, NodeShape};
+use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
 use crate::text::gres::GresSpec;
 
 /// What is given of a node: CPUs, memory in MiB, then devices in the order of its entries; mostly few numbers.
@@ -228,6 +228,17 @@ impl Need {
         low
     }
 
+    /// What one slot takes of a node of that shape, where a node has a slot if it has all of that free, and never more than
+    /// one: a node as a slot, of which only a part is taken, and devices of which there is one entry each.
+    #[must_use]
+    pub(super) fn floor(&self, shape: &NodeShape) -> Option<Given> {
+        let is_node = matches!(self.slot, Slot::Node { .. }) && self.most.is_none() && !self.whole;
+        let entries = |spec: &GresSpec| shape.gres.iter().filter(|gres| matches(gres, spec)).count();
+        let plain = self.gres_per_node.iter().chain(&self.gres_per_task).all(|spec| entries(spec) == 1);
+        let may = is_node && plain && shape.tmp_disk_mb >= self.tmp_disk_mb;
+        may.then(|| self.takes(shape, &capacity(shape), 1)).flatten()
+    }
+
     /// What `slots` slots are given of `amount` on a node of that shape; `None` if they do not fit. A node that is
     /// taken whole gives all its CPUs and devices; memory is given as asked, because it is counted only where asked.
     #[must_use]
@@ -330,6 +341,11 @@ fn devices(specs: &[GresSpec]) -> u64 {
     specs.iter().map(|spec| spec.count).fold(0, u64::saturating_add)
 }
 
+/// Whether an entry of a node has devices of that name and kind.
+fn matches(gres: &NodeGres, spec: &GresSpec) -> bool {
+    *gres.name == *spec.name && spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind)
+}
+
 /// Adds `count` devices to what is taken, from the entries that match, in their order.
 fn take_gres(
     shape: &NodeShape,
@@ -340,8 +356,7 @@ fn take_gres(
 ) -> Option<()> {
     let mut left = count;
     for (entry, gres) in shape.gres.iter().enumerate() {
-        let matches = *gres.name == *spec.name && spec.kind.as_deref().is_none_or(|kind| *gres.kind == *kind);
-        if matches {
+        if matches(gres, spec) {
             let free = amount[GRES + entry].saturating_sub(taken[GRES + entry]);
             let take = free.min(left);
             taken[GRES + entry] += take;

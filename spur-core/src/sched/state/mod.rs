@@ -1,5 +1,6 @@
 //! What a pass knows of nodes and time, and the one question it asks of it: where and when does this job fit?
 
+mod known;
 mod space;
 pub(super) mod together;
 mod trial;
@@ -31,7 +32,8 @@ use super::place::{Ask, BlockRule, Lost, Placement, Strategy};
 use super::request::{Need, Request, Slot};
 use super::scene::{Scene, SceneNode};
 use super::timeline::Timeline;
-use trial::{Trial, placed, slots_in};
+use known::Known;
+use trial::{Trial, placed};
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
 /// pass decides the same on every machine.
@@ -55,8 +57,8 @@ pub(super) struct State {
     /// The needs by their numbers.
     known_needs: Vec<Need>,
     smaller: Smaller,
-    /// By need, by room: slots.
-    slots: Vec<Vec<u32>>,
+    /// By need: the slots of rooms.
+    slots: Vec<Known>,
     domains: DomainTable,
     counters: Counters,
     tails: Tails,
@@ -313,7 +315,7 @@ impl State {
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
         let min_slots = hunt.request.min_slots();
         let names = self.names_rivals;
-        let slots_in = |room| slots_in(known, rooms, &hunt.request.need, room);
+        let slots_in = |room| known.slots(rooms, &hunt.request.need, room);
         let found = self.standing.look(lens, need, &moment, slots_in, |slots| {
             let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
             if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {

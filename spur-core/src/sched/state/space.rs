@@ -20,6 +20,7 @@ use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
 
+use super::known::Known;
 use super::trial::occupied;
 use super::{Hit, Hunt, Part, State};
 
@@ -44,7 +45,7 @@ impl Space for State {
         if let Some(known) = self.needs.get(need) {
             return *known;
         }
-        self.slots.push(Vec::new());
+        self.slots.push(Known::default());
         self.known_needs.push(need.clone());
         self.smaller.add(&self.known_needs);
         self.needs.insert(need.clone(), self.slots.len() - 1);

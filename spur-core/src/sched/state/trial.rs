@@ -13,10 +13,8 @@ use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
 use crate::sched::timeline::tails::Earliest;
 use crate::text::time::Time;
 
+use super::known::Known;
 use super::{MAX_TRIES, RIVALS};
-
-/// A number of slots that has not been worked out.
-const UNKNOWN: u32 = u32::MAX;
 
 /// Tries to place a job at the times a sweep comes up with.
 pub(super) struct Trial<'a> {
@@ -25,7 +23,7 @@ pub(super) struct Trial<'a> {
     pub(super) lens: &'a Lens,
     pub(super) need: &'a Need,
     pub(super) rooms: &'a Rooms,
-    pub(super) known: &'a mut Vec<u32>,
+    pub(super) known: &'a mut Known,
     /// By node: what nobody holds at this moment.
     pub(super) idle: &'a [RoomId],
     /// Whether that may be less than what is planned with: jobs past their time hold it, or reservations show more.
@@ -105,28 +103,10 @@ pub(super) fn placed(
     Some((placement, lost))
 }
 
-/// How many slots a room has for a need; `known` remembers.
-#[inline]
-pub(super) fn slots_in(known: &mut Vec<u32>, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
-    match known.get(room.index()) {
-        Some(slots) if *slots != UNKNOWN => *slots,
-        _ => find_slots(known, rooms, need, room),
-    }
-}
-
-/// The same, worked out for the first time.
-#[cold]
-fn find_slots(known: &mut Vec<u32>, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
-    known.resize(rooms.len(), UNKNOWN);
-    let slots = need.slots(rooms.shape(rooms.class_of(room)), rooms.amount(room));
-    known[room.index()] = slots;
-    slots
-}
-
 impl Judge for Trial<'_> {
     #[inline]
     fn slots(&mut self, room: RoomId) -> u32 {
-        slots_in(self.known, self.rooms, self.need, room)
+        self.known.slots(self.rooms, self.need, room)
     }
 
     fn is_idle(&self, room: RoomId) -> bool {

@@ -402,36 +402,69 @@ fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut V
 /// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
 /// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
 fn all(rooms: &mut Rooms, steps: &[Step], near: (Second, Second), stretches: &mut Vec<Stretch>) {
-    let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return };
-    let mut amounts: SmallVec<[u64; 64]> = SmallVec::new();
-    steps.iter().for_each(|step| amounts.extend_from_slice(rooms.amount(step.room)));
-    let width = amounts.len() / steps.len();
-    let amount = |step: usize| &amounts[step * width..(step + 1) * width];
-    let is_within = |less: &[u64], more: &[u64]| less.iter().zip(more).all(|(less, more)| less <= more);
-    let mut least: SmallVec<[u64; 8]> = SmallVec::new();
-    for (first, begin) in steps.iter().enumerate().take_while(|(_, begin)| begin.from <= near.1) {
-        least.clear();
-        least.extend_from_slice(amount(first));
-        // Its number, where it has one already.
-        let mut room = Some(begin.room);
-        for next in first + 1..=steps.len() {
-            if least[CPUS] == 0 || (first > 0 && is_within(&least, amount(first - 1))) {
-                break;
-            }
-            let end = steps.get(next).map_or(Second::NEVER, |step| step.from);
-            if next < steps.len() && is_within(&least, amount(next)) {
-                continue;
-            }
-            if end >= near.0 {
-                let room = *room.get_or_insert_with(|| rooms.intern(class, &least));
-                stretches.push((begin.from, end, room));
-            }
-            if let Some(step) = steps.get(next) {
-                least.iter_mut().zip(amount(next)).for_each(|(least, there)| *least = (*least).min(*there));
-                room = (*least == *amount(next)).then_some(step.room);
-            }
+    let reached = steps.partition_point(|step| step.from < near.0);
+    let mut least: Amount = SmallVec::new();
+    let mut room = None;
+    // What begins before has, when that comes, the least of all steps until then.
+    for first in (0..reached).rev() {
+        let amount = rooms.amount(steps[first].room);
+        if first + 1 == reached {
+            least.extend_from_slice(amount);
+        } else if !is_within(&least, amount) {
+            least.iter_mut().zip(amount).for_each(|(least, there)| *least = (*least).min(*there));
+            room = None;
         }
+        if least[CPUS] == 0 {
+            break;
+        }
+        if *least == *amount {
+            room = Some(steps[first].room);
+        }
+        grow(rooms, steps, (first, reached), (least.clone(), room), stretches);
     }
+    for (first, begin) in steps.iter().enumerate().skip(reached).take_while(|(_, begin)| begin.from <= near.1)
+    {
+        let least = Amount::from_slice(rooms.amount(begin.room));
+        grow(rooms, steps, (first, first + 1), (least, Some(begin.room)), stretches);
+    }
+}
+
+/// The stretches that begin with a step and last until another or longer; `least` is what is free until then, with its
+/// number where that is known.
+fn grow(
+    rooms: &mut Rooms,
+    steps: &[Step],
+    (first, until): (usize, usize),
+    (mut least, mut room): (Amount, Option<RoomId>),
+    stretches: &mut Vec<Stretch>,
+) {
+    let begin = steps[first];
+    let before = first.checked_sub(1).map(|before| steps[before].room);
+    for next in until..=steps.len() {
+        if least[CPUS] == 0 || before.is_some_and(|before| is_within(&least, rooms.amount(before))) {
+            break;
+        }
+        let step = steps.get(next);
+        if step.is_some_and(|step| is_within(&least, rooms.amount(step.room))) {
+            continue;
+        }
+        let known = room.unwrap_or_else(|| rooms.intern(rooms.class_of(begin.room), &least));
+        let Some(step) = step else {
+            stretches.push((begin.from, Second::NEVER, known));
+            break;
+        };
+        stretches.push((begin.from, step.from, known));
+        let there = rooms.amount(step.room);
+        least.iter_mut().zip(there).for_each(|(least, there)| *least = (*least).min(*there));
+        room = (*least == *there).then_some(step.room);
+    }
+}
+
+/// What there is of a room while a stretch grows.
+type Amount = SmallVec<[u64; 8]>;
+
+fn is_within(less: &[u64], more: &[u64]) -> bool {
+    less.iter().zip(more).all(|(less, more)| less <= more)
 }
 
 /// What is seen of steps behind screens.
@@ -473,7 +506,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::node::NodeShape;
+    use crate::model::node::{NodeGres, NodeShape};
 
     proptest! {
         #[test]
@@ -493,6 +526,30 @@ mod tests {
             quick.sort_unstable();
             slow.sort_unstable();
             prop_assert_eq!(quick, slow);
+        }
+
+        #[test]
+        fn stretches_near_another_are_those_of_all(
+            amounts in prop::collection::vec((0_u64..4, 0_u64..4, 0_u64..4), 1..14),
+            near in (0_u32..16, 0_u32..8),
+        ) {
+            let mut rooms = Rooms::default();
+            let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
+            let shape = NodeShape { cpus: 4, memory_mb: 4, gres, ..NodeShape::default() };
+            let class = rooms.class(&Arc::new(shape));
+            let room = |(cpus, memory, gpus): &(u64, u64, u64)| rooms.intern(class, &[*cpus, *memory, *gpus]);
+            let found: Vec<RoomId> = amounts.iter().map(room).collect();
+            let mut steps: Vec<Step> =
+                (0..).zip(found).map(|(at, room)| Step { from: Second(at), room }).collect();
+            steps.dedup_by_key(|step| step.room);
+            let near = (Second(near.0), Second(near.0 + near.1));
+            let (mut some, mut every) = (Vec::new(), Vec::new());
+            all(&mut rooms, &steps, near, &mut some);
+            all(&mut rooms, &steps, ALWAYS, &mut every);
+            every.retain(|(start, end, _)| is_near(near, *start, *end));
+            some.sort_unstable();
+            every.sort_unstable();
+            prop_assert_eq!(some, every);
         }
     }
 }

@@ -402,7 +402,8 @@ impl Search<'_> {
     }
 
     /// Nodes whose slots would not last long enough any more get what their other holes offer; says whether any node
-    /// has more slots than before.
+    /// has more slots than before. Mostly there are none.
+    #[inline]
     fn expire(
         &self,
         timeline: &Timeline,
@@ -411,9 +412,16 @@ impl Search<'_> {
         now: Second,
     ) -> bool {
         let needed = now.after(self.duration);
-        if counters.next_end >= needed {
-            return false;
-        }
+        counters.next_end < needed && self.replace(timeline, counters, judge, (now, needed))
+    }
+
+    fn replace(
+        &self,
+        timeline: &Timeline,
+        counters: &mut Counters,
+        judge: &mut impl Judge,
+        (now, needed): (Second, Second),
+    ) -> bool {
         let mut grew = false;
         while let Some(node) = counters.ended(needed) {
             let holes = timeline.holes_on(node).iter();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The name of the topology that a plain `[topology]` table describes.
 pub const DEFAULT_TOPOLOGY: &str = "default";
 
-/// Steps a search for a placement may take where the problem is hard in general; see `docs/topology.md`.
+/// Steps a search for a placement may take; see `docs/topology.md`.
 pub const DEFAULT_SEARCH_BUDGET: u64 = 200_000;
 
 /// The line of the configuration file that a table starts on, counted from 1; `None` when it did not come from

@@ -30,7 +30,7 @@ pub use slots::{Slots, View, Weights};
 
 use crate::model::fabric::{Fabric, Layer};
 
-use problem::{Cost, Frame, NARROW, Narrow, Problem, Rank};
+use problem::{Cost, Frame, Meter, NARROW, Narrow, Problem, Rank};
 use short::{Equal, Short};
 
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
@@ -38,17 +38,23 @@ use short::{Equal, Short};
 /// # Errors
 /// [`Misfit`] where none is allowed now; it says what is missing where.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+    let meter = Meter::new(ask.budget);
     if let Some((equal, tasks)) = Equal::of(view, ask).zip(ask.tasks) {
         let whole = View { slots: &equal.slots, ..*view };
-        let found = place_size(fabric, &whole, &equal.ask, equal.ask.nodes.map(|(nodes, _)| nodes));
+        let nodes = equal.ask.nodes.map(|(nodes, _)| nodes);
+        let found = place_size(fabric, &whole, &equal.ask, nodes, &meter);
         return (found.map(|placement| equal.tasks(placement, tasks)))
             .map_err(|missed| Misfit { exact: missed.exact, ..explain::misfit(fabric, view, ask) });
     }
-    let mut exact = true;
-    for nodes in sizes(fabric, view, ask) {
-        match place_size(fabric, view, ask, nodes) {
-            Ok(placement) => return Ok(placement),
+    let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
+    while let Some(nodes) = sizes.nth(step) {
+        match place_size(fabric, view, ask, nodes, &meter) {
+            Ok(placement) => return Ok(Placement { exact: exact && placement.exact, ..placement }),
             Err(missed) => exact &= missed.exact,
+        }
+        // Once a search cannot go to its end, few more numbers are tried.
+        if !exact {
+            step = (2 * step + 1).min(sizes.len().saturating_sub(1));
         }
     }
     Err(Misfit { exact, ..explain::misfit(fabric, view, ask) })
@@ -79,7 +85,7 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);
-    let problem = Problem::new(fabric, view, ask, nodes, frame);
+    let problem = Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget));
     let losers = |problem: Problem<'_>| {
         short::losers(&problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(&problem, most))
     };
@@ -87,10 +93,19 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
 }
 
 /// The numbers of nodes to try, the largest first.
-fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
-    let Some((least, largest)) = ask.nodes else { return vec![None] };
+fn sizes(
+    fabric: &Fabric,
+    view: &View<'_>,
+    ask: &Ask,
+) -> impl DoubleEndedIterator<Item = Option<u32>> + ExactSizeIterator + use<> {
+    let of = |sizes: Option<(u32, u32)>| {
+        let (least, most) = sizes.unwrap_or((0, 0));
+        let count = if most < least { 0 } else { (most - least) as usize + 1 };
+        (0..count).map(move |less| sizes.map(|_| most - u32::try_from(less).unwrap_or(most)))
+    };
+    let Some((least, largest)) = ask.nodes else { return of(None) };
     if least == largest && ask.tasks.is_none_or(|tasks| largest <= tasks) {
-        return vec![Some(least.max(1))];
+        return of(Some((least.max(1), least.max(1))));
     }
     let open = u32::try_from(view.slots.nodes()).unwrap_or(u32::MAX);
     let most = match ask.must {
@@ -101,18 +116,25 @@ fn sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Vec<Option<u32>> {
         _ => open,
     };
     let most = most.min(largest).min(ask.tasks.unwrap_or(u32::MAX));
-    (least.max(1)..=most).rev().map(Some).collect()
+    of(Some((least.max(1), most)))
 }
 
 /// Places a job on a given number of nodes (None: on as many as its tasks need).
-fn place_size(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Result<Placement, Missed> {
+fn place_size(
+    fabric: &Fabric,
+    view: &View<'_>,
+    ask: &Ask,
+    nodes: Option<u32>,
+    meter: &Meter,
+) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
         return flat::place_flat(fabric, view, ask, nodes);
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
-        return outline::place_segments(fabric, view, ask, nodes, segment);
+        return outline::place_segments(fabric, view, ask, nodes, segment, meter);
     }
-    let problem = Problem::new(fabric, view, ask, nodes, frame(fabric, view, ask, nodes));
+    let frame = frame(fabric, view, ask, nodes);
+    let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
     problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
 }
 
@@ -156,11 +178,18 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
         return outline::adjacent::<C>(problem, leaves);
     }
     let (winner, exact) = fronts::choose::<C>(problem);
-    let mut winner = winner.ok_or(Missed { exact })?;
-    if problem.ask.mode == Mode::Balanced {
-        winner.even_out(problem);
+    if let Some(mut winner) = winner {
+        if problem.ask.mode == Mode::Balanced {
+            winner.even_out(problem);
+        }
+        let rank = winner.rank.clone();
+        if let Some(placement) = fronts::realise(problem, winner, exact) {
+            return Ok((rank, placement));
+        }
+    } else if exact {
+        return Err(Missed::NONE);
     }
-    Ok((winner.rank.clone(), fronts::realise(problem, winner, exact)))
+    fronts::rough::<C>(problem).ok_or(Missed { exact: false })
 }
 
 fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
@@ -172,6 +201,5 @@ fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
         Short::Nowhere => return Err(Missed::NONE),
         Short::Other => {}
     }
-    let (winner, exact) = fronts::choose::<C>(problem);
-    winner.map(|winner| fronts::realise(problem, winner, exact)).ok_or(Missed { exact })
+    ranked::<C>(problem).map(|(_, placement)| placement)
 }

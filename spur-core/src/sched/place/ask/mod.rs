@@ -59,7 +59,7 @@ pub struct Ask {
     pub prefer_domain: Option<DomainId>,
     /// The settable score.
     pub score: Score,
-    /// Steps the search may take where the problem is hard in general.
+    /// Steps the search may take; beyond them a good placement is taken for the best.
     pub budget: u64,
 }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::Ask;
-use crate::sched::place::problem::Problem;
+use crate::sched::place::problem::{Meter, Problem};
 use crate::sched::place::slots::View;
 use crate::sched::place::{frame, place};
 
@@ -32,7 +32,7 @@ pub struct Placement {
     pub common: Option<DomainId>,
     /// Slots left in that domain once the job is in.
     pub waste: u64,
-    /// Whether the search was exhaustive; never false for whole nodes or equal slots without segments.
+    /// Whether the search came to its end: no placement is better.
     pub exact: bool,
 }
 
@@ -154,7 +154,9 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
     };
     let mut misfit =
         Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
-    let Some(problem) = Problem::new(fabric, view, ask, nodes, frame) else { return misfit };
+    let Some(problem) = Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget)) else {
+        return misfit;
+    };
     let holders = match within {
         Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
         _ => fabric.roots().to_vec(),

@@ -38,6 +38,9 @@ pub(in crate::sched::place) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option
         for candidate in at_layer(&mut solver, layer, None) {
             take_better(&mut solver, &mut winner, candidate);
         }
+        if problem.meter.is_spent() {
+            return (winner, false);
+        }
     }
     let exact = solver.exact;
     (winner, exact)
@@ -70,13 +73,16 @@ fn all<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Candidate<C>> {
     let is_by_height = ask.mode != Mode::Distributed
         && ask.prefer.is_empty()
         && ask.prefer_domain.is_none()
-        && !ask.lowest_latency
+        && !problem.lowest_latency
         && problem.layout.weights == 0;
     let mut solver = Solver::<C>::new(problem);
     let mut found: Vec<Candidate<C>> = Vec::new();
     for layer in 0..problem.layout.layers {
         let layer = Layer(u8::try_from(layer).expect("a fabric has fewer than 255 layers"));
         found.extend(at_layer(&mut solver, layer, Some(most + 2)));
+        if problem.meter.is_spent() {
+            break;
+        }
         let domains = found.iter().filter(|other| matches!(other.holder, Holder::Domain(_))).count();
         // One of them may be the winner, and one the leaf of a single node that won.
         if is_by_height && domains >= most + 2 {
@@ -170,9 +176,14 @@ fn at_layer<C: Cost>(
     if layer == Layer::NODE {
         return single_nodes(problem);
     }
-    let holders = problem.fabric.domains_of(layer);
-    let mut holders: Vec<DomainId> =
-        holders.filter(|&id| problem.capacity(id) >= problem.amount && may_hold(problem, id)).collect();
+    let can_hold = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(problem, *id);
+    let mut holders: Vec<DomainId> = match problem.required.first() {
+        Some(&pos) => {
+            let above = problem.fabric.path_up(pos);
+            above.filter(|&id| problem.fabric.domain(id).layer() == layer).filter(can_hold).collect()
+        }
+        None => problem.fabric.domains_of(layer).filter(can_hold).collect(),
+    };
     match wanted {
         None if holders.len() > 1 => narrow(solver, &mut holders),
         Some(wanted) if layer == Layer::LEAF => keep_first(problem, &mut holders, wanted),
@@ -180,7 +191,13 @@ fn at_layer<C: Cost>(
     }
     let mut found = Vec::new();
     for id in holders {
-        if let Some(best) = solver.best(id).filter(|best| !is_held_below(problem, id, best)) {
+        // What comes last may have been cut short.
+        if problem.meter.is_spent() {
+            break;
+        }
+        if let Some(best) =
+            solver.best(id).filter(|best| !problem.meter.is_spent() && !is_held_below(problem, id, best))
+        {
             let rank = rank(problem, id, &best);
             let bounds = solver.bounds.clone();
             found.push(Candidate { holder: Holder::Domain(id), rank, best, bounds });
@@ -237,7 +254,7 @@ fn is_by_counts(problem: &Problem<'_>, layer: Layer) -> bool {
     let ask = problem.ask;
     ask.prefer.iter().all(|preferred| preferred.0 + 1 >= layer.0)
         && ask.prefer_domain.is_none()
-        && !ask.lowest_latency
+        && !problem.lowest_latency
         && !ask.score.weights.any()
 }
 
@@ -261,7 +278,7 @@ fn spreads_by_score(problem: &Problem<'_>) -> bool {
 }
 
 /// Whether a domain may be the one that holds the job.
-fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
+pub(super) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     let fabric = problem.fabric;
     let range = fabric.domain(id).range();
     // Spreading wants the largest domain that is allowed, not the smallest that fits.
@@ -295,7 +312,10 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let fabric = problem.fabric;
     let mut found: Vec<Candidate<C>> = Vec::new();
     let mut last: Option<(DomainId, u32, u32)> = None;
-    for (pos, slots) in problem.view.slots.iter() {
+    let all = || problem.view.slots.iter();
+    let named = problem.required.first().map(|&pos| (pos, problem.view.slots.at(pos)));
+    let (named, others) = (named.into_iter(), problem.required.is_empty().then(all));
+    for (pos, slots) in named.chain(others.into_iter().flatten()) {
         let Some(leaf) = fabric.leaf_of(pos) else { continue };
         let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));
         let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);
@@ -322,12 +342,13 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     found
 }
 
-/// Puts the job where a candidate says.
+/// Puts the job where a candidate says; None where that takes too long.
 pub(in crate::sched::place) fn realise<C: Cost>(
     problem: &Problem<'_>,
     mut candidate: Candidate<C>,
     exact: bool,
-) -> Placement {
+) -> Option<Placement> {
+    let problem = &problem.anew();
     let mut solver = Solver::<C>::new(problem);
     if problem.ask.mode == Mode::Balanced {
         even_out(&mut solver, &mut candidate);
@@ -343,7 +364,7 @@ pub(in crate::sched::place) fn realise<C: Cost>(
             (share_out(problem, id, &nodes, &candidate), Some(id))
         }
     };
-    Placement::new(problem, shares, common, exact && solver.exact)
+    (!problem.meter.is_spent()).then(|| Placement::new(problem, shares, common, exact && solver.exact))
 }
 
 /// Gives the chosen nodes their shares.

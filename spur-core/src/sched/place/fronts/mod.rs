@@ -6,6 +6,7 @@
 mod choose;
 mod even;
 mod guide;
+mod rough;
 mod share;
 mod trace;
 
@@ -16,6 +17,7 @@ use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Cost, Item, Problem, positions, prune};
 
 pub(super) use choose::{Candidate, choose, losers, realise};
+pub(super) use rough::rough;
 pub(super) use share::share;
 
 use guide::{Guide, Reach, keep_near, sums};
@@ -41,6 +43,8 @@ pub(super) struct Solver<'p, 'a, C> {
     /// By layer: the least and the most of the amount in a used domain that counts for it.
     pub(super) bounds: Vec<(u32, u32)>,
     fronts: Vec<Option<Front<C>>>,
+    /// Which of them are known.
+    known: Vec<DomainId>,
     heads_only: bool,
     /// More than any part needs to hold: what is beyond it is not told apart.
     plenty: u32,
@@ -56,7 +60,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         Self {
             problem,
             bounds: vec![(0, u32::MAX); layers],
-            fronts: vec![None; problem.fabric.domains().count()],
+            fronts: vec![None; problem.fabric.domains().size_hint().0],
+            known: Vec::new(),
             heads_only: false,
             plenty: problem.amount.saturating_add(if problem.can_be_guided() {
                 problem.largest_piece()
@@ -118,7 +123,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             return Rc::clone(front);
         }
         let mut closed = Vec::new();
-        if !self.problem.is_barred(id) {
+        if !self.problem.is_barred(id) && !self.problem.meter.is_spent() {
             for item in self.inside(id) {
                 self.close(id, &item, &mut closed);
             }
@@ -128,6 +133,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         }
         let front = Rc::new(closed);
         self.fronts[id.index()] = Some(Rc::clone(&front));
+        self.known.push(id);
         front
     }
 
@@ -135,7 +141,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     pub(super) fn inside(&mut self, id: DomainId) -> Vec<Item<C>> {
         let domain = self.problem.fabric.domain(id);
         let width = self.problem.layout.width();
-        if self.problem.is_barred(id) || self.problem.view.slots.nodes_of(id) == 0 {
+        let is_empty = self.problem.view.slots.nodes_of(id) == 0 || !self.problem.may_use_any(id);
+        if self.problem.is_barred(id) || is_empty {
             return vec![Item::nothing(width)];
         }
         if domain.children().is_empty() && self.problem.nodes_are_alike() {
@@ -149,6 +156,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             return Vec::new();
         }
         let members = self.members(id);
+        self.problem.meter.take(members.len());
         self.fold(id, &members, |_| ())
     }
 
@@ -181,15 +189,18 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         rooms.sort_unstable_by(|a, b| b.cmp(a));
         let most = sums(&rooms);
         let cover = problem.fabric.domain(children[0]).cover();
+        // Every leaf is compared with every other, many times faster than ways are put together.
+        problem.meter.take(rooms.len() * rooms.len() / 64);
         let mut items = vec![Item::nothing(problem.layout.width())];
+        let mut all = Item::<C>::nothing(problem.layout.width());
         let lacks = lacks(&rooms, slack as usize);
         for count in 1..=rooms.len() {
+            problem.charge(all.cost.fields_mut(), Layer::LEAF, cover, 0);
             for lack in (0..=slack.min(most[count])).filter(|&lack| lacks[count] >> lack & 1 == 1) {
                 let hi = most[count] - lack;
-                let mut item = Item::<C>::nothing(problem.layout.width());
+                let mut item = all.clone();
                 (item.lo, item.hi) = (u32::try_from(count).unwrap_or(u32::MAX), hi.min(self.plenty));
                 let fields = item.cost.fields_mut();
-                (0..count).for_each(|_| problem.charge(fields, Layer::LEAF, cover, 0));
                 for layer in Layer::LEAF.index()..=cover.index() {
                     fields[problem.layout.tail(layer)] += i64::from(hi);
                 }
@@ -220,6 +231,9 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             _ => Vec::new(),
         };
         for (index, (member, front)) in members.iter().enumerate().rev() {
+            if self.problem.meter.is_spent() {
+                return Vec::new();
+            }
             let optional = !self.is_forced(*member);
             let near_enough = |front: &Front<C>| match &reach {
                 Some(reach) => front.iter().filter(|item| reach.admits_part(item)).cloned().collect(),
@@ -227,6 +241,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             };
             let mut part: Vec<Item<C>> = near_enough(front);
             if let (Some(guide), Some(all)) = (&guide, befores.last()) {
+                self.problem.meter.take(part.len() * all.len() / 8);
                 part.retain(|item| guide.completes(item, all, head));
             }
             all = self.join(&all, &part, optional, id);
@@ -234,6 +249,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
                 all.retain(|item| reach.admits(item, index));
             }
             if let (Some(guide), Some(before)) = (&guide, befores.get(index)) {
+                self.problem.meter.take(all.len() * before.len() / 8);
                 all.retain(|item| guide.completes(item, before, head));
             }
             if let Some(guide) = &mut guide {
@@ -264,7 +280,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             return true;
         }
         // Fronts that were cut for another domain are no use here.
-        self.fronts.fill(None);
+        self.known.drain(..).for_each(|id| self.fronts[id.index()] = None);
         let mut heads = Self { heads_only: true, ..Self::new(self.problem) };
         let Some(best) = heads.best(id) else { return false };
         let alike = heads.inside(id).into_iter().filter(|item| item.cost == best.cost).map(|item| item.hi);
@@ -312,6 +328,10 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         optional: bool,
         id: DomainId,
     ) -> Vec<Item<C>> {
+        if !self.problem.meter.take(some.len() + some.len().saturating_mul(more.len())) {
+            self.exact = false;
+            return Vec::new();
+        }
         let mut joined = if optional { some.to_vec() } else { Vec::new() };
         let below = self.problem.fabric.domain(id).layer().index() - 1;
         let unit = self.problem.units[below];
@@ -467,7 +487,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
 
     /// The cheapest way to put the whole job into a domain.
     pub(super) fn best(&mut self, id: DomainId) -> Option<Item<C>> {
-        if !self.guide_to(id) {
+        if !self.guide_to(id) || self.problem.meter.is_spent() {
             return None;
         }
         if self.target.is_some() && self.problem.fewest_members(id) == usize::MAX {

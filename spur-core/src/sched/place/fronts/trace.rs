@@ -79,8 +79,14 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
         }
         let members = self.solver.members(domain);
         let suffixes = suffixes(self.solver, &members, domain);
+        if self.solver.problem.meter.is_spent() {
+            return Vec::new();
+        }
         let mut used = vec![Item::nothing(self.solver.problem.layout.width())];
         for (index, (member, front)) in members.iter().enumerate() {
+            if !self.solver.problem.meter.take(used.len() * goals.len() * suffixes[index + 1].len()) {
+                return Vec::new();
+            }
             let mut parts: Vec<(usize, Goal<'_, C>)> = Vec::new();
             for (way, used) in used.iter().enumerate() {
                 for goal in goals {
@@ -137,7 +143,7 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
         for item in &taken {
             let accepted = parts.iter().filter(|(_, part)| part.accepts(self.solver, self.cost, item));
             for way in accepted.map(|(way, _)| *way) {
-                let sum = self.solver.plus(&used[way], item).expect("an accepted part is not too much");
+                let Some(sum) = self.solver.plus(&used[way], item) else { continue };
                 (lo, hi) = (lo.min(item.lo), hi.max(item.hi));
                 if self.shares {
                     return (vec![sum], lo, hi);

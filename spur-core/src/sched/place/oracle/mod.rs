@@ -297,6 +297,7 @@ fn large(random: &mut Random) -> Case {
         ask.max_tasks_per_node = Some(random.between(1, 4));
     }
     let mut case = Case::new(random, fabric, slots, ask);
+    case.ask.budget = 1 << 40;
     if random.one_in(4) {
         case.ask.whole_leaves = true;
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::{Ask, BlockRule, Containment, Segment};
 use crate::sched::place::explain::Placement;
-use crate::sched::place::problem::{Frame, Limits, Problem, Rank};
+use crate::sched::place::problem::{Frame, Limits, Meter, Problem, Rank};
 use crate::sched::place::slots::{Slots, View};
 use crate::sched::place::{Missed, lower, solve, solve_ranked};
 
@@ -22,6 +22,7 @@ pub(in crate::sched::place) fn place_segments(
     ask: &Ask,
     nodes: u32,
     segment: Segment,
+    meter: &Meter,
 ) -> Result<Placement, Missed> {
     let size = segment.size;
     if size == 0 || !nodes.is_multiple_of(size) {
@@ -39,7 +40,7 @@ pub(in crate::sched::place) fn place_segments(
         frame.within = lower(frame.within, whole.within);
         frame.touch = whole.touch;
     }
-    let mut problem = Problem::new(fabric, view, ask, nodes.into(), frame).ok_or(Missed::NONE)?;
+    let mut problem = Problem::new(fabric, view, ask, nodes.into(), frame, meter).ok_or(Missed::NONE)?;
     if in_base {
         return solve(&problem);
     }
@@ -123,6 +124,9 @@ impl Packing {
     }
 }
 
+/// What one step of packing counts for: it takes about as long as so many steps of a search.
+const STEP: u64 = 8;
+
 /// A search for ways to pack segments into blocks.
 ///
 /// It never hurts a packing to take a segment from as few blocks as will do, all but one of them used up: what the
@@ -174,11 +178,9 @@ impl Search {
             return false;
         }
         for some in self.minimal_sets(&state) {
-            if self.left == 0 {
-                self.exact = false;
+            if !self.takes_a_step() {
                 return false;
             }
-            self.left -= 1;
             let (mut next, mut used) = (left.to_vec(), taken.to_vec());
             let mut need = self.packing.size;
             // Small blocks are used up; the largest keeps the rest.
@@ -198,6 +200,14 @@ impl Search {
         false
     }
 
+    /// Takes a step, if one is left; if not, the search is not exact.
+    fn takes_a_step(&mut self) -> bool {
+        let left = self.left.checked_sub(STEP);
+        self.exact &= left.is_some();
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// How many blocks one segment may take from: where base blocks are counted and the rule is about larger ones, any
     /// number.
     fn most_blocks(&self) -> u32 {
@@ -206,10 +216,13 @@ impl Search {
     }
 
     /// Sets of at most that many blocks that hold a segment and would not without any one of them; `rooms` falls.
-    fn minimal_sets(&self, rooms: &[u32]) -> Vec<Vec<usize>> {
+    fn minimal_sets(&mut self, rooms: &[u32]) -> Vec<Vec<usize>> {
         let mut sets = Vec::new();
         let mut stack: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
         while let Some((set, sum)) = stack.pop() {
+            if !self.takes_a_step() {
+                break;
+            }
             let from = set.last().map_or(0, |last| last + 1);
             for index in from..rooms.len() {
                 let same_as_before = index > from && rooms[index] == rooms[index - 1];
@@ -304,11 +317,9 @@ impl Search {
                 && used <= left
                 && (touched.contains(&below) || (touched.len() as u64) < u64::from(self.packing.touch));
             if fits {
-                if self.left == 0 {
-                    self.exact = false;
+                if !self.takes_a_step() {
                     return false;
                 }
-                self.left -= 1;
                 let is_new = touched.insert(below);
                 taken[index] = true;
                 if self.group(taken, parts, index + 1, left - used, touched) {
@@ -341,7 +352,7 @@ impl Search {
         let mut new = vec![limits.clone()];
         loop {
             for limits in new.drain(..) {
-                if self.left < step {
+                if self.left < step || problem.meter.is_spent() {
                     self.exact = false;
                     return self.settle(problem, limits, homes);
                 }

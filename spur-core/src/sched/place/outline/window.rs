@@ -13,11 +13,18 @@ use crate::sched::place::{Missed, Ranked};
 
 /// The best placement on consecutive positions.
 pub(in crate::sched::place) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+    let (windows, are_all) = windows(problem);
     let mut windows: Vec<(u8, Range<usize>)> =
-        windows(problem).into_iter().map(|window| (promise(problem, &window), window)).collect();
-    windows.sort_by_key(|(promise, window)| (*promise, window.start, window.end));
-    let mut best = Best::<C>::default();
+        windows.into_iter().map(|window| (promise(problem, &window), window)).collect();
+    // Those that look best come first, as not all may be looked at.
+    windows
+        .sort_by_cached_key(|(promise, window)| (*promise, looks(problem, window), window.start, window.end));
+    let mut best = Best::<C> { exact: are_all, ..Best::default() };
     for (index, (promise, window)) in windows.iter().enumerate() {
+        if problem.meter.is_spent() {
+            best.exact = false;
+            break;
+        }
         // Windows of equal promise are compared; one of a worse promise cannot win.
         if best.placement.is_some() && index > 0 && *promise != windows[index - 1].0 {
             break;
@@ -35,18 +42,32 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
     problem: &Problem<'_>,
     leaves: u32,
 ) -> Result<Ranked, Missed> {
+    let runs = runs(problem);
+    let room = |window: &&[DomainId]| {
+        let rooms = window.iter().map(|&leaf| problem.capacity(leaf));
+        rooms.fold(0, u32::saturating_add) >= problem.amount
+    };
+    let mut windows: Vec<&[DomainId]> =
+        runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(room).collect();
+    // Those that look best come first, as not all may be looked at.
+    let fabric = problem.fabric;
+    windows.sort_by_cached_key(|window| {
+        let parent = fabric.domain(window[0]).parent().map_or(0, |id| problem.slots(id));
+        (parent, window.iter().map(|&leaf| problem.slots(leaf)).sum::<u64>(), window[0])
+    });
     let mut best = Best::<C>::default();
-    for run in runs(problem) {
-        for window in run.windows(leaves as usize) {
-            let open: u32 = window.iter().map(|&leaf| problem.capacity(leaf)).fold(0, u32::saturating_add);
-            if open >= problem.amount {
-                let inside = problem.all_of_these(window);
-                best.offer(&inside, problem.fabric.domain(window[0]).range().start);
-            }
+    for window in windows {
+        if problem.meter.is_spent() {
+            best.exact = false;
+            break;
         }
+        best.offer(&problem.all_of_these(window), fabric.domain(window[0]).range().start);
     }
     best.ranked()
 }
+
+/// Steps that it takes to set up the question for one outline.
+const SETUP: usize = 256;
 
 /// The best outline so far.
 struct Best<C> {
@@ -63,12 +84,17 @@ impl<C> Default for Best<C> {
 
 impl<C: Cost> Best<C> {
     fn ranked(self) -> Result<Ranked, Missed> {
-        let found = self.winner.map(|(winner, _)| winner.rank).zip(self.placement);
-        found.ok_or(Missed { exact: self.exact })
+        let exact = self.exact;
+        let placement =
+            self.placement.map(|placement| Placement { exact: exact && placement.exact, ..placement });
+        let found = self.winner.map(|(winner, _)| winner.rank).zip(placement);
+        found.ok_or(Missed { exact })
     }
 
     /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
     fn offer(&mut self, problem: &Problem<'_>, start: usize) {
+        // The question is set up anew for each.
+        problem.meter.take(SETUP + problem.fabric.domains().size_hint().0 / 8 + problem.fabric.len() / 256);
         let (found, exact) = choose::<C>(problem);
         self.exact &= exact;
         let Some(mut found) = found else { return };
@@ -80,7 +106,11 @@ impl<C: Cost> Best<C> {
             None => true,
         };
         if better {
-            self.placement = Some(realise(problem, found.clone(), exact));
+            let Some(placement) = realise(problem, found.clone(), exact) else {
+                self.exact = false;
+                return;
+            };
+            self.placement = Some(placement);
             self.winner = Some((found, start));
         }
     }
@@ -90,29 +120,50 @@ fn position(index: usize) -> Pos {
     Pos(u32::try_from(index).expect("positions are u32"))
 }
 
-/// Runs of consecutive usable positions of the right length, none across two roots.
-fn windows(problem: &Problem<'_>) -> Vec<Range<usize>> {
+/// Windows that are kept at most.
+const MOST: usize = 1 << 17;
+
+/// Runs of consecutive usable positions of the right length, none across two roots; and whether these are all that may
+/// matter.
+fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
     let mut windows = Vec::new();
+    let most = problem.amount as usize;
+    let exactly = problem.nodes.map(|nodes| nodes as usize);
+    // Where nothing but size matters, what is longer than it has to be cannot be better.
+    let are_shortest_best =
+        problem.adds_up() && problem.ask.adjacent.is_none() && !problem.ask.score.weights.any();
     for &root in problem.fabric.roots() {
         let range = problem.fabric.domain(root).range();
-        let takes: Vec<u32> = range.clone().map(|index| problem.most_on(position(index))).collect();
-        for start in range.clone() {
-            let mut sum = 0_u32;
-            for end in start..range.end {
-                let here = takes[end - range.start];
-                let count = u32::try_from(end - start + 1).unwrap_or(u32::MAX);
-                let too_many = count > problem.amount || problem.nodes.is_some_and(|nodes| count > nodes);
-                if here == 0 || too_many {
-                    break;
+        let takes: Vec<u64> = range.clone().map(|index| problem.most_on(position(index)).into()).collect();
+        let sums: Vec<u64> = std::iter::once(0)
+            .chain(takes.iter().scan(0, |sum, takes| {
+                *sum += takes;
+                Some(*sum)
+            }))
+            .collect();
+        // One after the last of the usable positions that follow each other, and of those that hold the job.
+        let (mut last, mut enough) = (0, 0);
+        for start in (0..takes.len()).filter(|&start| takes[start] > 0) {
+            last = last.max(start);
+            while last < takes.len() && takes[last] > 0 {
+                last += 1;
+            }
+            enough = enough.max(start + 1);
+            while enough <= last && sums[enough] - sums[start] < u64::from(problem.amount) {
+                enough += 1;
+            }
+            let shortest = enough.max(start + exactly.unwrap_or(0));
+            let longest = if are_shortest_best { shortest } else { start + exactly.unwrap_or(most) };
+            let longest = longest.min(last).min(start + most);
+            for end in shortest..=longest {
+                if windows.len() == MOST {
+                    return (windows, false);
                 }
-                sum = sum.saturating_add(here);
-                if sum >= problem.amount && problem.nodes.is_none_or(|nodes| count == nodes) {
-                    windows.push(start..end + 1);
-                }
+                windows.push(range.start + start..range.start + end);
             }
         }
     }
-    windows
+    (windows, true)
 }
 
 /// The layer of the lowest domain that holds a window, where that is what decides first; 0 where something else does.
@@ -121,11 +172,18 @@ fn promise(problem: &Problem<'_>, window: &Range<usize>) -> u8 {
     let decides = problem.layout.weights == 0
         && ask.prefer.is_empty()
         && ask.prefer_domain.is_none()
-        && !ask.lowest_latency
+        && !problem.lowest_latency
         && ask.mode != Mode::Distributed;
     let ends = [position(window.start), position(window.end - 1)];
     let common = problem.fabric.deepest_common(&ends);
     common.filter(|_| decides).map_or(0, |id| problem.fabric.domain(id).layer().0)
+}
+
+/// How many leaves a window goes over, and the slots of the lowest domain that holds it.
+fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u32, u64) {
+    let ends = [position(window.start), position(window.end - 1)];
+    let [first, last] = ends.map(|pos| problem.fabric.leaf_of(pos).map_or(0, |leaf| leaf.0));
+    (last - first, problem.fabric.deepest_common(&ends).map_or(0, |id| problem.slots(id)))
 }
 
 /// Leaves that lie side by side under one parent: for blocks, under one root, as their order is the geometry.

@@ -142,11 +142,13 @@ impl<'a> Problem<'a> {
     /// The most that one piece can take, a leaf where nodes are alike and a node otherwise: the room that a placement
     /// of the fewest pieces leaves is smaller than that.
     pub(in crate::sched::place) fn largest_piece(&self) -> u32 {
-        if self.nodes_are_alike() {
-            self.fabric.domains_of(Layer::LEAF).map(|leaf| self.room(leaf)).max().unwrap_or(0)
-        } else {
-            self.view.slots.iter().map(|(pos, _)| self.most_on(pos)).max().unwrap_or(0)
-        }
+        *self.largest_piece.get_or_init(|| {
+            if self.nodes_are_alike() {
+                self.fabric.domains_of(Layer::LEAF).map(|leaf| self.room(leaf)).max().unwrap_or(0)
+            } else {
+                self.view.slots.iter().map(|(pos, _)| self.most_on(pos)).max().unwrap_or(0)
+            }
+        })
     }
 
     /// The fewest members of a domain, nodes or domains, that can take the whole job.

@@ -7,8 +7,11 @@
 mod capacity;
 mod cost;
 mod front;
+mod meter;
 mod rank;
 mod score;
+
+use std::cell::OnceCell;
 
 use fixedbitset::FixedBitSet;
 
@@ -18,7 +21,10 @@ use crate::sched::place::slots::View;
 
 pub(super) use cost::{Cost, NARROW, Narrow};
 pub(super) use front::{Item, Key, prune};
+pub(super) use meter::Meter;
 pub(super) use rank::{Holder, Means, Rank, Step, difference, rank, rank_node};
+
+use rank::differ_in_latency;
 
 use front::{MAX_COUNTS, MAX_SPAN_CAPS};
 
@@ -116,6 +122,13 @@ pub(super) struct Problem<'a> {
     pub(super) required: Vec<Pos>,
     /// Domains that must be used.
     pub(super) forced_domains: Vec<DomainId>,
+    /// Whether the latency of links tells domains apart that the order of layers does not.
+    pub(super) lowest_latency: bool,
+    /// The domain that has to hold the job; None: any will do.
+    holder: Option<DomainId>,
+    /// What may still be done.
+    pub(super) meter: Meter,
+    largest_piece: OnceCell<u32>,
 }
 
 impl<'a> Problem<'a> {
@@ -126,6 +139,7 @@ impl<'a> Problem<'a> {
         ask: &'a Ask,
         nodes: Option<u32>,
         frame: Frame,
+        meter: &Meter,
     ) -> Option<Self> {
         let per_node = per_node(ask, nodes);
         let amount = match (per_node, nodes, ask.tasks) {
@@ -185,6 +199,10 @@ impl<'a> Problem<'a> {
             only: None,
             required: ask.required.clone(),
             forced_domains: Vec::new(),
+            lowest_latency: ask.lowest_latency && differ_in_latency(fabric),
+            holder: None,
+            meter: meter.clone(),
+            largest_piece: OnceCell::new(),
         };
         problem.find_forced();
         problem.measure();
@@ -283,7 +301,13 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
-    fn may_use(&self, pos: Pos) -> bool {
+    /// Whether some position of a domain may be used.
+    pub(super) fn may_use_any(&self, id: DomainId) -> bool {
+        let range = self.fabric.domain(id).range();
+        self.only.as_ref().is_none_or(|only| only.contains_any_in_range(range))
+    }
+
+    pub(super) fn may_use(&self, pos: Pos) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(pos.index()))
     }
 
@@ -295,6 +319,34 @@ impl<'a> Problem<'a> {
         let mut problem = Self { only: Some(only), required, ..self.clone() };
         problem.find_forced();
         problem
+    }
+
+    /// The same question, with as many steps for it as there were at first.
+    pub(super) fn anew(&self) -> Self {
+        Self { meter: self.meter.anew(), ..self.clone() }
+    }
+
+    /// The same question with a domain that has to hold the job; only short cuts look at it.
+    pub(super) fn inside(&self, holder: DomainId) -> Self {
+        Self { holder: Some(holder), ..self.clone() }
+    }
+
+    /// The domain that has to hold the job, if not any will do.
+    pub(super) fn holder(&self) -> Option<DomainId> {
+        self.holder
+    }
+
+    /// Whether a domain lies in the one that has to hold the job.
+    pub(super) fn is_inside(&self, id: DomainId) -> bool {
+        self.holder.is_none_or(|holder| self.fabric.within(id, holder))
+    }
+
+    /// The same question of another ask, which differs in nothing that is worked out beforehand.
+    pub(super) fn asking<'b>(self, ask: &'b Ask) -> Problem<'b>
+    where
+        'a: 'b,
+    {
+        Problem { ask, ..self }
     }
 
     /// The same question for these leaves, each of which has to be used.

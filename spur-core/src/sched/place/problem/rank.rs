@@ -1,6 +1,6 @@
 //! Candidates and the order among them: every step of the choice as numbers, smaller is better.
 
-use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::LostWhy;
@@ -175,13 +175,25 @@ fn number(value: u64) -> i64 {
 fn latency(problem: &Problem<'_>, holder: Holder) -> i64 {
     let is_single = problem.nodes == Some(1) || problem.per_node.is_some() && problem.amount == 1;
     match holder {
-        Holder::Domain(id) if !is_single => {
-            let fabric = problem.fabric;
-            let above = std::iter::successors(Some(id), |&id| fabric.domain(id).parent());
-            above.filter_map(|id| fabric.domain(id).link().latency).min().map_or(i64::MAX, number)
-        }
+        Holder::Domain(id) if !is_single => lowest(problem.fabric, id).map_or(i64::MAX, number),
         Holder::Node(_) | Holder::Domain(_) => 0,
     }
+}
+
+/// The lowest latency of the links of a domain and of those above it.
+fn lowest(fabric: &Fabric, id: DomainId) -> Option<u64> {
+    let above = std::iter::successors(Some(id), |&id| fabric.domain(id).parent());
+    above.filter_map(|id| fabric.domain(id).link().latency).min()
+}
+
+/// Whether two domains of one layer have another latency. Where none do, lower domains have the lower latency.
+pub(super) fn differ_in_latency(fabric: &Fabric) -> bool {
+    let layers = (Layer::LEAF.0..=fabric.top().0).map(Layer);
+    layers.into_iter().any(|layer| {
+        let mut latencies = fabric.domains_of(layer).map(|id| lowest(fabric, id));
+        let first = latencies.next();
+        latencies.any(|latency| Some(latency) != first)
+    })
 }
 
 /// The first step at which a rank is worse than the winner's, in words.

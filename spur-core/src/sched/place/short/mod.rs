@@ -7,6 +7,7 @@ mod step;
 mod uneven;
 mod whole;
 
+use crate::sched::place::ask::Ask;
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
@@ -24,6 +25,19 @@ pub(super) enum Short {
 
 /// Places a job if it is of a kind that has a short cut.
 pub(super) fn place(problem: &Problem<'_>) -> Short {
+    let Some(wanted) = problem.ask.prefer_domain else { return anywhere(problem) };
+    if problem.layout.weights > 0 || !problem.layout.prefer.is_empty() {
+        return Short::Other;
+    }
+    // Nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
+    let ask = Ask { prefer_domain: None, ..problem.ask.clone() };
+    match anywhere(&problem.inside(wanted).asking(&ask)) {
+        Short::Nowhere => anywhere(&problem.clone().asking(&ask)),
+        found => found,
+    }
+}
+
+fn anywhere(problem: &Problem<'_>) -> Short {
     match whole::place(problem) {
         Short::Other => uneven::place(problem),
         answer => answer,

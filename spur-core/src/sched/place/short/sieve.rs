@@ -195,6 +195,53 @@ impl Sieve {
         smallest.saturating_sub(TOLLS).max(1)..=smallest
     }
 
+    /// The same where exactly so many pieces are used, of as few parts as nothing forbids and then of one more after the
+    /// other.
+    pub(super) fn of_exactly(parts: &Parts, amount: u32, pieces: u32) -> impl Iterator<Item = Self> {
+        let (amount, pieces) = (u64::from(amount), u64::from(pieces));
+        let mut rooms: Vec<u64> = parts.iter().map(|pieces| beyond(pieces, 0)).collect();
+        let mut counts: Vec<u64> = parts.iter().map(|pieces| pieces.len() as u64).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let least = fewest(&rooms, amount).max(fewest(&counts, pieces));
+        (least..=rooms.len()).filter_map(move |count| Self::of_so_many(parts, amount, pieces, count))
+    }
+
+    /// Exactly so many pieces of so many parts; None where those cannot hold the job.
+    fn of_so_many(parts: &Parts, amount: u64, pieces: u64, count: usize) -> Option<Self> {
+        let mut best = Self {
+            amount,
+            parts: count,
+            least_parts: count,
+            least_pieces: pieces,
+            known_pieces: pieces,
+            toll: 0,
+            slack: u64::MAX,
+            worth: 0,
+            last: 0,
+            least: 0,
+        };
+        let mut chosen = Vec::new();
+        let mut sizes = Vec::new();
+        best.offer(parts, amount, 0, &mut chosen);
+        for _ in 0..ROUNDS {
+            sizes.clear();
+            chosen.iter().for_each(|&part| sizes.extend_from_slice(parts.of(part)));
+            let Some(at) = usize::try_from(pieces).ok()?.checked_sub(1).filter(|at| *at < sizes.len()) else {
+                break;
+            };
+            let (_, last, _) = sizes.select_nth_unstable_by(at, |a, b| b.cmp(a));
+            let toll = u64::from(*last);
+            best.offer(parts, amount, toll, &mut chosen);
+        }
+        // The slack is convex in the toll.
+        for step in [1, -1] {
+            let next = |best: &Self| best.toll.checked_add_signed(step);
+            while next(&best).is_some_and(|toll| best.offer(parts, amount, toll, &mut chosen)) {}
+        }
+        (best.least_pieces <= pieces).then_some(best)
+    }
+
     /// Tries another toll; whether that leaves less slack. `chosen` becomes the parts that have most beyond it.
     fn offer(&mut self, parts: &Parts, amount: u64, toll: u64, chosen: &mut Vec<usize>) -> bool {
         let beyond: Vec<u64> = parts.iter().map(|pieces| beyond(pieces, toll)).collect();
@@ -203,7 +250,9 @@ impl Sieve {
         chosen.select_nth_unstable_by(self.parts - 1, |&a, &b| beyond[b].cmp(&beyond[a]));
         chosen.truncate(self.parts);
         let most: u64 = chosen.iter().map(|&part| beyond[part]).sum();
-        self.least_pieces = self.least_pieces.max(amount.saturating_sub(most).div_ceil(toll));
+        let lacks = amount.saturating_sub(most);
+        let needed = if toll == 0 && lacks > 0 { u64::MAX } else { lacks.div_ceil(toll.max(1)) };
+        self.least_pieces = self.least_pieces.max(needed);
         let slack = self.known_pieces.saturating_mul(toll).saturating_add(most).saturating_sub(amount);
         let is_better = slack < self.slack;
         if is_better {
@@ -251,6 +300,16 @@ impl Sieve {
     pub(super) fn admits_piece(&self, lacks: u64, takes: u32) -> bool {
         takes > 0 && lacks + self.toll.saturating_sub(takes.into()) <= self.slack
     }
+}
+
+/// How many of some falling numbers come to an amount; one more than there are where all do not.
+pub(super) fn fewest(numbers: &[u64], amount: u64) -> usize {
+    let mut sum = 0;
+    let reached = |number: &u64| {
+        sum += number;
+        sum >= amount
+    };
+    numbers.iter().position(reached).map_or(numbers.len() + 1, |last| last + 1)
 }
 
 /// What pieces take beyond a toll, in sum.

@@ -10,6 +10,8 @@ use super::sieve::{Parts, Sieve, Terms};
 
 /// Numbers that are worked out at most; beyond that another way is quicker.
 const MOST: usize = 1 << 24;
+/// Numbers that are kept at most.
+const MOST_KEPT: usize = 1 << 22;
 /// A price that nothing has; two of them can be added up.
 const NEVER: u64 = 1 << 62;
 /// The largest slack that tables are made for.
@@ -379,12 +381,13 @@ impl<P: Prices> Book<'_, P> {
             last.prices[start] = 0;
         }
         let mut tables = vec![last];
-        let mut work = 0;
+        let (mut work, mut kept) = (0, 0);
         for (at, (stop, ways)) in self.stops.iter().zip(ways).enumerate().rev() {
             let mut table = Table::new(&windows[at], self.slack);
             let known = &tables[tables.len() - 1];
             work += ways.iter().filter(|price| **price < NEVER).count() * known.prices.len();
-            if work > MOST {
+            kept += table.prices.len();
+            if work > MOST || kept > MOST_KEPT {
                 return None;
             }
             for parts in (0..known.rows.len()).filter(|&parts| known.rows[parts].is_some()) {

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::short::sieve::{Parts, Sieve};
-use crate::sched::place::short::spend::{Prices, Used, choose};
+use crate::sched::place::short::spend::{NoChoice, Prices, Used, choose};
 
 use super::stock::{Piece, Stock};
 use super::walk::Candidate;
@@ -50,8 +50,19 @@ impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
 
     /// The best nodes, in fabric order; None where that takes too long to find.
     pub(super) fn best(&self, sizes: &Parts, sieve: &Sieve) -> Option<Vec<Candidate>> {
+        self.choose(sizes, sieve).ok()
+    }
+
+    /// The best nodes of exactly so many, in fabric order; None where that takes too long to find.
+    pub(super) fn best_of(&self, sizes: &Parts, nodes: u32) -> Option<Vec<Candidate>> {
+        let amount = self.stock.problem.amount;
+        let mut found = Sieve::of_exactly(sizes, amount, nodes).map(|sieve| self.choose(sizes, &sieve));
+        found.find(|found| *found != Err(NoChoice::Nowhere))?.ok()
+    }
+
+    fn choose(&self, sizes: &Parts, sieve: &Sieve) -> Result<Vec<Candidate>, NoChoice> {
         let all: Vec<usize> = (0..self.parts.len()).collect();
-        let used = choose(sizes, sieve, &all, self).ok()?;
+        let used = choose(sizes, sieve, &all, self)?;
         let mut nodes = Vec::with_capacity(used.len());
         for Used { part, piece, less } in used {
             match &self.parts[part][piece].0 {
@@ -63,7 +74,7 @@ impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
             }
         }
         nodes.sort_unstable_by_key(|node| node.pos);
-        Some(nodes)
+        Ok(nodes)
     }
 
     fn leaf(&self, part: usize, piece: usize, id: DomainId) -> &Leaf {

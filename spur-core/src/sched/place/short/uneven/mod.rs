@@ -7,6 +7,7 @@
 
 mod fine;
 mod fit;
+mod order;
 mod stock;
 mod walk;
 
@@ -60,7 +61,11 @@ fn search(stock: &Stock<'_, '_>) -> Short {
                 let placement = placed(problem, holder, &stock.largest_below(holder));
                 return Short::Placed(Placement { exact: false, ..placement });
             }
-            Err(NoChoice::TooLarge) => return Short::Other,
+            Err(NoChoice::TooLarge) => {
+                // What is too large for a walk is for a search as well.
+                problem.meter.use_up();
+                return Short::Other;
+            }
         }
     }
     Short::Nowhere
@@ -68,7 +73,8 @@ fn search(stock: &Stock<'_, '_>) -> Short {
 
 /// The domains of a layer that may hold the job.
 fn holders(stock: &Stock<'_, '_>, layer: Layer) -> Vec<DomainId> {
-    stock.problem.fabric.domains_of(layer).filter(|&id| stock.can_hold(id)).collect()
+    let problem = stock.problem;
+    problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id) && stock.can_hold(id)).collect()
 }
 
 /// Whether what a domain takes is enough to know that it can hold the job.

@@ -26,13 +26,6 @@ pub(super) enum Weights {
     Some(Vec<u32>),
 }
 
-/// No fewer nodes of a domain hold the job, as a number shows that what they take is compared with.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Bound {
-    nodes: u64,
-    number: u32,
-}
-
 /// Nodes of a domain.
 pub(super) enum Nodes {
     /// These are used.
@@ -77,7 +70,7 @@ impl<'s, 'a> Stock<'s, 'a> {
         let below_leaves = problem.view.slots.are_whole() && problem.within == Some(Layer::NODE);
         let applies = problem.adds_up()
             && ask.prefer_domain.is_none()
-            && !ask.lowest_latency
+            && !problem.lowest_latency
             && !ask.score.weights.any()
             && !ask.prefer.contains(&Layer::NODE)
             && !below_leaves;
@@ -214,8 +207,11 @@ impl<'s, 'a> Stock<'s, 'a> {
             survey.smallest = survey.smallest.into_iter().chain(smallest).min();
         };
         if problem.is_any_barred() {
-            let leaves = fabric.domains_of(Layer::LEAF).filter(|&leaf| !problem.is_barred(leaf));
+            let may_use = |&leaf: &DomainId| !problem.is_barred(leaf) && problem.is_inside(leaf);
+            let leaves = fabric.domains_of(Layer::LEAF).filter(may_use);
             leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
+        } else if let Some(holder) = problem.holder() {
+            see(fabric.domain(holder).range());
         } else {
             see(0..fabric.wired());
         }
@@ -236,9 +232,29 @@ impl<'s, 'a> Stock<'s, 'a> {
                 Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
             }
             && match self.beside {
-                Beside::Nothing | Beside::Nodes(_) => true,
+                Beside::Nothing => true,
+                Beside::Nodes(nodes) => self.most_on(id, nodes) >= u64::from(self.problem.amount),
                 Beside::Leaves(leaves) => self.most_in(id, leaves) >= u64::from(self.problem.amount),
             }
+    }
+
+    /// The most that so many nodes of a domain take; 0 where there are not as many.
+    fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
+        let nodes = nodes as usize;
+        let is_known =
+            self.peak().is_some_and(|peak| u64::from(peak) * (nodes as u64) < u64::from(self.problem.amount));
+        if is_known || (self.problem.view.slots.nodes_of(id) as usize) < nodes {
+            return 0;
+        }
+        let mut takes: Vec<u32> = Vec::new();
+        self.each_below(id, |node| takes.push(node.takes));
+        if takes.len() < nodes {
+            return 0;
+        }
+        if nodes < takes.len() {
+            takes.select_nth_unstable_by(nodes, |a, b| b.cmp(a));
+        }
+        takes[..nodes].iter().map(|&takes| u64::from(takes)).sum()
     }
 
     /// The most that so many leaves of a domain take.
@@ -309,7 +325,8 @@ impl<'s, 'a> Stock<'s, 'a> {
     /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
     pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
         let leaves = self.problem.fabric.domains_of(Layer::LEAF);
-        let leaves = leaves.filter(|&leaf| self.room(leaf) >= self.problem.amount);
+        let leaves =
+            leaves.filter(|&leaf| self.room(leaf) >= self.problem.amount && self.problem.is_inside(leaf));
         if let (Some(survey), Some(takes)) = (self.survey, self.takes) {
             let slots = survey.smallest?;
             let mut best: Option<(DomainId, Pos)> = None;
@@ -375,10 +392,18 @@ impl<'s, 'a> Stock<'s, 'a> {
         if children.is_empty() {
             return Nodes::Open(self.trimmed(holder));
         }
-        let members = if self.are_members_first() { children } else { &[] };
+        let nodes = self.number_of_nodes();
+        let is_first = if nodes.is_some() { self.lies_over_leaves(holder) } else { self.are_members_first() };
+        let members = if is_first { children } else { &[] };
         let parts: Vec<_> = members.iter().map(|&member| self.pieces(holder, member)).collect();
         let mut sizes = Parts::default();
         parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
+        if let Some(nodes) = nodes {
+            let best =
+                Slots::new(self, holder, members, &parts).and_then(|slots| slots.best_of(&sizes, nodes));
+            let all = || children.iter().flat_map(|&child| self.all_below(child)).collect();
+            return best.map_or_else(|| Nodes::Open(all()), Nodes::Best);
+        }
         let Some(sieve) = Sieve::new(&sizes, self.problem.amount) else {
             return Nodes::Open(children.iter().flat_map(|&child| self.all_below(child)).collect());
         };
@@ -453,7 +478,7 @@ impl<'s, 'a> Stock<'s, 'a> {
     }
 
     /// What every best choice of some parts has in common, where the fewest of them come first.
-    fn sieve(&self, parts: &[Vec<(Piece, u32)>]) -> Option<Sieve> {
+    pub(super) fn sieve(&self, parts: &[Vec<(Piece, u32)>]) -> Option<Sieve> {
         let mut sizes = Parts::default();
         parts.iter().for_each(|part| sizes.push(part.iter().map(|(_, takes)| *takes)));
         Sieve::new(&sizes, self.problem.amount)
@@ -461,7 +486,7 @@ impl<'s, 'a> Stock<'s, 'a> {
 
     /// What a member of a domain consists of, as far as fewer of those come next: what counts for the layer below it, and
     /// what each takes.
-    fn pieces(&self, holder: DomainId, member: DomainId) -> Vec<(Piece, u32)> {
+    pub(super) fn pieces(&self, holder: DomainId, member: DomainId) -> Vec<(Piece, u32)> {
         let fabric = self.problem.fabric;
         let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
         let are_nodes_counted = self.problem.per_node.is_none();
@@ -502,12 +527,12 @@ impl<'s, 'a> Stock<'s, 'a> {
     }
 
     /// Whether the fewest domains below the one that holds the job come before all that its placements differ in.
-    fn are_members_first(&self) -> bool {
+    pub(super) fn are_members_first(&self) -> bool {
         self.beside == Beside::Nothing && self.problem.ask.prefer.is_empty() && !self.is_mixed()
     }
 
     /// At which of some falling rooms their sum holds the job.
-    fn position(&self, rooms: &[u32]) -> Option<usize> {
+    pub(super) fn position(&self, rooms: &[u32]) -> Option<usize> {
         let mut sum = 0_u32;
         rooms.iter().position(|&room| {
             sum = sum.saturating_add(room);
@@ -515,98 +540,10 @@ impl<'s, 'a> Stock<'s, 'a> {
         })
     }
 
-    /// Of domains that can hold the job, those that may hold the best placement, and what is known of the nodes that
-    /// each needs: those that need fewest before the others, then those that leave least.
-    pub(super) fn in_order(&self, holders: &[DomainId]) -> Vec<(DomainId, Bound)> {
-        let suited = self.with_fewest_members(holders);
-        let sieve = match suited.as_slice() {
-            [first, _, ..] if self.lies_over_nodes(*first) => {
-                let leaves = self.problem.fabric.domain(*first).children();
-                let parts: Vec<_> = leaves.iter().map(|&leaf| self.pieces(*first, leaf)).collect();
-                self.sieve(&parts)
-            }
-            _ => None,
-        };
-        // A toll of nothing says nothing about nodes.
-        let sieve = sieve.filter(|sieve| sieve.toll() > 0);
-        let Some(sieve) = sieve else { return suited.into_iter().map(|id| (id, Bound::default())).collect() };
-        let mut order: Vec<(DomainId, Bound)> =
-            (suited.into_iter()).map(|id| (id, self.fewest_nodes(id, sieve.parts(), sieve.toll()))).collect();
-        order.sort_by_key(|(_, bound)| bound.nodes);
-        order
-    }
-
-    /// Whether placements in a domain differ in nothing but the fewest members and in what they leave.
-    fn are_members_all(&self, id: DomainId) -> bool {
-        self.are_members_first() && self.problem.per_node.is_some() && self.lies_over_leaves(id)
-    }
-
-    fn lies_over_leaves(&self, id: DomainId) -> bool {
+    pub(super) fn lies_over_leaves(&self, id: DomainId) -> bool {
         let fabric = self.problem.fabric;
         let leaves = fabric.domain(id).children();
         !leaves.is_empty() && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
-    }
-
-    /// Whether the fewest nodes of the fewest members come before all else that placements in a domain differ in.
-    fn lies_over_nodes(&self, id: DomainId) -> bool {
-        self.are_members_first() && self.problem.per_node.is_none() && self.lies_over_leaves(id)
-    }
-
-    /// No fewer nodes of so many leaves of a domain hold the job: m of them take no more than m times any number above 0
-    /// and what the nodes of the leaves that have most of it take beyond that number.
-    fn fewest_nodes(&self, id: DomainId, leaves: usize, number: u32) -> Bound {
-        let children = self.problem.fabric.domain(id).children();
-        let mut beyond: Vec<u64> = children.iter().map(|&leaf| self.beyond(leaf, number)).collect();
-        if leaves < beyond.len() {
-            beyond.select_nth_unstable_by(leaves, |a, b| b.cmp(a));
-            beyond.truncate(leaves);
-        }
-        let most: u64 = beyond.iter().sum();
-        let nodes = u64::from(self.problem.amount).saturating_sub(most).div_ceil(number.max(1).into());
-        Bound { nodes, number }
-    }
-
-    /// Whether no placement in a domain, of whose nodes something is known, can be as good as one in another that needs
-    /// as few members for it.
-    pub(super) fn is_behind(&self, id: DomainId, bound: Bound, than: DomainId, nodes: &[Candidate]) -> bool {
-        if self.are_members_all(id) {
-            return self.by_waste(id, than).is_gt();
-        }
-        if !self.lies_over_nodes(id) {
-            return false;
-        }
-        let fabric = self.problem.fabric;
-        let most = nodes.len() as u64 - u64::from(self.by_waste(id, than).is_gt());
-        let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
-        let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
-        bound.nodes > most || bound.number != last && self.fewest_nodes(id, used, last).nodes > most
-    }
-
-    /// Of domains that can hold the job, those that need the fewest members for it, where that comes first: those
-    /// that leave least before the others.
-    pub(super) fn with_fewest_members(&self, holders: &[DomainId]) -> Vec<DomainId> {
-        if !self.are_members_first() || holders.len() < 2 {
-            return holders.to_vec();
-        }
-        let mut rooms: Vec<u32> = Vec::new();
-        let mut least: Option<usize> = None;
-        let mut counted: Vec<(usize, DomainId)> = Vec::with_capacity(holders.len());
-        for &id in holders {
-            rooms.clear();
-            rooms.extend(self.problem.fabric.domain(id).children().iter().map(|&child| self.room(child)));
-            // More members than another needs are of no use.
-            if let Some(few) = least.filter(|few| *few < rooms.len()) {
-                rooms.select_nth_unstable_by(few - 1, |a, b| b.cmp(a));
-                rooms.truncate(few);
-            }
-            rooms.sort_unstable_by(|a, b| b.cmp(a));
-            let Some(last) = self.position(&rooms) else { continue };
-            least = Some(last + 1);
-            counted.push((last + 1, id));
-        }
-        counted.retain(|(count, _)| Some(*count) == least);
-        counted.sort_by(|(_, one), (_, other)| self.by_waste(*one, *other));
-        counted.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Compares what is left in two domains of one layer and in their ancestors, from the bottom up.

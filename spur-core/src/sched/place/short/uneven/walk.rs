@@ -11,9 +11,11 @@ use crate::sched::place::short::step::{Step, Total};
 
 /// Numbers that one walk may work out, beyond which it is not tried.
 const MOST: usize = 1 << 25;
+/// Numbers that are worked out in the time of one step of a search, if they are short and if they are long.
+const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
 
 /// A node that may be used.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) pos: Pos,
     /// The most of the amount that it can take.
@@ -338,10 +340,12 @@ pub(super) fn walk(
     let unit = nodes.iter().fold(0, |unit, node| gcd(unit, node.takes)).max(1);
     let amount = amount.div_ceil(unit) as usize;
     let walk = Walk::new(problem, holder, nodes, (amount, unit), scale, beside);
-    if walk.answers > MOST || walk.depth.saturating_mul(walk.numbers * walk.width) > MOST {
+    let widest = walk.depth.saturating_mul(walk.numbers * walk.width);
+    let (tail, all) = scale.bits();
+    let at_once = if all < u64::BITS { AT_ONCE.0 } else { AT_ONCE.1 };
+    if walk.answers.max(widest) > MOST || !problem.meter.take((walk.answers + widest) / at_once) {
         return Err(NoChoice::TooLarge);
     }
-    let (tail, all) = scale.bits();
     let found = if all < u64::BITS {
         walk.prices_from_the_end::<u64>(tail, beside)
     } else {

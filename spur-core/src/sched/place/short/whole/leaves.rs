@@ -18,7 +18,9 @@ use crate::sched::place::short::step::{Step, Total};
 use super::rooms::Rooms;
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
-const MOST: usize = 1 << 21;
+const MOST: usize = 1 << 24;
+/// Numbers that are worked out in the time of one step of a search.
+const AT_ONCE: usize = 1 << 7;
 /// Numbers that one walk over all leaves works out in less time than it takes to find out which can be left out.
 /// Tests of small fabrics look for it anyway.
 const FEW: usize = if cfg!(test) { 1 << 4 } else { 1 << 12 };
@@ -233,7 +235,8 @@ pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<
         Leaves::Open(leaves) => leaves,
     };
     let walk = Walk::new(rooms, holder, &leaves, packing);
-    if walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?) > MOST {
+    let most = walk.answers.max(walk.depth.checked_mul(amount as usize + 1)?);
+    if most > MOST || !rooms.problem.meter.take(most / AT_ONCE) {
         return None;
     }
     let (best, uses) = if packing.bits() < u64::BITS {

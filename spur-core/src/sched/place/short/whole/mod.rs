@@ -39,7 +39,7 @@ fn applies(problem: &Problem<'_>) -> bool {
         && (problem.layout.weights == 0 || problem.is_free_within_a_weight())
         && ask.mode == Mode::Consolidated
         && ask.prefer_domain.is_none()
-        && !ask.lowest_latency
+        && !problem.lowest_latency
         && !ask.score.weights.any()
         && problem.forced_domains.is_empty()
         && problem.within != Some(Layer::NODE)
@@ -60,8 +60,10 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
     let highest = problem.within.unwrap_or(fabric.top());
     let mut best: Option<(Vec<u32>, Found)> = None;
     for layer in (1..=highest.0).map(Layer) {
-        let holders: Vec<DomainId> =
-            fabric.domains_of(layer).filter(|&id| rooms.holds(id, problem.amount)).collect();
+        let holders: Vec<DomainId> = fabric
+            .domains_of(layer)
+            .filter(|&id| rooms.holds(id, problem.amount) && problem.is_inside(id))
+            .collect();
         if holders.is_empty() {
             continue;
         }

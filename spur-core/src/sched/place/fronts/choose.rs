@@ -3,7 +3,9 @@
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::{Lost, Placement};
-use crate::sched::place::problem::{Cost, Holder, Item, Problem, Rank, difference, rank, rank_node};
+use crate::sched::place::problem::{
+    Cost, Holder, Item, Problem, Rank, difference, positions, rank, rank_node,
+};
 
 use super::Solver;
 use super::even::balance;
@@ -312,10 +314,15 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     let fabric = problem.fabric;
     let mut found: Vec<Candidate<C>> = Vec::new();
     let mut last: Option<(DomainId, u32, u32)> = None;
-    let all = || problem.view.slots.iter();
-    let named = problem.required.first().map(|&pos| (pos, problem.view.slots.at(pos)));
-    let (named, others) = (named.into_iter(), problem.required.is_empty().then(all));
-    for (pos, slots) in named.chain(others.into_iter().flatten()) {
+    // Where something has to be used, that says where to look.
+    let ground = match (problem.required.first(), problem.forced_domains.first()) {
+        (Some(pos), _) => pos.index()..pos.index() + 1,
+        (None, Some(&forced)) => fabric.domain(forced).range(),
+        (None, None) => 0..fabric.wired(),
+    };
+    let open = problem.view.slots.open();
+    for pos in positions(ground).filter(|pos| open.contains(pos.index())) {
+        let slots = problem.view.slots.at(pos);
         let Some(leaf) = fabric.leaf_of(pos) else { continue };
         let weight = problem.view.weights.map_or(0, |weights| weights.at(pos));
         let needless = last.is_some_and(|(l, s, w)| l == leaf && slots >= s && weight >= w);

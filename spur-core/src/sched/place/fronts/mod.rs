@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Cost, Item, Problem, positions, prune};
+use crate::sched::place::problem::{Cost, Item, NARROW, Problem, positions, prune};
 
 pub(super) use choose::{Candidate, choose, losers, realise};
 pub(super) use rough::rough;
@@ -57,6 +57,8 @@ pub(super) struct Solver<'p, 'a, C> {
 impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
     pub(super) fn new(problem: &'p Problem<'a>) -> Self {
         let layers = problem.layout.layers;
+        // To set it up and to take it down is work, too.
+        problem.meter.take(problem.fabric.domains().size_hint().0 / 32);
         Self {
             problem,
             bounds: vec![(0, u32::MAX); layers],
@@ -328,7 +330,9 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         optional: bool,
         id: DomainId,
     ) -> Vec<Item<C>> {
-        if !self.problem.meter.take(some.len() + some.len().saturating_mul(more.len())) {
+        // Costs that are not kept on the stack take longer.
+        let each = if self.problem.layout.width() > NARROW { 3 } else { 1 };
+        if !self.problem.meter.take(each * (some.len() + some.len().saturating_mul(more.len()))) {
             self.exact = false;
             return Vec::new();
         }

@@ -267,6 +267,35 @@ fn what_makes_no_sense_is_told_with_its_exit_code() {
 }
 
 #[test]
+fn how_a_file_was_saved_makes_no_difference() {
+    let from = scenarios().join("racks-as-block");
+    let to = scratch("saved");
+    for (name, edit) in [
+        ("marked", (|text| format!("\u{feff}{text}")) as fn(String) -> String),
+        ("carriage-returns", |text| text.replace('\n', "\r\n")),
+        ("blank-lines", |text| format!("\n{}\n\n", text.replace('\n', "\n \n"))),
+        ("no-last-end", |text| text.trim_end().to_owned()),
+    ] {
+        for file in ["cluster.toml", "jobs.jsonl"] {
+            let text = fs::read_to_string(from.join(file)).expect("a scenario has it");
+            fs::write(to.join(file), edit(text)).expect("the target directory can be written");
+        }
+        let (_, expected) = run("saved-plain", &options(&from));
+        let (_, came) = run("saved", &options(&to));
+        assert_eq!(came, expected, "{name}");
+    }
+    let trace = "; MaxProcs: 8\n1 0 -1 50 4 -1 -1 -1 40 -1 1 3 -1 -1 -1 -1 -1 -1\n";
+    let replay = |text: &str| {
+        let file = to.join("trace.swf");
+        fs::write(&file, text).expect("the target directory can be written");
+        run("saved-trace", &format!("--swf {}", file.display())).1
+    };
+    let expected = replay(trace);
+    assert_eq!(lines(&expected).len(), 3);
+    assert_eq!(replay(&format!("\u{feff}{}", trace.trim_end().replace('\n', "\r\n"))), expected);
+}
+
+#[test]
 fn pictures_are_drawn_even_of_nothing() {
     let directory = scratch("sim-plots");
     let options = format!("--config {} --generate lublin --jobs 40", spines().display());

@@ -16,7 +16,11 @@ use crate::error::Failure;
 /// The first bytes of what gzip has packed.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The text of a file, unpacked where it is packed; `-` is standard input.
+/// What some editors put before a text in UTF-8; it means nothing.
+const MARK: char = '\u{feff}';
+
+/// The text of a file, unpacked where it is packed, without the mark that some editors begin with; `-` is standard
+/// input.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
     let mut bytes = Vec::new();
@@ -30,7 +34,9 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         MultiGzDecoder::new(&bytes[..]).read_to_end(&mut unpacked).map_err(failed)?;
         bytes = unpacked;
     }
-    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{} is not UTF-8", path.display())))
+    let text =
+        String::from_utf8(bytes).map_err(|_| Failure::new(format!("{} is not UTF-8", path.display())))?;
+    Ok(text.strip_prefix(MARK).map_or_else(|| text.clone(), str::to_owned))
 }
 
 /// What a simulated controller decides by: the file, and the options that override it.

@@ -12,10 +12,10 @@ use spur_core::text::hostlist::HostList;
 use spur_proto::convert::{job, node, partition, reservation, topology};
 use spur_proto::v1::{Domain, Job, ListTopologyRequest, Node, Partition, Reservation, Topology};
 
-use super::scontrol::number;
+use super::scontrol::reference;
 use crate::commands::query::Asked;
 use crate::commands::scontrol::{show_job, show_node, show_partition, show_reservation, show_topology};
-use crate::commands::{sinfo, squeue};
+use crate::commands::{query, sinfo, squeue};
 use crate::format::Show;
 
 fn show<W: Watch>(world: &World<W>) -> Show {
@@ -95,30 +95,38 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
 /// Something that is not there.
 pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
     let (what, names) = words.split_first().map_or(("", words), |(what, names)| (what.as_str(), names));
+    if names.len() > 1 && what != "topology" {
+        return Err("too many arguments for keyword:show".to_owned());
+    }
     let name = names.first().map(String::as_str);
     match what {
         "job" | "jobs" => {
             let mut found = jobs(world);
             if let Some(name) = name {
-                let wanted = number(world, name)?;
-                found.retain(|job| job.id == wanted.0);
+                let meant = world.cluster().jobs().meant(&reference(world, name)?);
+                found.retain(|job| meant.iter().any(|id| id.0 == job.id));
+                if found.is_empty() {
+                    return Err("Invalid job id specified".to_owned());
+                }
             }
             Ok(show_job::text(&found, false, false, &show(world)))
         }
         "node" | "nodes" => {
             let wanted = name.map(str::parse::<HostList>).transpose().map_err(|error| error.to_string())?;
             let mut found = nodes(world);
+            let missing = |name: &String| !found.iter().any(|node| node.name == *name);
+            if let Some(name) = wanted.iter().flat_map(HostList::iter).find(missing) {
+                return Err(format!("Node {name} not found"));
+            }
             found.retain(|node| wanted.as_ref().is_none_or(|wanted| wanted.contains(&node.name)));
             Ok(show_node::text(&found, false, false, &show(world)))
         }
         "partition" | "partitions" => {
-            let mut found = partitions(world);
-            found.retain(|partition| name.is_none_or(|name| partition.name == name));
+            let found = listed(partitions(world), name, "Partition", |partition| &partition.name)?;
             Ok(show_partition::text(&found, false))
         }
         "reservation" | "reservations" => {
-            let mut found = reservations(world);
-            found.retain(|reservation| name.is_none_or(|name| reservation.name == name));
+            let found = listed(reservations(world), name, "Reservation", |reservation| &reservation.name)?;
             Ok(show_reservation::text(&found, false, &show(world)))
         }
         "topology" => {
@@ -131,6 +139,25 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<S
             "invalid entity:{other} for keyword:show; a workload shows job, node, partition, reservation or topology"
         )),
     }
+}
+
+/// Those of all that a list with commas names, or all.
+///
+/// # Errors
+/// The first name that none has.
+fn listed<T>(
+    mut all: Vec<T>,
+    names: Option<&str>,
+    kind: &str,
+    name_of: impl Fn(&T) -> &String,
+) -> Result<Vec<T>, String> {
+    let Some(names) = names else { return Ok(all) };
+    let names = query::list(names);
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|one| name_of(one) == *name)) {
+        return Err(format!("{kind} {name} not found"));
+    }
+    all.retain(|one| names.contains(name_of(one)));
+    Ok(all)
 }
 
 /// Topologies, with the domains that a request selects.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::deed::{Arrival, Ask, Deed, Machine, Users, What, Workload};
+use super::workload::LAST;
 use crate::error::Failure;
 
 const JOB: usize = 0;
@@ -57,6 +58,10 @@ pub(super) fn read(text: &str, source: &str, machine: Machine) -> Result<Workloa
             ask: Ask::Shape(machine.shape(u32::try_from(processors).unwrap_or(u32::MAX)), limit),
         };
         let at = u64::try_from(fields[SUBMIT]).unwrap_or(0);
+        if at > LAST {
+            let problem = format!("{at} is too late, field {} of a trace; at most {LAST}", SUBMIT + 1);
+            return Err(Failure::new(format!("{source}:{line}: {problem}")));
+        }
         workload.deeds.push(Deed { at, line, what: What::Submit(Box::new(arrival)) });
     }
     workload.skipped = Some(skipped);
@@ -68,9 +73,10 @@ fn numbers(line: &str) -> Result<[i64; FIELDS], String> {
     let mut numbers = [-1; FIELDS];
     let mut count = 0;
     for (slot, word) in numbers.iter_mut().zip(line.split_ascii_whitespace()) {
-        let whole = word.split_once('.').map_or(word, |(whole, _)| whole);
-        *slot =
-            whole.parse().map_err(|_| format!("`{word}` is no number, field {} of a trace", count + 1))?;
+        let (whole, fraction) = word.split_once('.').unwrap_or((word, "0"));
+        let is_number = !fraction.is_empty() && fraction.bytes().all(|digit| digit.is_ascii_digit());
+        let number = whole.parse().ok().filter(|_| is_number);
+        *slot = number.ok_or_else(|| format!("`{word}` is no number, field {} of a trace", count + 1))?;
         count += 1;
     }
     if count < FIELDS {
@@ -117,7 +123,14 @@ mod tests {
 
     #[test]
     fn what_is_no_trace_is_told_by_its_line() {
-        for (line, says) in [("1 2 3", "this one 3"), ("1 x", "`x` is no number, field 2")] {
+        let late = "1 253402300800 -1 50 4 -1 -1 -1 40 -1 1 3 -1 -1 -1 -1 -1 -1";
+        for (line, says) in [
+            ("1 2 3", "this one 3"),
+            ("1 x", "`x` is no number, field 2"),
+            ("1 2.x", "`2.x` is no number, field 2"),
+            ("1 2 -1.", "`-1.` is no number, field 3"),
+            (late, "253402300800 is too late, field 2"),
+        ] {
             let error = read(&format!(";\n{line}\n"), "t.swf", Machine::Flat).unwrap_err().to_string();
             assert!(error.starts_with("t.swf:2: ") && error.contains(says), "{error}");
         }

@@ -1,11 +1,12 @@
 //! Our own workload format: one JSON object a line.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use spur_core::sim::NodeState;
+use spur_core::text::array::ArraySpec;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::nearest::nearest;
 
@@ -17,6 +18,8 @@ use crate::options::submission::Submission;
 
 /// The user of jobs that name none.
 const NOBODY: &str = "user";
+/// The last second of the year 9999, counted from 1970: later times cannot be shown as dates.
+pub(super) const LAST: u64 = 253_402_300_799;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,17 +69,36 @@ pub(super) fn read(
     directory: &Path,
     overrides: &Overrides,
 ) -> Result<Workload, Failure> {
-    let mut reader = Reader { directory, overrides, users: Users::default(), ids: BTreeSet::new() };
+    let mut reader = Reader {
+        directory,
+        overrides,
+        users: Users::default(),
+        ids: BTreeSet::new(),
+        arrays: BTreeMap::new(),
+    };
     let mut deeds = Vec::new();
     for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
         let line = index + 1;
         let told = |problem: String| Failure::new(format!("{source}:{line}: {problem}"));
+        if !text.trim_start().starts_with('{') {
+            return Err(told("a line is a JSON object, from `{` to `}`".to_owned()));
+        }
         let read: Line = serde_json::from_str(text).map_err(|error| told(json_problem(&error)))?;
         let at = read.at;
+        if at > LAST {
+            return Err(told(format!("at: {at} is too late; give seconds from the start, at most {LAST}")));
+        }
         let what = reader.what(read).map_err(told)?;
         deeds.push(Deed { at, line, what });
     }
     for deed in &deeds {
+        if let What::Submit(job) = &deed.what
+            && let Some(array) = reader.array_of_task(&job.name)
+        {
+            let name = &job.name;
+            let problem = format!("job {name}: a task of the array {array} has this name");
+            return Err(Failure::new(format!("{source}:{}: {problem}", deed.line)));
+        }
         if let What::Cancel(job) = &deed.what
             && !reader.knows(job)
         {
@@ -103,6 +125,8 @@ struct Reader<'a> {
     overrides: &'a Overrides,
     users: Users,
     ids: BTreeSet<Arc<str>>,
+    /// The jobs that are arrays, with their indices.
+    arrays: BTreeMap<Arc<str>, ArraySpec>,
 }
 
 impl Reader<'_> {
@@ -110,6 +134,15 @@ impl Reader<'_> {
     fn knows(&self, job: &str) -> bool {
         self.ids.contains(job)
             || job.rsplit_once(['_', '+']).is_some_and(|(whole, _)| self.ids.contains(whole))
+    }
+
+    /// The array of which a task has this name.
+    fn array_of_task<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let (array, task) = name.rsplit_once('_')?;
+        let spec = self.arrays.get(array)?;
+        let is_task =
+            task.parse().is_ok_and(|number: u32| spec.tasks.contains(number) && number.to_string() == task);
+        is_task.then_some(array)
     }
 
     fn what(&mut self, line: Line) -> Result<What, String> {
@@ -148,6 +181,8 @@ impl Reader<'_> {
         }
         let options = Submission::parse(&job.argv, &|_| None, None);
         let options = options.map_err(|error| format!("job {name}: {error}"))?;
+        let arrays = options.first().and_then(|options| options.spec.array.parse::<ArraySpec>().ok());
+        self.arrays.extend(arrays.map(|array| (Arc::clone(&name), array)));
         let owner = self.users.owner(job.user.as_deref().unwrap_or(NOBODY));
         let arrival = Arrival { name, owner, run_time: job.runtime, ask: Ask::Options(options) };
         Ok(What::Submit(Box::new(arrival)))
@@ -156,6 +191,9 @@ impl Reader<'_> {
 
 fn nodes(line: &Nodes) -> Result<What, String> {
     let names: HostList = line.names.parse().map_err(|error| format!("node: {error}"))?;
+    if names.is_empty() {
+        return Err("node: no node is named".to_owned());
+    }
     let state = match line.state {
         State::Down => NodeState::Down,
         State::Drain => NodeState::Drain,
@@ -190,12 +228,33 @@ mod tests {
             (r#"{"at":0,"reconfigure":"none.toml"}"#, "w:2: cannot read /nowhere/none.toml: "),
             (r#"{"at":0,"command":[]}"#, "w:2: command: there are no words"),
             ("{", "w:2: "),
+            (r#"[0,null,"a",null,null,null]"#, "w:2: a line is a JSON object"),
+            ("# a comment", "w:2: a line is a JSON object"),
+            (
+                r#"{"at":253402300800,"cancel":"a"}"#,
+                "w:2: at: 253402300800 is too late; give seconds from the start, at most 253402300799",
+            ),
+            (r#"{"at":0,"node":{"names":"","state":"down"}}"#, "w:2: node: no node is named"),
         ];
         for (line, says) in table {
             let text = format!("{good}\n{line}\n");
             let read = read(&text, "w", Path::new("/nowhere"), &Overrides::default());
             let error = read.expect_err(line).to_string();
             assert!(error.starts_with(says), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_job_has_the_name_of_a_task() {
+        let array = r#"{"at":0,"submit":{"id":"a","argv":["--array=1-9:2"],"runtime":5}}"#;
+        let named = |id: &str| {
+            let text = format!("{{\"at\":0,\"submit\":{{\"id\":\"{id}\",\"runtime\":5}}}}\n{array}\n");
+            read(&text, "w", Path::new("."), &Overrides::default())
+        };
+        let error = named("a_3").expect_err("a task has it").to_string();
+        assert_eq!(error, "w:1: job a_3: a task of the array a has this name");
+        for free in ["a_2", "a_03", "b_3"] {
+            assert!(named(free).is_ok(), "{free}");
         }
     }
 }

@@ -28,9 +28,9 @@ pub use ask::{
 pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit, refusal};
 pub use slots::{Slots, View, Weights};
 
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
-use problem::{Cost, Frame, Meter, NARROW, Narrow, Problem, Rank};
+use problem::{Cost, Frame, Meter, NARROW, Narrow, Problem, Rank, difference, positions, rank_node};
 use short::{Equal, Short};
 
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
@@ -86,10 +86,52 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget));
-    let losers = |problem: Problem<'_>| {
-        short::losers(&problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(&problem, most))
+    let losers = |problem: &Problem<'_>| {
+        short::losers(problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(problem, most))
     };
-    problem.map_or_else(Vec::new, losers)
+    let Some(problem) = problem else { return Vec::new() };
+    match placement.shares[..] {
+        [(winner, _)] if !view.slots.are_whole() => of_nodes(&problem, winner, losers(&problem)),
+        _ => losers(&problem),
+    }
+}
+
+/// Where the winner is one node: leaves that have such a node as well lost by what the best of them has; what is above
+/// leaves has nothing to add.
+fn of_nodes(problem: &Problem<'_>, winner: Pos, lost: Vec<Lost>) -> Vec<Lost> {
+    let Some(best) = rank_on(problem, winner) else { return lost };
+    let judged = |lost: Lost| {
+        let other = best_of_leaf(problem, lost.domain).filter(|_| lost.why == LostWhy::Higher);
+        let why = match other.map(|rank| difference(&rank, &best)) {
+            None => lost.why,
+            Some(LostWhy::Waste { layer: Layer::NODE, had, best }) => LostWhy::Node { had, best },
+            Some(why) => why,
+        };
+        Lost { why, ..lost }
+    };
+    let leaves = lost.into_iter().filter(|lost| problem.fabric.domain(lost.domain).layer() == Layer::LEAF);
+    leaves.map(judged).collect()
+}
+
+/// The rank of the best node of a leaf that takes the whole job.
+fn best_of_leaf(problem: &Problem<'_>, leaf: DomainId) -> Option<Rank> {
+    let (view, mut seen) = (problem.view, None);
+    let nodes = positions(problem.fabric.domain(leaf).range()).filter(|_| !problem.is_barred(leaf));
+    let candidates = nodes.filter(|&pos| {
+        let (slots, weight) = (view.slots.at(pos), view.weights.map_or(0, |weights| weights.at(pos)));
+        // A later one with as many slots that is no lighter is no better.
+        let takes = u64::from(slots) >= problem.wanted_slots();
+        let needed = takes && seen.is_none_or(|(fewer, lighter)| slots < fewer || weight < lighter);
+        seen = if needed { Some((slots, weight)) } else { seen };
+        needed
+    });
+    candidates.filter_map(|pos| rank_on(problem, pos)).min()
+}
+
+/// The rank of one node that takes the whole job.
+fn rank_on(problem: &Problem<'_>, pos: Pos) -> Option<Rank> {
+    let item = problem.node::<Vec<i64>>(pos, (0, u32::MAX)).filter(|item| problem.amount <= item.hi)?;
+    Some(rank_node(problem, pos, &item))
 }
 
 /// The numbers of nodes to try, the largest first.

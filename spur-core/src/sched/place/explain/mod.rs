@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::Ask;
-use crate::sched::place::problem::{Meter, Problem};
+use crate::sched::place::problem::{Meter, Problem, positions};
 use crate::sched::place::slots::View;
 use crate::sched::place::{frame, place};
 
@@ -96,6 +96,13 @@ pub enum LostWhy {
         /// The winner's.
         best: u64,
     },
+    /// The job would be on one of its nodes, and the best of them has more slots: its number and the winner's.
+    Node {
+        /// Slots of its best node.
+        had: u64,
+        /// The winner's.
+        best: u64,
+    },
     /// Its links are slower.
     Latency,
     /// The settable score, in millionths.
@@ -133,9 +140,21 @@ pub enum MisfitKind {
     TooFew,
     /// There is enough in some domain, but not in the shape that the constraints want.
     Shape,
+    /// There is enough, but not in so few domains of a layer.
+    Span {
+        /// The layer.
+        layer: Layer,
+        /// How many of its domains the job may use.
+        most: u32,
+    },
+    /// There is enough, but not in consecutive positions.
+    Apart {
+        /// Slots of the longest stretch without a gap.
+        longest: u32,
+    },
     /// A required node is not free, or the required nodes lie too far apart.
     Required,
-    /// No domain has the links.
+    /// Not enough is free in domains that have the links.
     Link,
 }
 
@@ -161,21 +180,68 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
         Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
         _ => fabric.roots().to_vec(),
     };
-    let mut takes: Vec<(DomainId, u32)> = holders.into_iter().map(|id| (id, problem.capacity(id))).collect();
-    takes.sort_by_key(|&(id, takes)| (std::cmp::Reverse(takes), fabric.domain(id).range().start));
-    takes.truncate(NAMED);
+    let mut takes = largest(&problem, holders);
     if takes.first().is_none_or(|&(_, most)| most < problem.amount) {
         misfit.kind = MisfitKind::TooFew;
     }
-    if ask.min_speed.is_some() && misfit.kind == MisfitKind::TooFew {
-        let any = Ask { min_speed: None, ..ask.clone() };
-        if place(fabric, view, &any).is_ok() {
-            misfit.kind = MisfitKind::Link;
-        }
+    if let Some(need) = ask.min_speed.filter(|_| misfit.kind == MisfitKind::TooFew) {
+        misfit.kind = MisfitKind::Link;
+        let is_low = |id: &DomainId| within.is_none_or(|within| fabric.domain(*id).layer() <= within);
+        takes = largest(&problem, fast_enough(fabric, need).filter(is_low));
     }
     if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
         misfit.kind = MisfitKind::Required;
+    } else if misfit.kind == MisfitKind::Shape {
+        misfit.kind = shape(fabric, view, ask, wanted);
+        if let MisfitKind::Span { layer, .. } = misfit.kind {
+            takes = largest(&problem, fabric.domains_covering(layer));
+        }
     }
     misfit.nearest = takes;
     misfit
+}
+
+/// The largest of some domains, each with how much of the wanted it could take.
+fn largest(problem: &Problem<'_>, domains: impl IntoIterator<Item = DomainId>) -> Vec<(DomainId, u32)> {
+    let mut takes: Vec<(DomainId, u32)> = domains.into_iter().map(|id| (id, problem.capacity(id))).collect();
+    takes.sort_by_key(|&(id, takes)| (std::cmp::Reverse(takes), problem.fabric.domain(id).range().start));
+    takes.truncate(NAMED);
+    takes
+}
+
+/// The highest domains of which the links, and those of all domains below, are so fast.
+fn fast_enough(fabric: &Fabric, need: u64) -> impl Iterator<Item = DomainId> {
+    let is_fast = move |id: DomainId| fabric.domain(id).link().speed.is_some_and(|speed| speed >= need);
+    let fast = fabric.domains().map(|(id, _)| id).filter(move |&id| is_fast(id));
+    fast.filter(move |&id| fabric.domain(id).parent().is_none_or(|parent| !is_fast(parent)))
+}
+
+/// Which one constraint stands in the way of a job for which enough is free, if it is one by itself.
+fn shape(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> MisfitKind {
+    let without = |ask: Ask| place(fabric, view, &ask).is_ok();
+    if let [(layer, most)] = ask.max_spans[..]
+        && without(Ask { max_spans: Vec::new(), ..ask.clone() })
+    {
+        return MisfitKind::Span { layer, most };
+    }
+    if ask.contiguous {
+        let longest = (fabric.roots().iter()).map(|&root| stretch(view, fabric.domain(root).range())).max();
+        if let Some(longest) = longest.filter(|longest| *longest < wanted) {
+            return MisfitKind::Apart { longest };
+        }
+    }
+    MisfitKind::Shape
+}
+
+/// Slots of the longest stretch of positions that all have some.
+fn stretch(view: &View<'_>, range: std::ops::Range<usize>) -> u32 {
+    let (mut longest, mut here) = (0_u32, 0_u32);
+    for pos in positions(range) {
+        here = match view.slots.at(pos) {
+            0 => 0,
+            slots => here.saturating_add(slots),
+        };
+        longest = longest.max(here);
+    }
+    longest
 }

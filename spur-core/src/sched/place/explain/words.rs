@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::model::fabric::{Fabric, Layer};
-use crate::sched::place::ask::Ask;
+use crate::sched::place::ask::{Ask, Strategy};
 use crate::sched::place::place;
 use crate::sched::place::slots::{Slots, View};
 use crate::text::gather::LinkSpeed;
@@ -34,13 +34,24 @@ impl Misfit {
             Some(layer) => {
                 let _ = write!(text, " in one {}", fabric.layer_name(layer));
             }
+            None if matches!(self.kind, MisfitKind::Span { .. }) => {}
             None if fabric.roots().len() > 1 => text.push_str(" in one fabric"),
             None => {}
         }
         match self.kind {
             MisfitKind::Shape => text.push_str(" in the shape asked for"),
+            MisfitKind::Span { layer, most } => {
+                let name = fabric.layer_name(layer);
+                let _ = match most {
+                    1 => write!(text, " in one {name}"),
+                    _ => write!(text, " in at most {most} of layer {name}"),
+                };
+            }
+            MisfitKind::Apart { longest } => {
+                let _ = write!(text, " side by side; the longest stretch without a gap has {longest}");
+            }
             MisfitKind::Required => text.push_str("; a required node is not free"),
-            MisfitKind::Link => text.push_str("; no domain has links that fast"),
+            MisfitKind::Link => text.push_str(" where links are that fast"),
             MisfitKind::TooFew => {}
         }
         for (index, &(id, takes)) in self.nearest.iter().enumerate() {
@@ -108,6 +119,9 @@ impl Lost {
                 let layer = fabric.layer_name(layer);
                 format!("{name} has {had} free slots at layer {layer}, not {best}")
             }
+            LostWhy::Node { had, best } => {
+                format!("the best node of {name} has {had} free slots, not {best}")
+            }
             LostWhy::Latency => format!("{name} has links of higher latency"),
             LostWhy::Score { had, best } => format!("{name} scores {had}, not {best} (millionths)"),
             LostWhy::Later => format!("{name} is as good and comes later"),
@@ -137,6 +151,13 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
             format!("must:{name} with {} {unit}: the largest {name} has {most} {unit}", misfit.wanted)
         }
         (Some(Layer::NODE), _) => format!("must:node with {} {unit}: no node holds that", misfit.wanted),
+        _ if let MisfitKind::Span { layer, most } = misfit.kind => {
+            let name = fabric.layer_name(layer);
+            match most {
+                1 => format!("{} {unit}: no {name} holds them", misfit.wanted),
+                _ => format!("{} {unit}: no {most} of layer {name} hold them", misfit.wanted),
+            }
+        }
         _ if misfit.kind == MisfitKind::Link => {
             format!("{} {unit}: no domain whose links are that fast holds them", misfit.wanted)
         }
@@ -147,12 +168,22 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
         (_, None) if misfit.kind == MisfitKind::TooFew => {
             format!("{} {unit}: there are {}", misfit.wanted, idle.total())
         }
+        _ if !ask.required.is_empty()
+            && place(fabric, &view, &Ask { required: Vec::new(), ..ask.clone() }).is_ok() =>
+        {
+            let part = misfit.layer.map_or("part of the fabric", |layer| fabric.layer_name(layer));
+            format!("{} {unit}: no {part} holds them with all nodes of -w", misfit.wanted)
+        }
         _ => {
             format!("{} {unit}: no part of the fabric has the shape asked for, even when idle", misfit.wanted)
         }
     };
-    let nearest =
-        [fewer(fabric, &view, ask, misfit.wanted), wider(fabric, &view, ask), slower(fabric, &view, ask)];
+    let nearest = [
+        fewer(fabric, &view, ask, misfit.wanted),
+        wider(fabric, &view, ask),
+        slower(fabric, &view, ask),
+        without_fabric(fabric, &view, ask),
+    ];
     let nearest: Vec<String> = nearest.into_iter().flatten().collect();
     if !nearest.is_empty() {
         let _ = write!(text, "; {}", nearest.join(", or "));
@@ -211,6 +242,20 @@ fn slower(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
     });
     let without = || place(fabric, view, &Ask { min_speed: None, ..ask.clone() });
     found.or_else(|| without().ok().map(|_| "leave out --network=bw".to_owned()))
+}
+
+/// Ignoring the fabric, where that would do and nothing was asked of it.
+fn without_fabric(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+    let plain = ask.must.is_none()
+        && ask.multiples.is_empty()
+        && ask.max_spans.is_empty()
+        && ask.segment.is_none()
+        && ask.adjacent.is_none()
+        && ask.min_speed.is_none()
+        && !ask.contiguous
+        && !ask.whole_leaves;
+    let flat = || place(fabric, view, &Ask { strategy: Strategy::Flat, ..ask.clone() });
+    (plain && ask.strategy != Strategy::Flat && flat().is_ok()).then(|| "--topology=none".to_owned())
 }
 
 /// The lowest layer above the one that was asked for that would do.

@@ -265,6 +265,9 @@ fn why_tells_when_any_job_will_start() {
     assert_eq!(said["jobs"][2]["planned_nodes"], "n1");
     let text = cluster.ok(&["spur", "why", &head.to_string()]);
     assert!(text.contains("state   PENDING, Resources\nplanned ") && text.contains("nodes   n1\n"), "{text}");
+    let plan = cluster.ok(&["spur", "plan", "--json", "--", "-t", "5", "--exclusive"]);
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    assert_eq!((&plan["reason"], &plan["spans"]["node"]), (&"Priority".into(), &1.into()), "{plan}");
     let test = cluster.run(&["sbatch", "--test-only", "-t", "5", "--exclusive", "--wrap", "true"]).err;
     assert!(test.contains("to start at"), "{test}");
     assert!(cluster.fails(&["spur", "why", "99"]).contains("Invalid job id"));

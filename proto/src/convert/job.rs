@@ -325,6 +325,9 @@ fn waiting(
         message.start_is_planned = true;
         let end = job.spec.time_limit.end(start);
         message.end_time = (!end.is_never()).then_some(end.0);
+    } else if let Some(begin) = pending.not_before.filter(|begin| *begin > now) {
+        // As Slurm has it: the earliest that it can be.
+        message.start_time = Some(begin.0);
     }
     let nominated = job.nomination();
     let nodes = match (nominated, planned) {

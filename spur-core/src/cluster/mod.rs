@@ -35,7 +35,7 @@ pub use suspend::ClaimOrder;
 
 use crate::id::{JobId, NodeId};
 use crate::model::config::Policy;
-use crate::model::fabric::Fabric;
+use crate::model::fabric::{Fabric, Pos};
 use crate::model::job::Job;
 use crate::model::reservation::Reservation;
 use crate::text::time::Time;
@@ -172,6 +172,22 @@ impl Cluster {
     #[must_use]
     pub fn fabric_of(&self, partition: &Partition) -> Option<&Arc<Fabric>> {
         partition.topology.and_then(|at| self.topologies.get(at)).map(|topology| &topology.fabric)
+    }
+
+    /// Domains that nodes touch, in the fabric that a job is placed on: for each layer its name and how many.
+    #[must_use]
+    pub fn spans(&self, job: &Job, nodes: &[NodeId]) -> Vec<(Arc<str>, u32)> {
+        let named = job.spec.fabric.as_ref().and_then(|wish| wish.topology.as_deref());
+        let named = named.and_then(|name| self.topology(name)).map(|topology| &topology.fabric);
+        let partition = job.spec.partitions.first().and_then(|name| self.partition(name));
+        let Some(fabric) = named.or_else(|| self.fabric_of(partition?)) else {
+            return vec![("node".into(), u32::try_from(nodes.len()).unwrap_or(u32::MAX))];
+        };
+        let mut positions: Vec<Pos> = nodes.iter().filter_map(|node| fabric.pos(*node)).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        let names = fabric.layer_names().iter().map(|name| Arc::from(name.as_str()));
+        names.zip(fabric.spans(&positions)).collect()
     }
 
     /// All reservations of nodes and time, by name.

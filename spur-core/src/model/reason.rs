@@ -21,6 +21,12 @@ macro_rules! reasons {
                     $(Reason::$name => stringify!($name),)*
                 }
             }
+
+            /// The reason of that name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Reason> {
+                [$(Reason::$name),*].into_iter().find(|reason| reason.name() == name)
+            }
         }
     };
 }

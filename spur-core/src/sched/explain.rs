@@ -84,6 +84,14 @@ fn missing(scene: &Scene, lens: &Lens, ask: &Ask) -> Option<String> {
     if ids.is_empty() {
         let admitted = lens.admitted.ones().map(|index| NodeId(u32::try_from(index).unwrap_or(u32::MAX)));
         ids = admitted.filter(out).collect();
+        // Not those where it could not be anyway.
+        let view = lens.view(&lens.idle);
+        let serves = place::could_use(&lens.fabric, &view, ask);
+        let serving: Vec<NodeId> =
+            ids.iter().copied().filter(|id| lens.pos(id.0).is_some_and(&serves)).collect();
+        if !serving.is_empty() {
+            ids = serving;
+        }
     }
     let names = HostList::from_names(scene.names(ids));
     (!names.is_empty()).then(|| format!("UnavailableNodes:{names}"))

@@ -7,7 +7,6 @@ use super::record::hostlist;
 use crate::cluster::Cluster;
 use crate::controller::Reject;
 use crate::id::{JobId, NodeId};
-use crate::model::fabric::Pos;
 use crate::model::reason::Reason;
 use crate::sched::plan::Plan;
 use crate::text::time::Time;
@@ -39,6 +38,9 @@ impl Foresight {
 
     /// What a plan of `now` says of a job.
     pub(super) fn of(cluster: &Cluster, plan: &Plan, now: Time, job: JobId) -> Self {
+        let spans = |nodes: &[NodeId]| {
+            Spans(cluster.job(job).map(|job| cluster.spans(job, nodes)).unwrap_or_default())
+        };
         if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == job) {
             let nodes: Vec<NodeId> =
                 start.all().flat_map(|start| &start.parts).map(|part| part.node).collect();
@@ -46,7 +48,7 @@ impl Foresight {
             return Self {
                 start: Some(now),
                 nodes: hostlist(cluster, nodes.iter().copied()),
-                spans: if alone { Spans(start.why.spans.clone()) } else { spans(cluster, job, &nodes) },
+                spans: if alone { Spans(start.why.spans.clone()) } else { spans(&nodes) },
                 why: start.why.sentence.clone(),
                 ..Self::default()
             };
@@ -61,7 +63,7 @@ impl Foresight {
         Self {
             start: waiting.start,
             nodes: hostlist(cluster, nodes.iter().copied()),
-            spans: if placed { spans(cluster, job, &nodes) } else { Spans::default() },
+            spans: if placed { spans(&nodes) } else { Spans::default() },
             reason: waiting.reason,
             detail: waiting.sentence(|time| time.0.to_string()),
             ..Self::default()
@@ -80,21 +82,4 @@ impl Foresight {
             detail: (!known).then_some(self.detail),
         }
     }
-}
-
-/// Domains that nodes touch, in the fabric that a job is placed on.
-fn spans(cluster: &Cluster, job: JobId, nodes: &[NodeId]) -> Spans {
-    let spec = cluster.job(job).map(|job| &job.spec);
-    let named = spec.and_then(|spec| spec.fabric.as_ref()?.topology.as_deref());
-    let named = named.and_then(|name| cluster.topology(name)).map(|topology| &topology.fabric);
-    let partition = spec.and_then(|spec| cluster.partition(spec.partitions.first()?));
-    let fabric = named.or_else(|| cluster.fabric_of(partition?));
-    let Some(fabric) = fabric else {
-        return Spans(vec![("node".into(), u32::try_from(nodes.len()).unwrap_or(u32::MAX))]);
-    };
-    let mut positions: Vec<Pos> = nodes.iter().filter_map(|node| fabric.pos(*node)).collect();
-    positions.sort_unstable();
-    positions.dedup();
-    let names = fabric.layer_names().iter().map(|name| Arc::from(name.as_str()));
-    Spans(names.zip(fabric.spans(&positions)).collect())
 }

@@ -104,7 +104,8 @@ fn foretold(
     let names = |nodes: &mut dyn Iterator<Item = NodeId>| {
         HostList::from_names(cluster.names_of(nodes.collect::<Vec<_>>())).to_string()
     };
-    let spec = cluster.job(id).map(|job| &job.spec);
+    let job = cluster.job(id);
+    let spec = job.map(|job| &job.spec);
     let mut told = v1::TestSubmitResponse {
         num_cpus: spec.map_or(0, |spec| job::least_cpus(&spec.shape)),
         partition: spec.map(|spec| spec.partitions.join(",")).unwrap_or_default(),
@@ -126,7 +127,10 @@ fn foretold(
         told.start_time = waiting.start.map(|start| start.0);
         let components = cluster.jobs().components(id);
         let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
-        told.nodes = names(&mut of_components.flat_map(|waiting| waiting.nodes.iter().copied()));
+        let nodes: Vec<NodeId> = of_components.flat_map(|waiting| waiting.nodes.iter().copied()).collect();
+        told.nodes = names(&mut nodes.iter().copied());
+        let spans = job.filter(|_| waiting.start.is_some()).map(|job| cluster.spans(job, &nodes));
+        told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(&layer, count)).collect();
         told.reason = waiting.reason.name().to_owned();
         told.detail = waiting.sentence(|time| format!("{}Z", Civil::from_utc(time)));
     }

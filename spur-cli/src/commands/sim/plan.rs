@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use spur_core::model::reason::Reason;
 use spur_core::sim::{Foresight, PassMode, Spans, Watch, World};
 use spur_core::text::time::Time;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
@@ -150,15 +151,18 @@ async fn live(session: &mut Session, wish: Vec<Submission>) -> anyhow::Result<An
     let told = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await?;
     let TestSubmitResponse { start_time, nodes, spans, reason, detail, warnings, .. } = told;
     let spans = spans.into_iter().map(|span| (Arc::from(span.layer), span.count)).collect();
+    // Where nothing is in the way, the sentence says why these nodes.
+    let (why, detail) = if reason.is_empty() { (detail, String::new()) } else { (String::new(), detail) };
     // The reason is a word of Slurm's, which stands before the sentence.
-    let detail = if start_time.is_none() && detail.is_empty() { reason } else { detail };
+    let told = if start_time.is_none() && detail.is_empty() { reason.clone() } else { detail };
     let foresight = Foresight {
         start: start_time.map(Time),
         nodes,
         spans: Spans(spans),
-        detail,
+        reason: Reason::named(&reason).unwrap_or_default(),
+        detail: told,
+        why,
         warnings,
-        ..Foresight::default()
     };
     Ok(Answer { foresight, simulated: false })
 }

@@ -8,6 +8,7 @@ use crate::id::NodeId;
 use crate::model::topology::{Line, Plugin, TopologyConfig};
 use crate::text::ParseError;
 use crate::text::gather::{Gather, Latency, LinkSpeed, Placement, Switches};
+use crate::text::hostlist::HostList;
 
 /// Sizes of the aggregates, in base blocks, where `block_sizes` does not say.
 const DEFAULT_MULTIPLES: [u32; 4] = [2, 4, 8, 16];
@@ -43,11 +44,10 @@ impl Table<'_> {
         line: Line,
         faults: &mut Faults<'_>,
     ) -> Vec<usize> {
-        let mut nodes = Vec::new();
+        let (mut nodes, mut unknown) = (Vec::new(), Vec::new());
         for node in expand(domain, list, line, faults) {
             let Some(&index) = self.index.get(node.as_str()) else {
-                let near = names::nearest(&node, self.index.keys().copied());
-                faults.add(line, Fault::UnknownNode { domain: domain.to_owned(), node, near });
+                unknown.push(node);
                 continue;
             };
             if let Some(first) = self.taken.insert(index, domain.to_owned()) {
@@ -55,6 +55,12 @@ impl Table<'_> {
             } else if !self.moved.contains_key(&index) {
                 nodes.push(index);
             }
+        }
+        if let Some(first) = unknown.first() {
+            let near = names::nearest(first, self.index.keys().copied());
+            let nodes = if unknown.len() == 1 { "node" } else { "nodes" };
+            let node = format!("{nodes} {}", HostList::from_names(&unknown));
+            faults.add(line, Fault::UnknownNode { domain: domain.to_owned(), node, near });
         }
         nodes
     }
@@ -391,7 +397,8 @@ fn name_layers(config: &TopologyConfig, forest: &mut Forest<'_>, faults: &mut Fa
         let why = "is one of more than 64 layers: join some of them";
         faults.add(line, Fault::BadLayer { name: forest.layers[MAX_LAYERS].clone(), why });
     }
-    if config.layers.len() > have && have > 0 {
+    // Where switches do not hang together, how many layers there are is not known yet.
+    if config.layers.len() > have && have > 0 && faults.found.iter().all(|error| error.fault.keeps_shape()) {
         let extra = config.layers[have..].to_vec();
         faults.add(line, Fault::ExtraLayers { named: config.layers.len(), have, extra });
     }

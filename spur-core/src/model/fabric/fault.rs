@@ -103,8 +103,8 @@ pub enum Fault {
     /// Switches below themselves.
     #[error("switches form a cycle: {}: remove one of these links", .0.join(" > "))]
     Cycle(Vec<String>),
-    /// A node that the node table does not have.
-    #[error("{domain} names node {node}, which no [[nodes]] table defines{}", nearest(.near))]
+    /// Nodes that the node table does not have.
+    #[error("{domain} names {node}, which no [[nodes]] table defines{}", nearest(.near))]
     UnknownNode {
         /// The domain that names it.
         domain: String,
@@ -214,6 +214,22 @@ pub enum Fault {
         /// Why that cannot be.
         why: &'static str,
     },
+}
+
+impl Fault {
+    /// Whether it leaves open neither which domains there are nor which of them are below which.
+    pub(super) fn keeps_shape(&self) -> bool {
+        !matches!(
+            self,
+            Fault::Duplicate { .. }
+                | Fault::Neither(_)
+                | Fault::Both(_)
+                | Fault::BadHostlist { .. }
+                | Fault::UnknownChild { .. }
+                | Fault::TwoParents { .. }
+                | Fault::Cycle(_)
+        )
+    }
 }
 
 fn at_line(line: &Line) -> String {

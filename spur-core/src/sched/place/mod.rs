@@ -199,6 +199,23 @@ fn frame(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Fra
     Frame { within: lower(rule.within, ask.must), touch: rule.touch, ..Frame::default() }
 }
 
+/// Which positions are in a domain that could hold the whole job by its nodes and slots, and that has the nodes it names.
+pub fn could_use<'a>(fabric: &'a Fabric, view: &'a View<'_>, ask: &'a Ask) -> impl Fn(Pos) -> bool + 'a {
+    let nodes = ask.nodes.map(|(least, _)| least);
+    let is_flat = ask.strategy == Strategy::Flat || fabric.roots().is_empty();
+    let within = if is_flat { None } else { frame(fabric, view, ask, nodes).within };
+    let within = within.filter(|layer| *layer > Layer::NODE);
+    let (nodes, tasks) = (nodes.unwrap_or(1), u64::from(ask.tasks.unwrap_or(0)));
+    move |pos| {
+        let Some(within) = within else { return true };
+        let above = |pos| fabric.leaf_of(pos).map(|leaf| fabric.covering(leaf, within));
+        let Some(holder) = above(pos) else { return false };
+        view.slots.nodes_of(holder) >= nodes
+            && view.slots.of(holder) >= tasks
+            && ask.required.iter().all(|&named| above(named) == Some(holder))
+    }
+}
+
 /// The lower of two layers that have to hold a job.
 fn lower(a: Option<Layer>, b: Option<Layer>) -> Option<Layer> {
     a.into_iter().chain(b).min()

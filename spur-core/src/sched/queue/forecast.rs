@@ -100,7 +100,7 @@ fn requested(spec: &JobSpec) -> u64 {
 /// itself while too little is known.
 ///
 /// `recent2` is the floor of the mean of the user's last two run times (Tsafrir, Etsion and Feitelson, TPDS 2007);
-/// `similar` weighs the user's last runs by how much they resemble the job, see [`similar`](super::similar).
+/// `similar` weighs the user's last runs by how much they resemble the job, see `similar`.
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     predict: Predict,

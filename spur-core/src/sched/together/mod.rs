@@ -5,7 +5,7 @@
 //! for itself, and all in one domain of each layer that `--het-gather` makes a must), the order is lexicographic:
 //!
 //! 1. left to right, the fewest domains that all components together touch of each layer that `--het-gather` prefers;
-//! 2. component by component, how local its placement is: see [`rank::locality`];
+//! 2. component by component, how local its placement is: see `rank::locality`;
 //! 3. component by component, how well it fits and which nodes come first.
 //!
 //! Promises: what is found is allowed; where the answer is marked exact no other way is better in 1 and 2, and a refusal

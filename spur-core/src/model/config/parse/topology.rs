@@ -28,12 +28,14 @@ pub(super) fn topologies(top: &mut Section<'_>, nodes: &[NodeConfig]) -> Vec<Top
     let named = top.sections("topologies").into_iter().map(|section| (section, false));
     for (mut section, is_default) in default.into_iter().chain(named) {
         let name = if is_default { DEFAULT_TOPOLOGY } else { name(&mut section) };
-        let topology = topology(&mut section, name);
+        let (topology, is_understood) = topology(&mut section, name);
         if let Some(line) = first_lines.insert(name.to_owned(), section.line()) {
             let problem = format!("topology {name} is defined twice, first on line {line}");
             section.refuse("name", problem);
         }
-        for error in Fabric::build(&topology, &table, &[]).err().into_iter().flatten() {
+        // By another plugin than the one that was meant, everything would be wrong.
+        let checked = is_understood.then(|| Fabric::build(&topology, &table, &[]));
+        for error in checked.and_then(Result::err).into_iter().flatten() {
             section.refuse_at(error.line.0.unwrap_or(section.line()), "", error.fault);
         }
         section.finish();
@@ -57,15 +59,15 @@ fn name<'a>(section: &mut Section<'a>) -> &'a str {
     name
 }
 
-fn topology(section: &mut Section<'_>, name: &str) -> TopologyConfig {
+/// A topology as it is written, and whether its plugin was understood.
+fn topology(section: &mut Section<'_>, name: &str) -> (TopologyConfig, bool) {
     let mut topology =
         TopologyConfig { name: name.to_owned(), line: line(section), ..TopologyConfig::default() };
+    let plugin =
+        section.choice("plugin", &[("tree", Plugin::Tree), ("block", Plugin::Block), ("none", Plugin::None)]);
+    let is_understood = plugin.is_some() || !section.has("plugin");
     set!(
-        topology.plugin => section.choice("plugin", &[
-            ("tree", Plugin::Tree),
-            ("block", Plugin::Block),
-            ("none", Plugin::None),
-        ]),
+        topology.plugin => plugin,
         topology.score_before => section.choice("score_before", &[
             ("span", ScoreBefore::Span),
             ("fit", ScoreBefore::Fit),
@@ -81,7 +83,7 @@ fn topology(section: &mut Section<'_>, name: &str) -> TopologyConfig {
     topology.rule = section.sections("rule").into_iter().map(rule).collect();
     topology.limits = section.section("limits").map(limits).unwrap_or_default();
     topology.weights = section.section("weights").map(weights).unwrap_or_default();
-    topology
+    (topology, is_understood)
 }
 
 fn line(section: &Section<'_>) -> Line {

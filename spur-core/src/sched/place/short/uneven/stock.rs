@@ -233,7 +233,11 @@ impl<'s, 'a> Stock<'s, 'a> {
             }
             && match self.beside {
                 Beside::Nothing => true,
-                Beside::Nodes(nodes) => self.most_on(id, nodes) >= u64::from(self.problem.amount),
+                // Leaves are told apart node by node soon enough, and there are many of them.
+                Beside::Nodes(nodes) => {
+                    (self.problem.fabric.domain(id).children().is_empty() && !self.is_mixed())
+                        || self.most_on(id, nodes) >= u64::from(self.problem.amount)
+                }
                 Beside::Leaves(leaves) => self.most_in(id, leaves) >= u64::from(self.problem.amount),
             }
     }

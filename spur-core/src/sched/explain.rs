@@ -68,7 +68,7 @@ pub(super) fn when_all_are_up(scene: &Scene, lens: &Lens, stage: &Stage) -> Resu
     let view = lens.view(&lens.idle);
     let mut last = String::new();
     for ask in &stage.asks {
-        match place::place(&lens.fabric, &view, ask) {
+        match place::place_or_say(&lens.fabric, &view, ask) {
             Ok(_) => return Ok(missing(scene, lens, ask)),
             Err(error) => last = error.sentence(&lens.fabric),
         }
@@ -86,9 +86,9 @@ fn missing(scene: &Scene, lens: &Lens, ask: &Ask) -> Option<String> {
         ids = admitted.filter(out).collect();
         // Not those where it could not be anyway.
         let view = lens.view(&lens.idle);
-        let serves = place::could_use(&lens.fabric, &view, ask);
-        let serving: Vec<NodeId> =
-            ids.iter().copied().filter(|id| lens.pos(id.0).is_some_and(&serves)).collect();
+        let could = place::could_hold(&lens.fabric, &view, ask);
+        let serves = |id: &NodeId| lens.pos(id.0).is_some_and(|pos| could.contains(pos.index()));
+        let serving: Vec<NodeId> = ids.iter().copied().filter(serves).collect();
         if !serving.is_empty() {
             ids = serving;
         }

@@ -138,7 +138,7 @@ impl World {
         }
         let occupied: FixedBitSet = (0..self.fabric.len()).filter(|&index| self.used[index] > 0).collect();
         let view = View { occupied: Some(&occupied), ..View::new(&slots, &idle) };
-        match place::place(&self.fabric, &view, ask) {
+        match place::place_or_say(&self.fabric, &view, ask) {
             Ok(placement) => {
                 let name = |(pos, share): &(Pos, u32)| match (exclusive, share) {
                     (true, _) => self.fabric.node_name(*pos).to_owned(),

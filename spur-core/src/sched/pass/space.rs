@@ -162,7 +162,7 @@ pub(in crate::sched) trait Space {
         let whole = stage.ask().whole_leaves;
         let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
         let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
-        let misfit = place::place(&lens.fabric, &view, stage.asks.last()?).err()?;
+        let misfit = place::place_or_say(&lens.fabric, &view, stage.asks.last()?).err()?;
         Some((misfit, slots.total()))
     }
 

@@ -25,7 +25,7 @@ mod oracle;
 pub use ask::{
     Ask, AskError, BlockRule, Containment, Mode, Resolved, Score, Segment, Strategy, Wish, resolve, strategy,
 };
-pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit, refusal};
+pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit, could_hold, refusal};
 pub use slots::{Slots, View, Weights};
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
@@ -36,15 +36,14 @@ use short::{Equal, Short};
 /// Places a job: the best of all placements that are allowed, by the order in `docs/topology.md`.
 ///
 /// # Errors
-/// [`Misfit`] where none is allowed now; it says what is missing where.
-pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+/// [`Missed`] where none is allowed now, or none was found.
+pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     let meter = Meter::new(ask.budget);
     if let Some((equal, tasks)) = Equal::of(view, ask).zip(ask.tasks) {
         let whole = View { slots: &equal.slots, ..*view };
         let nodes = equal.ask.nodes.map(|(nodes, _)| nodes);
         let found = place_size(fabric, &whole, &equal.ask, nodes, &meter);
-        return (found.map(|placement| equal.tasks(placement, tasks)))
-            .map_err(|missed| Misfit { exact: missed.exact, ..explain::misfit(fabric, view, ask) });
+        return found.map(|placement| equal.tasks(placement, tasks));
     }
     let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
     while let Some(nodes) = sizes.nth(step) {
@@ -57,13 +56,22 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
             step = (2 * step + 1).min(sizes.len().saturating_sub(1));
         }
     }
-    Err(Misfit { exact, ..explain::misfit(fabric, view, ask) })
+    Err(Missed { exact })
 }
 
-/// No placement was found; `exact` says whether that means that there is none.
-#[derive(Debug, Clone, Copy)]
-struct Missed {
-    exact: bool,
+/// The same for somebody who wants to know why not, which takes a few searches more.
+///
+/// # Errors
+/// [`Misfit`] where there is no placement; it says what is missing where.
+pub fn place_or_say(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+    place(fabric, view, ask).map_err(|missed| explain::misfit(fabric, view, ask, missed))
+}
+
+/// No placement was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missed {
+    /// Whether that means that there is none.
+    pub exact: bool,
 }
 
 impl Missed {
@@ -197,23 +205,6 @@ fn frame(fabric: &Fabric, view: &View<'_>, ask: &Ask, nodes: Option<u32>) -> Fra
     let slots = if nodes.is_some() { 0 } else { u64::from(ask.tasks.unwrap_or(0)) };
     let rule = BlockRule::new(fabric, view.idle).containment(nodes.unwrap_or(0), slots);
     Frame { within: lower(rule.within, ask.must), touch: rule.touch, ..Frame::default() }
-}
-
-/// Which positions are in a domain that could hold the whole job by its nodes and slots, and that has the nodes it names.
-pub fn could_use<'a>(fabric: &'a Fabric, view: &'a View<'_>, ask: &'a Ask) -> impl Fn(Pos) -> bool + 'a {
-    let nodes = ask.nodes.map(|(least, _)| least);
-    let is_flat = ask.strategy == Strategy::Flat || fabric.roots().is_empty();
-    let within = if is_flat { None } else { frame(fabric, view, ask, nodes).within };
-    let within = within.filter(|layer| *layer > Layer::NODE);
-    let (nodes, tasks) = (nodes.unwrap_or(1), u64::from(ask.tasks.unwrap_or(0)));
-    move |pos| {
-        let Some(within) = within else { return true };
-        let above = |pos| fabric.leaf_of(pos).map(|leaf| fabric.covering(leaf, within));
-        let Some(holder) = above(pos) else { return false };
-        view.slots.nodes_of(holder) >= nodes
-            && view.slots.of(holder) >= tasks
-            && ask.required.iter().all(|&named| above(named) == Some(holder))
-    }
 }
 
 /// The lower of two layers that have to hold a job.

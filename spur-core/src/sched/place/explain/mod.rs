@@ -2,13 +2,15 @@
 
 mod words;
 
+use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
-use crate::sched::place::ask::Ask;
+use crate::sched::place::ask::{Ask, Strategy};
+use crate::sched::place::fronts::may_hold;
 use crate::sched::place::problem::{Meter, Problem, positions};
 use crate::sched::place::slots::View;
-use crate::sched::place::{frame, place};
+use crate::sched::place::{Missed, frame, place};
 
 pub use words::refusal;
 
@@ -162,25 +164,24 @@ pub enum MisfitKind {
 const NAMED: usize = 3;
 
 /// What is missing for a job that could not be placed.
-pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
+pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask, missed: Missed) -> Misfit {
+    let (within, problem) = least(fabric, view, ask);
     let nodes = ask.nodes.map(|(least, _)| least);
-    let frame = frame(fabric, view, ask, nodes);
-    let within = frame.within;
     let unit = if ask.tasks.is_some() && ask.tasks_per_node.is_none() { Unit::Tasks } else { Unit::Nodes };
     let wanted = match unit {
         Unit::Tasks => ask.tasks.unwrap_or(0),
         Unit::Nodes => nodes.or(ask.tasks).unwrap_or(0),
     };
-    let mut misfit =
-        Misfit { wanted, unit, layer: within, kind: MisfitKind::Shape, nearest: Vec::new(), exact: true };
-    let Some(problem) = Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget)) else {
-        return misfit;
+    let mut misfit = Misfit {
+        wanted,
+        unit,
+        layer: within,
+        kind: MisfitKind::Shape,
+        nearest: Vec::new(),
+        exact: missed.exact,
     };
-    let holders = match within {
-        Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
-        _ => fabric.roots().to_vec(),
-    };
-    let mut takes = largest(&problem, holders);
+    let Some(problem) = problem else { return misfit };
+    let mut takes = largest(&problem, holders(fabric, within));
     if takes.first().is_none_or(|&(_, most)| most < problem.amount) {
         misfit.kind = MisfitKind::TooFew;
     }
@@ -199,6 +200,37 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Misfit {
     }
     misfit.nearest = takes;
     misfit
+}
+
+/// The question for the least number of nodes, and the layer of which one domain has to hold the job, if there is one.
+fn least<'a>(fabric: &'a Fabric, view: &'a View<'a>, ask: &'a Ask) -> (Option<Layer>, Option<Problem<'a>>) {
+    let nodes = ask.nodes.map(|(least, _)| least);
+    let frame = frame(fabric, view, ask, nodes);
+    (frame.within, Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget)))
+}
+
+/// The domains of which one has to hold a job.
+fn holders(fabric: &Fabric, within: Option<Layer>) -> Vec<DomainId> {
+    match within {
+        Some(layer) if layer > Layer::NODE => fabric.domains_covering(layer),
+        _ => fabric.roots().to_vec(),
+    }
+}
+
+/// The positions of domains that could hold the whole job by their room and by the nodes that it names; all where no
+/// domain has to.
+#[must_use]
+pub fn could_hold(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> FixedBitSet {
+    let mut could = FixedBitSet::with_capacity(fabric.len());
+    match least(fabric, view, ask) {
+        (Some(within), Some(problem)) if ask.strategy != Strategy::Flat => {
+            let holds = |id: &DomainId| problem.capacity(*id) >= problem.amount && may_hold(&problem, *id);
+            let suited = holders(fabric, Some(within)).into_iter().filter(holds);
+            suited.for_each(|id| could.insert_range(fabric.domain(id).range()));
+        }
+        _ => could.insert_range(..),
+    }
+    could
 }
 
 /// The largest of some domains, each with how much of the wanted it could take.

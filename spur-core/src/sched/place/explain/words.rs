@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::ask::{Ask, Strategy};
-use crate::sched::place::place;
 use crate::sched::place::slots::{Slots, View};
+use crate::sched::place::{place, place_or_say};
 use crate::text::gather::LinkSpeed;
 
 use super::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
@@ -136,7 +136,7 @@ impl Lost {
 #[must_use]
 pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
     let view = View::new(idle, idle);
-    let misfit = match place(fabric, &view, ask) {
+    let misfit = match place_or_say(fabric, &view, ask) {
         Ok(_) => return None,
         Err(misfit) if !misfit.exact => return None,
         Err(misfit) => misfit,

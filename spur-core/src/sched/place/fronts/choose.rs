@@ -280,7 +280,7 @@ fn spreads_by_score(problem: &Problem<'_>) -> bool {
 }
 
 /// Whether a domain may be the one that holds the job.
-pub(super) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
+pub(in crate::sched::place) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     let fabric = problem.fabric;
     let range = fabric.domain(id).range();
     // Spreading wants the largest domain that is allowed, not the smallest that fits.

@@ -9,7 +9,9 @@ mod named;
 
 use crate::model::fabric::Layer;
 
-use super::{Ask, Lost, Misfit, Mode, Placement, Segment, Slots, Strategy, View, Weights, place, rivals};
+use super::{
+    Ask, Lost, Misfit, Mode, Placement, Segment, Slots, Strategy, View, Weights, place, place_or_say, rivals,
+};
 use case::{Case, Random};
 use judge::Judge;
 
@@ -44,7 +46,7 @@ fn ask(case: &Case) -> Result<Placement, Misfit> {
         weights: case.weights.as_ref(),
         performance: case.performance.as_deref(),
     };
-    place(&case.fabric, &view, &case.ask)
+    place_or_say(&case.fabric, &view, &case.ask)
 }
 
 /// Whether the answer is right: Ok says whether there is a placement, Err what is wrong with it.

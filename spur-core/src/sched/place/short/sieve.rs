@@ -170,10 +170,20 @@ impl Sieve {
 
     /// The fewest pieces there can be, in so many parts.
     fn of_pieces(parts: &Parts, amount: u64, pieces: u64, count: usize) -> Self {
-        let mut best = Self {
+        let mut best = Self::without_tolls(amount, pieces, count);
+        let mut chosen = Vec::new();
+        for toll in Self::tolls(parts, amount) {
+            best.offer(parts, amount, toll, &mut chosen);
+        }
+        best
+    }
+
+    /// So many pieces of so many parts, before any toll was tried.
+    fn without_tolls(amount: u64, pieces: u64, parts: usize) -> Self {
+        Self {
             amount,
-            parts: count,
-            least_parts: count,
+            parts,
+            least_parts: parts,
             least_pieces: pieces,
             known_pieces: pieces,
             toll: 0,
@@ -181,12 +191,7 @@ impl Sieve {
             worth: 0,
             last: 0,
             least: 0,
-        };
-        let mut chosen = Vec::new();
-        for toll in Self::tolls(parts, amount) {
-            best.offer(parts, amount, toll, &mut chosen);
         }
-        best
     }
 
     /// Tolls that may leave little slack where the fewest pieces come first.
@@ -209,18 +214,7 @@ impl Sieve {
 
     /// Exactly so many pieces of so many parts; None where those cannot hold the job.
     fn of_so_many(parts: &Parts, amount: u64, pieces: u64, count: usize) -> Option<Self> {
-        let mut best = Self {
-            amount,
-            parts: count,
-            least_parts: count,
-            least_pieces: pieces,
-            known_pieces: pieces,
-            toll: 0,
-            slack: u64::MAX,
-            worth: 0,
-            last: 0,
-            least: 0,
-        };
+        let mut best = Self::without_tolls(amount, pieces, count);
         let mut chosen = Vec::new();
         let mut sizes = Vec::new();
         best.offer(parts, amount, 0, &mut chosen);

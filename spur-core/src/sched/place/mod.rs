@@ -169,7 +169,8 @@ fn sizes(
     of(Some((least.max(1), most)))
 }
 
-/// Places a job on a given number of nodes (None: on as many as its tasks need).
+/// Places a job on a given number of nodes (None: on as many as its tasks need). Where nothing is picked by size once a
+/// search is cut, every number has steps of its own.
 fn place_size(
     fabric: &Fabric,
     view: &View<'_>,
@@ -178,10 +179,10 @@ fn place_size(
     meter: &Meter,
 ) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
-        return flat::place_flat(fabric, view, ask, nodes);
+        return flat::place_flat(fabric, view, ask, nodes, &meter.anew());
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
-        return outline::place_segments(fabric, view, ask, nodes, segment, meter);
+        return outline::place_segments(fabric, view, ask, nodes, segment, &meter.anew());
     }
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, meter);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::Pos;
 
 use crate::sched::place::Ask;
+use crate::sched::place::problem::Meter;
 
 /// The counted sets a node is in, one bit for each.
 type Kind = u32;
@@ -25,7 +26,7 @@ pub(super) struct Counted {
     nodes: Vec<(u32, Kind)>,
     needs: Needs,
     required: Vec<bool>,
-    budget: u64,
+    meter: Meter,
     /// Whether nothing was left out so far.
     pub(super) exact: bool,
 }
@@ -41,7 +42,7 @@ struct Open {
 
 impl Counted {
     /// The question for nodes in order of preference, each with what it takes; `None` where a required one is missing.
-    pub(super) fn new(free: &[(Pos, u32)], ask: &Ask) -> Option<Self> {
+    pub(super) fn new(free: &[(Pos, u32)], ask: &Ask, meter: &Meter) -> Option<Self> {
         let kind = |pos: Pos| {
             let sets = ask.counts.iter().enumerate().filter(|(_, (set, _))| set.contains(pos.index()));
             sets.fold(0, |kind, (index, _)| kind | 1 << index)
@@ -54,7 +55,7 @@ impl Counted {
             nodes: free.iter().map(|&(pos, takes)| (takes, kind(pos))).collect(),
             needs: ask.counts.iter().map(|(_, need)| *need).collect(),
             required,
-            budget: ask.budget,
+            meter: meter.clone(),
             exact: true,
         })
     }
@@ -139,11 +140,10 @@ impl Counted {
         let wanted = members(needs, kind).max().unwrap_or(0);
         let used: u32 = served[..at].iter().sum();
         for some in (0..=wanted.min(count).min(open.nodes.saturating_sub(used))).rev() {
-            if self.budget == 0 {
+            if !self.meter.take(1) {
                 self.exact = false;
                 return false;
             }
-            self.budget -= 1;
             served[at] = some;
             let mut left = needs.clone();
             let inside = left.iter_mut().enumerate().filter(|(index, _)| kind >> index & 1 == 1);

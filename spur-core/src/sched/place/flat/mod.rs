@@ -9,6 +9,7 @@ use crate::model::fabric::{Fabric, Pos};
 use crate::sched::place::Missed;
 use crate::sched::place::ask::Ask;
 use crate::sched::place::explain::Placement;
+use crate::sched::place::problem::Meter;
 use crate::sched::place::slots::View;
 
 use counted::Counted;
@@ -28,6 +29,7 @@ pub(super) fn place_flat(
     view: &View<'_>,
     ask: &Ask,
     nodes: Option<u32>,
+    meter: &Meter,
 ) -> Result<Placement, Missed> {
     let each = match (ask.tasks_per_node, ask.tasks) {
         (Some(each), _) => Some(each.max(1)),
@@ -52,7 +54,7 @@ pub(super) fn place_flat(
         return Ok(placement(fabric, view, chosen, wanted, each, true));
     }
     free.sort_unstable();
-    let (chosen, exact) = pick(&free, ask, wanted);
+    let (chosen, exact) = pick(&free, ask, wanted, meter);
     let chosen = chosen.ok_or(Missed { exact })?;
     Ok(placement(fabric, view, chosen, wanted, each, exact))
 }
@@ -83,13 +85,13 @@ impl Wanted {
 
 /// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says
 /// whether the search was exhaustive.
-fn pick(free: &[Free], ask: &Ask, wanted: Wanted) -> (Option<Vec<Free>>, bool) {
+fn pick(free: &[Free], ask: &Ask, wanted: Wanted, meter: &Meter) -> (Option<Vec<Free>>, bool) {
     if wanted.nodes.is_none() && ask.counts.is_empty() && ask.required.is_empty() {
         let taken = fill(free, vec![false; free.len()], wanted.slots);
         return (taken.map(|taken| chosen(free, &taken)), true);
     }
     let takes: Vec<(Pos, u32)> = free.iter().map(|free| (free.pos, free.takes)).collect();
-    let Some(mut counted) = Counted::new(&takes, ask) else { return (None, true) };
+    let Some(mut counted) = Counted::new(&takes, ask, meter) else { return (None, true) };
     let taken = match wanted.nodes {
         Some(nodes) if nodes > wanted.slots => None,
         Some(nodes) => counted.first(nodes, wanted.slots),

@@ -46,7 +46,7 @@ pub(in crate::sched::place) fn place_segments(
     }
     let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
     let packing = Packing { size, touch, below, spread: segment.spread };
-    let mut search = Search { packing, left: ask.budget, exact: true };
+    let mut search = Search { packing, meter: meter.clone(), exact: true };
     let homes = fabric.domains_covering(home);
     let mut limits: Limits = (homes.iter())
         .map(|&id| (id, (0, search.most(&packing.rooms(&problem, id)))))
@@ -125,7 +125,7 @@ impl Packing {
 }
 
 /// What one step of packing counts for: it takes about as long as so many steps of a search.
-const STEP: u64 = 8;
+const STEP: usize = 8;
 
 /// A search for ways to pack segments into blocks.
 ///
@@ -133,7 +133,7 @@ const STEP: u64 = 8;
 /// others held there can be held by the one that keeps the rest. So a state is just the room left in each block.
 struct Search {
     packing: Packing,
-    left: u64,
+    meter: Meter,
     exact: bool,
 }
 
@@ -202,10 +202,9 @@ impl Search {
 
     /// Takes a step, if one is left; if not, the search is not exact.
     fn takes_a_step(&mut self) -> bool {
-        let left = self.left.checked_sub(STEP);
-        self.exact &= left.is_some();
-        self.left = left.unwrap_or(0);
-        left.is_some()
+        let is_left = self.meter.take(STEP);
+        self.exact &= is_left;
+        is_left
     }
 
     /// How many blocks one segment may take from: where base blocks are counted and the rule is about larger ones, any
@@ -346,17 +345,16 @@ impl Search {
         homes: &[DomainId],
     ) -> Result<Placement, Missed> {
         let fabric = problem.fabric;
-        let step = (fabric.domains().count() + problem.view.slots.nodes()) as u64;
+        let step = fabric.domains().count() + problem.view.slots.nodes();
         let mut open: BTreeMap<(Rank, Vec<Pos>, usize), (Placement, Limits)> = BTreeMap::new();
         let mut count = 0;
         let mut new = vec![limits.clone()];
         loop {
             for limits in new.drain(..) {
-                if self.left < step || problem.meter.is_spent() {
+                if !self.meter.take(step) {
                     self.exact = false;
-                    return self.settle(problem, limits, homes);
+                    return self.settle(problem.anew(), limits, homes);
                 }
-                self.left -= step;
                 problem.set_limits(limits.clone());
                 match solve_ranked(&problem) {
                     Ok((rank, placement)) => {
@@ -384,7 +382,7 @@ impl Search {
         homes: &[DomainId],
     ) -> Result<Placement, Missed> {
         const MISSED: Missed = Missed { exact: false };
-        self.left = problem.ask.budget;
+        self.meter = problem.meter.clone();
         let fabric = problem.fabric;
         // Each time one more aggregate is settled.
         for _ in 0..=homes.len() {

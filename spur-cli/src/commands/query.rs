@@ -1,6 +1,7 @@
 //! What the commands that ask and print have in common: whole lists from the controller, and the surroundings in
 //! which they are shown.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
@@ -46,6 +47,25 @@ pub fn show(env: &dyn Fn(&str) -> Option<String>) -> Result<Show, Failure> {
 /// The items of a list with commas; empty ones do not count.
 pub fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+}
+
+/// Those of `all` that have one of these names; all, where none is given.
+///
+/// # Errors
+/// The first name that nothing of the `kind` has, as Slurm's commands say it.
+pub fn named<T>(
+    mut all: Vec<T>,
+    names: &[String],
+    kind: &str,
+    name_of: impl Fn(&T) -> &String,
+) -> Result<Vec<T>, Failure> {
+    let there: BTreeSet<&String> = all.iter().map(&name_of).collect();
+    if let Some(name) = names.iter().find(|name| !there.contains(name)) {
+        return Err(Failure::new(format!("{kind} {name} not found")));
+    }
+    let names: BTreeSet<&String> = names.iter().collect();
+    all.retain(|one| names.is_empty() || names.contains(name_of(one)));
+    Ok(all)
 }
 
 /// The jobs that `filter` admits.

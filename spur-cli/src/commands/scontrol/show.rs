@@ -85,10 +85,8 @@ async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow:
     };
     let asked = wanted.as_ref().map(HostList::to_string).unwrap_or_default();
     let nodes = query::nodes(session.connection()?, &asked).await?;
-    let missing = |name: &String| !nodes.iter().any(|node| node.name == *name);
-    if let Some(name) = wanted.iter().flat_map(HostList::iter).find(missing) {
-        return Err(Failure::new(format!("Node {name} not found")).into());
-    }
+    let wanted: Vec<String> = wanted.iter().flat_map(HostList::iter).collect();
+    let nodes = query::named(nodes, &wanted, "Node", |node| &node.name)?;
     Ok(match nodes.is_empty() {
         _ if settings.json => json::document("nodes", &nodes),
         true => "No nodes in the system\n".to_owned(),
@@ -100,11 +98,7 @@ async fn reservations(session: &mut Session, settings: Settings, name: &str) -> 
     let show = query::show(&|name| session.env(name))?;
     let names = query::list(name);
     let all = query::reservations(session.connection()?).await?;
-    if let Some(name) = names.iter().find(|name| !all.iter().any(|found| found.name == **name)) {
-        return Err(Failure::new(format!("Reservation {name} not found")).into());
-    }
-    let chosen: Vec<_> =
-        all.into_iter().filter(|found| names.is_empty() || names.contains(&found.name)).collect();
+    let chosen = query::named(all, &names, "Reservation", |found| &found.name)?;
     Ok(match settings.json {
         true => json::document("reservations", &chosen),
         false => show_reservation::text(&chosen, settings.oneline, &show),
@@ -114,11 +108,7 @@ async fn reservations(session: &mut Session, settings: Settings, name: &str) -> 
 async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
     let names = query::list(name);
     let all = query::partitions(session.connection()?, Vec::new()).await?;
-    if let Some(name) = names.iter().find(|name| !all.iter().any(|partition| partition.name == **name)) {
-        return Err(Failure::new(format!("Partition {name} not found")).into());
-    }
-    let chosen: Vec<_> =
-        all.into_iter().filter(|partition| names.is_empty() || names.contains(&partition.name)).collect();
+    let chosen = query::named(all, &names, "Partition", |partition| &partition.name)?;
     if settings.json {
         return Ok(json::document("partitions", &chosen));
     }

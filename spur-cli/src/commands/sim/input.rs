@@ -34,9 +34,12 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         MultiGzDecoder::new(&bytes[..]).read_to_end(&mut unpacked).map_err(failed)?;
         bytes = unpacked;
     }
-    let text =
+    let mut text =
         String::from_utf8(bytes).map_err(|_| Failure::new(format!("{} is not UTF-8", path.display())))?;
-    Ok(text.strip_prefix(MARK).map_or_else(|| text.clone(), str::to_owned))
+    if text.starts_with(MARK) {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 /// What a simulated controller decides by: the file, and the options that override it.

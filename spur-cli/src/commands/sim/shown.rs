@@ -99,6 +99,7 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<S
         return Err("too many arguments for keyword:show".to_owned());
     }
     let name = names.first().map(String::as_str);
+    let listed = query::list(name.unwrap_or_default());
     match what {
         "job" | "jobs" => {
             let mut found = jobs(world);
@@ -113,20 +114,19 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<S
         }
         "node" | "nodes" => {
             let wanted = name.map(str::parse::<HostList>).transpose().map_err(|error| error.to_string())?;
-            let mut found = nodes(world);
-            let missing = |name: &String| !found.iter().any(|node| node.name == *name);
-            if let Some(name) = wanted.iter().flat_map(HostList::iter).find(missing) {
-                return Err(format!("Node {name} not found"));
-            }
-            found.retain(|node| wanted.as_ref().is_none_or(|wanted| wanted.contains(&node.name)));
+            let wanted: Vec<String> = wanted.iter().flat_map(HostList::iter).collect();
+            let found = query::named(nodes(world), &wanted, "Node", |found| &found.name);
+            let found = found.map_err(|failure| failure.text)?;
             Ok(show_node::text(&found, false, false, &show(world)))
         }
         "partition" | "partitions" => {
-            let found = listed(partitions(world), name, "Partition", |partition| &partition.name)?;
+            let found = query::named(partitions(world), &listed, "Partition", |found| &found.name);
+            let found = found.map_err(|failure| failure.text)?;
             Ok(show_partition::text(&found, false))
         }
         "reservation" | "reservations" => {
-            let found = listed(reservations(world), name, "Reservation", |reservation| &reservation.name)?;
+            let found = query::named(reservations(world), &listed, "Reservation", |found| &found.name);
+            let found = found.map_err(|failure| failure.text)?;
             Ok(show_reservation::text(&found, false, &show(world)))
         }
         "topology" => {
@@ -139,25 +139,6 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<S
             "invalid entity:{other} for keyword:show; a workload shows job, node, partition, reservation or topology"
         )),
     }
-}
-
-/// Those of all that a list with commas names, or all.
-///
-/// # Errors
-/// The first name that none has.
-fn listed<T>(
-    mut all: Vec<T>,
-    names: Option<&str>,
-    kind: &str,
-    name_of: impl Fn(&T) -> &String,
-) -> Result<Vec<T>, String> {
-    let Some(names) = names else { return Ok(all) };
-    let names = query::list(names);
-    if let Some(name) = names.iter().find(|name| !all.iter().any(|one| name_of(one) == *name)) {
-        return Err(format!("{kind} {name} not found"));
-    }
-    all.retain(|one| names.contains(name_of(one)));
-    Ok(all)
 }
 
 /// Topologies, with the domains that a request selects.

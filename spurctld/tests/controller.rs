@@ -184,6 +184,11 @@ async fn only_known_nodes_are_let_in() {
     let states: Vec<(&str, &str)> =
         nodes.iter().map(|node| (node.name.as_str(), node.state.as_str())).collect();
     assert_eq!(states, [("n1", "unknown"), ("n2", "idle"), ("n3", "unknown"), ("n4", "unknown")]);
+    // A list is answered with those of it that there are.
+    let some = v1::ListNodesRequest { nodes: "n[2,9,1]".into(), ..v1::ListNodesRequest::default() };
+    let mut stream = root.list_nodes(some).await.unwrap().into_inner();
+    let nodes = stream.message().await.unwrap().unwrap().nodes;
+    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
     // A newer stream takes the place of the older one.
     let _newer = controller.welcome_node("n2").await;
     assert_eq!(node.order().await, None);

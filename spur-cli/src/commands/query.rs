@@ -1,13 +1,15 @@
 //! What the commands that ask and print have in common: whole lists from the controller, and the surroundings in
 //! which they are shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use spur_core::text::ParseError;
 use spur_core::text::hostlist::{HostExpr, HostList};
+use spur_core::text::jobid::JobRef;
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
     ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
@@ -18,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::error::Failure;
 use crate::format::Show;
+use crate::format::fields::job;
 use crate::session::Session;
 
 /// What a command line asks for.
@@ -49,23 +52,45 @@ pub fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// Those of `all` that have one of these names; all, where none is given.
-///
-/// # Errors
-/// The first name that nothing of the `kind` has, as Slurm's commands say it.
+/// Those of `all` that have one of these names, in the order of the names; all, where none is given. Beside them what
+/// there is to say of each name that nothing of the `kind` has, in Slurm's words.
 pub fn named<T>(
-    mut all: Vec<T>,
+    all: Vec<T>,
     names: &[String],
     kind: &str,
     name_of: impl Fn(&T) -> &String,
-) -> Result<Vec<T>, Failure> {
-    let there: BTreeSet<&String> = all.iter().map(&name_of).collect();
-    if let Some(name) = names.iter().find(|name| !there.contains(name)) {
-        return Err(Failure::new(format!("{kind} {name} not found")));
+) -> (Vec<T>, Vec<String>) {
+    if names.is_empty() {
+        return (all, Vec::new());
     }
-    let names: BTreeSet<&String> = names.iter().collect();
-    all.retain(|one| names.is_empty() || names.contains(name_of(one)));
-    Ok(all)
+    let mut there: BTreeMap<String, T> = all.into_iter().map(|one| (name_of(&one).clone(), one)).collect();
+    let (mut found, mut complaints) = (Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    for name in names.iter().filter(|name| seen.insert(*name)) {
+        match there.remove(name) {
+            Some(one) => found.push(one),
+            None => complaints.push(format!("{kind} {name} not found")),
+        }
+    }
+    (found, complaints)
+}
+
+/// What there is to say of the jobs of a list of which none of those found is one, or a part of one.
+///
+/// # Errors
+/// A reference that cannot be read.
+pub fn unknown_jobs(jobs: &[Job], wanted: &[String]) -> Result<Vec<String>, ParseError> {
+    let mut complaints = Vec::new();
+    for written in wanted {
+        let wanted: JobRef = written.parse()?;
+        if !jobs.iter().any(|found| job::is_meant(found, &wanted)) {
+            complaints.push(format!("Invalid job id specified for job {written}"));
+        }
+    }
+    match (&complaints[..], wanted) {
+        ([_], [_]) => Ok(vec!["Invalid job id specified".to_owned()]),
+        _ => Ok(complaints),
+    }
 }
 
 /// The jobs that `filter` admits.
@@ -98,7 +123,7 @@ pub async fn steps(connection: &mut Connection, filter: JobFilter) -> Result<Vec
     Ok(all)
 }
 
-/// The nodes of a hostlist; all if it is empty.
+/// The nodes of a hostlist, without those that there are not; all if it is empty.
 ///
 /// # Errors
 /// A refusal, or no answer.

@@ -83,11 +83,12 @@ impl Desk {
             }
             match nodes.as_str() {
                 "" => cluster.nodes().iter().map(|node| node.id).collect(),
-                list => filter::node_ids(&cluster, list)?
-                    .into_iter()
-                    .collect::<BTreeSet<_>>()
-                    .into_iter()
-                    .collect(),
+                list => {
+                    let named = filter::expand(&cluster, list)?;
+                    let known = named.iter().filter_map(|name| cluster.node_named(&name));
+                    let known: BTreeSet<NodeId> = known.map(|node| node.id).collect();
+                    known.into_iter().collect()
+                }
             }
         };
         let (pages, outgoing) = mpsc::channel(AHEAD);

@@ -32,10 +32,31 @@ const ENTITIES: [&str; 10] = [
     "topology",
 ];
 
+/// What is printed, and what there is to complain of besides.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    complaints: Vec<String>,
+}
+
+impl Shown {
+    /// What is there of a list, and what is not; nothing is printed where nothing of it is there.
+    fn listed<T>((found, complaints): (Vec<T>, Vec<String>), print: impl FnOnce(&[T]) -> String) -> Shown {
+        let none = found.is_empty() && !complaints.is_empty();
+        Shown { text: if none { String::new() } else { print(&found) }, complaints }
+    }
+}
+
+impl From<String> for Shown {
+    fn from(text: String) -> Shown {
+        Shown { text, complaints: Vec::new() }
+    }
+}
+
 /// Prints the entities that `words` name.
 ///
 /// # Errors
-/// An entity that there is not, one that is not found, a controller that does not answer.
+/// An entity that there is not, those that are not found behind those that are, a controller that does not answer.
 pub(super) async fn run(session: &mut Session, settings: Settings, words: &[String]) -> anyhow::Result<u8> {
     let (word, names) = words.split_first().map_or(("", words), |(word, names)| (word.as_str(), names));
     let Some(entity) = meant(word, &ENTITIES) else {
@@ -46,38 +67,40 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         return Err(Failure::new("too many arguments for keyword:show").into());
     }
     let name = names.first().map_or("", String::as_str);
-    let text = match entity {
-        "config" => config(session, settings, name).await?,
+    let Shown { text, complaints } = match entity {
+        "config" => config(session, settings, name).await?.into(),
         "jobs" => jobs(session, settings, name).await?,
         "nodes" => nodes(session, settings, name).await?,
         "partitions" => partitions(session, settings, name).await?,
         "reservations" => reservations(session, settings, name).await?,
-        "steps" => steps(session, settings, name).await?,
-        "topology" => topology(session, settings, names).await?,
-        "hostlist" => hosts(session, name, Form::List).await?,
-        "hostlistsorted" => hosts(session, name, Form::Sorted).await?,
-        _ => hosts(session, name, Form::Names).await?,
+        "steps" => steps(session, settings, name).await?.into(),
+        "topology" => topology(session, settings, names).await?.into(),
+        "hostlist" => hosts(session, name, Form::List).await?.into(),
+        "hostlistsorted" => hosts(session, name, Form::Sorted).await?.into(),
+        _ => hosts(session, name, Form::Names).await?.into(),
     };
     write!(session.out, "{text}")?;
-    Ok(0)
+    if complaints.is_empty() {
+        return Ok(0);
+    }
+    session.out.flush()?;
+    Err(Failure::new(complaints.join("\n")).into())
 }
 
-async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
     let show = query::show(&|name| session.env(name))?;
     let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
-    let filter = JobFilter { job_ids, states: vec!["all".into()], ..JobFilter::default() };
+    let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
     let jobs = query::jobs(session.connection()?, filter).await?;
-    if jobs.is_empty() && !name.is_empty() {
-        return Err(Failure::new("Invalid job id specified").into());
-    }
-    Ok(match jobs.is_empty() {
-        _ if settings.json => json::document("jobs", &jobs),
+    let unknown = query::unknown_jobs(&jobs, &job_ids)?;
+    Ok(Shown::listed((jobs, unknown), |jobs| match jobs.is_empty() {
+        _ if settings.json => json::document("jobs", jobs),
         true => "No jobs in the system\n".to_owned(),
-        false => show_job::text(&jobs, settings.oneline, settings.details, &show),
-    })
+        false => show_job::text(jobs, settings.oneline, settings.details, &show),
+    }))
 }
 
-async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
     let show = query::show(&|name| session.env(name))?;
     let wanted = match name {
         "" => None,
@@ -86,33 +109,36 @@ async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow:
     let asked = wanted.as_ref().map(HostList::to_string).unwrap_or_default();
     let nodes = query::nodes(session.connection()?, &asked).await?;
     let wanted: Vec<String> = wanted.iter().flat_map(HostList::iter).collect();
-    let nodes = query::named(nodes, &wanted, "Node", |node| &node.name)?;
-    Ok(match nodes.is_empty() {
-        _ if settings.json => json::document("nodes", &nodes),
-        true => "No nodes in the system\n".to_owned(),
-        false => show_node::text(&nodes, settings.oneline, settings.details, &show),
-    })
+    Ok(Shown::listed(query::named(nodes, &wanted, "Node", |node| &node.name), |nodes| {
+        match nodes.is_empty() {
+            _ if settings.json => json::document("nodes", nodes),
+            true => "No nodes in the system\n".to_owned(),
+            false => show_node::text(nodes, settings.oneline, settings.details, &show),
+        }
+    }))
 }
 
-async fn reservations(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+async fn reservations(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
     let show = query::show(&|name| session.env(name))?;
     let names = query::list(name);
     let all = query::reservations(session.connection()?).await?;
-    let chosen = query::named(all, &names, "Reservation", |found| &found.name)?;
-    Ok(match settings.json {
-        true => json::document("reservations", &chosen),
-        false => show_reservation::text(&chosen, settings.oneline, &show),
-    })
+    Ok(Shown::listed(query::named(all, &names, "Reservation", |found| &found.name), |chosen| match settings
+        .json
+    {
+        true => json::document("reservations", chosen),
+        false => show_reservation::text(chosen, settings.oneline, &show),
+    }))
 }
 
-async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
     let names = query::list(name);
     let all = query::partitions(session.connection()?, Vec::new()).await?;
-    let chosen = query::named(all, &names, "Partition", |partition| &partition.name)?;
-    if settings.json {
-        return Ok(json::document("partitions", &chosen));
-    }
-    Ok(show_partition::text(&chosen, settings.oneline))
+    Ok(Shown::listed(query::named(all, &names, "Partition", |partition| &partition.name), |chosen| {
+        match settings.json {
+            true => json::document("partitions", chosen),
+            false => show_partition::text(chosen, settings.oneline),
+        }
+    }))
 }
 
 async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {

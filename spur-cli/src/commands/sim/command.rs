@@ -33,7 +33,7 @@ pub(super) fn run<W: Watch>(world: &mut World<W>, argv: &[String]) -> Ran {
     let ran = match (name, words.first().map(String::as_str)) {
         ("squeue", _) => shown(shown::squeue(world, words)),
         ("sinfo", _) => shown(shown::sinfo(world, words)),
-        ("scontrol", Some("show")) => shown(shown::scontrol(world, &words[1..])),
+        ("scontrol", Some("show")) => shown::scontrol(world, &words[1..]),
         (
             "scontrol",
             Some(

@@ -9,14 +9,19 @@ use spur_core::model::fabric::Fabric;
 use spur_core::sched::plan::Waiting;
 use spur_core::sim::{Watch, World};
 use spur_core::text::hostlist::HostList;
+use spur_core::text::jobid::JobRef;
 use spur_proto::convert::{job, node, partition, reservation, topology};
 use spur_proto::v1::{Domain, Job, ListTopologyRequest, Node, Partition, Reservation, Topology};
 
-use super::scontrol::reference;
+use super::command::{Ran, complaints};
+use super::scontrol::numbers;
 use crate::commands::query::Asked;
-use crate::commands::scontrol::{show_job, show_node, show_partition, show_reservation, show_topology};
+use crate::commands::scontrol::{
+    show_job, show_node, show_partition, show_reservation, show_topology, update,
+};
 use crate::commands::{query, sinfo, squeue};
 use crate::format::Show;
+use crate::format::fields::job::is_meant;
 
 fn show<W: Watch>(world: &World<W>) -> Show {
     Show::new(TimeZone::UTC, world.now().0)
@@ -93,51 +98,69 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
 ///
 /// # Errors
 /// Something that is not there.
-pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<String, String> {
+pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<Ran, String> {
     let (what, names) = words.split_first().map_or(("", words), |(what, names)| (what.as_str(), names));
     if names.len() > 1 && what != "topology" {
         return Err("too many arguments for keyword:show".to_owned());
     }
-    let name = names.first().map(String::as_str);
-    let listed = query::list(name.unwrap_or_default());
+    let name = names.first().map_or("", String::as_str);
+    let listed = query::list(name);
     match what {
         "job" | "jobs" => {
-            let mut found = jobs(world);
-            if let Some(name) = name {
-                let meant = world.cluster().jobs().meant(&reference(world, name)?);
-                found.retain(|job| meant.iter().any(|id| id.0 == job.id));
-                if found.is_empty() {
-                    return Err("Invalid job id specified".to_owned());
-                }
-            }
-            Ok(show_job::text(&found, false, false, &show(world)))
+            let (found, unknown) = named_jobs(world, name)?;
+            Ok(ran(&found, &unknown, |found| show_job::text(found, false, false, &show(world))))
         }
         "node" | "nodes" => {
-            let wanted = name.map(str::parse::<HostList>).transpose().map_err(|error| error.to_string())?;
-            let wanted: Vec<String> = wanted.iter().flat_map(HostList::iter).collect();
-            let found = query::named(nodes(world), &wanted, "Node", |found| &found.name);
-            let found = found.map_err(|failure| failure.text)?;
-            Ok(show_node::text(&found, false, false, &show(world)))
+            let wanted: HostList = name.parse().map_err(|error| format!("{error}"))?;
+            let wanted: Vec<String> = wanted.iter().collect();
+            let (found, unknown) = query::named(nodes(world), &wanted, "Node", |found| &found.name);
+            Ok(ran(&found, &unknown, |found| show_node::text(found, false, false, &show(world))))
         }
         "partition" | "partitions" => {
-            let found = query::named(partitions(world), &listed, "Partition", |found| &found.name);
-            let found = found.map_err(|failure| failure.text)?;
-            Ok(show_partition::text(&found, false))
+            let all = partitions(world);
+            let (found, unknown) = query::named(all, &listed, "Partition", |found| &found.name);
+            Ok(ran(&found, &unknown, |found| show_partition::text(found, false)))
         }
         "reservation" | "reservations" => {
-            let found = query::named(reservations(world), &listed, "Reservation", |found| &found.name);
-            let found = found.map_err(|failure| failure.text)?;
-            Ok(show_reservation::text(&found, false, &show(world)))
+            let all = reservations(world);
+            let (found, unknown) = query::named(all, &listed, "Reservation", |found| &found.name);
+            Ok(ran(&found, &unknown, |found| show_reservation::text(found, false, &show(world))))
         }
         "topology" => {
             let request = show_topology::request(names).map_err(|failure| failure.text)?;
             let found = topologies(world.cluster(), &request)?;
-            let text: String = found.iter().map(|topology| show_topology::text(topology, None)).collect();
-            if text.is_empty() { Err(show_topology::nothing(&request)) } else { Ok(text) }
+            let stdout: String = found.iter().map(|topology| show_topology::text(topology, None)).collect();
+            if stdout.is_empty() {
+                return Err(show_topology::nothing(&request));
+            }
+            Ok(Ran { stdout, ..Ran::default() })
         }
         other => Err(format!(
             "invalid entity:{other} for keyword:show; a workload shows job, node, partition, reservation or topology"
         )),
+    }
+}
+
+/// The jobs of a list of their names or numbers, all where it is empty, and what there is to say of those that are not.
+fn named_jobs<W: Watch>(world: &World<W>, names: &str) -> Result<(Vec<Job>, Vec<String>), String> {
+    let mut found = jobs(world);
+    if names.is_empty() {
+        return Ok((found, Vec::new()));
+    }
+    let wanted = update::job_ids(&numbers(world, names)?).map_err(|failure| failure.text)?;
+    let unknown = query::unknown_jobs(&found, &wanted).map_err(|error| error.to_string())?;
+    let refs = wanted.iter().map(|id| id.parse()).collect::<Result<Vec<JobRef>, _>>();
+    let refs = refs.map_err(|error| error.to_string())?;
+    found.retain(|found| refs.iter().any(|wanted| is_meant(found, wanted)));
+    Ok((found, unknown))
+}
+
+/// What is there, printed, and complaints of what is not.
+fn ran<T>(found: &[T], unknown: &[String], print: impl FnOnce(&[T]) -> String) -> Ran {
+    Ran {
+        status: u8::from(!unknown.is_empty()),
+        stdout: if found.is_empty() && !unknown.is_empty() { String::new() } else { print(found) },
+        stderr: complaints("scontrol", unknown.iter().map(String::as_str)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use spur_core::text::array::TaskSet;
 use spur_core::text::hostlist::compare_names;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::v1::{Job, Span};
 
 use crate::format::value::{exit, flag, limit, memory, or, or_null, time};
@@ -130,14 +131,31 @@ pub const FIELDS: &[Field<Job>] = &[
 
 /// What stands for each pending task of an array alone, as `squeue -r` lists them; any other job stays.
 pub fn one_per_task(job: Job) -> Vec<Job> {
-    let tasks = job.array_tasks.split('%').next().unwrap_or_default().parse::<TaskSet>();
-    match tasks {
-        Ok(tasks) if job.array_task_id.is_none() && !tasks.is_empty() => {
+    match pending_tasks(&job) {
+        Some(tasks) if job.array_task_id.is_none() && !tasks.is_empty() => {
             let single = |task| Job { array_task_id: Some(task), array_tasks: String::new(), ..job.clone() };
             tasks.iter().map(single).collect()
         }
         _ => vec![job],
     }
+}
+
+/// Whether somebody means a job: by its own number, or by the array or het job that it is part of.
+pub fn is_meant(job: &Job, wanted: &JobRef) -> bool {
+    let is = |number: Option<u32>| number == Some(wanted.job);
+    match &wanted.part {
+        JobPart::Whole => wanted.job == job.id || is(job.array_job_id) || is(job.het_job_id),
+        JobPart::Tasks(tasks) => {
+            let waiting = || pending_tasks(job).is_some_and(|waiting| !waiting.common(tasks).is_empty());
+            is(job.array_job_id) && job.array_task_id.map_or_else(waiting, |task| tasks.contains(task))
+        }
+        JobPart::Component(offset) => is(job.het_job_id) && job.het_job_offset == Some(*offset),
+    }
+}
+
+/// The tasks of an array that wait as one.
+fn pending_tasks(job: &Job) -> Option<TaskSet> {
+    job.array_tasks.split('%').next().unwrap_or_default().parse().ok()
 }
 
 /// `12`, `12_3`, `12_[4-7%2]`, `12+1`.
@@ -222,4 +240,27 @@ fn optional(number: Option<u32>) -> String {
 
 fn unknown_last<T: Ord>(a: Option<T>, b: Option<T>) -> Ordering {
     (a.is_none(), a).cmp(&(b.is_none(), b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_meant() {
+        let task = Job { id: 13, array_job_id: Some(12), array_task_id: Some(3), ..Job::default() };
+        let waiting = Job { id: 12, array_job_id: Some(12), array_tasks: "4-7%2".into(), ..Job::default() };
+        let part = Job { id: 21, het_job_id: Some(20), het_job_offset: Some(1), ..Job::default() };
+        let alone = Job { id: 5, ..Job::default() };
+        for (job, meant, others) in [
+            (&task, "12 12_3 12_[1-3] 12_* 13", "12_4 13_3 12+3 3"),
+            (&waiting, "12 12_4 12_[1-5]", "12_3 12_[1-3] 12_8 4"),
+            (&part, "20 20+1 21", "20+0 20_1 21+1"),
+            (&alone, "5", "5_0 5+0 6"),
+        ] {
+            let is = |text: &str| is_meant(job, &text.parse().expect("a job"));
+            assert!(meant.split(' ').all(is), "{}: {meant}", job.id);
+            assert!(!others.split(' ').any(is), "{}: {others}", job.id);
+        }
+    }
 }

@@ -30,6 +30,7 @@
 
 mod explain;
 pub mod feasible;
+mod later;
 mod pass;
 pub mod place;
 pub mod plan;
@@ -45,8 +46,9 @@ mod state;
 mod timeline;
 mod together;
 
+pub use later::{Reservation, Reservations};
 use pass::way::{QUICK_SEARCHES, SEARCHES};
-pub use pass::{Pass, Progress, Reservation, Reservations};
+pub use pass::{Pass, Progress};
 pub use queue::{forecast, priority};
 
 use std::sync::Arc;

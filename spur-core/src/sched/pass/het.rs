@@ -6,6 +6,7 @@ use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
+use crate::sched::later::{Reservation, Turn};
 use crate::sched::plan::{Start, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
@@ -15,7 +16,6 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
 
-use super::reservation::{Reservation, Turn};
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
 

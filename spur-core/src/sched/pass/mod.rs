@@ -24,12 +24,12 @@ use crate::sched::queue::line::Line;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
+use super::later::Reservations;
 use super::plan::{Plan, Preemption, Start};
 use super::queue::{Queue, Queued};
 use super::scene::Scene;
 use super::state::State;
-pub(super) use reservation::{Kept, Turn};
-pub use reservation::{Reservation, Reservations};
+pub(super) use reservation::Kept;
 use walk::Walk;
 
 /// How far a pass has come.

@@ -1,73 +1,21 @@
-//! Later starts: those that a pass plans, and those of earlier passes that quick ones keep.
+//! Later starts of a pass: how they are booked, and how those of earlier passes that quick ones keep are taken over.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::id::{JobId, NodeId};
-use crate::model::job::JobSpec;
+use crate::id::JobId;
 use crate::sched::explain;
+use crate::sched::later::{Reservation, Reservations, Turn};
 use crate::sched::plan::Waiting;
 use crate::sched::prospect::Prospect;
+use crate::sched::queue::forecast::ENDLESS;
 use crate::sched::queue::line::Line;
-use crate::sched::queue::rows::Key;
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::state::{Hit, Part};
 use crate::sched::timeline::realm::OPEN;
 use crate::text::time::Time;
 
-use crate::sched::queue::forecast::ENDLESS;
-
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
-
-/// Where a later start stands among others: where its job stood in the queue when it was planned, and which of the job's
-/// it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct Turn {
-    pub(in crate::sched) key: Key,
-    /// The number among those of an array's tasks, or of a het job's components.
-    pub(in crate::sched) number: usize,
-}
-
-/// A start that is planned for later.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reservation {
-    /// The job.
-    pub job: JobId,
-    /// The request it was planned for.
-    pub spec: Arc<JobSpec>,
-    /// From when.
-    pub start: Time,
-    /// Until when it is planned to run.
-    pub end: Time,
-    /// Partition it is planned in.
-    pub partition: Arc<str>,
-    /// The reservation of nodes and time that it is planned in, if it is.
-    pub within: Option<Arc<str>>,
-    /// What it takes of which node, in rank order.
-    pub(in crate::sched) parts: Vec<Part>,
-    /// What was said of it when it was made.
-    pub(in crate::sched) waiting: Waiting,
-    pub(in crate::sched) turn: Turn,
-}
-
-impl Reservation {
-    /// What it takes of which node, in rank order: CPUs, memory in MiB, then devices in the order of the node's
-    /// entries.
-    pub fn amounts(&self) -> impl Iterator<Item = (NodeId, &[u64])> {
-        self.parts.iter().filter(|part| part.slots > 0).map(|part| (part.node, &*part.taken))
-    }
-
-    /// Whether both are of one het job, whose components start together.
-    pub(in crate::sched) fn is_together_with(&self, other: &Self) -> bool {
-        other.spec.het.is_some() && self.turn.key == other.turn.key
-    }
-
-    /// How long it is planned to run, seconds.
-    pub(in crate::sched) fn lasts(&self) -> u64 {
-        self.end.since(self.start)
-    }
-}
 
 /// What became of later starts of an earlier pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,81 +24,6 @@ pub(in crate::sched) enum Kept {
     /// They begin or end at another time.
     Moved,
     No,
-}
-
-/// The later starts that a deep pass planned: what a quick pass must not disturb.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reservations {
-    by_turn: BTreeMap<Turn, Reservation>,
-    by_job: BTreeSet<(JobId, Turn)>,
-    by_start: BTreeSet<(Time, Turn)>,
-}
-
-impl Reservations {
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_turn.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_turn.is_empty()
-    }
-
-    /// The reservations, in queue order.
-    pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
-        self.by_turn.values()
-    }
-
-    pub(in crate::sched) fn insert(&mut self, made: Reservation) {
-        self.by_job.insert((made.job, made.turn));
-        self.by_start.insert((made.start, made.turn));
-        self.by_turn.insert(made.turn, made);
-    }
-
-    pub(in crate::sched) fn remove(&mut self, turn: &Turn) -> Option<Reservation> {
-        let made = self.by_turn.remove(turn)?;
-        self.by_job.remove(&(made.job, made.turn));
-        self.by_start.remove(&(made.start, made.turn));
-        Some(made)
-    }
-
-    /// The turns of a job, in order.
-    pub(in crate::sched) fn of_job(&self, job: JobId) -> impl Iterator<Item = Turn> + '_ {
-        let from = self.by_job.range((job, Turn::FIRST)..);
-        from.take_while(move |(of, _)| *of == job).map(|(_, turn)| *turn)
-    }
-
-    /// A turn, if there is a later start with it, and those of the other components of its het job.
-    pub(in crate::sched) fn together_with(&self, turn: &Turn) -> Vec<Turn> {
-        let Some(made) = self.by_turn.get(turn) else { return Vec::new() };
-        if made.spec.het.is_none() {
-            return vec![*turn];
-        }
-        let all = Turn { number: 0, ..*turn }..=Turn { number: usize::MAX, ..*turn };
-        self.by_turn.range(all).map(|(turn, _)| *turn).collect()
-    }
-
-    /// The turns of those that were to start by a time.
-    pub(in crate::sched) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
-        self.by_start.iter().take_while(move |(start, _)| *start <= now).map(|(_, turn)| *turn)
-    }
-}
-
-impl FromIterator<Reservation> for Reservations {
-    fn from_iter<I: IntoIterator<Item = Reservation>>(all: I) -> Self {
-        let by_turn: BTreeMap<Turn, Reservation> = all.into_iter().map(|made| (made.turn, made)).collect();
-        let by_job = by_turn.values().map(|made| (made.job, made.turn)).collect();
-        let by_start = by_turn.values().map(|made| (made.start, made.turn)).collect();
-        Self { by_turn, by_job, by_start }
-    }
-}
-
-impl Turn {
-    /// No turn comes before it.
-    const FIRST: Self = Self { key: Key::FIRST, number: 0 };
 }
 
 impl<S: Space> Walk<S> {

@@ -11,6 +11,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::reservation::{Flag, Reservation as Site};
+use crate::sched::later::Reservation;
 use crate::sched::place::{self, Misfit, Slots, View};
 use crate::sched::request::Need;
 use crate::sched::request::wish::Stage;
@@ -22,8 +23,6 @@ use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::text::time::Time;
-
-use super::reservation::Reservation;
 
 /// Nodes and licenses over time.
 pub(in crate::sched) trait Space {

@@ -7,6 +7,7 @@ use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::model::reservation::Flag;
 use crate::sched::explain;
+use crate::sched::later::Reservation;
 use crate::sched::plan::{RESERVED, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{self, Candidate, Queued};
@@ -15,7 +16,6 @@ use crate::sched::state::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
 
-use super::reservation::Reservation;
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
 

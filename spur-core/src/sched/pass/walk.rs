@@ -7,6 +7,7 @@ use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
+use crate::sched::later::{Reservation, Reservations};
 use crate::sched::plan::{Plan, Start};
 use crate::sched::prospect::{Lenses, Prospect};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
@@ -16,7 +17,6 @@ use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::time::Time;
 
-use super::reservation::{Reservation, Reservations};
 use super::space::Space;
 use super::way::Ways;
 

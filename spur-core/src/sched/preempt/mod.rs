@@ -32,7 +32,7 @@ use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
 use crate::sched::timeline::holding::amount_of;
 use crate::text::time::Time;
 
-use super::pass::Reservation;
+use super::later::Reservation;
 use super::place::{Ask, Placement, Strategy};
 use super::plan::Start;
 use super::request::Request;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::id::NodeId;
-use crate::sched::pass::Turn;
+use crate::sched::later::Turn;
 use crate::sched::scene::Scene;
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::realm::{OPEN, Realms};

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Cluster;
 use crate::id::NodeId;
+use crate::sched::later::{Reservation, Reservations, Turn};
+use crate::sched::pass::Kept;
 use crate::sched::pass::walk::Walk;
-use crate::sched::pass::{Kept, Reservation, Reservations, Turn};
 use crate::sched::queue::line::{Changes, Line};
 use crate::sched::timeline::licenses::wanted;
 

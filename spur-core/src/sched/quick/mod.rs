@@ -32,9 +32,9 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::Realms;
 use crate::text::time::Time;
 
+use super::later::{Reservation, Reservations};
 use super::pass::walk::Walk;
 use super::pass::way::Ways;
-use super::pass::{Reservation, Reservations};
 use super::plan::{Plan, Start};
 use super::preempt::rule;
 use super::prospect::Lenses;

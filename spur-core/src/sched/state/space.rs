@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
-use crate::sched::pass::Reservation;
+use crate::sched::later::Reservation;
 use crate::sched::pass::space::Space;
 use crate::sched::place::Slots;
 use crate::sched::request::Need;

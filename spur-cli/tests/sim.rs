@@ -108,6 +108,17 @@ fn scenarios_happen_as_expected() {
     assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 rewrites what is expected", wrong.join("\n"));
 }
 
+#[test]
+fn events_may_go_to_the_standard_output() {
+    let options = options(&scenarios().join("commands"));
+    let (summary, events) = run("streamed", &options);
+    let mut session = Session::in_memory("spur sim", BTreeMap::new(), None);
+    let code = sim::run(&mut session, &words(&format!("{options} --json --events -"))).expect("it runs");
+    assert_eq!((code, session.out.take_text()), (0, events));
+    assert_eq!(without_cost(&session.take_complaints()), without_cost(&summary));
+    assert!(!Path::new("-").exists(), "no file of that name was meant");
+}
+
 /// Everything but what the simulation cost.
 fn without_cost(summary: &str) -> Value {
     let mut summary: Value = serde_json::from_str(summary).expect("the summary is JSON");

@@ -199,10 +199,16 @@ const OPTIONS: &[SimOpt] = &[
         args.json = true;
         Ok(())
     }),
-    SimOpt::value("events", None, "FILE", "write every event as a JSON line", |args, value| {
-        args.events = Some(path(value)?);
-        Ok(())
-    }),
+    SimOpt::value(
+        "events",
+        None,
+        "FILE",
+        "write every event as a JSON line; - is standard output, and the summary goes to standard error",
+        |args, value| {
+            args.events = Some(path(value)?);
+            Ok(())
+        },
+    ),
     SimOpt::flag("no-pending", None, "leave out of the events why jobs wait, which takes long", |args, _| {
         args.no_pending = true;
         Ok(())
@@ -230,6 +236,11 @@ pub(super) const LINE: CommandLine<Args> = CommandLine {
 };
 
 impl Args {
+    /// Whether events go to the standard output.
+    pub(super) fn streams_events(&self) -> bool {
+        self.events.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
     /// What the options say together that makes no sense.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         let sources = [self.workload.is_some(), self.swf.is_some(), self.generate];

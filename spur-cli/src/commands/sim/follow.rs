@@ -1,6 +1,5 @@
-//! Following a simulation: events to a file, the time that passes take, a progress bar, what pictures are drawn from.
+//! Following a simulation: events as lines, the time that passes take, a progress bar, what pictures are drawn from.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
@@ -15,9 +14,8 @@ const REDRAW: Duration = Duration::from_millis(100);
 const BAR: usize = 30;
 
 /// Everything that is kept of a simulation while it runs.
-#[derive(Debug)]
-pub(super) struct Follower {
-    events: Option<BufWriter<File>>,
+pub(super) struct Follower<'a> {
+    events: Option<BufWriter<Box<dyn Write + 'a>>>,
     /// Whether events tell of jobs that wait.
     pending: bool,
     /// The first error of writing events; nothing is written after it.
@@ -38,11 +36,11 @@ struct Bar {
     drawn: Instant,
 }
 
-impl Follower {
+impl<'a> Follower<'a> {
     /// `pending` says whether events tell of jobs that wait; `progress` is how many jobs a progress bar counts up to, if one is shown; `reasons` whether anybody may ask why
     /// jobs wait.
     pub(super) fn new(
-        events: Option<File>,
+        events: Option<Box<dyn Write + 'a>>,
         pending: bool,
         progress: Option<usize>,
         trail: Option<Trail>,
@@ -80,7 +78,7 @@ impl Follower {
     }
 }
 
-impl Watch for Follower {
+impl Watch for Follower<'_> {
     fn wants_events(&self) -> bool {
         self.events.is_some()
     }

@@ -25,12 +25,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::Context;
 use spur_core::model::config::Policy;
 use spur_core::sim::{Watch, World};
 use spur_core::text::time::Time;
 
 use crate::error::Failure;
 use crate::options::{OptionError, Origin, Settled};
+use crate::out::Out;
 use crate::session::Session;
 use crate::terminal;
 use args::Args;
@@ -67,7 +69,11 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
         return Err(usage(problem));
     }
     let (policy, workload) = prepare(&args)?;
-    let mut world = simulate(&args, policy, &workload)?;
+    let (out, mut said) = session.streams();
+    // Where events go to the standard output, nothing else does.
+    let streams = args.streams_events();
+    let events = events(&args, &mut *out)?;
+    let mut world = simulate(&args, policy, &workload, events)?;
     let (passes, pass_us) = world.watch().passes();
     let numbers = world.summary();
     if let (Some(directory), Some(trail)) = (&args.plot, world.watch().trail.take()) {
@@ -76,11 +82,28 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let (wall, peak_rss_bytes) = (begun.elapsed(), summary::peak_rss_bytes());
     let cost = summary::Cost { passes, pass_us, wall, peak_rss_bytes };
     let skipped = workload.skipped;
-    match args.json {
-        true => writeln!(session.out, "{}", summary::json(&numbers, skipped, &cost))?,
-        false => write!(session.out, "{}", summary::text(&numbers, skipped, &cost))?,
+    drop(world);
+    let text = match args.json {
+        true => format!("{}\n", summary::json(&numbers, skipped, &cost)),
+        false => summary::text(&numbers, skipped, &cost),
+    };
+    match streams {
+        true => write!(said, "{text}")?,
+        false => write!(out, "{text}")?,
     }
     Ok(0)
+}
+
+/// Where events are written, if they are.
+fn events<'a>(args: &Args, out: &'a mut Out) -> Result<Option<Box<dyn Write + 'a>>, Failure> {
+    match &args.events {
+        None => Ok(None),
+        Some(_) if args.streams_events() => Ok(Some(Box::new(out))),
+        Some(path) => match File::create(path) {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(error) => Err(Failure::new(format!("cannot write {}: {error}", path.display()))),
+        },
+    }
 }
 
 /// Reads the cluster and the workload.
@@ -134,11 +157,12 @@ fn made_up(args: &Args, policy: &Policy) -> Workload {
 }
 
 /// Runs a workload to its end: until no event is left.
-fn simulate(args: &Args, policy: Policy, workload: &Workload) -> Result<World<Follower>, Failure> {
-    let create = |path: &std::path::PathBuf| {
-        File::create(path).map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
-    };
-    let events = args.events.as_ref().map(create).transpose()?;
+fn simulate<'a>(
+    args: &Args,
+    policy: Policy,
+    workload: &Workload,
+    events: Option<Box<dyn Write + 'a>>,
+) -> anyhow::Result<World<Follower<'a>>> {
     let submits = workload.deeds.iter().filter(|deed| matches!(deed.what, What::Submit(_)));
     let progress = (args.progress && terminal::shows_progress()).then(|| submits.count());
     let trail = args.plot.as_ref().map(|_| plot::Trail::default());
@@ -147,7 +171,7 @@ fn simulate(args: &Args, policy: Policy, workload: &Workload) -> Result<World<Fo
     let world = World::new(Arc::new(policy), args.pass, follower);
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
     play(&mut world, workload, None)?;
-    world.watch().finish().map_err(|error| Failure::new(format!("cannot write events: {error}")))?;
+    world.watch().finish().context("cannot write events")?;
     Ok(world)
 }
 

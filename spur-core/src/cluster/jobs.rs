@@ -199,6 +199,14 @@ impl Jobs {
         }
     }
 
+    /// The number of one component of the het job whose first one is `leader`, counted from 0.
+    #[must_use]
+    pub fn component(&self, leader: JobId, offset: u32) -> Option<JobId> {
+        let het = self.get(leader).and_then(|job| job.spec.het.as_deref());
+        let het = het.filter(|het| het.leader == leader && offset < het.size)?;
+        Some(JobId(het.leader.0 + offset))
+    }
+
     /// Jobs that wait for `id`, or for the array that it belongs to.
     pub(crate) fn waiting_for(&self, id: JobId) -> Vec<JobId> {
         let array = self.get(id).map(Job::array_id).filter(|array| *array != id);

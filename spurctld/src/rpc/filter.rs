@@ -88,13 +88,11 @@ fn state_named(name: &str) -> Result<&'static str, BadField> {
 /// What names no job, or a part of one that this release has not.
 pub(super) fn reference(cluster: &Cluster, written: &str) -> Result<JobRef<JobId>, Reject> {
     let reference: JobRef<JobId> = written.parse().map_err(|_| Reject::InvalidJobId)?;
-    let leader = reference.job;
     match reference.part {
         JobPart::Whole | JobPart::Tasks(_) => Ok(JobRef { step: None, ..reference }),
         JobPart::Component(offset) => {
-            let het = cluster.job(leader).and_then(|job| job.spec.het.as_deref());
-            let het = het.filter(|het| het.leader == leader && offset < het.size);
-            het.map(|_| JobRef::whole(JobId(leader.0 + offset))).ok_or(Reject::InvalidJobId)
+            let component = cluster.jobs().component(reference.job, offset);
+            component.map(JobRef::whole).ok_or(Reject::InvalidJobId)
         }
     }
 }

@@ -13,7 +13,7 @@ use spur_core::model::config::PartitionState;
 use spur_core::sim::{Watch, World};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::hostlist::HostList;
-use spur_core::text::jobid::JobRef;
+use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::convert::reservation as convert;
 use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest};
 
@@ -104,14 +104,19 @@ pub(super) fn number<W: Watch>(world: &World<W>, name: &str) -> Result<JobId, St
     known.ok_or_else(|| format!("Invalid job id specified: there is no job {name} now"))
 }
 
-/// A job, an array or tasks of one by the workload's name for it, or by its number.
+/// A job, an array, tasks or a component of one by the workload's name for it, or by its number.
 pub(super) fn reference<W: Watch>(world: &World<W>, name: &str) -> Result<JobRef<JobId>, String> {
     // A job may have a name that reads like that of a task.
     if let Ok(job) = number(world, name) {
         return Ok(JobRef::whole(job));
     }
     let named: JobRef<String> = name.parse().map_err(|error| format!("{error}"))?;
-    named.map_job(|name| number(world, &name))
+    let named = named.map_job(|name| number(world, &name))?;
+    let component = match named.part {
+        JobPart::Component(offset) => world.cluster().jobs().component(named.job, offset),
+        JobPart::Whole | JobPart::Tasks(_) => None,
+    };
+    Ok(component.map_or(named, JobRef::whole))
 }
 
 /// Names in a list as numbers.

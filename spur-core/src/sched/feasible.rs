@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 
 use crate::cluster::{Cluster, Partition};
-use crate::model::fabric::{Fabric, Layer};
+use crate::model::fabric::{Fabric, Layer, LookupError};
 use crate::model::job::{JobSpec, Shape};
 use crate::sched::request::wish::{Stage, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
@@ -405,6 +405,9 @@ fn features(scene: &Scene, partition: &Partition, fabric: &Fabric, shape: &Shape
     known.dedup();
     for name in wanted.names() {
         if known.binary_search(&name).is_err() {
+            if let Err(ambiguous @ LookupError::Ambiguous { .. }) = fabric.find(name) {
+                return refuse(RefusalKind::NodeConfig, format!("--constraint: {ambiguous}"));
+            }
             let near = nearest::nearest(name, known)
                 .map_or_else(String::new, |near| format!("; did you mean {near}?"));
             let message =

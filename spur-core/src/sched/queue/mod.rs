@@ -509,6 +509,10 @@ fn tasks(cluster: &Cluster, job: &Job) -> Option<Tasks> {
 fn companions(cluster: &Cluster, spec: &JobSpec) -> Vec<NodeId> {
     let wanted = spec.fabric.as_ref().and_then(|wish| wish.gather_with);
     let jobs = wanted.map_or_else(Vec::new, |job| cluster.jobs().components(job));
-    let allocs = jobs.into_iter().filter_map(|job| cluster.job(job)?.phase.alloc());
+    let allocs = jobs.into_iter().filter_map(|job| match &cluster.job(job)?.phase {
+        Phase::Running { alloc, .. } => Some(alloc),
+        Phase::Suspended(suspended) => Some(&suspended.alloc),
+        Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => None,
+    });
     allocs.flat_map(|alloc| alloc.nodes.iter().map(|part| part.node)).collect()
 }

@@ -301,7 +301,7 @@ impl Fabric {
     pub fn domains_of(
         &self,
         layer: Layer,
-    ) -> impl DoubleEndedIterator<Item = DomainId> + ExactSizeIterator + use<> {
+    ) -> impl DoubleEndedIterator<Item = DomainId> + ExactSizeIterator + Clone + use<> {
         let range = match layer {
             Layer(0) => 0..0,
             Layer(n) => self.starts[usize::from(n) - 1]..self.starts[usize::from(n)],

@@ -6,7 +6,7 @@ mod weights;
 
 use fixedbitset::FixedBitSet;
 
-use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
 pub use weights::Weights;
 
@@ -232,6 +232,13 @@ impl Slots {
     #[must_use]
     pub fn nodes_of(&self, domain: DomainId) -> u32 {
         self.nodes[domain.index()]
+    }
+
+    /// Positions of every domain of a layer that have a slot, in fabric order.
+    pub(super) fn nodes_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u32] {
+        let ids = fabric.domains_of(layer);
+        let (first, count) = (ids.clone().next().map_or(0, DomainId::index), ids.len());
+        &self.nodes[first..first + count]
     }
 
     /// Positions that have a slot, in the whole fabric and outside it.

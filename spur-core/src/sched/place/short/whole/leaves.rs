@@ -324,10 +324,10 @@ impl Sift<'_, '_, '_> {
         let are_few = |leaves: &[DomainId]| leaves.len().saturating_mul(amount as usize + 1) <= FEW;
         let layers = self.layers();
         let Some((&first, rest)) = layers.split_first() else {
-            return Leaves::Open(self.below(self.holder, Layer::LEAF));
+            return Leaves::Open(self.rooms.below(self.holder, Layer::LEAF));
         };
         let Some(&second) = rest.first() else {
-            let leaves = self.below(self.holder, first);
+            let leaves = self.rooms.below(self.holder, first);
             return if are_few(&leaves) {
                 Leaves::Open(leaves)
             } else {
@@ -339,7 +339,7 @@ impl Sift<'_, '_, '_> {
             return Leaves::Open(members.pieces);
         }
         let Some(sieve) = members.sieve(amount, first > second) else {
-            return self.of_parts(self.large_enough(self.below(self.holder, first)));
+            return self.of_parts(self.large_enough(self.rooms.below(self.holder, first)));
         };
         let best = if layers.len() == 2 { self.best(&members, &sieve, packing) } else { None };
         let parts = match best {
@@ -359,7 +359,7 @@ impl Sift<'_, '_, '_> {
             let count = alike.entry(likeness).or_default();
             *count += 1;
             if *count <= most {
-                pieces.into_iter().for_each(|piece| leaves.extend(self.below(piece, Layer::LEAF)));
+                pieces.into_iter().for_each(|piece| leaves.extend(self.rooms.below(piece, Layer::LEAF)));
             }
         }
         Leaves::Open(leaves)
@@ -383,13 +383,13 @@ impl Sift<'_, '_, '_> {
 
     /// The domains of one layer, each with its domains of a lower one, as far as they have room.
     fn members(&self, high: Layer, low: Layer) -> Members {
-        let mut members = Members { parts: self.below(self.holder, high), ..Members::default() };
+        let mut members = Members { parts: self.rooms.below(self.holder, high), ..Members::default() };
         let open = self.rooms.problem.view.slots.nodes_of(self.holder) as usize;
         members.pieces.reserve(open.min(MANY));
         members.sizes.reserve(members.parts.len(), open.min(MANY));
         for &part in &members.parts {
             let start = members.pieces.len();
-            self.add_below(part, low, &mut members.pieces);
+            self.rooms.add_below(part, low, &mut members.pieces);
             members.sizes.push(members.pieces[start..].iter().map(|&piece| self.rooms.room(piece)));
         }
         members
@@ -472,31 +472,6 @@ impl Sift<'_, '_, '_> {
             }
         }
         layers
-    }
-
-    /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
-    fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
-        let mut found = Vec::new();
-        self.add_below(part, layer, &mut found);
-        found
-    }
-
-    fn add_below(&self, part: DomainId, layer: Layer, found: &mut Vec<DomainId>) {
-        let domain = self.rooms.problem.fabric.domain(part);
-        if !self.rooms.holds(part, 1) {
-            return;
-        }
-        if domain.layer() <= layer {
-            found.push(part);
-            return;
-        }
-        for &child in domain.children() {
-            if self.rooms.problem.fabric.domain(child).layer() > layer {
-                self.add_below(child, layer, found);
-            } else if self.rooms.holds(child, 1) {
-                found.push(child);
-            }
-        }
     }
 
     fn likeness(&self, part: DomainId) -> Likeness {

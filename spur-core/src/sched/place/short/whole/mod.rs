@@ -56,18 +56,14 @@ type Found = (DomainId, Vec<(DomainId, u32)>);
 /// that are preferred.
 fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
     let problem = rooms.problem;
-    let fabric = problem.fabric;
-    let highest = problem.within.unwrap_or(fabric.top());
+    let highest = problem.within.unwrap_or(problem.fabric.top());
     let mut best: Option<(Vec<u32>, Found)> = None;
     for layer in (1..=highest.0).map(Layer) {
-        let holders: Vec<DomainId> = fabric
-            .domains_of(layer)
-            .filter(|&id| rooms.holds(id, problem.amount) && problem.is_inside(id))
-            .collect();
+        let holders = rooms.holders(layer);
         if holders.is_empty() {
             continue;
         }
-        let Some(found) = at_layer(rooms, holders)? else { continue };
+        let Some(found) = at_layer(rooms, &holders)? else { continue };
         let spans = preferred_spans(problem, &found);
         if best.as_ref().is_none_or(|(least, _)| spans < *least) {
             best = Some((spans, found));
@@ -111,17 +107,23 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
 }
 
 /// The best placement in one of the holders, which are all of one layer and have room enough.
-fn at_layer(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
+fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
-        let leaf = least_waste(rooms, &holders, None);
+        let leaf = least_waste(rooms, holders, None);
         return Ok(Some((leaf, vec![(leaf, rooms.problem.amount)])));
+    }
+    if let &[holder] = holders
+        && let Some(shares) = rooms.all_of(holder)
+        && rooms.problem.span_caps.iter().all(|(_, cap)| shares.len() <= *cap as usize)
+    {
+        return Ok(Some((holder, shares)));
     }
     let mut below = holders.iter().flat_map(|&id| fabric.domain(id).children());
     if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
         return several_leaves(rooms, holders);
     }
-    over_domains(rooms, &holders).map(Some).ok_or(NotPlain)
+    over_domains(rooms, holders).map(Some).ok_or(NotPlain)
 }
 
 /// The best placement in one of the holders; None where that takes the general solver.
@@ -147,13 +149,13 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Option<Found> {
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
-fn several_leaves(rooms: &Rooms<'_, '_>, holders: Vec<DomainId>) -> Result<Option<Found>, NotPlain> {
+fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
     let cap = problem.span_caps.first().map_or(u32::MAX, |&(_, cap)| cap);
     let mut scratch = Vec::new();
-    let counted: Vec<(u32, DomainId)> = (holders.into_iter())
-        .filter_map(|id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
+    let counted: Vec<(u32, DomainId)> = (holders.iter())
+        .filter_map(|&id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
         .collect();
     let Some(count) = counted.iter().map(|(count, _)| *count).min() else { return Ok(None) };
     if count > cap {

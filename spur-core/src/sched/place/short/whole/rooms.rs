@@ -2,9 +2,12 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::model::fabric::{DomainId, Pos};
+use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::{Problem, positions};
 use crate::sched::place::slots::count_both;
+
+/// Domains that are asked together whether one of them has enough open nodes.
+const AT_ONCE: usize = 16;
 
 /// What there is room for; see the module.
 pub(super) struct Rooms<'p, 'a> {
@@ -49,6 +52,55 @@ impl<'p, 'a> Rooms<'p, 'a> {
     #[inline]
     pub(super) fn holds(&self, id: DomainId, nodes: u32) -> bool {
         self.problem.view.slots.nodes_of(id) >= nodes && self.room(id) >= nodes
+    }
+
+    /// The domains of a layer that can hold the job, in fabric order.
+    pub(super) fn holders(&self, layer: Layer) -> Vec<DomainId> {
+        let Problem { fabric, view, amount, .. } = *self.problem;
+        let mut holders = Vec::new();
+        let mut ids = fabric.domains_of(layer);
+        for open in view.slots.nodes_by_domain(fabric, layer).chunks(AT_ONCE) {
+            let ids = ids.by_ref().take(open.len());
+            // Mostly none of several neighbours has enough.
+            if open.iter().fold(0, |most, &open| most.max(open)) < amount {
+                ids.for_each(drop);
+                continue;
+            }
+            let enough = ids.zip(open).filter(|(_, open)| **open >= amount).map(|(id, _)| id);
+            holders.extend(enough.filter(|&id| self.room(id) >= amount && self.problem.is_inside(id)));
+        }
+        holders
+    }
+
+    /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
+    pub(super) fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
+        let mut found = Vec::new();
+        if self.holds(part, 1) {
+            self.add_below(part, layer, &mut found);
+        }
+        found
+    }
+
+    pub(super) fn add_below(&self, part: DomainId, layer: Layer, found: &mut Vec<DomainId>) {
+        let domain = self.problem.fabric.domain(part);
+        if domain.layer() <= layer {
+            found.push(part);
+            return;
+        }
+        for &child in domain.children().iter().filter(|&&child| self.holds(child, 1)) {
+            self.add_below(child, layer, found);
+        }
+    }
+
+    /// What every leaf of a domain gives where the job needs all that there is, so that nothing is left to choose.
+    pub(super) fn all_of(&self, holder: DomainId) -> Option<Vec<(DomainId, u32)>> {
+        let amount = self.problem.amount;
+        if self.room(holder) != amount {
+            return None;
+        }
+        let leaves = self.below(holder, Layer::LEAF);
+        let shares: Vec<(DomainId, u32)> = leaves.into_iter().map(|leaf| (leaf, self.room(leaf))).collect();
+        (shares.iter().map(|(_, room)| room).sum::<u32>() == amount).then_some(shares)
     }
 
     /// The nodes of a leaf that the job may have, in fabric order.

@@ -98,7 +98,49 @@ impl Smaller {
 
 /// The bounds of every family, by need.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Stairs(BTreeMap<Family, Vec<Vec<(Size, Time)>>>);
+pub(in crate::sched) struct Stairs(BTreeMap<Family, Vec<Flight>>);
+
+/// The bounds of one need, the latest last.
+#[derive(Clone, Debug, Default)]
+struct Flight {
+    steps: Vec<(Size, Time)>,
+    /// How many there may be before those are dropped that others imply.
+    room: usize,
+}
+
+/// Bounds of one need among which none is looked for that others imply.
+const FEW: usize = 64;
+
+impl Flight {
+    /// The latest bound of what is no larger.
+    fn bound(&self, size: &Size) -> Option<Time> {
+        self.steps.iter().rev().find(|(smaller, _)| smaller.within(size)).map(|(_, time)| *time)
+    }
+
+    fn note(&mut self, size: Size, time: Time) {
+        if self.bound(&size).is_some_and(|bound| bound >= time) {
+            return;
+        }
+        let at = self.steps.partition_point(|(_, bound)| *bound < time);
+        self.steps.insert(at, (size, time));
+        if self.steps.len() > self.room.max(FEW) {
+            self.drop_implied();
+            self.room = 2 * self.steps.len();
+        }
+    }
+
+    /// Drops what one that is no larger implies, whose bound is no earlier.
+    fn drop_implied(&mut self) {
+        let mut kept: Vec<(Size, Time)> = Vec::with_capacity(2 * self.steps.len());
+        for step in self.steps.drain(..).rev() {
+            if !kept.iter().rev().any(|(smaller, _)| smaller.within(&step.0)) {
+                kept.push(step);
+            }
+        }
+        kept.reverse();
+        self.steps = kept;
+    }
+}
 
 impl Stairs {
     /// No request of that need and size can start before.
@@ -109,21 +151,16 @@ impl Stairs {
         size: &Size,
         smaller: &Smaller,
     ) -> Option<Time> {
-        let needs = self.0.get(family)?;
-        let steps = smaller.than(need).iter().filter_map(|need| needs.get(*need)).flatten();
-        steps.filter(|(smaller, _)| smaller.within(size)).map(|(_, time)| *time).max()
+        let flights = self.0.get(family)?;
+        let flights = smaller.than(need).iter().filter_map(|need| flights.get(*need));
+        flights.filter_map(|flight| flight.bound(size)).max()
     }
 
     /// Notes that a request of that need and size cannot start before `time`.
     pub(in crate::sched) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
-        let needs = self.0.entry(family).or_default();
-        needs.resize(needs.len().max(need + 1), Vec::new());
-        let steps = &mut needs[need];
-        if steps.iter().any(|(smaller, bound)| smaller.within(&size) && *bound >= time) {
-            return;
-        }
-        steps.retain(|(larger, bound)| !(size.within(larger) && *bound <= time));
-        steps.push((size, time));
+        let flights = self.0.entry(family).or_default();
+        flights.resize(flights.len().max(need + 1), Flight::default());
+        flights[need].note(size, time);
     }
 
     /// Forgets everything: room was given back.
@@ -173,6 +210,8 @@ impl Need {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+
     use super::*;
 
     fn need(tasks: u32, gpus: u64) -> Need {
@@ -230,8 +269,32 @@ mod tests {
         }
         stairs.note(family.clone(), 0, size(1, 1), Time(80));
         assert_eq!(stairs.bound(&family, 0, &size(9, 9), &smaller), Some(Time(80)));
-        assert_eq!(stairs.0[&family][0].len(), 1, "what is implied is dropped");
+        let flight = &mut stairs.0.get_mut(&family).expect("it was noted")[0];
+        flight.drop_implied();
+        assert_eq!(flight.steps.len(), 1, "what is implied is dropped");
         let block = Ask { strategy: Strategy::Block, ..Ask::nodes(1) };
         assert_eq!(Family::of(0, &block), None);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_are_the_latest_of_all_that_were_noted(
+            requests in prop::collection::vec((1_u32..8, 1_u64..8, 0_i64..200, any::<bool>()), 1..400),
+        ) {
+            let family = Family::of(0, &Ask::nodes(1)).expect("a plain ask grows");
+            let (mut stairs, mut smaller) = (Stairs::default(), Smaller::default());
+            smaller.add(&[need(1, 0)]);
+            let mut noted: Vec<(Size, Time)> = Vec::new();
+            for (nodes, run_time, time, notes) in requests {
+                let size = Size { nodes, slots: u64::from(nodes), run_time };
+                let within = noted.iter().filter(|(noted, _)| noted.within(&size));
+                let bound = within.map(|(_, time)| *time).max();
+                prop_assert_eq!(stairs.bound(&family, 0, &size, &smaller), bound);
+                if notes {
+                    stairs.note(family.clone(), 0, size, Time(time));
+                    noted.push((size, Time(time)));
+                }
+            }
+        }
     }
 }

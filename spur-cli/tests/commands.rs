@@ -284,7 +284,13 @@ impl Controller for Fake {
         request: Request<v1::UpdateNodesRequest>,
     ) -> Answer<v1::UpdateNodesResponse> {
         let request = request.into_inner();
-        let heard = [("nodes", request.nodes), ("state", request.state), ("reason", request.reason)];
+        let topology = request.topology.unwrap_or_default();
+        let heard = [
+            ("nodes", request.nodes),
+            ("state", request.state),
+            ("reason", request.reason),
+            ("topology", topology),
+        ];
         self.heard("UpdateNodes", &heard);
         Ok(Response::new(v1::UpdateNodesResponse {}))
     }

@@ -315,6 +315,7 @@ fn news(event: &Event) -> News {
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }
+        | Event::NodesMoved { .. }
         | Event::PartitionSet { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationDeleted { .. }

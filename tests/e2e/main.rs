@@ -18,4 +18,5 @@ mod reservation;
 mod simulated;
 mod steps;
 mod suspend;
+mod topology;
 mod wrong;

@@ -86,7 +86,13 @@ fn summary(cluster: &Cluster) -> String {
         text.push('\n');
     }
     for node in cluster.nodes() {
-        let _ = writeln!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);
+        let _ = write!(text, "node {} available={} cpus={}", node.name(), node.available(), node.used.cpus);
+        for topology in cluster.topologies() {
+            let place = topology.fabric.pos(node.id).map(|pos| topology.fabric.path(pos, ":"));
+            let place = place.filter(|path| !path.is_empty());
+            let _ = place.map(|path| write!(text, " at {}:{path}", topology.name));
+        }
+        text.push('\n');
     }
     text
 }

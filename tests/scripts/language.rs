@@ -17,6 +17,7 @@ use spur_core::model::reservation::ReservationAsk;
 use spur_core::model::step::StepSpec;
 use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::exit::ExitCode;
+use spur_core::text::hostlist::HostList;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Time, TimeLimit};
@@ -111,6 +112,12 @@ impl Session {
                 let reason = rest.get(1).map(|reason| Arc::from(*reason));
                 let change = NodeChange { state: Some(state), reason, ..NodeChange::default() };
                 self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
+            }
+            "place" => {
+                let places = rest.get(1).unwrap_or(&"").parse().expect("places");
+                let change = NodeChange { places: Some(places), ..NodeChange::default() };
+                let nodes: HostList = rest[0].parse().expect("nodes");
+                self.ask(Command::UpdateNodes { nodes: nodes.iter().map(Arc::from).collect(), change })
             }
             "reserve" => self.ask(Command::CreateReservation(Box::new(reservation(rest)))),
             "change" => self.ask(Command::UpdateReservation(Box::new(reservation(rest)))),
@@ -302,9 +309,10 @@ impl Session {
                 node.drain.as_ref().map_or_else(String::new, |drain| format!(" drained={}", drain.reason));
             let health = print::health(&node.health);
             let jobs: Vec<String> = node.jobs.iter().map(ToString::to_string).collect();
+            let place = print::place(&self.cluster, node);
             let _ = writeln!(
                 said,
-                "node {} {health}{drain} cpus={} jobs={}",
+                "node {} {health}{drain} cpus={} jobs={}{place}",
                 node.name(),
                 node.used.cpus,
                 jobs.join(",")

@@ -1,7 +1,11 @@
 //! What came of a command, in a line for each thing.
 
-use spur_core::cluster::Event;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spur_core::cluster::{Cluster, Event, Node, Topology};
 use spur_core::controller::{Effect, Reply};
+use spur_core::id::NodeId;
 use spur_core::model::alloc::Alloc;
 use spur_core::model::node::Health;
 use spur_core::model::phase::{Outcome, Then};
@@ -99,9 +103,8 @@ pub(crate) fn event(event: &Event) -> String {
             format!("JobEnding {job} {}{then}, kill at {:?}", outcome(how), kill_at.map(|at| at.0))
         }
         Event::JobKilled { job } => format!("JobKilled {job}"),
-        Event::NodeReleased { job, node, lost } => {
-            format!("NodeReleased {job} by {node}{}", if *lost { " (lost)" } else { "" })
-        }
+        Event::NodeReleased { job, node, lost: false } => format!("NodeReleased {job} by {node}"),
+        Event::NodeReleased { job, node, lost: true } => format!("NodeReleased {job} by {node} (lost)"),
         Event::JobEnded { job, outcome: how } => format!("JobEnded {job} {}", outcome(how)),
         Event::JobRequeued { job, not_before, hold } => {
             format!("JobRequeued {job} not before {:?} hold={hold:?}", not_before.map(|at| at.0))
@@ -121,6 +124,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeUpdated { node, weight, features } => {
             format!("NodeUpdated {node} weight={weight:?} features={features:?}")
         }
+        Event::NodesMoved { nodes, places } => moved(nodes, places),
         Event::PartitionSet { partition, state } => format!("PartitionSet {partition} {state:?}"),
         Event::ReservationCreated { reservation } => format!("ReservationCreated {}", reserved(reservation)),
         Event::ReservationUpdated { reservation } => format!("ReservationUpdated {}", reserved(reservation)),
@@ -176,4 +180,21 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
         Effect::StepsChanged { job } => format!("steps of {job} changed"),
     }
+}
+
+fn moved(nodes: &[NodeId], places: &BTreeMap<Arc<str>, Option<Arc<str>>>) -> String {
+    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let one = |(topology, place): (&Arc<str>, &Option<Arc<str>>)| {
+        format!("{topology}:{}", place.as_deref().unwrap_or("nowhere"))
+    };
+    format!("NodesMoved {} {}", nodes.join(" "), places.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+/// Where a node is, if there are topologies.
+pub(crate) fn place(cluster: &Cluster, node: &Node) -> String {
+    let path = |topology: &Topology| {
+        let path = topology.fabric.path(topology.fabric.pos(node.id)?, ":");
+        (!path.is_empty()).then(|| format!(" at {}:{path}", topology.name))
+    };
+    cluster.topologies().iter().filter_map(path).collect()
 }

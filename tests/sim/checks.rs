@@ -245,6 +245,7 @@ fn explains_loss(event: &Event, id: JobId) -> bool {
         | Event::NodeDrained { .. }
         | Event::NodeRegistered { .. }
         | Event::NodeUpdated { .. }
+        | Event::NodesMoved { .. }
         | Event::PolicyChanged { .. }
         | Event::PartitionSet { .. }
         | Event::ReservationCreated { .. }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::dependency;
 use super::event::{Entry, Event, Record, Split};
-use super::{Cluster, Derived, Node, Partition, Topology};
+use super::{Cluster, Derived, Node, Partition};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
 use crate::model::config::{PartitionState, Policy};
-use crate::model::fabric::Fabric;
 use crate::model::job::{Job, JobSpec};
 use crate::model::node::Health;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
@@ -81,16 +80,14 @@ impl Cluster {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
+            Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
             Event::PartitionSet { partition, state } => self.set_partition(partition, *state),
             Event::ReservationCreated { reservation } => {
                 self.mark.last_reservation += 1;
                 self.reserve(reservation);
             }
             Event::ReservationUpdated { reservation } => self.reserve(reservation),
-            Event::ReservationDeleted { name } => {
-                self.derived = Derived::default();
-                self.reservations.remove(name);
-            }
+            Event::ReservationDeleted { name } => self.unreserve(name),
         }
         self.note_idle(at);
     }
@@ -158,6 +155,7 @@ impl Cluster {
 
     pub(super) fn set_policy(&mut self, policy: &Arc<Policy>) {
         self.derived = Derived::default();
+        self.forget_moves(policy);
         self.policy = Arc::clone(policy);
         for node in &mut self.nodes {
             node.configured = false;
@@ -186,22 +184,6 @@ impl Cluster {
         self.derive_topologies();
         self.derive_partitions();
         self.derive_reservations();
-    }
-
-    /// Fabrics follow from the policy. One that cannot be built was refused before it became an event; should a
-    /// later release judge more strictly, that topology is absent and its partitions are flat.
-    fn derive_topologies(&mut self) {
-        let nodes: Vec<(NodeId, &str)> =
-            self.nodes.iter().filter(|node| node.configured).map(|node| (node.id, &**node.name())).collect();
-        self.topologies = self
-            .policy
-            .topologies
-            .iter()
-            .filter_map(|config| {
-                let fabric = Arc::new(Fabric::build(config, &nodes, &[]).ok()?);
-                Some(Topology { name: config.name.as_str().into(), fabric })
-            })
-            .collect();
     }
 
     fn derive_partitions(&mut self) {

@@ -4,6 +4,7 @@
 //! nothing. **Variants and fields are added, never renamed or reused**; a new field has a default; a variant this
 //! release does not know stops the start, because ignoring it would lose something.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
@@ -320,6 +321,14 @@ pub enum Event {
         #[serde(default)]
         features: Option<Vec<Arc<str>>>,
     },
+    /// An operator put nodes somewhere else in their topologies.
+    NodesMoved {
+        /// Which.
+        nodes: Vec<NodeId>,
+        /// Where they are now, by topology: in the leaf or base block of that full name, or nowhere. In topologies that are
+        /// not listed they stay where they are.
+        places: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    },
     /// An operator opened or closed a partition.
     PartitionSet {
         /// Its name.
@@ -393,6 +402,7 @@ impl Event {
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
             | Event::NodeUpdated { .. }
+            | Event::NodesMoved { .. }
             | Event::PartitionSet { .. }
             | Event::ReservationCreated { .. }
             | Event::ReservationUpdated { .. }

@@ -14,6 +14,7 @@ mod names;
 mod node;
 mod nominate;
 mod partition;
+mod places;
 mod reserve;
 pub mod snapshot;
 mod suspend;

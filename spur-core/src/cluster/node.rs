@@ -1,5 +1,6 @@
 //! A node's record: what it has, how it is, and what is taken of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,9 @@ pub struct Node {
     /// When it last became free of jobs.
     #[serde(default)]
     pub last_busy: Option<Time>,
+    /// Where operators have put it, by topology: in a leaf or base block, by its full name, or nowhere.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }
 
 /// What is taken of a node.
@@ -79,6 +83,7 @@ impl Node {
             exclusive: None,
             stale: Vec::new(),
             last_busy: None,
+            places: BTreeMap::new(),
         }
     }
 

@@ -34,6 +34,11 @@ impl Cluster {
         }
     }
 
+    pub(super) fn unreserve(&mut self, name: &str) {
+        self.derived = Derived::default();
+        self.reservations.remove(name);
+    }
+
     /// No start that was promised holds any more; what planners keep from pass to pass, they make anew.
     pub(super) fn drop_promises(&mut self) {
         self.derived = Derived::default();

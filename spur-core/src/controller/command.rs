@@ -14,6 +14,7 @@ use crate::model::step::{Step, StepSpec};
 use crate::sched::plan::{Preemption, Start};
 use crate::text::exit::ExitCode;
 use crate::text::jobid::JobRef;
+use crate::text::place::Places;
 use crate::text::signal::Signal;
 use crate::text::time::{Time, TimeLimit};
 
@@ -208,6 +209,8 @@ pub struct NodeChange {
     pub weight: Option<u32>,
     /// The new features.
     pub features: Option<Vec<Arc<str>>>,
+    /// All places that it has in the network from now on.
+    pub places: Option<Places>,
 }
 
 /// What `scontrol update NodeName=… State=` takes.

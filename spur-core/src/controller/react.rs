@@ -58,6 +58,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
         | Event::NodeUpdated { .. }
+        | Event::NodesMoved { .. }
         | Event::PartitionSet { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }

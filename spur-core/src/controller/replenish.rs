@@ -62,6 +62,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
         | Event::StepNodeEnded { .. }
+        | Event::NodesMoved { .. }
         | Event::PartitionSet { .. } => false,
     }
 }

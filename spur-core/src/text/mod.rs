@@ -21,6 +21,7 @@ pub mod nearest;
 pub mod nodes;
 mod number;
 pub mod pattern;
+pub mod place;
 pub mod signal;
 pub mod time;
 pub mod tres;

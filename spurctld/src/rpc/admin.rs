@@ -5,6 +5,7 @@ use std::time::Duration;
 use spur_core::controller::command::{NodeChange, NodeStateChange};
 use spur_core::controller::{Command, Reject};
 use spur_core::model::caller::Caller;
+use spur_core::text::place::Places;
 use spur_proto::convert::{BadField, partition, reject, reservation};
 use spur_proto::v1;
 use tonic::Status;
@@ -47,11 +48,14 @@ impl Desk {
         let features = request.features.map(|features| {
             features.split(',').filter(|feature| !feature.is_empty()).map(Into::into).collect()
         });
+        let places = request.topology.as_deref().map(str::parse::<Places>).transpose();
+        let places = places.map_err(|e| reject::bad_field(&BadField::new("Topology", e.to_string())))?;
         let change = NodeChange {
             state: node_state(&request.state)?,
             reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
             weight: request.weight,
             features,
+            places,
         };
         let nodes = filter::node_names(&self.replica.read(), &request.nodes)?;
         if nodes.is_empty() {

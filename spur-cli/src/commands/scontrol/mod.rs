@@ -107,7 +107,7 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     suspend JOBS                    stop running jobs; others may have their CPUs, not their memory or devices
     resume JOBS                     let them go on, as soon as their CPUs are free
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features=
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Topology=
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
     create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
                                     Features= Users= Accounts= Flags= Comment=

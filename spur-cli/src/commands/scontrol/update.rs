@@ -8,6 +8,7 @@ use spur_core::text::ParseError;
 use spur_core::text::hostlist::HostExpr;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
+use spur_core::text::place::Places;
 use spur_core::text::time::When;
 use spur_proto::v1::{UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest};
 
@@ -127,8 +128,12 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 request.weight = Some(value.parse().map_err(wrong)?);
             }
             "features" | "availablefeatures" | "available_features" => request.features = Some(value),
+            "topology" => {
+                let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
+                request.topology = Some(places.to_string());
+            }
             _ => {
-                let help = "nodes have State, Reason, Weight and Features";
+                let help = "nodes have State, Reason, Weight, Features and Topology";
                 return Err(unsupported(&format!("{key}={value}"), help));
             }
         }
@@ -137,7 +142,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
         let text = "You must specify a reason when DOWNING or DRAINING a node. Request denied";
         return Err(Failure::new(text));
     }
-    let asks = request.weight.is_some() || request.features.is_some();
+    let asks = request.weight.is_some() || request.features.is_some() || request.topology.is_some();
     if !asks && request.state.is_empty() && request.reason.is_empty() {
         return Err(Failure::new("No changes specified"));
     }

@@ -11,6 +11,7 @@ use spur_core::id::JobId;
 use spur_core::model::change::JobChange;
 use spur_core::model::config::PartitionState;
 use spur_core::sim::{Watch, World};
+use spur_core::text::ParseError;
 use spur_core::text::dependency::Dependency;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::jobid::{JobPart, JobRef};
@@ -168,11 +169,13 @@ fn update_nodes<W: Watch>(world: &mut World<W>, request: &UpdateNodesRequest) ->
         _ => Some(NodeStateChange::Down),
     };
     let words = |text: &String| text.split(',').filter(|word| !word.is_empty()).map(Arc::from).collect();
+    let problem = |error: ParseError| error.to_string();
     let change = NodeChange {
         state,
         reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
         weight: request.weight,
         features: request.features.as_ref().map(words),
+        places: request.topology.as_deref().map(str::parse).transpose().map_err(problem)?,
     };
     let nodes = names.iter().map(Arc::from).collect();
     world.operate(Command::UpdateNodes { nodes, change }).map_err(|reject| reject.to_string())?;

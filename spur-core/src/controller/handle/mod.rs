@@ -4,6 +4,7 @@ mod cancel;
 mod create_step;
 mod end_step;
 mod hold;
+mod move_nodes;
 mod preempt;
 mod promise;
 mod qos;

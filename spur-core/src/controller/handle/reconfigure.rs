@@ -1,5 +1,6 @@
 //! Put a new policy in force.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
@@ -9,6 +10,7 @@ use crate::id::NodeId;
 use crate::model::caller::Caller;
 use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
+use crate::text::hostlist::HostList;
 
 pub(super) struct Decision {
     /// `None` when nothing has changed.
@@ -37,6 +39,7 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, policy: Arc<Policy>) -> 
         return Err(Reject::InvalidPolicy(faults.join("\n")));
     }
     let mut changes = changes(cluster.policy(), &policy);
+    changes.extend(undone(cluster, &policy));
     changes.extend(unsupported::of_policy(&policy));
     Ok(Decision { policy: Some(policy), changes })
 }
@@ -46,6 +49,19 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         ctx.emit(Event::PolicyChanged { policy });
     }
     Reply::Reconfigured { changes: decision.changes }
+}
+
+/// Nodes that count as being where the file has them again, although an operator had moved them.
+fn undone(cluster: &Cluster, policy: &Policy) -> Vec<String> {
+    let mut undone: BTreeMap<Arc<str>, Vec<NodeId>> = BTreeMap::new();
+    for (node, topology) in cluster.moves_undone_by(policy) {
+        undone.entry(topology).or_default().push(node);
+    }
+    let sentence = |(topology, nodes): (Arc<str>, Vec<NodeId>)| {
+        let names = HostList::from_names(cluster.names_of(nodes));
+        format!("topology {topology}: nodes moved by scontrol are where the file has them: {names}")
+    };
+    undone.into_iter().map(sentence).collect()
 }
 
 fn changes(old: &Policy, new: &Policy) -> Vec<String> {

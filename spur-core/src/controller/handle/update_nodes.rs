@@ -1,9 +1,10 @@
-//! Drain, resume, down nodes; change weight and features.
+//! Drain, resume, down nodes; change weight, features and places.
 
 use std::sync::Arc;
 
 use super::super::command::{NodeChange, NodeStateChange};
 use super::super::{Ctx, Reject, Reply, ending};
+use super::move_nodes;
 use super::silent::NOT_RESPONDING;
 use crate::cluster::{Cluster, Event};
 use crate::id::NodeId;
@@ -15,6 +16,7 @@ pub(super) struct Decision {
     nodes: Vec<NodeId>,
     change: NodeChange,
     drain: Drain,
+    moved: Option<move_nodes::Decision>,
 }
 
 pub(super) fn check(
@@ -37,12 +39,20 @@ pub(super) fn check(
         cluster.node_named(name).map(|node| node.id).ok_or_else(|| Reject::InvalidNodeName(name.to_string()))
     };
     let nodes = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let moved = match &change.places {
+        Some(places) => move_nodes::check(cluster, &nodes, places)?,
+        None => None,
+    };
     let reason = change.reason.clone().unwrap_or_else(|| "".into());
-    Ok(Decision { nodes, change, drain: Drain { reason, by: Arc::clone(&caller.owner.user), at: now } })
+    let drain = Drain { reason, by: Arc::clone(&caller.owner.user), at: now };
+    Ok(Decision { nodes, change, drain, moved })
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { nodes, change, drain } = decision;
+    let Decision { nodes, change, drain, moved } = decision;
+    if let Some(moved) = moved {
+        move_nodes::enact(ctx, moved);
+    }
     for node in nodes {
         if change.weight.is_some() || change.features.is_some() {
             let (weight, features) = (change.weight, change.features.clone());

@@ -36,6 +36,11 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
+    /// Whether a node that the configuration puts into a domain is there: it was not moved, or back again.
+    fn stays(&self, node: usize, domain: &str) -> bool {
+        self.moved.get(&node).is_none_or(|place| *place == Some(domain))
+    }
+
     /// Takes the nodes of a hostlist for a domain.
     pub(super) fn take(
         &mut self,
@@ -52,7 +57,7 @@ impl Table<'_> {
             };
             if let Some(first) = self.taken.insert(index, domain.to_owned()) {
                 faults.add(line, Fault::TwoPlaces { node, first, second: domain.to_owned() });
-            } else if !self.moved.contains_key(&index) {
+            } else if self.stays(index, domain) {
                 nodes.push(index);
             }
         }
@@ -228,7 +233,9 @@ fn blocks<'a>(
 ) -> Forest<'a> {
     let mut seeds = base_blocks(config, count, table, faults);
     let named = config.block_sizes.first().copied().or(config.block_size);
-    let first = seeds.iter().map(|seed| seed.nodes.len()).find(|&len| len > 0).unwrap_or(0);
+    // That a node was moved changes nothing of the size of a block.
+    let configured = |seed: &Seed| table.taken.values().filter(|domain| **domain == seed.name).count();
+    let first = seeds.iter().map(configured).find(|&len| len > 0).unwrap_or(0);
     let base = named.unwrap_or_else(|| u32::try_from(first).expect("a cluster has fewer than 2^32 nodes"));
     let mut layers = vec!["node".to_owned(), "block".to_owned()];
     let mut sizes = vec![0, 1];
@@ -291,15 +298,12 @@ fn base_blocks(
     if config.blocks.is_empty() {
         let size = config.block_size.or(config.block_sizes.first().copied()).unwrap_or(1).max(1) as usize;
         let all: Vec<usize> = (0..count).collect();
-        let kept = |node: &usize| !table.moved.contains_key(node);
-        return (all.chunks(size).enumerate())
-            .map(|(index, nodes)| Seed {
-                name: format!("block{index:03}"),
-                level: 1,
-                nodes: nodes.iter().copied().filter(kept).collect(),
-                ..Seed::default()
-            })
-            .collect();
+        let block = |(index, nodes): (usize, &[usize])| {
+            let name = format!("block{index:03}");
+            let nodes = nodes.iter().copied().filter(|node| table.stays(*node, &name)).collect();
+            Seed { name, level: 1, nodes, ..Seed::default() }
+        };
+        return all.chunks(size).enumerate().map(block).collect();
     }
     let mut seen: BTreeMap<&str, Line> = BTreeMap::new();
     let mut seeds = Vec::new();
@@ -348,7 +352,9 @@ fn move_nodes(forest: &mut Forest<'_>, table: &Table<'_>, nodes: &[(NodeId, &str
         let Some(place) = *place else { continue };
         let why = match forest.seeds.iter_mut().find(|seed| seed.name == place) {
             Some(seed) if seed.level == 1 && seed.children.is_empty() => {
-                seed.nodes.push(node);
+                if !seed.nodes.contains(&node) {
+                    seed.nodes.push(node);
+                }
                 continue;
             }
             Some(_) => "holds domains, not nodes: name a leaf or a base block",

@@ -26,7 +26,7 @@ mod tree;
 mod tests;
 
 pub use fault::{FabricError, Fault};
-pub use names::{FunctionError, LookupError};
+pub use names::{FunctionError, LookupError, PlaceError};
 pub use show::{DomainFacts, DomainKind};
 
 /// A place in fabric order, counted from 0.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::shape::last_part;
 use super::{Domain, DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::text;
@@ -26,6 +27,30 @@ pub enum LookupError {
         /// The name.
         name: String,
         /// The full names of those it could be.
+        paths: Vec<String>,
+    },
+}
+
+/// A place for a node that there is not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// No domain, or several, are called that.
+    #[error(transparent)]
+    Domain(#[from] LookupError),
+    /// It consists of other domains.
+    #[error("{name} holds domains, not nodes: name a leaf or a base block, such as {leaf}")]
+    NotLeaf {
+        /// The name.
+        name: String,
+        /// One in it.
+        leaf: String,
+    },
+    /// It is somewhere else than was written.
+    #[error("{leaf} is not there: write {}", .paths.join(" or "))]
+    Elsewhere {
+        /// The name.
+        leaf: String,
+        /// Where it is, the topology first.
         paths: Vec<String>,
     },
 }
@@ -89,6 +114,55 @@ impl Fabric {
                 paths: several.iter().map(|&id| self.domain(id).full_name().to_owned()).collect(),
             }),
         }
+    }
+
+    /// The leaf or base block of that name in the domains of those names, from the top down; some or all of these may be
+    /// left out from the top.
+    ///
+    /// # Errors
+    /// [`PlaceError`]; see there.
+    pub fn leaf_at(&self, above: &[String], leaf: &str) -> Result<DomainId, PlaceError> {
+        let is = |id: DomainId, name: &str| {
+            let domain = self.domain(id);
+            [domain.full_name(), domain.name(), last_part(domain.full_name())].contains(&name)
+        };
+        let parents = |id| std::iter::successors(self.domain(id).parent(), |&id| self.domain(id).parent());
+        let named: Vec<DomainId> = self.domains_of(Layer::LEAF).filter(|&id| is(id, leaf)).collect();
+        let there = |id: &DomainId| {
+            let parents: Vec<DomainId> = parents(*id).take(above.len()).collect();
+            parents.len() == above.len()
+                && parents.iter().zip(above.iter().rev()).all(|(&id, name)| is(id, name))
+        };
+        let fitting: Vec<DomainId> = named.iter().copied().filter(there).collect();
+        let exact = fitting.iter().copied().find(|&id| self.domain(id).full_name() == leaf);
+        match (exact, &fitting[..], &named[..]) {
+            (Some(only), ..) => Ok(only),
+            (None, [only], _) => Ok(*only),
+            (None, [], []) => {
+                let id = self.find(leaf)?;
+                let below = self.domains_of(Layer::LEAF).find(|&leaf| self.within(leaf, id));
+                let leaf_name = below.map_or("", |leaf| self.domain(leaf).name()).to_owned();
+                Err(PlaceError::NotLeaf { name: leaf.to_owned(), leaf: leaf_name })
+            }
+            (None, [], elsewhere) => Err(PlaceError::Elsewhere {
+                leaf: leaf.to_owned(),
+                paths: elsewhere.iter().map(|&id| self.place(id)).collect(),
+            }),
+            (None, several, _) => Err(PlaceError::Domain(LookupError::Ambiguous {
+                name: leaf.to_owned(),
+                paths: several.iter().map(|&id| self.domain(id).full_name().to_owned()).collect(),
+            })),
+        }
+    }
+
+    /// A domain with those above it, the topology first, as a place is written.
+    fn place(&self, id: DomainId) -> String {
+        let up = std::iter::successors(Some(id), |&id| self.domain(id).parent());
+        let mut names: Vec<&str> =
+            up.filter(|&id| self.is_named(id)).map(|id| self.domain(id).name()).collect();
+        names.push(self.name());
+        names.reverse();
+        names.join(":")
     }
 
     /// Whether users see the domain at all: the unnamed whole of a block topology is not for them.

@@ -133,6 +133,26 @@ fn moved_nodes_go_behind_the_others() {
 }
 
 #[test]
+fn blocks_keep_their_size_when_nodes_move() {
+    let names = names(6);
+    let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+    let order = |text: &str, moved: &[(NodeId, Option<&str>)]| {
+        let fabric = Fabric::build(&toml::from_str(text).unwrap(), &table, moved).unwrap();
+        let order: Vec<u32> = (0..6).map(|pos| fabric.node(Pos(pos)).0).collect();
+        (fabric.base_size(), order)
+    };
+    let written = "plugin = \"block\"\nblocks = [{ name = \"a\", nodes = \"n[0-2]\" }, { name = \"b\", nodes = \"n[3-5]\" }]";
+    assert_eq!(order(written, &[(NodeId(0), Some("b"))]), (3, vec![1, 2, 3, 4, 5, 0]));
+    let cut = "plugin = \"block\"\nblock_size = 3";
+    assert_eq!(order(cut, &[(NodeId(4), Some("block000"))]), (3, vec![0, 1, 2, 4, 3, 5]));
+    // Back where it was, a node stands where it stood.
+    for text in [written, cut] {
+        let back = [(NodeId(0), Some(if text == cut { "block000" } else { "a" }))];
+        assert_eq!(order(text, &back), (3, vec![0, 1, 2, 3, 4, 5]));
+    }
+}
+
+#[test]
 fn mistakes_are_named_with_their_fix() {
     let leaf = r#"{ name = "l", nodes = "n0" }"#;
     let cases = [

@@ -54,6 +54,7 @@ impl<W: Watch> World<W> {
             | Event::NodeDowned { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::NodeResumed { node } => self.look(*node),
+            Event::NodesMoved { .. } => self.take_measure(),
             _ => {}
         }
     }

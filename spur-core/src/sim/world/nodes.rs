@@ -24,11 +24,16 @@ impl<W: Watch> World<W> {
         let configured = self.cluster.nodes().iter().filter(|node| node.configured);
         self.cpus = configured.map(|node| u64::from(node.shape.cpus)).sum();
         self.tally.set_cpus(self.cpus);
+        self.take_measure();
+        Ok(())
+    }
+
+    /// What placements and the rest of the fabric are judged by; it follows from where the nodes are.
+    pub(super) fn take_measure(&mut self) {
         let partition = self.cluster.default_partition().or_else(|| self.cluster.partitions().first());
         let fabric = partition.and_then(|partition| self.cluster.fabric_of(partition)).cloned();
         self.fewest = fabric.as_ref().map(|fabric| Fewest::new(fabric));
         self.fragmentation = fabric.map(|fabric| Fragmentation::new(fabric, &self.cluster));
-        Ok(())
     }
 
     /// A node says that it is there, with what the configuration says it has, and nothing left of earlier jobs.

@@ -1,0 +1,82 @@
+//! Where nodes are: the topologies, which follow from the policy and from what operators have moved since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Cluster, Derived, Topology};
+use crate::id::NodeId;
+use crate::model::config::Policy;
+use crate::model::fabric::Fabric;
+use crate::model::topology::TopologyConfig;
+
+impl Cluster {
+    /// Puts nodes somewhere else in some topologies: in a leaf or base block, or nowhere.
+    pub(super) fn move_nodes(&mut self, nodes: &[NodeId], places: &BTreeMap<Arc<str>, Option<Arc<str>>>) {
+        self.derived = Derived::default();
+        for id in nodes {
+            let Some(node) = self.nodes.get_mut(id.index()) else { continue };
+            node.places.extend(places.iter().map(|(topology, place)| (Arc::clone(topology), place.clone())));
+        }
+        self.drop_nominations(|_| true);
+        self.derive_topologies();
+    }
+
+    /// Nodes that operators have moved in topologies of which another policy says something else, with these topologies:
+    /// under it they are where the file has them. Where a file only cuts the nodes into blocks, what it says changes with
+    /// them.
+    #[must_use]
+    pub fn moves_undone_by(&self, policy: &Policy) -> Vec<(NodeId, Arc<str>)> {
+        if self.nodes.iter().all(|node| node.places.is_empty()) {
+            return Vec::new();
+        }
+        let named: BTreeSet<&str> = policy.nodes.iter().map(|config| &*config.name).collect();
+        let mut same: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut undone = Vec::new();
+        for node in &self.nodes {
+            for topology in node.places.keys() {
+                let says = || says_the_same(&self.policy, policy, topology);
+                if !named.contains(&**node.name()) || !*same.entry(topology).or_insert_with(says) {
+                    undone.push((node.id, Arc::clone(topology)));
+                }
+            }
+        }
+        undone
+    }
+
+    /// Takes back what operators have moved, as far as another policy does that.
+    pub(super) fn forget_moves(&mut self, policy: &Policy) {
+        for (node, topology) in self.moves_undone_by(policy) {
+            self.nodes[node.index()].places.remove(&topology);
+        }
+    }
+
+    /// Fabrics follow from the policy and from what was moved. One that cannot be built was refused before it became an
+    /// event; should a later release judge more strictly, what was moved does not count, or that topology is absent and its
+    /// partitions are flat.
+    pub(super) fn derive_topologies(&mut self) {
+        let configured = || self.nodes.iter().filter(|node| node.configured);
+        let nodes: Vec<(NodeId, &str)> = configured().map(|node| (node.id, &**node.name())).collect();
+        let build = |config: &TopologyConfig| {
+            let moved: Vec<(NodeId, Option<&str>)> = configured()
+                .filter_map(|node| Some((node.id, node.places.get(config.name.as_str())?.as_deref())))
+                .collect();
+            let fabric =
+                Fabric::build(config, &nodes, &moved).or_else(|_| Fabric::build(config, &nodes, &[]));
+            Some(Topology { name: config.name.as_str().into(), fabric: Arc::new(fabric.ok()?) })
+        };
+        self.topologies = self.policy.topologies.iter().filter_map(build).collect();
+    }
+}
+
+/// Whether two policies put all nodes into the same places of a topology.
+fn says_the_same(one: &Policy, other: &Policy, topology: &str) -> bool {
+    let written = |policy: &Policy| -> Option<TopologyConfig> {
+        policy.topologies.iter().find(|config| config.name == topology).cloned()
+    };
+    let cut = |config: &TopologyConfig| config.switches.is_empty() && config.blocks.is_empty();
+    let names = |policy: &Policy| -> Vec<Arc<str>> {
+        policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect()
+    };
+    let (Some(before), Some(after)) = (written(one), written(other)) else { return false };
+    before == after && (!cut(&after) || names(one) == names(other))
+}

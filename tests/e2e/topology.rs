@@ -1,0 +1,63 @@
+//! Nodes that are moved in the network while the cluster runs.
+
+use crate::cluster::{Cluster, Setup};
+
+const TREE: &str = r#"[topology]
+plugin = "tree"
+[[topology.switches]]
+name = "s1"
+nodes = "n[1-2]"
+[[topology.switches]]
+name = "s2"
+nodes = "n3"
+[[topology.switches]]
+name = "top"
+switches = "s[1-2]"
+"#;
+
+/// Where n2 is, as everybody shows it.
+fn place(cluster: &Cluster) -> [String; 2] {
+    let node = cluster.ok(&["scontrol", "-o", "show", "node", "n2"]);
+    let shown = node.split_whitespace().find(|word| word.starts_with("Topology=")).unwrap_or_default();
+    let listed = cluster.ok(&["scontrol", "show", "topology", "node=n2"]);
+    let switch = listed.split_whitespace().next().unwrap_or_default();
+    [shown.to_owned(), switch.to_owned()]
+}
+
+#[test]
+fn a_moved_node_stays_where_it_was_put() {
+    let mut cluster = Cluster::start(&Setup { nodes: 3, more: TREE, ..Setup::default() });
+    let (here, there) =
+        (["Topology=default:top:s1", "SwitchName=s1"], ["Topology=default:top:s2", "SwitchName=s2"]);
+    assert_eq!(place(&cluster), here);
+    let mut gate = cluster.gate("go");
+    let pair = ["sbatch", "-N", "2", "--exclusive", "--gather=must:leaf", "--wrap", "read x <go"];
+    let running = cluster.sbatch(&pair[1..]);
+    let mut client = cluster.client();
+    client.wait_for(running, "RUNNING");
+    let waiting = cluster.sbatch(&pair[1..]);
+    let refused = cluster.fails(&["scontrol", "update", "NodeName=n2", "Topology=default:s3"]);
+    assert!(refused.contains("has no domain s3: did you mean s1?"), "{refused}");
+    cluster.ok(&["scontrol", "update", "NodeName=n2", "Topology=default:s2"]);
+    assert_eq!(place(&cluster), there);
+    assert_eq!(client.job(running).nodes, "n[1-2]", "a job that runs keeps its nodes");
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    assert_eq!(place(&cluster), there);
+    gate.open();
+    let moved = client.wait_for(waiting, "RUNNING");
+    assert_eq!((moved.nodes.as_str(), moved.restarts), ("n[3,2]", 0), "the job that waited sees the move");
+    // The file says the same of the topology, then something else.
+    let file = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
+    let other = file.replace("max_time = \"1:00:00\"", "max_time = \"2:00:00\"");
+    std::fs::write(cluster.path("spur.toml"), &other).unwrap();
+    cluster.ok(&["scontrol", "reconfigure"]);
+    assert_eq!(place(&cluster), there);
+    let named = other.replace("\"top\"", "\"root\"");
+    std::fs::write(cluster.path("spur.toml"), named).unwrap();
+    let said = cluster.run(&["scontrol", "reconfigure"]);
+    assert!(said.err.contains("nodes moved by scontrol are where the file has them: n2"), "{said:?}");
+    assert_eq!(place(&cluster)[1], here[1]);
+    gate.open();
+    client.wait_for(waiting, "COMPLETED");
+}

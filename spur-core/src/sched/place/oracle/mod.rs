@@ -3,6 +3,7 @@
 //! Nothing here is shared with the solver but the fabric and the types of the question.
 
 mod case;
+mod counted;
 mod judge;
 mod mixed;
 mod named;

@@ -1,6 +1,7 @@
 //! Short cuts: what the fronts would give, without them, where a case is of a kind that counts decide.
 
 mod equal;
+mod layers;
 mod sieve;
 mod spend;
 mod step;

@@ -16,6 +16,7 @@ use crate::sched::place::short::spend::{NoChoice, Prices, choose};
 use crate::sched::place::short::step::{Step, Total};
 
 use super::rooms::Rooms;
+use super::{order, shared_out};
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
 const MOST: usize = 1 << 24;
@@ -26,16 +27,6 @@ const AT_ONCE: usize = 1 << 7;
 const FEW: usize = if cfg!(test) { 1 << 4 } else { 1 << 12 };
 /// Pieces that room is made for at once.
 const MANY: usize = 1 << 8;
-
-/// The best way to spread a job over the leaves of a domain.
-pub(super) struct Spread {
-    /// Spans, packed: smaller is better.
-    pub(super) spans: u128,
-    /// Slots of the domains used, packed: smaller is better.
-    pub(super) slots: u128,
-    /// The leaves in fabric order, and how many nodes each gives.
-    pub(super) shares: Vec<(DomainId, u32)>,
-}
 
 /// How costs are packed: bits of a span and of a number of slots, and the layers that are charged.
 #[derive(Debug, Clone, Copy)]
@@ -77,12 +68,6 @@ impl<'a> Packing<'a> {
             cost = cost << self.slots | if counts(layer) { u128::from(problem.slots(id)) } else { 0 };
         }
         cost
-    }
-
-    /// The spans and the slots of a cost.
-    fn split(&self, cost: u128) -> (u128, u128) {
-        let bits = self.layers * self.slots;
-        (cost >> bits, cost & ((1 << bits) - 1))
     }
 }
 
@@ -165,13 +150,9 @@ impl Walk {
         self.stops.get(index + 1).map_or(0, |stop| stop.shared)
     }
 
-    /// The least cost of all, and for every stop and everything that may be wanted there whether its leaf is used;
+    /// For every stop and everything that may be wanted there whether its leaf is used in the choice of the least cost;
     /// None where nothing holds the job. Costs fit the type they are added up in.
-    fn costs_from_the_end<T: Total>(
-        &self,
-        amount: usize,
-        narrow: impl Fn(u128) -> T,
-    ) -> Option<(T, Vec<bool>)> {
+    fn uses_from_the_end<T: Total>(&self, amount: usize, narrow: impl Fn(u128) -> T) -> Option<Vec<bool>> {
         let width = amount + 1;
         // By what is in use and what is wanted: the least cost of all leaves from some one on.
         let mut after = vec![T::NEVER; self.depth * width];
@@ -204,7 +185,7 @@ impl Walk {
             most_after = most;
             std::mem::swap(&mut here, &mut after);
         }
-        (amount <= most_after && after[amount] != T::NEVER).then(|| (after[amount], uses))
+        (amount <= most_after && after[amount] != T::NEVER).then_some(uses)
     }
 
     /// The leaves that are used, and how much of the job each takes.
@@ -226,12 +207,19 @@ impl Walk {
     }
 }
 
-/// Spreads a job over the leaves of a domain that can hold it; None where the numbers are too large.
-pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<'_>) -> Option<Spread> {
+/// The leaves of a domain that holds a job over which it is spread best, in fabric order, and how many nodes each gives; None
+/// where the numbers are too large.
+pub(super) fn spread(
+    rooms: &Rooms<'_, '_>,
+    holder: DomainId,
+    packing: &Packing<'_>,
+) -> Option<Vec<(DomainId, u32)>> {
     let amount = rooms.problem.amount;
     let sift = Sift { rooms, holder };
     let leaves = match sift.leaves(packing) {
-        Leaves::Best(leaves) => return Some(sift.spread(&leaves, packing)),
+        Leaves::Best(leaves) => {
+            return Some(shared_out(amount, leaves.into_iter().map(|leaf| (leaf, rooms.room(leaf)))));
+        }
         Leaves::Open(leaves) => leaves,
     };
     let walk = Walk::new(rooms, holder, &leaves, packing);
@@ -239,15 +227,13 @@ pub(super) fn spread(rooms: &Rooms<'_, '_>, holder: DomainId, packing: &Packing<
     if most > MOST || !rooms.problem.meter.take(most / AT_ONCE) {
         return None;
     }
-    let (best, uses) = if packing.bits() < u64::BITS {
+    let uses = if packing.bits() < u64::BITS {
         let narrow = |cost| u64::try_from(cost).unwrap_or(u64::MAX);
-        let (best, uses) = walk.costs_from_the_end(amount as usize, narrow)?;
-        (best.into(), uses)
+        walk.uses_from_the_end(amount as usize, narrow)?
     } else {
-        walk.costs_from_the_end::<u128>(amount as usize, |cost| cost)?
+        walk.uses_from_the_end::<u128>(amount as usize, |cost| cost)?
     };
-    let (spans, slots) = packing.split(best);
-    Some(Spread { spans, slots, shares: walk.follow(&uses, amount) })
+    Some(walk.follow(&uses, amount))
 }
 
 /// Leaves out what cannot belong to the best way to spread a job over a domain.
@@ -322,7 +308,7 @@ impl Sift<'_, '_, '_> {
     fn leaves(&self, packing: &Packing<'_>) -> Leaves {
         let amount = self.rooms.problem.amount;
         let are_few = |leaves: &[DomainId]| leaves.len().saturating_mul(amount as usize + 1) <= FEW;
-        let layers = self.layers();
+        let layers = order(self.rooms.problem, self.rooms.problem.fabric.domain(self.holder).layer());
         let Some((&first, rest)) = layers.split_first() else {
             return Leaves::Open(self.rooms.below(self.holder, Layer::LEAF));
         };
@@ -435,43 +421,6 @@ impl Sift<'_, '_, '_> {
             Some(Part { id, pieces, most: sieve.parts() })
         });
         admitted.collect()
-    }
-
-    /// The job in leaves that hold it, which are in fabric order, and what that costs.
-    fn spread(&self, leaves: &[DomainId], packing: &Packing<'_>) -> Spread {
-        let problem = self.rooms.problem;
-        let above = |leaf: DomainId| {
-            let up = std::iter::successors(Some(leaf), |&id| problem.fabric.domain(id).parent());
-            up.take_while(|&id| id != self.holder)
-        };
-        let (mut cost, mut left) = (0, problem.amount);
-        let mut shares = Vec::with_capacity(leaves.len());
-        let mut before = None;
-        for &leaf in leaves {
-            let is_new = |id: &DomainId| before.is_none_or(|before| !problem.fabric.within(before, *id));
-            cost += above(leaf).take_while(is_new).map(|id| packing.charge(problem, id)).sum::<u128>();
-            before = Some(leaf);
-            let part = self.rooms.room(leaf).min(left);
-            left -= part;
-            shares.push((leaf, part));
-        }
-        let (spans, slots) = packing.split(cost);
-        Spread { spans, slots, shares }
-    }
-
-    /// The layers below the holder in the order in which their spans count.
-    fn layers(&self) -> Vec<Layer> {
-        let problem = self.rooms.problem;
-        let holder = problem.fabric.domain(self.holder).layer();
-        let preferred = problem.layout.prefer.iter().copied();
-        let below = (Layer::LEAF.0..holder.0).rev().map(Layer);
-        let mut layers: Vec<Layer> = Vec::new();
-        for layer in preferred.chain(below).filter(|layer| (Layer::LEAF..holder).contains(layer)) {
-            if !layers.contains(&layer) {
-                layers.push(layer);
-            }
-        }
-        layers
     }
 
     fn likeness(&self, part: DomainId) -> Likeness {

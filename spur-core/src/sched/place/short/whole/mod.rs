@@ -17,6 +17,7 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
 use super::Short;
+use super::layers::{self, Layered};
 use leaves::{Packing, spread};
 use rooms::Rooms;
 
@@ -43,7 +44,8 @@ fn applies(problem: &Problem<'_>) -> bool {
         && !ask.score.weights.any()
         && problem.forced_domains.is_empty()
         && problem.within != Some(Layer::NODE)
-        && problem.span_caps.iter().all(|&(layer, cap)| layer == Layer::LEAF && cap > 0)
+        && problem.unit(Layer::NODE) == 1
+        && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
 }
 
 /// The case needs the general solver.
@@ -123,36 +125,137 @@ fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>
     if below.all(|&child| fabric.domain(child).layer() == Layer::LEAF) {
         return several_leaves(rooms, holders);
     }
-    over_domains(rooms, holders).map(Some).ok_or(NotPlain)
+    over_domains(rooms, holders)
 }
 
-/// The best placement in one of the holders; None where that takes the general solver.
-fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Option<Found> {
+/// The best placement in one of the holders, which are all of one layer.
+fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
-    let layer = fabric.domain(*holders.first()?).layer();
-    if !problem.is_free_within_a_weight() {
-        return None;
-    }
-    let packing = Packing::new(problem, layer, holders.iter().map(|&id| problem.slots(id)).max()?)?;
-    let mut best: Option<(_, Found)> = None;
+    let Some(&first) = holders.first() else { return Ok(None) };
+    let layer = fabric.domain(first).layer();
+    let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
+    let packing =
+        if problem.is_free_within_a_weight() { Packing::new(problem, layer, most_slots) } else { None };
+    let order = order(problem, layer);
+    let mut best: Option<(Standing, Found)> = None;
     for &id in holders {
-        let found = spread(rooms, id, &packing)?;
-        let above = (layer.0..=fabric.top().0).map(Layer);
-        let waste: Vec<u64> = above.map(|layer| problem.slots(fabric.covering(id, layer))).collect();
-        let order = (found.spans, waste, found.slots, fabric.domain(id).range().start);
-        if best.as_ref().is_none_or(|(least, _)| order < *least) {
-            best = Some((order, (id, found.shares)));
+        let waste = waste(problem, id);
+        let shares = match packing.and_then(|packing| spread(rooms, id, &packing)) {
+            Some(shares) => shares,
+            None => {
+                let layered = match Layered::new(problem, id, order.clone(), |id| rooms.room(id)) {
+                    Ok(layered) => layered,
+                    Err(layers::NoChoice::Nowhere) => continue,
+                    Err(layers::NoChoice::TooLong) => return Err(NotPlain),
+                };
+                // What comes first is no less than that.
+                let is_behind = |(standing, _): &(Standing, Found)| {
+                    let own = layered.counts();
+                    let least = &standing.spans[..own.len()];
+                    own.cmp(least).then_with(|| waste.cmp(&standing.waste)).is_gt()
+                };
+                if best.as_ref().is_some_and(is_behind) {
+                    continue;
+                }
+                match layered.best() {
+                    Ok(shares) => shares,
+                    Err(layers::NoChoice::Nowhere) => continue,
+                    Err(layers::NoChoice::TooLong) => return Err(NotPlain),
+                }
+            }
+        };
+        let standing = Standing::new(problem, id, &order, &shares, waste);
+        let (capped, is_first) = standing.is_over_caps(problem, &order);
+        if capped && !is_first {
+            return Err(NotPlain);
+        }
+        if !capped && best.as_ref().is_none_or(|(least, _)| standing < *least) {
+            best = Some((standing, (id, shares)));
         }
     }
-    best.map(|(_, found)| found)
+    Ok(best.map(|(_, found)| found))
+}
+
+/// The layers below a holder of one layer in the order in which their spans count.
+fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
+    let preferred = problem.layout.prefer.iter().copied();
+    let below = (Layer::LEAF.0..holder.0).rev().map(Layer);
+    let mut layers: Vec<Layer> = Vec::new();
+    for layer in preferred.chain(below).filter(|layer| (Layer::LEAF..holder).contains(layer)) {
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
+    }
+    layers
+}
+
+/// Slots of a holder, and of what is above it from the bottom up.
+fn waste(problem: &Problem<'_>, holder: DomainId) -> Vec<u64> {
+    let above = problem.fabric.domain(holder).layer().0..=problem.fabric.top().0;
+    above.map(|layer| problem.slots(problem.fabric.covering(holder, Layer(layer)))).collect()
+}
+
+/// How good a placement in a holder is next to those in others of its layer: smaller is better.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    /// Domains used, by layer in the order in which they count.
+    spans: Vec<u32>,
+    waste: Vec<u64>,
+    /// Slots of the domains used, by layer from the top down.
+    slots: Vec<u64>,
+    start: usize,
+}
+
+impl Standing {
+    fn new(
+        problem: &Problem<'_>,
+        holder: DomainId,
+        order: &[Layer],
+        shares: &[(DomainId, u32)],
+        waste: Vec<u64>,
+    ) -> Self {
+        let fabric = problem.fabric;
+        let layer = fabric.domain(holder).layer();
+        let mut used: Vec<(u32, u64)> = vec![(0, 0); layer.index()];
+        let mut before = None;
+        for &(leaf, _) in shares {
+            let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
+            let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
+            for id in up.take_while(|&id| id != holder).take_while(is_new) {
+                let domain = fabric.domain(id);
+                for (count, slots) in &mut used[domain.layer().index()..=domain.cover().index()] {
+                    (*count, *slots) = (*count + 1, *slots + problem.slots(id));
+                }
+            }
+            before = Some(leaf);
+        }
+        Self {
+            spans: order.iter().map(|layer| used[layer.index()].0).collect(),
+            waste,
+            slots: used.iter().skip(1).rev().map(|(_, slots)| *slots).collect(),
+            start: fabric.domain(holder).range().start,
+        }
+    }
+
+    /// Whether more domains of some layer are used than may be, and whether fewer of that would not do.
+    fn is_over_caps(&self, problem: &Problem<'_>, order: &[Layer]) -> (bool, bool) {
+        let spans = || order.iter().zip(&self.spans);
+        let is_over = |&(layer, span): &(&Layer, &u32)| {
+            problem.span_caps.iter().any(|(capped, cap)| capped == layer && span > cap)
+        };
+        let first = spans().position(|layer| is_over(&layer));
+        (first.is_some(), first == Some(0))
+    }
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
 fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
     let problem = rooms.problem;
     let fabric = problem.fabric;
-    let cap = problem.span_caps.first().map_or(u32::MAX, |&(_, cap)| cap);
+    let layer = holders.first().map_or(Layer::LEAF, |&id| fabric.domain(id).layer());
+    let caps = problem.span_caps.iter().filter(|(capped, _)| *capped < layer);
+    let cap = caps.map(|&(_, cap)| cap).min().unwrap_or(u32::MAX);
     let mut scratch = Vec::new();
     let counted: Vec<(u32, DomainId)> = (holders.iter())
         .filter_map(|&id| Some((fewest(rooms, fabric.domain(id).children(), &mut scratch)?, id)))
@@ -166,11 +269,13 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<
     let is_one = |&leaf: &DomainId| u64::from(rooms.room(leaf)) == problem.slots(leaf);
     let mut leaves = tied.iter().flat_map(|&id| fabric.domain(id).children());
     if !rooms.leave_some_out() && !leaves.all(is_one) {
-        return Err(NotPlain);
+        return over_domains(rooms, &tied);
     }
     let holder = least_waste(rooms, &tied, Some(count));
-    let shares = subset(rooms, holder, count).ok_or(NotPlain)?;
-    Ok(Some((holder, shares)))
+    match subset(rooms, holder, count) {
+        Some(shares) => Ok(Some((holder, shares))),
+        None => over_domains(rooms, &tied),
+    }
 }
 
 /// How few of some domains hold the job; None where not even all do. `scratch` is reused.
@@ -241,8 +346,8 @@ fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(Do
         return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
     }
     let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder));
-    if let Some(spread) = packing.and_then(|packing| spread(rooms, holder, &packing)) {
-        return Some(spread.shares);
+    if let Some(shares) = packing.and_then(|packing| spread(rooms, holder, &packing)) {
+        return Some(shares);
     }
     if rooms.leave_some_out() {
         return None;

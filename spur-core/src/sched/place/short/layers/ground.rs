@@ -1,0 +1,166 @@
+//! What lies below the domain that is to hold the job: every domain with room, what it costs to use it, and in which order
+//! that counts.
+
+use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::problem::Problem;
+
+/// A domain below the holder.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) id: DomainId,
+    /// The most that it can take.
+    pub(super) room: u32,
+    /// What it takes is a multiple of this.
+    pub(super) unit: u32,
+    pub(super) slots: u64,
+    /// The lowest layer that it counts for.
+    pub(super) layer: Layer,
+    /// For which of the layers in order it counts, as bits.
+    pub(super) counts: usize,
+    /// The part that it is directly below; None: the holder.
+    pub(super) above: Option<usize>,
+    /// Where the parts below it end; they begin behind it.
+    pub(super) end: usize,
+}
+
+/// Everything below a holder; see the module.
+pub(super) struct Ground {
+    /// A domain before those below it, in fabric order.
+    pub(super) parts: Vec<Part>,
+    /// The layers in the order in which using few of their domains counts.
+    pub(super) order: Vec<Layer>,
+    pub(super) amount: u32,
+}
+
+impl Ground {
+    /// `room` says what a domain can take; `order` has every layer from the leaves to below the holder.
+    pub(super) fn new(
+        problem: &Problem<'_>,
+        holder: DomainId,
+        order: Vec<Layer>,
+        room: impl Fn(DomainId) -> u32,
+    ) -> Self {
+        let mut ground = Self { parts: Vec::new(), order, amount: problem.amount };
+        for &child in problem.fabric.domain(holder).children() {
+            ground.add(problem, child, None, &room);
+        }
+        ground
+    }
+
+    fn add(
+        &mut self,
+        problem: &Problem<'_>,
+        id: DomainId,
+        above: Option<usize>,
+        room: &impl Fn(DomainId) -> u32,
+    ) {
+        let own = room(id);
+        if own == 0 {
+            return;
+        }
+        let domain = problem.fabric.domain(id);
+        let layers = domain.layer()..=domain.cover();
+        let counted = self.order.iter().enumerate().filter(|(_, layer)| layers.contains(layer));
+        let counts = counted.fold(0, |bits, (at, _)| bits | 1 << at);
+        let at = self.parts.len();
+        self.parts.push(Part {
+            id,
+            room: own,
+            unit: problem.unit(domain.cover()),
+            slots: problem.slots(id),
+            layer: domain.layer(),
+            counts,
+            above,
+            end: at,
+        });
+        for &child in domain.children() {
+            self.add(problem, child, Some(at), room);
+        }
+        self.parts[at].end = self.parts.len();
+    }
+
+    /// The parts directly below one, or below the holder, in fabric order.
+    pub(super) fn below(&self, part: Option<usize>) -> Vec<usize> {
+        let (mut at, end) = part.map_or((0, self.parts.len()), |part| (part + 1, self.parts[part].end));
+        let mut below = Vec::new();
+        while at < end {
+            below.push(at);
+            at = self.parts[at].end;
+        }
+        below
+    }
+
+    /// The lowest of the first few layers in order.
+    pub(super) fn lowest(&self, layers: usize) -> Layer {
+        self.order[..layers].iter().copied().min().unwrap_or(Layer::LEAF)
+    }
+
+    /// How few domains of one of the layers hold the job, whatever else; None where not all of them do.
+    pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
+        let counts = |part: &&Part| part.counts >> layer & 1 == 1;
+        let mut rooms: Vec<u32> = self.parts.iter().filter(counts).map(|part| part.room).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0_u32;
+        let reached = |&room: &u32| {
+            sum = sum.saturating_add(room);
+            sum >= self.amount
+        };
+        let last = rooms.iter().position(reached)?;
+        Some((u32::try_from(last + 1).ok()?, rooms[last]))
+    }
+
+    /// How much of the job each of some leaves takes, which hold it together and are in fabric order: the first as much as it
+    /// can.
+    pub(super) fn share(&self, leaves: &[usize]) -> Vec<(DomainId, u32)> {
+        let mut shares = Vec::with_capacity(leaves.len());
+        self.give(leaves, 0..self.parts.len(), self.amount, &mut shares);
+        shares
+    }
+
+    /// Gives the leaves among some parts so much.
+    fn give(
+        &self,
+        leaves: &[usize],
+        parts: std::ops::Range<usize>,
+        amount: u32,
+        shares: &mut Vec<(DomainId, u32)>,
+    ) {
+        let (mut left, mut rest) = (amount, leaves);
+        let mut at = parts.start;
+        while at < parts.end {
+            let end = self.parts[at].end;
+            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < end));
+            rest = after;
+            if !inside.is_empty() {
+                let part = self.holds(at, inside).min(left);
+                left -= part;
+                if end == at + 1 {
+                    shares.push((self.parts[at].id, part));
+                } else {
+                    self.give(inside, at + 1..end, part, shares);
+                }
+            }
+            at = end;
+        }
+    }
+
+    /// The most that a part can take in some leaves of it.
+    fn holds(&self, part: usize, leaves: &[usize]) -> u32 {
+        let Part { room, unit, end, .. } = self.parts[part];
+        if end == part + 1 {
+            return room;
+        }
+        let (mut at, mut rest, mut sum) = (part + 1, leaves, 0_u32);
+        while at < end {
+            let next = self.parts[at].end;
+            let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < next));
+            rest = after;
+            if !inside.is_empty() {
+                sum = sum.saturating_add(self.holds(at, inside));
+            }
+            at = next;
+        }
+        let sum = sum.min(room);
+        sum - sum % unit
+    }
+}

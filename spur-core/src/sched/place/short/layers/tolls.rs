@@ -1,0 +1,221 @@
+//! What can be told of the best choice beforehand: no less than so many domains of each layer, and what they take beyond
+//! tolls.
+//!
+//! With a toll for every domain of a layer, a choice takes no more than the tolls of what it uses and what the domains
+//! that are worth it take beyond their tolls; how many it uses of each layer is known, so that a choice which holds the
+//! job has only the difference to spend. Tolls that leave least are found going down along each of them.
+
+use std::rc::Rc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::model::fabric::Layer;
+
+use super::ground::Ground;
+
+/// Rounds of going down at most.
+const ROUNDS: usize = 12;
+
+/// The tolls of the first layers in order, and what they leave.
+#[derive(Debug, Clone)]
+pub(super) struct Tolls {
+    pub(super) tolls: Vec<i64>,
+    /// By how much the tolls and what the domains take beyond them are more than the job; less than nothing where so few
+    /// domains do not hold it.
+    pub(super) slack: i64,
+    /// Which domains may be used, by what the tolls of fewer layers leave to spend; of others nothing counts.
+    pub(super) usable: Rc<FixedBitSet>,
+}
+
+/// The domains down to the lowest of the first layers in order; what lies below is taken whole.
+pub(super) struct Survey<'g> {
+    ground: &'g Ground,
+    layers: usize,
+    usable: Rc<FixedBitSet>,
+    domains: Vec<Surveyed>,
+    /// What the domains below each are worth; reused.
+    sums: Vec<i32>,
+}
+
+/// A domain as it counts in a survey.
+#[derive(Debug, Clone, Copy)]
+struct Surveyed {
+    /// The index of the one above.
+    above: u32,
+    /// What it takes if it is taken whole, and at most.
+    whole: i32,
+    room: i32,
+    /// For which layers it counts, as bits.
+    counts: u32,
+}
+
+impl<'g> Survey<'g> {
+    /// `known` are the tolls of fewer layers: domains that those leave no room for are left out.
+    pub(super) fn new(ground: &'g Ground, layers: usize, known: &[Tolls]) -> Self {
+        let lowest = ground.lowest(layers);
+        let (domains, sums) = (Vec::with_capacity(ground.parts.len() + 1), Vec::new());
+        let usable = Rc::new(known.last().map_or_else(|| all(ground), |known| usable(ground, known)));
+        let mut survey = Self { ground, layers, usable, domains, sums };
+        let mask = (1_usize << layers) - 1;
+        let number = |room: u32| i32::try_from(room).unwrap_or(i32::MAX);
+        let mut numbers = vec![0_u32; ground.parts.len()];
+        let mut at = 0;
+        // The first is the holder.
+        survey.domains.push(Surveyed { above: 0, whole: 0, room: i32::MAX, counts: 0 });
+        while at < ground.parts.len() {
+            let part = &ground.parts[at];
+            if !survey.usable.contains(at) {
+                at = part.end;
+                continue;
+            }
+            let is_whole = part.layer <= lowest || part.end == at + 1;
+            numbers[at] = u32::try_from(survey.domains.len()).unwrap_or(u32::MAX);
+            survey.domains.push(Surveyed {
+                above: part.above.map_or(0, |above| numbers[above]),
+                whole: if is_whole { number(part.room) } else { 0 },
+                room: number(part.room),
+                counts: u32::try_from(part.counts & mask).unwrap_or(u32::MAX),
+            });
+            at = if is_whole { part.end } else { at + 1 };
+        }
+        survey
+    }
+
+    /// By how much so many domains of each layer may take more than the job.
+    fn slack(&mut self, tolls: &[i64], counts: &[u32]) -> i64 {
+        let fees: Vec<i32> =
+            fees(tolls).into_iter().map(|fee| i32::try_from(fee).unwrap_or(i32::MAX / 2)).collect();
+        self.sums.clear();
+        self.sums.extend(self.domains.iter().map(|domain| domain.whole));
+        for index in (1..self.domains.len()).rev() {
+            let Surveyed { above, room, counts, .. } = self.domains[index];
+            let worth = self.sums[index].min(room) - fees[counts as usize];
+            self.sums[above as usize] += worth.max(0);
+        }
+        let paid: i64 = tolls.iter().zip(counts).map(|(toll, &count)| toll * i64::from(count)).sum();
+        paid + i64::from(self.sums[0]) - i64::from(self.ground.amount)
+    }
+
+    /// How few domains of the last of the layers there may be where of those before it there are so many, and tolls that
+    /// say so.
+    pub(super) fn fewest(&mut self, counts: &mut Vec<u32>, mut tolls: Vec<i64>) -> Option<Tolls> {
+        let (fewest, last) = self.ground.fewest(self.layers - 1)?;
+        counts.push(fewest);
+        tolls.push(if self.layers == 1 { last.into() } else { 0 });
+        self.settle(counts, tolls)
+    }
+
+    /// The same for no fewer than there are in `counts`.
+    pub(super) fn settle(&mut self, counts: &mut [u32], mut tolls: Vec<i64>) -> Option<Tolls> {
+        loop {
+            let slack = self.descend(&mut tolls, counts);
+            if slack >= 0 {
+                return Some(Tolls { tolls, slack, usable: Rc::clone(&self.usable) });
+            }
+            let last = tolls.last().copied().filter(|toll| *toll > 0)?;
+            let more = u32::try_from((-slack + last - 1) / last).ok()?;
+            *counts.last_mut()? += more;
+        }
+    }
+
+    /// Lowers the slack as far as that goes.
+    fn descend(&mut self, tolls: &mut [i64], counts: &[u32]) -> i64 {
+        let mut slack = self.slack(tolls, counts);
+        let directions = directions(&self.ground.order[..counts.len()], counts);
+        let mut idle = 0;
+        for direction in directions.iter().cycle().take(ROUNDS * directions.len()) {
+            let before = slack;
+            slack = self.follow(tolls, counts, direction, slack);
+            idle = if slack < before { 0 } else { idle + 1 };
+            if slack < 0 || idle == directions.len() {
+                break;
+            }
+        }
+        slack
+    }
+
+    /// Goes along a direction, or against it, as long as that lowers the slack.
+    fn follow(&mut self, tolls: &mut [i64], counts: &[u32], direction: &[i64], mut slack: i64) -> i64 {
+        for sign in [1, -1] {
+            let (mut step, mut longest) = (sign, i64::MAX);
+            loop {
+                let next: Vec<i64> =
+                    tolls.iter().zip(direction).map(|(toll, by)| (toll + step * by).max(0)).collect();
+                let lower = if next == tolls { slack } else { self.slack(&next, counts) };
+                if lower < slack {
+                    tolls.copy_from_slice(&next);
+                    slack = lower;
+                    step = if step.abs() * 2 < longest { step * 2 } else { step };
+                } else if step.abs() > 1 {
+                    longest = step.abs();
+                    step /= 2;
+                } else {
+                    break;
+                }
+            }
+        }
+        slack
+    }
+}
+
+/// Each toll by itself, and each with that of a higher layer, so that what both of them take together stays about the same.
+fn directions(order: &[Layer], counts: &[u32]) -> Vec<Vec<i64>> {
+    let mut directions = Vec::new();
+    let mut layers: Vec<usize> = (0..order.len()).collect();
+    layers.sort_unstable_by_key(|&layer| order[layer]);
+    for (at, &layer) in layers.iter().enumerate() {
+        let mut alone = vec![0; order.len()];
+        alone[layer] = 1;
+        for &above in &layers[at + 1..] {
+            let ratio = i64::from(counts[layer]) / i64::from(counts[above].max(1));
+            for ratio in [ratio, ratio + 1].into_iter().filter(|ratio| *ratio > 0) {
+                let mut both = alone.clone();
+                both[above] = -ratio;
+                directions.push(both);
+            }
+        }
+        directions.push(alone);
+    }
+    directions
+}
+
+/// Every domain there is.
+fn all(ground: &Ground) -> FixedBitSet {
+    let mut all = FixedBitSet::with_capacity(ground.parts.len());
+    all.insert_range(..);
+    all
+}
+
+/// Which domains may be used with what tolls leave to spend.
+fn usable(ground: &Ground, known: &Tolls) -> FixedBitSet {
+    let fees = fees(&known.tolls);
+    let mask = fees.len() - 1;
+    let mut sums = vec![0_i64; ground.parts.len()];
+    // What using each domain spends by itself.
+    let mut spent = vec![0_i64; ground.parts.len()];
+    for at in known.usable.ones().rev() {
+        let part = &ground.parts[at];
+        let room = i64::from(part.room);
+        let below = if part.end == at + 1 { room } else { sums[at] };
+        let worth = (below.min(room) - fees[part.counts & mask]).max(0);
+        spent[at] = worth + fees[part.counts & mask] - below;
+        if let Some(above) = part.above {
+            sums[above] += worth;
+        }
+    }
+    let mut usable = FixedBitSet::with_capacity(ground.parts.len());
+    for at in known.usable.ones() {
+        spent[at] += ground.parts[at].above.map_or(0, |above| spent[above]);
+        usable.set(at, spent[at] <= known.slack);
+    }
+    usable
+}
+
+/// What is paid for a domain, by the layers that it counts for.
+pub(super) fn fees(tolls: &[i64]) -> Vec<i64> {
+    let fee = |layers: usize| {
+        let paid = tolls.iter().enumerate().filter(|(at, _)| layers >> at & 1 == 1);
+        paid.map(|(_, toll)| toll).sum()
+    };
+    (0..1 << tolls.len()).map(fee).collect()
+}

@@ -1,7 +1,8 @@
 //! How long the longest placement takes: random questions on 100,000 nodes, and those of them that took longest.
 //!
 //! `cargo bench -p spur-core --bench worst [-- FROM TO]` asks the questions from one seed to before another, each once, and
-//! prints what took longer than the aim with its seed, then how many of each kind there were and the longest of it.
+//! prints what took longer than the aim with its seed, then how many of each kind there were and the longest of it, and the
+//! sums of all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -284,6 +285,7 @@ fn main() {
     };
     let fabrics = Fabrics::default();
     let mut longest: BTreeMap<String, (u32, u32, u32, Duration, u64)> = BTreeMap::new();
+    let mut sum = Duration::ZERO;
     for seed in seeds {
         let mut random = Random(seed.wrapping_mul(0x2545_F491_4F6C_DD1D));
         let is_whole = random.one_in(3);
@@ -300,6 +302,7 @@ fn main() {
         let start = busy();
         let answer = place(fabric, &view, &ask);
         let took = busy() - start;
+        sum += took;
         let (is_placed, is_exact) = match &answer {
             Ok(placement) => (true, placement.exact),
             Err(misfit) => (false, misfit.exact),
@@ -322,9 +325,11 @@ fn main() {
         }
     }
     println!("{:>6} {:>5} {:>9} {:>12} {:>8}", "asked", "slow", "not exact", "longest", "seed");
+    let all = longest.values().fold((0, 0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1, sum.2 + kind.2));
     let mut kinds: Vec<_> = longest.into_iter().collect();
     kinds.sort_by_key(|(_, (_, _, _, most, _))| std::cmp::Reverse(*most));
     for (kind, (count, slow, inexact, most, seed)) in kinds {
         println!("{count:>6} {slow:>5} {inexact:>9} {:>9.1} ms {seed:>8}  {kind}", most.as_secs_f64() * 1e3);
     }
+    println!("{:>6} {:>5} {:>9} {:>9.1} ms in sum", all.0, all.1, all.2, sum.as_secs_f64() * 1e3);
 }

@@ -9,11 +9,6 @@ use crate::model::job::JobSpec;
 pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
     let extra = spec.extra.as_deref();
     let asked = [
-        (
-            "--time-min of a component of a het job",
-            "ask for the time with --time",
-            spec.time_min.is_some() && spec.het.is_some(),
-        ),
         ("--no-kill", "leave it out", extra.is_some_and(|extra| extra.no_kill)),
         (
             "--mail-type",

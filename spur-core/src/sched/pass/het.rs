@@ -10,8 +10,9 @@ use crate::sched::later::{Reservation, Turn};
 use crate::sched::plan::{Start, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
+use crate::sched::shorter::{self, Length};
 use crate::sched::state::together::{Place, find_together};
-use crate::sched::state::{Hit, Part};
+use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
@@ -48,7 +49,7 @@ impl<S: Space> Walk<S> {
         let until = if reserves { Time::MAX } else { self.now + 1 };
         let found = match strict {
             true => Ok(None),
-            false => self.names_rivals(|walk| walk.search_together(candidate, &prospects, until)),
+            false => self.names_rivals(|walk| walk.earliest_together(candidate, &prospects, until)),
         };
         match found {
             Err(problem) => self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new()),
@@ -64,11 +65,32 @@ impl<S: Space> Walk<S> {
         prospects.iter().flatten().any(|prospect| self.reserves(prospect))
     }
 
-    /// The earliest start of all components, over the partitions that each may run in.
+    /// The earliest start of all components before a time, with all of their time or with less.
+    fn earliest_together(
+        &mut self,
+        candidate: &Candidate,
+        prospects: &[Vec<Prospect>],
+        until: Time,
+    ) -> Result<Option<Found>, String> {
+        let mut problem = None;
+        let told = |found: &Found| (found.start, found.starts);
+        let found = shorter::of_all(candidate, self.now, told, |length, before| {
+            let in_time = candidate.all().map(|component| length.in_time(component)).min();
+            let until = until.min(before).min(in_time.unwrap_or(Time::MAX));
+            self.search_together(candidate, prospects, length, until).unwrap_or_else(|error| {
+                problem = Some(error);
+                None
+            })
+        });
+        problem.map_or(Ok(found), Err)
+    }
+
+    /// The earliest start of all components that run so long, over the partitions that each may run in.
     fn search_together(
         &mut self,
         candidate: &Candidate,
         prospects: &[Vec<Prospect>],
+        length: Length,
         until: Time,
     ) -> Result<Option<Found>, String> {
         let scene = Arc::clone(&self.scene);
@@ -90,12 +112,20 @@ impl<S: Space> Walk<S> {
             let until = best.as_ref().map_or(until, |best| best.start);
             let places: Vec<Place<'_>> = seats()
                 .zip(candidate.all())
-                .map(|((prospect, lens), component)| Place { hunt: prospect.hunt(component, until), lens })
+                .map(|((prospect, lens), component)| {
+                    let (run_time, _) = length.of(component);
+                    Place { hunt: Hunt { run_time, ..prospect.hunt(component, until) }, lens }
+                })
                 .collect();
             let Some(hits) = find_together(&mut self.space, &scene, &places, &near, until) else { continue };
             let Some((first, _)) = hits.first() else { continue };
             let (start, starts) = (first.start, first.starts);
-            let seats = way.iter().zip(hits).map(|((at, _), (hit, parts))| (*at, hit, parts)).collect();
+            let seats =
+                way.iter().zip(hits).zip(candidate.all()).map(|(((at, _), (hit, parts)), component)| {
+                    let (_, limit) = length.of(component);
+                    (*at, Hit { limit, ..hit }, parts)
+                });
+            let seats = seats.collect();
             best = Some(Found { start, starts, seats });
         }
         match problem {
@@ -117,7 +147,8 @@ impl<S: Space> Walk<S> {
             self.heads[*group].take_if(|head| *head == job);
         }
         for ((component, of), (at, hit, parts)) in candidate.all().zip(prospects).zip(&found.seats) {
-            starts.push(self.proposal((candidate, component), &of[*at], hit, parts, backfilled));
+            let start = self.proposal((candidate, component), &of[*at], hit, parts, backfilled);
+            starts.push(Start { time_limit: shorter::limit(hit), ..start });
         }
         let mut starts = starts.into_iter();
         if let Some(mut first) = starts.next() {
@@ -148,6 +179,14 @@ impl<S: Space> Walk<S> {
             && let Some((reason, detail)) = self.never_together(candidate, prospects, reserves)
         {
             self.wait_together(candidate, reason, &detail, Vec::new());
+            return;
+        }
+        // Who waits for what cannot be in time holds up nobody.
+        if reserves
+            && found.is_none()
+            && let Some(detail) = shorter::too_late(candidate)
+        {
+            self.wait_together(candidate, Reason::Resources, &detail, Vec::new());
             return;
         }
         let (reason, detail) = match self.deep {
@@ -208,7 +247,7 @@ impl<S: Space> Walk<S> {
                 return Some((reason, format!("component {offset}: {detail}")));
             }
         }
-        if !reserves {
+        if !reserves || shorter::too_late(candidate).is_some() {
             return None;
         }
         let out = prospects.iter().flatten().flat_map(|prospect| &prospect.lenses);

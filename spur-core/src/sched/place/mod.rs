@@ -252,5 +252,9 @@ fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
         Short::Nowhere => return Err(Missed::NONE),
         Short::Other => {}
     }
-    ranked::<C>(problem).map(|(_, placement)| placement)
+    match ranked::<C>(problem) {
+        Ok((_, placement)) => Ok(placement),
+        Err(missed) if missed.exact => Err(missed),
+        Err(missed) => short::largest_first(problem).ok_or(missed),
+    }
 }

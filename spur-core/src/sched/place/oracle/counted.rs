@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::sched::place::problem::{Frame, Meter, Problem};
+use crate::sched::place::short::largest_first;
 use crate::sched::place::{Ask, Placement, Segment, Slots, Strategy, View, place};
 
 use super::case::Random;
@@ -275,4 +277,31 @@ fn exact_whatever_the_budget() {
     }
     println!("exact whatever the budget: {placed} placed, {refused} refused");
     assert!(only.is_some() || placed > 0 && refused > 0, "{placed} placed, {refused} refused");
+}
+
+/// Where the best choice takes too long to find, the largest leaves of the largest domains are one that is allowed.
+#[test]
+fn the_largest_will_do() {
+    let mut placed = 0;
+    for seed in 0..super::cases(400) {
+        let question = Question::new(&mut Random::new(seed));
+        let Question { fabric, slots, idle, ask, nodes, .. } = &question;
+        if !slots.are_whole() || ask.segment.is_some() {
+            continue;
+        }
+        let (view, frame) = (View::new(slots, idle), Frame { within: ask.must, ..Frame::default() });
+        let problem = Problem::new(fabric, &view, ask, Some(*nodes), frame, &Meter::new(1));
+        let found = problem.and_then(|problem| largest_first(&problem));
+        assert_eq!(found.is_some(), question.best().is_some(), "seed {seed}, {nodes} nodes: {ask:?}");
+        if let Some(placement) = found {
+            assert!(
+                question.allows(&placement),
+                "seed {seed}, {nodes} nodes: {ask:?}: {:?}",
+                placement.shares
+            );
+            assert!(!placement.exact, "seed {seed}");
+            placed += 1;
+        }
+    }
+    assert!(placed > 0, "nothing was placed");
 }

@@ -13,6 +13,7 @@ use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
 pub(super) use equal::Equal;
+pub(super) use whole::largest_first;
 
 /// What a short cut comes to.
 pub(super) enum Short {

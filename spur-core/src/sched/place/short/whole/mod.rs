@@ -34,6 +34,44 @@ pub(super) fn place(problem: &Problem<'_>) -> Short {
     }
 }
 
+/// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
+/// nothing where only counts matter.
+pub(in crate::sched::place) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
+    if !applies(problem) {
+        return None;
+    }
+    let rooms = Rooms::new(problem)?;
+    let highest = problem.within.unwrap_or(problem.fabric.top());
+    (1..=highest.0).map(Layer).find_map(|layer| {
+        let holders = rooms.holders(layer);
+        let holder = holders.into_iter().min_by_key(|&id| problem.fewest_members(id))?;
+        let mut shares = Vec::new();
+        fill(&rooms, holder, problem.amount, &mut shares);
+        shares.sort_unstable_by_key(|(leaf, _)| problem.fabric.domain(*leaf).range().start);
+        let placement = Placement { exact: false, ..placed(&rooms, &(holder, shares)) };
+        let is_over = |&(layer, cap): &(Layer, u32)| placement.spans[layer.index()] > cap;
+        (!problem.span_caps.iter().any(is_over)).then_some(placement)
+    })
+}
+
+/// Puts an amount into the largest of what is below a domain.
+fn fill(rooms: &Rooms<'_, '_>, id: DomainId, amount: u32, shares: &mut Vec<(DomainId, u32)>) {
+    let mut members = rooms.problem.fabric.domain(id).children().to_vec();
+    if members.is_empty() {
+        shares.push((id, amount));
+        return;
+    }
+    members.sort_by_key(|&child| std::cmp::Reverse(rooms.room(child)));
+    let mut left = amount;
+    for child in members {
+        let part = rooms.room(child).min(left);
+        if part > 0 {
+            left -= part;
+            fill(rooms, child, part, shares);
+        }
+    }
+}
+
 fn applies(problem: &Problem<'_>) -> bool {
     let ask = problem.ask;
     problem.nodes_of_a_weight_are_alike()

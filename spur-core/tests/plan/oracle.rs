@@ -94,19 +94,22 @@ impl<'a> Plain<'a> {
             GatherClause::Must { layer, .. } => fabric.layer(layer),
             GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
         });
+        let nodes = shape.nodes.as_ref().map(|nodes| nodes.min);
+        let whole = shape.sharing == Sharing::Exclusive;
         Self {
             job,
             seconds: job.spec.time_limit.seconds().unwrap(),
             least: job.spec.time_min.and_then(|least| least.seconds()),
-            nodes: shape.nodes.as_ref().map(|nodes| nodes.min),
-            tasks: shape.tasks,
+            nodes,
+            // On one node that others may use as well, tasks are counted.
+            tasks: shape.tasks.or((nodes == Some(1) && !whole).then_some(1)),
             cpus: u64::from(shape.cpus_per_task.unwrap_or(1)),
             memory: match shape.memory {
                 Some(MemoryNeed::PerNode(memory)) => memory,
                 Some(MemoryNeed::PerCpu(_)) | None => 0,
             },
             gpus: shape.gpus_per_task.iter().map(|gpus| gpus.count).sum(),
-            whole: shape.sharing == Sharing::Exclusive,
+            whole,
             must,
         }
     }

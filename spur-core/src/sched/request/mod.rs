@@ -103,8 +103,14 @@ impl Request {
         let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
         let per_node = shape.tasks_per_node.unwrap_or(1);
         // With both -N and --ntasks-per-node every node has the same tasks, so nodes are all that is counted.
+        // A task alone on a node that it shares is counted as one: a node in use that has room for few more is filled
+        // first. What is asked of the node is then asked of the task.
+        let is_alone = nodes == Some((1, 1))
+            && per_node == 1
+            && shape.tasks.is_none()
+            && !takes_whole_nodes(spec, partition);
         let by_nodes = match (nodes, shape.tasks) {
-            (Some(_), None) => true,
+            (Some(_), None) => !is_alone,
             (Some((min, max)), Some(tasks)) => {
                 min == max
                     && shape.tasks_per_node.is_some_and(|per_node| min.checked_mul(per_node) == Some(tasks))
@@ -115,6 +121,9 @@ impl Request {
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
         let mut request = Self { nodes, sizes, slots, need: Need::new(spec, partition, slot) };
         request.spread_gpus(shape)?;
+        if is_alone && request.need.gres_per_task.is_empty() {
+            request.need.gres_per_task = std::mem::take(&mut request.need.gres_per_node);
+        }
         Ok(request)
     }
 

@@ -23,6 +23,8 @@ struct Question {
     nodes: u32,
     /// Multiples of nodes, segments included.
     units: Vec<(Layer, u32)>,
+    /// Those to which what is open is rounded.
+    multiples: Vec<(Layer, u32)>,
     /// The most of one leaf.
     cap: u32,
 }
@@ -40,6 +42,7 @@ impl Question {
             idle,
             fabric,
             units: Vec::new(),
+            multiples: Vec::new(),
             cap: u32::MAX,
         };
         match random.between(0, 5) {
@@ -55,12 +58,33 @@ impl Question {
 
     /// Tasks on nodes that all take as many.
     fn share_equally(&mut self, random: &mut Random) {
-        let each = random.between(1, 5);
+        let room = random.between(1, 5);
         let open = self.slots.open().clone();
-        let of = |index| if open.contains(index) { each } else { 0 };
+        let of = |index| if open.contains(index) { room } else { 0 };
         self.slots = Slots::tasks(&self.fabric, (0..self.fabric.len()).map(of).collect());
-        self.idle = Slots::tasks(&self.fabric, vec![each; self.fabric.len()]);
-        self.ask = Ask::tasks(self.nodes * each - random.between(0, each - 1));
+        self.idle = Slots::tasks(&self.fabric, vec![room; self.fabric.len()]);
+        let each = random.between(1, room);
+        match random.between(0, 4) {
+            0 => {
+                self.ask = Ask::tasks(self.nodes * each);
+                self.ask.tasks_per_node = Some(each);
+            }
+            1 => {
+                self.ask = Ask::tasks(self.nodes * each - random.between(0, each - 1));
+                self.ask.max_tasks_per_node = Some(each);
+            }
+            2 => {
+                self.round(random);
+                self.ask = Ask::tasks(self.nodes * room);
+                self.ask.multiples = self.multiples.iter().map(|&(layer, by)| (layer, by * room)).collect();
+            }
+            _ => self.ask = Ask::tasks(self.nodes * room - random.between(0, room - 1)),
+        }
+        if random.one_in(3) {
+            self.cap = random.between(1, 5);
+            let each = self.ask.tasks_per_node.or(self.ask.max_tasks_per_node).unwrap_or(room);
+            self.ask.max_slots_per_leaf = Some(self.cap * each);
+        }
     }
 
     /// Segments of which each lies in one base block.
@@ -84,6 +108,7 @@ impl Question {
         }
         let unit = self.unit(self.fabric.top());
         self.nodes = self.nodes.next_multiple_of(unit);
+        self.multiples = self.units.clone();
         self.ask = Ask::nodes(self.nodes);
         self.ask.multiples = self.units.clone();
     }
@@ -121,7 +146,7 @@ impl Question {
         };
         let mut rounded: u64 = sum;
         for layer in (domain.layer().0..=domain.cover().0).map(Layer) {
-            let own = self.ask.multiples.iter().filter(|(of, _)| *of == layer);
+            let own = self.multiples.iter().filter(|(of, _)| *of == layer);
             let by = own.fold(1, |all, &(_, by)| (1..).map(|n| n * all).find(|n| n % by == 0).unwrap_or(1));
             rounded -= rounded % u64::from(by);
         }

@@ -1,16 +1,18 @@
 //! Tasks on nodes that all take the same number of them are whole nodes in disguise.
 //!
-//! The fewest nodes are the last of the spans, so that a best placement of T tasks on nodes of s slots each uses ⌈T/s⌉ of
-//! them, and every amount and every waste is that many nodes' worth, less a constant. The question about nodes has one
-//! number less to come out right, and the common case of it needs no search.
+//! The fewest nodes are the last of the spans, so that a best placement of T tasks, s on a node, uses ⌈T/s⌉ nodes, and
+//! every amount and every waste is that many nodes' worth, less a constant. A multiple of s tasks is one of nodes, and so is a
+//! cap. The question about nodes has one number less to come out right, and the common case of it needs no search.
 
+use crate::model::fabric::Layer;
 use crate::sched::place::ask::{Ask, Mode, Strategy};
 use crate::sched::place::explain::Placement;
 use crate::sched::place::slots::{Slots, View};
 
 /// A question about tasks as one about nodes.
 pub(in crate::sched::place) struct Equal {
-    /// Tasks that each node takes.
+    /// Tasks that there is room for on each node, and that each is given.
+    room: u32,
     each: u32,
     /// The open nodes, as whole ones.
     pub(in crate::sched::place) slots: Slots,
@@ -19,35 +21,54 @@ pub(in crate::sched::place) struct Equal {
 }
 
 impl Equal {
-    /// The question about nodes; `None` where nodes differ, or where the job says more about its tasks than how many.
+    /// The question about nodes; `None` where nodes differ, or where the job says more about its tasks than nodes can.
     pub(in crate::sched::place) fn of(view: &View<'_>, ask: &Ask) -> Option<Self> {
         let tasks = ask.tasks.filter(|tasks| *tasks > 0)?;
-        let plain = ask.tasks_per_node.is_none()
-            && ask.strategy == Strategy::Tree
+        let plain = ask.strategy == Strategy::Tree
             && ask.mode == Mode::Consolidated
-            && ask.multiples.is_empty()
             && ask.segment.is_none()
             && ask.required.is_empty()
             && ask.counts.is_empty()
-            && ask.max_slots_per_leaf.is_none()
             && !ask.contiguous
             && ask.adjacent.is_none()
             && !ask.score.weights.any();
         if !plain || view.slots.are_whole() {
             return None;
         }
-        let (_, each) = view.slots.iter().next()?;
-        if ask.max_tasks_per_node.is_some_and(|most| each > most) || !are_all(view.slots, each) {
+        let (_, room) = view.slots.iter().next()?;
+        let each = match ask.tasks_per_node {
+            Some(each) => each,
+            None => ask.max_tasks_per_node.map_or(room, |most| most.min(room)),
+        };
+        if each == 0 || each > room || !are_all(view.slots, room) {
             return None;
         }
+        let is_even = tasks.is_multiple_of(each);
         let nodes = tasks.div_ceil(each);
         // Fewer nodes would not do; on more, tasks could be shared out in more than one way.
-        if ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes)) {
+        if ask.tasks_per_node.is_some() && !is_even
+            || ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes))
+        {
             return None;
         }
+        let multiples =
+            in_nodes(ask, room).filter(|multiples| multiples.is_empty() || each == room && is_even)?;
+        let nodes_cap = match ask.max_slots_per_leaf {
+            Some(cap) if ask.tasks_per_node.is_none() && !cap.is_multiple_of(each) => return None,
+            cap => cap.map(|cap| cap / each),
+        };
         let slots = view.slots.as_whole();
-        let ask = Ask { nodes: Some((nodes, nodes)), tasks: None, max_tasks_per_node: None, ..ask.clone() };
-        Some(Self { each, slots, ask })
+        let ask = Ask {
+            nodes: Some((nodes, nodes)),
+            tasks: None,
+            tasks_per_node: None,
+            max_tasks_per_node: None,
+            multiples,
+            max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(nodes_cap).min(),
+            max_slots_per_leaf: None,
+            ..ask.clone()
+        };
+        Some(Self { room, each, slots, ask })
     }
 
     /// The placement of nodes as one of tasks: earlier nodes are filled first.
@@ -58,13 +79,21 @@ impl Equal {
             left -= here;
             (pos, here)
         };
-        let unused = u64::from(self.each) * placement.shares.len() as u64 - u64::from(tasks);
+        let held = placement.waste + placement.shares.len() as u64;
         Placement {
-            waste: placement.waste * u64::from(self.each) + unused,
+            waste: held * u64::from(self.room) - u64::from(tasks),
             shares: placement.shares.into_iter().map(fill).collect(),
             ..placement
         }
     }
+}
+
+/// The multiples of tasks as multiples of nodes that take so many; `None` where a domain could hold a part of a node.
+fn in_nodes(ask: &Ask, room: u32) -> Option<Vec<(Layer, u32)>> {
+    let of_nodes = |&(layer, by): &(Layer, u32)| {
+        (layer > Layer::NODE && by.is_multiple_of(room)).then_some((layer, by / room))
+    };
+    ask.multiples.iter().map(of_nodes).collect()
 }
 
 /// Whether every open node takes so many tasks.

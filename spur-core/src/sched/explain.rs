@@ -44,7 +44,7 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u6
     if !fabric.roots().is_empty() && (why.layer.is_some() || why.kind != MisfitKind::TooFew || enough) {
         return why.sentence(fabric);
     }
-    let wanted = count(u64::from(why.wanted), request.need.slot.unit());
+    let wanted = count(u64::from(why.wanted), request.unit());
     match free {
         0 => format!("needs {wanted}; none is free"),
         1 => format!("needs {wanted}; 1 is free"),

@@ -17,7 +17,7 @@ use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
 use super::place;
-use super::request::{Need, Request, Slot};
+use super::request::{Need, Request};
 use super::scene::{Scene, SceneNode, fabric_for};
 use super::together::{Member, Nearness, nearness, place_together, ways};
 
@@ -216,12 +216,8 @@ fn idle_member<'a>(scene: &Scene, part: &'a Prepared, first: bool) -> Member<'a>
 
 fn too_many_together(parts: &[Vec<Prepared>]) -> String {
     let wants = parts.iter().filter_map(|parts| parts.first()).map(|part| {
-        let nodes = part.request.min_nodes();
-        let slots = part.request.min_slots();
-        match part.request.need.slot {
-            Slot::Node { .. } => format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
-            Slot::Task | Slot::Gpu => format!("{slots} {}s", part.request.need.slot.unit()),
-        }
+        let (unit, slots) = (part.request.unit(), part.request.min_slots());
+        format!("{slots} {unit}{}", if slots == 1 { "" } else { "s" })
     });
     let has = parts.iter().flatten().map(|part| part.lens.idle.nodes()).max().unwrap_or(0);
     format!(

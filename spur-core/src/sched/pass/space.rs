@@ -151,7 +151,7 @@ pub(in crate::sched) trait Space {
         }
     }
 
-    /// Why a job does not fit at this moment, and how many of the slots it wants are free.
+    /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free.
     fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
         let (stage, lens, now) = (hunt.stages.first()?, hunt.lenses.first()?, self.now());
         if self.hit(hunt, stage, lens, now..now + 1).is_some() {
@@ -162,7 +162,8 @@ pub(in crate::sched) trait Space {
         let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
         let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
         let misfit = place::place_or_say(&lens.fabric, &view, stage.asks.last()?).err()?;
-        Some((misfit, slots.total()))
+        let free = if hunt.request.counts_nodes() { slots.nodes() as u64 } else { slots.total() };
+        Some((misfit, free))
     }
 
     /// The license that keeps a job waiting at this moment, in a sentence.

@@ -165,6 +165,16 @@ impl Request {
         Ok(())
     }
 
+    /// Whether people would say that it wants nodes: so it does where it has one task on one node.
+    pub(super) fn counts_nodes(&self) -> bool {
+        matches!(self.need.slot, Slot::Node { .. }) || (self.nodes == Some((1, 1)) && self.slots == Some(1))
+    }
+
+    /// What people call one of what it wants.
+    pub(super) fn unit(&self) -> &'static str {
+        if self.counts_nodes() { "node" } else { self.need.slot.unit() }
+    }
+
     /// Fewest nodes it can run on; 1 where only slots count.
     #[must_use]
     pub fn min_nodes(&self) -> u32 {

@@ -25,6 +25,15 @@ pub(super) enum Short {
     Placed(Placement),
 }
 
+/// Why a short cut knows no best choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoChoice {
+    /// There is none.
+    Nowhere,
+    /// It takes too long to find, or more has to be known for it.
+    Unknown,
+}
+
 /// Places a job if it is of a kind that has a short cut.
 pub(super) fn place(problem: &Problem<'_>) -> Short {
     let Some(wanted) = problem.ask.prefer_domain else { return anywhere(problem) };

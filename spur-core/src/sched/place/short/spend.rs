@@ -6,6 +6,7 @@
 //! small, whatever the size of the job. They hold the least price for every number of parts and pieces and everything
 //! spent, from the last part to the first; then one walk forwards uses what comes first and still leads to the best.
 
+use super::NoChoice;
 use super::sieve::{Parts, Sieve, Terms};
 
 /// Numbers that are worked out at most; beyond that another way is quicker.
@@ -37,15 +38,6 @@ pub(super) struct Used {
     pub(super) part: usize,
     pub(super) piece: usize,
     pub(super) less: usize,
-}
-
-/// Why no choice was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoChoice {
-    /// There is none.
-    Nowhere,
-    /// It is not known how many parts and pieces there are, or it takes too long to find.
-    Unknown,
 }
 
 /// The best choice, in order. `parts` are what the sieve was made of; `admitted`

@@ -3,6 +3,7 @@
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
+use crate::sched::place::short::sieve::largest;
 
 /// A domain below the holder.
 #[derive(Debug, Clone)]
@@ -95,18 +96,13 @@ impl Ground {
         self.order[..layers].iter().copied().min().unwrap_or(Layer::LEAF)
     }
 
-    /// How few domains of one of the layers hold the job, whatever else; None where not all of them do.
+    /// How few domains of one of the layers hold the job, whatever else, and what the last of them takes; None where not all of
+    /// them do.
     pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
         let counts = |part: &&Part| part.counts >> layer & 1 == 1;
         let mut rooms: Vec<u32> = self.parts.iter().filter(counts).map(|part| part.room).collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        let mut sum = 0_u32;
-        let reached = |&room: &u32| {
-            sum = sum.saturating_add(room);
-            sum >= self.amount
-        };
-        let last = rooms.iter().position(reached)?;
-        Some((u32::try_from(last + 1).ok()?, rooms[last]))
+        let (fewest, last) = largest(&mut rooms, self.amount.into())?;
+        Some((u32::try_from(fewest).ok()?, u32::try_from(last).ok()?))
     }
 
     /// How much of the job each of some leaves takes, which hold it together and are in fabric order: the first as much as it

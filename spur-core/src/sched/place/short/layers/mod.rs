@@ -12,10 +12,11 @@ mod ways;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
+use crate::sched::place::short::NoChoice;
 
 use ground::Ground;
 use tolls::{Survey, Tolls};
-use ways::{Found, Search, TooLong};
+use ways::{Found, Search};
 
 /// Layers that are told apart.
 const MOST: usize = 8;
@@ -28,21 +29,6 @@ pub(super) struct Layered {
     tolls: Vec<Tolls>,
 }
 
-/// Why no choice was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoChoice {
-    /// There is none.
-    Nowhere,
-    /// It takes too long to find.
-    TooLong,
-}
-
-impl From<TooLong> for NoChoice {
-    fn from(_: TooLong) -> Self {
-        NoChoice::TooLong
-    }
-}
-
 impl Layered {
     /// For a domain over leaves and what it can take, by `room`; `order` has every layer from the leaves to below it.
     pub(super) fn new(
@@ -52,7 +38,7 @@ impl Layered {
         room: impl Fn(DomainId) -> u32,
     ) -> Result<Self, NoChoice> {
         if order.len() > MOST {
-            return Err(NoChoice::TooLong);
+            return Err(NoChoice::Unknown);
         }
         let ground = Ground::new(problem, holder, order, room);
         let mut layered = Self { ground, counts: Vec::new(), tolls: Vec::new() };
@@ -119,8 +105,8 @@ impl Layered {
     }
 
     fn search(&self) -> Result<Option<Found>, NoChoice> {
-        let mut search = Search::new(&self.ground, &self.tolls, &self.counts).ok_or(NoChoice::TooLong)?;
-        Ok(search.best()?)
+        let mut search = Search::new(&self.ground, &self.tolls, &self.counts).ok_or(NoChoice::Unknown)?;
+        search.best()
     }
 
     /// Allows more domains of the last layer; None where there are not as many.

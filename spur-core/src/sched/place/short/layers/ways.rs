@@ -5,6 +5,7 @@
 //! number of layers; one that spends more of any of them than there is belongs to no choice that holds the job.
 
 use crate::model::fabric::Layer;
+use crate::sched::place::short::NoChoice;
 
 use super::ground::{Ground, Part};
 use super::scale::Scale;
@@ -127,9 +128,6 @@ pub(super) struct Found {
     pub(super) last: u32,
 }
 
-/// It takes too long.
-pub(super) struct TooLong;
-
 impl<'g> Search<'g> {
     /// `tolls` are those of the first layer in order, of the first two, and so on; `counts` says how many domains of each
     /// of them are used, and of the last no more.
@@ -154,7 +152,7 @@ impl<'g> Search<'g> {
     }
 
     /// The best choice; None where so few domains do not hold the job.
-    pub(super) fn best(&mut self) -> Result<Option<Found>, TooLong> {
+    pub(super) fn best(&mut self) -> Result<Option<Found>, NoChoice> {
         let ground = self.ground;
         let (ways, steps) = self.fold(None, self.limits)?;
         let Some(best) = ways.first().filter(|way| way.takes >= ground.amount) else { return Ok(None) };
@@ -182,7 +180,7 @@ impl<'g> Search<'g> {
     }
 
     /// Finds the ways to use a part that spend no more than so much.
-    fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), TooLong> {
+    fn open(&mut self, at: usize, limits: &Lanes) -> Result<(), NoChoice> {
         let part = &self.ground.parts[at];
         let own = self.spends.used[at];
         let (head, tail) = self.scale.of(part);
@@ -233,7 +231,7 @@ impl<'g> Search<'g> {
     }
 
     /// Puts the parts directly below one together.
-    fn fold(&mut self, part: Option<usize>, limits: Lanes) -> Result<(Vec<Way>, Steps), TooLong> {
+    fn fold(&mut self, part: Option<usize>, limits: Lanes) -> Result<(Vec<Way>, Steps), NoChoice> {
         let limit = Limit::new(&limits);
         let most = if part.is_none() { self.ground.amount } else { u32::MAX };
         let mut ways = vec![Way { takes: 0, order: NONE, spent: 0, head: 0, tail: 0, link: NONE }];
@@ -243,7 +241,7 @@ impl<'g> Search<'g> {
             let skipped = pack_within(&self.spends.skipped[child], &limits);
             self.work += ways.len() * (self.fronts[child].len() + 1);
             if self.work > MOST {
-                return Err(TooLong);
+                return Err(NoChoice::Unknown);
             }
             let front = &self.fronts[child];
             let least = if skipped.is_some() { 0 } else { front.last().map_or(0, |way| way.takes) };

@@ -4,8 +4,9 @@
 use std::cell::OnceCell;
 
 use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::sieve::{Parts, Sieve};
-use crate::sched::place::short::spend::{NoChoice, Prices, Used, choose};
+use crate::sched::place::short::spend::{Prices, Used, choose};
 
 use super::stock::{Piece, Stock};
 use super::walk::Candidate;

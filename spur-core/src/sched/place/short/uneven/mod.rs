@@ -18,9 +18,9 @@ use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::fronts::share;
 use crate::sched::place::problem::{Holder, Item, Problem, Rank, difference, rank, rank_node};
 
-use super::Short;
+use super::{NoChoice, Short};
 use stock::{MANY, Nodes, Stock};
-use walk::{Beside, Candidate, Choice, NoChoice, Price, Scale, walk};
+use walk::{Beside, Candidate, Choice, Price, Scale, walk};
 
 /// Places a job if it is one of the cases in which everything adds up.
 pub(super) fn place(problem: &Problem<'_>) -> Short {
@@ -56,12 +56,12 @@ fn search(stock: &Stock<'_, '_>) -> Short {
         match found {
             Ok((holder, nodes)) => return Short::Placed(placed(problem, holder, &nodes)),
             Err(NoChoice::Nowhere) => {}
-            Err(NoChoice::TooLarge) if is_counted(stock) => {
+            Err(NoChoice::Unknown) if is_counted(stock) => {
                 let holder = least_waste(stock, &holders);
                 let placement = placed(problem, holder, &stock.largest_below(holder));
                 return Short::Placed(Placement { exact: false, ..placement });
             }
-            Err(NoChoice::TooLarge) => {
+            Err(NoChoice::Unknown) => {
                 // What is too large for a walk is for a search as well.
                 problem.meter.use_up();
                 return Short::Other;
@@ -220,7 +220,7 @@ fn in_one_leaf(stock: &Stock<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
 fn best_of(stock: &Stock<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<Candidate>, NoChoice> {
     let problem = stock.problem;
     let scale = Scale::new(problem, Layer::LEAF, problem.slots(leaf), stock.beside, false);
-    let scale = scale.ok_or(NoChoice::TooLarge)?;
+    let scale = scale.ok_or(NoChoice::Unknown)?;
     if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(stock.beside, Beside::Nodes(_)) {
         let nodes = stock.trimmed(leaf);
         return Ok(walk(problem, leaf, problem.amount, &nodes, &scale, stock.beside)?.nodes);
@@ -282,11 +282,11 @@ fn in_one_domain(
         }
         let layer = problem.fabric.domain(id).layer();
         let scale = Scale::new(problem, layer, most_slots, stock.beside, stock.is_mixed());
-        let scale = scale.ok_or(NoChoice::TooLarge)?;
+        let scale = scale.ok_or(NoChoice::Unknown)?;
         let found = match best_below(stock, id, &scale) {
             Ok(choice) => choice,
             Err(NoChoice::Nowhere) => continue,
-            Err(NoChoice::TooLarge) => return Err(NoChoice::TooLarge),
+            Err(NoChoice::Unknown) => return Err(NoChoice::Unknown),
         };
         if best.as_ref().is_none_or(|(than, other)| is_better(stock, (id, &found), (*than, other))) {
             best = Some((id, found));

@@ -7,6 +7,7 @@
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
+use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::step::{Step, Total};
 
 /// Numbers that one walk may work out, beyond which it is not tried.
@@ -207,15 +208,6 @@ pub(super) struct Choice {
     pub(super) nodes: Vec<Candidate>,
 }
 
-/// Why there is no choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoChoice {
-    /// No choice of these nodes holds the job.
-    Nowhere,
-    /// The numbers are too large for a walk.
-    TooLarge,
-}
-
 /// A node on the walk.
 struct Stop {
     node: Candidate,
@@ -344,7 +336,7 @@ pub(super) fn walk(
     let (tail, all) = scale.bits();
     let at_once = if all < u64::BITS { AT_ONCE.0 } else { AT_ONCE.1 };
     if walk.answers.max(widest) > MOST || !problem.meter.take((walk.answers + widest) / at_once) {
-        return Err(NoChoice::TooLarge);
+        return Err(NoChoice::Unknown);
     }
     let found = if all < u64::BITS {
         walk.prices_from_the_end::<u64>(tail, beside)

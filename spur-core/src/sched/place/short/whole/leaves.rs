@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
+use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::sieve::{Parts, Sieve};
-use crate::sched::place::short::spend::{NoChoice, Prices, choose};
+use crate::sched::place::short::spend::{Prices, choose};
 use crate::sched::place::short::step::{Step, Total};
 
 use super::rooms::Rooms;

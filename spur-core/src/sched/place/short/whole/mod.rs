@@ -2,8 +2,8 @@
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
-//! with the fewest slots in sum, of those the first, as [`leaves`] finds them; for large jobs by a subset sum over what
-//! each leaf lacks of the fullest one, which is small because one leaf less would not do.
+//! with the fewest slots in sum, of those the first, as [`leaves`] finds them, and [`layers`](super::layers) where that is
+//! too much for a walk.
 
 mod leaves;
 mod rooms;
@@ -16,8 +16,8 @@ use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
-use super::Short;
-use super::layers::{self, Layered};
+use super::layers::Layered;
+use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
 
@@ -184,8 +184,8 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
             None => {
                 let layered = match Layered::new(problem, id, order.clone(), |id| rooms.room(id)) {
                     Ok(layered) => layered,
-                    Err(layers::NoChoice::Nowhere) => continue,
-                    Err(layers::NoChoice::TooLong) => return Err(NotPlain),
+                    Err(NoChoice::Nowhere) => continue,
+                    Err(NoChoice::Unknown) => return Err(NotPlain),
                 };
                 // What comes first is no less than that.
                 let is_behind = |(standing, _): &(Standing, Found)| {
@@ -198,8 +198,8 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
                 }
                 match layered.best() {
                     Ok(shares) => shares,
-                    Err(layers::NoChoice::Nowhere) => continue,
-                    Err(layers::NoChoice::TooLong) => return Err(NotPlain),
+                    Err(NoChoice::Nowhere) => continue,
+                    Err(NoChoice::Unknown) => return Err(NotPlain),
                 }
             }
         };
@@ -369,11 +369,8 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
     tied.iter().copied().min_by_key(order).expect("there is at least one holder")
 }
 
-/// Sums of what chosen leaves lack, as bits.
-type Sums = Vec<u64>;
-
 /// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
-/// it each takes; None where that is too much for a walk and what leaves take and what they leave are two numbers.
+/// it each takes; None where that is too much for a walk.
 fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(DomainId, u32)>> {
     let problem = rooms.problem;
     let children = problem.fabric.domain(holder).children();
@@ -383,22 +380,8 @@ fn subset(rooms: &Rooms<'_, '_>, holder: DomainId, count: u32) -> Option<Vec<(Do
     if leaves.iter().all(|leaf| kind(leaf) == kind(&leaves[0])) {
         return Some(shared_out(problem.amount, leaves.into_iter().take(count as usize)));
     }
-    let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder));
-    if let Some(shares) = packing.and_then(|packing| spread(rooms, holder, &packing)) {
-        return Some(shares);
-    }
-    if rooms.leave_some_out() {
-        return None;
-    }
-    let most = leaves.iter().map(|&(_, room)| room).max().unwrap_or(0);
-    // What all chosen leaves may lack together of the fullest one.
-    let slack = (count * most - problem.amount) as usize;
-    let usable: Vec<(DomainId, u32, usize)> = (leaves.into_iter())
-        .map(|(leaf, room)| (leaf, room, (most - room) as usize))
-        .filter(|&(_, _, lacks)| lacks <= slack)
-        .collect();
-    let chosen = first_subset(&usable, count as usize, slack);
-    Some(shared_out(problem.amount, chosen.into_iter().map(|(leaf, room, _)| (leaf, room))))
+    let packing = Packing::new(problem, problem.fabric.domain(holder).layer(), problem.slots(holder))?;
+    spread(rooms, holder, &packing)
 }
 
 /// How much each leaf takes of an amount: the first as much as it can.
@@ -410,56 +393,6 @@ fn shared_out(amount: u32, leaves: impl Iterator<Item = (DomainId, u32)>) -> Vec
         (leaf, part)
     };
     leaves.map(share).collect()
-}
-
-/// The first `count` of the leaves that lack as much as possible, but no more than `slack`.
-fn first_subset(
-    leaves: &[(DomainId, u32, usize)],
-    count: usize,
-    slack: usize,
-) -> Vec<(DomainId, u32, usize)> {
-    let words = slack / 64 + 1;
-    // after[i][c]: the sums that c of the leaves from i on can lack.
-    let mut after: Vec<Vec<Sums>> = vec![vec![vec![0; words]; count + 1]; leaves.len() + 1];
-    after[leaves.len()][0][0] = 1;
-    for index in (0..leaves.len()).rev() {
-        let (before, rest) = after.split_at_mut(index + 1);
-        let (here, next) = (&mut before[index], &rest[0]);
-        for taken in 0..=count.min(leaves.len() - index) {
-            here[taken].copy_from_slice(&next[taken]);
-            if taken > 0 {
-                shift_into(&mut here[taken], &next[taken - 1], leaves[index].2);
-            }
-        }
-    }
-    let goal = &after[0][count];
-    let best = (0..=slack).rev().find(|&sum| has(goal, sum)).expect("the fullest leaves hold the job");
-    let (mut sum, mut needed) = (best, count);
-    let mut chosen = Vec::with_capacity(count);
-    for (index, leaf) in leaves.iter().enumerate() {
-        if needed > 0 && leaf.2 <= sum && has(&after[index + 1][needed - 1], sum - leaf.2) {
-            chosen.push(*leaf);
-            sum -= leaf.2;
-            needed -= 1;
-        }
-    }
-    chosen
-}
-
-fn has(sums: &Sums, sum: usize) -> bool {
-    sums[sum / 64] >> (sum % 64) & 1 == 1
-}
-
-/// Adds every sum of `from` plus `by`; what is beyond the width is dropped.
-fn shift_into(into: &mut Sums, from: &Sums, by: usize) {
-    let (words, bits) = (by / 64, by % 64);
-    for index in (words..into.len()).rev() {
-        let mut word = from[index - words] << bits;
-        if bits > 0 && index > words {
-            word |= from[index - words - 1] >> (64 - bits);
-        }
-        into[index] |= word;
-    }
 }
 
 /// A placement on the first nodes of each leaf that the job may have.

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     cluster: Cluster,
     now: i64,
     as_user: u32,
+    /// A start that was planned and is on its way.
+    planned: Option<Input>,
 }
 
 impl Session {
@@ -46,6 +48,14 @@ impl Session {
             "as" => {
                 self.as_user = rest[0].parse().expect("a user's number");
                 String::new()
+            }
+            "plan" => {
+                self.planned = Some(self.start(&rest));
+                String::new()
+            }
+            "carry-out" => {
+                let planned = self.planned.take().expect("a plan");
+                self.handle(planned)
             }
             "show" => self.show(),
             "wakeup?" => match timers::next_wakeup(&self.cluster) {
@@ -118,6 +128,11 @@ impl Session {
                 let change = NodeChange { places: Some(places), ..NodeChange::default() };
                 let nodes: HostList = rest[0].parse().expect("nodes");
                 self.ask(Command::UpdateNodes { nodes: nodes.iter().map(Arc::from).collect(), change })
+            }
+            "features" => {
+                let features = rest[1].split(',').map(Arc::from).collect();
+                let change = NodeChange { features: Some(features), ..NodeChange::default() };
+                self.ask(Command::UpdateNodes { nodes: vec![rest[0].into()], change })
             }
             "reserve" => self.ask(Command::CreateReservation(Box::new(reservation(rest)))),
             "change" => self.ask(Command::UpdateReservation(Box::new(reservation(rest)))),
@@ -192,6 +207,7 @@ impl Session {
             attempt: job.attempt(),
             task,
             spec: Arc::clone(&job.spec),
+            ground: self.cluster.ground(),
             partition: Arc::clone(&job.spec.partitions[0]),
             reservation: rest.iter().find_map(|word| word.strip_prefix("in=")).map(Into::into),
             time_limit: rest

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spur_core::cluster::{Cluster, Event, invariant, snapshot};
-use spur_core::id::{Attempt, JobId};
+use spur_core::id::{Attempt, JobId, NodeId};
 use spur_core::model::config::PreemptBy;
 use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::time::Time;
@@ -57,6 +57,7 @@ pub(crate) fn at_rest(world: &World) {
     components_share_their_fate(world);
     suspended_jobs_come_first(world);
     suspended_time_does_not_count(world);
+    what_must_be_in_one_leaf_starts_there(world);
     assert!(world.nodes.iter().all(crate::node::Node::is_quiet), "a node still has something to say");
     let cluster = world.committed();
     for node in cluster.nodes() {
@@ -302,6 +303,21 @@ fn suspended_jobs_come_first(world: &World) {
                 assert!(whole, "job {job} goes on without its CPUs: {phase:?}");
             }
             _ => {}
+        }
+        cluster.apply(entry);
+    }
+}
+
+/// A job that must be in one leaf gets nodes that are in one when it starts, whoever has put them elsewhere meanwhile.
+fn what_must_be_in_one_leaf_starts_there(world: &World) {
+    let mut cluster = Cluster::default();
+    for entry in &world.disk.journal {
+        if let Event::JobStarted { job, alloc, split } = &entry.event {
+            let record = cluster.job(split.map_or(*job, |split| split.from)).expect("it was submitted");
+            let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();
+            let spans = cluster.spans(record, &nodes);
+            let leaves = spans.iter().find(|(layer, _)| &**layer == "leaf").map(|(_, count)| *count);
+            assert!(record.spec.fabric.is_none() || leaves == Some(1), "job {job} starts in {spans:?}");
         }
         cluster.apply(entry);
     }

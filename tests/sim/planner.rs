@@ -51,6 +51,7 @@ fn simple(cluster: &Cluster, now: Time) -> Vec<Start> {
             attempt: job.attempt(),
             task: job.array.as_ref().and_then(|part| part.tasks.first()).map(ArrayTaskId),
             spec: Arc::clone(&job.spec),
+            ground: cluster.ground(),
             partition: Arc::clone(&job.spec.partitions[0]),
             reservation: None,
             time_limit: None,

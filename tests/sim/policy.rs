@@ -6,6 +6,7 @@ use spur_core::model::config::{
     NodeConfig, PartitionConfig, Policy, PreemptBy, PreemptMode, PreemptPolicy, QosConfig,
 };
 use spur_core::model::node::NodeShape;
+use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig};
 use spur_core::text::time::Seconds;
 
 use crate::chance::Chance;
@@ -38,6 +39,30 @@ pub(crate) fn add_qos(policy: &mut Policy) {
     policy.qos = vec![low, high];
     policy.scheduler.default_qos = Some("low".into());
     policy.preempt.by = PreemptBy::Qos;
+}
+
+/// The leaves of a cluster that has some.
+pub(crate) const LEAVES: [&str; 2] = ["s0", "s1"];
+
+/// The nodes of the one leaf and of the other.
+pub(crate) fn halves(nodes: &[Arc<str>]) -> [&[Arc<str>]; 2] {
+    let (one, other) = nodes.split_at(nodes.len() / 2);
+    [one, other]
+}
+
+/// Two leaves under one switch.
+pub(crate) fn add_leaves(policy: &mut Policy) {
+    let names: Vec<Arc<str>> = policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+    let switch = |name: &str, nodes: Option<String>, switches: Option<String>| SwitchConfig {
+        name: name.to_owned(),
+        nodes,
+        switches,
+        ..SwitchConfig::default()
+    };
+    let leaf = |(name, nodes): (&&str, &[Arc<str>])| switch(name, Some(nodes.join(",")), None);
+    let mut switches: Vec<_> = LEAVES.iter().zip(halves(&names)).map(leaf).collect();
+    switches.push(switch("top", None, Some(LEAVES.join(","))));
+    policy.topologies = vec![TopologyConfig { plugin: Plugin::Tree, switches, ..TopologyConfig::default() }];
 }
 
 /// One partition of all nodes.

@@ -10,7 +10,7 @@ use spur_core::controller::{Command, Effect, Input, Reply, timers};
 use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Policy;
-use spur_core::model::job::{Batch as Script, Extra, JobSpec, Shape};
+use spur_core::model::job::{Batch as Script, Extra, FabricAsk, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
@@ -85,6 +85,8 @@ pub(crate) struct World {
     arrays: bool,
     /// Whether operators suspend jobs.
     suspends: bool,
+    /// Whether there are two leaves, jobs that must be in one, and operators who put nodes into the other.
+    moves: bool,
 }
 
 impl World {
@@ -98,7 +100,8 @@ impl World {
             memory_mb: 1000,
             ..NodeShape::default()
         };
-        let count = chance.between(2, 6);
+        let moves = seed % 7 == 6;
+        let count = chance.between(if moves { 4 } else { 2 }, 6);
         let names: Vec<Arc<str>> = (0..count).map(|n| format!("n{n}").into()).collect();
         let node = |(id, name): (u32, &Arc<str>)| Node::new(NodeId(id), Arc::clone(name), shape.clone());
         let nodes = (0u32..).zip(&names).map(node).collect();
@@ -110,6 +113,9 @@ impl World {
         }
         if preempts && seed.is_multiple_of(2) {
             policy::add_qos(&mut policy);
+        }
+        if moves {
+            policy::add_leaves(&mut policy);
         }
         let mut world = Self {
             chance,
@@ -126,7 +132,7 @@ impl World {
             outstanding: BTreeMap::new(),
             wakeup: None,
             // Who is simple may not find the one way to start several components at once.
-            real_planner: preempts || het || seed.is_multiple_of(8),
+            real_planner: preempts || het || moves || seed.is_multiple_of(8),
             het,
             passes: 0,
             floor: 0,
@@ -134,28 +140,34 @@ impl World {
             policy: Arc::new(policy),
             arrays: seed % 4 < 2,
             suspends: seed % 2 == 1,
+            moves,
         };
-        world.start_controller();
-        for at in 0..world.nodes.len() {
-            world.soon(Happening::Connect { node: at });
-        }
-        for request in 0..world.chance.between(10, 40) {
-            let at = world.chance.below(CALM / 2);
-            world.later(at, Happening::Submit { request, first: true });
-            world.outstanding.insert(request, ());
-        }
-        for _ in 0..world.chance.between(4, 24) {
-            let at = world.chance.below(CALM);
-            world.later(at, Happening::Fault);
-            let at = world.chance.below(CALM);
-            world.later(at, Happening::Meddle);
-        }
-        world.later(CALM + 1, Happening::SetRight);
-        for _ in 0..world.chance.below(6) {
-            let at = world.chance.below(CALM);
-            world.later(at, Happening::Cancel);
-        }
+        world.begin();
         world
+    }
+
+    /// Everybody connects, and what people will do and what will break is laid out.
+    fn begin(&mut self) {
+        self.start_controller();
+        for at in 0..self.nodes.len() {
+            self.soon(Happening::Connect { node: at });
+        }
+        for request in 0..self.chance.between(10, 40) {
+            let at = self.chance.below(CALM / 2);
+            self.later(at, Happening::Submit { request, first: true });
+            self.outstanding.insert(request, ());
+        }
+        for _ in 0..self.chance.between(4, 24) {
+            let at = self.chance.below(CALM);
+            self.later(at, Happening::Fault);
+            let at = self.chance.below(CALM);
+            self.later(at, Happening::Meddle);
+        }
+        self.later(CALM + 1, Happening::SetRight);
+        for _ in 0..self.chance.below(6) {
+            let at = self.chance.below(CALM);
+            self.later(at, Happening::Cancel);
+        }
     }
 
     pub(crate) fn committed(&self) -> &Cluster {
@@ -396,6 +408,9 @@ impl World {
         let at = Time(i64::try_from(self.now / 1000).expect("small"));
         let (starts, preemptions) = planner::plan(&controller.replica, at, self.real_planner);
         let waiting = controller.replica.jobs().pending_count() > starts.len();
+        if let Some(start) = starts.iter().find(|start| start.parts.len() > 1) {
+            self.meddle_with(start.parts[0].node);
+        }
         for start in starts {
             self.input(Input::Start(Box::new(start)));
         }
@@ -621,6 +636,8 @@ impl World {
             umask: 0o022,
             limits: Box::default(),
         };
+        let near = self.moves && self.chance.percent(70);
+        let near = near.then(|| FabricAsk { gather: "must:leaf".parse().ok(), ..FabricAsk::default() });
         let shape = Shape {
             nodes: Some(NodeCount::exactly(u32::try_from(nodes).expect("small"))),
             cpus_per_task: Some(u32::try_from(self.chance.between(1, 4)).expect("small")),
@@ -633,6 +650,7 @@ impl World {
             requeue: true,
             batch: Some(Box::new(script)),
             extra,
+            fabric: near.map(Box::new),
             ..JobSpec::plain(format!("job{request}").into(), owner(1000), shape)
         };
         Submission {
@@ -697,10 +715,23 @@ impl World {
         self.command(operator(), command, None);
     }
 
-    /// Takes back every hold and every drain, and looks again from time to time.
+    /// An operator who puts a node elsewhere while a start that was planned on it is on its way.
+    fn meddle_with(&mut self, node: NodeId) {
+        if self.moves && !self.calm() && self.chance.percent(40) {
+            let leaf = policy::LEAVES[usize::try_from(self.chance.below(2)).expect("small")];
+            let name = Arc::clone(&self.nodes[node.index()].name);
+            self.command(operator(), put(vec![name], leaf), None);
+        }
+    }
+
+    /// Takes back every move, every hold and every drain, and looks again from time to time.
     fn set_right(&mut self) {
         self.later(300_000, Happening::SetRight);
-        let nodes = self.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        let nodes: Vec<Arc<str>> = self.nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+        let moves = self.moves;
+        for (leaf, there) in policy::LEAVES.iter().zip(policy::halves(&nodes)).filter(|_| moves) {
+            self.command(operator(), put(there.to_vec(), leaf), None);
+        }
         let change = NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() };
         self.command(operator(), Command::UpdateNodes { nodes, change }, None);
         let jobs = (1..=400).map(|job| JobRef::whole(JobId(job))).collect();
@@ -747,6 +778,12 @@ impl World {
         }
         self.nodes[node].running = true;
     }
+}
+
+/// The command that puts nodes into a leaf.
+fn put(nodes: Vec<Arc<str>>, leaf: &str) -> Command {
+    let places = format!("default:{leaf}").parse().ok();
+    Command::UpdateNodes { nodes, change: NodeChange { places, ..NodeChange::default() } }
 }
 
 fn owner(uid: u32) -> Arc<Owner> {

@@ -139,8 +139,12 @@ impl Cluster {
             }
             _ => {}
         }
-        if !node.available() || node.shape != before {
+        let changed = node.shape != before;
+        if changed || !node.available() {
             self.renounce(id);
+        }
+        if changed {
+            self.mark.ground = self.mark.seq;
         }
     }
 
@@ -155,6 +159,7 @@ impl Cluster {
 
     pub(super) fn set_policy(&mut self, policy: &Arc<Policy>) {
         self.derived = Derived::default();
+        self.mark.ground = self.mark.seq;
         self.forget_moves(policy);
         self.policy = Arc::clone(policy);
         for node in &mut self.nodes {

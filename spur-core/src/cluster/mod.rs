@@ -73,6 +73,9 @@ pub struct Mark {
     /// How many reservations there have been.
     #[serde(default)]
     pub last_reservation: u32,
+    /// The last entry that put nodes elsewhere or made something else of them; 0 for none.
+    #[serde(default)]
+    pub ground: u64,
 }
 
 /// A named topology and its fabric.
@@ -89,6 +92,13 @@ impl Cluster {
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.mark.seq
+    }
+
+    /// The last entry that changed the ground on which jobs are placed: the topologies, where nodes are in them, and what
+    /// nodes are. A start that was planned on another ground may be where its job must not be.
+    #[must_use]
+    pub fn ground(&self) -> u64 {
+        self.mark.ground
     }
 
     /// The reign of the last entry.

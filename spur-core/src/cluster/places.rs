@@ -13,6 +13,7 @@ impl Cluster {
     /// Puts nodes somewhere else in some topologies: in a leaf or base block, or nowhere.
     pub(super) fn move_nodes(&mut self, nodes: &[NodeId], places: &BTreeMap<Arc<str>, Option<Arc<str>>>) {
         self.derived = Derived::default();
+        self.mark.ground = self.mark.seq;
         for id in nodes {
             let Some(node) = self.nodes.get_mut(id.index()) else { continue };
             node.places.extend(places.iter().map(|(topology, place)| (Arc::clone(topology), place.clone())));

@@ -36,6 +36,8 @@ pub struct Start {
     pub task: Option<ArrayTaskId>,
     /// The request it was planned for; a job that was changed since is planned again.
     pub spec: Arc<JobSpec>,
+    /// The [ground](crate::cluster::Cluster::ground) it was planned on; on another one its job is planned again.
+    pub ground: u64,
     /// The partition it runs in.
     pub partition: Arc<str>,
     /// The reservation it runs in.

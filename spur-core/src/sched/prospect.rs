@@ -159,6 +159,7 @@ impl Prospect {
             attempt: candidate.attempt,
             task,
             spec: Arc::clone(&candidate.spec),
+            ground: scene.ground,
             partition: Arc::clone(scene.partitions[self.partition].partition.name()),
             reservation: reservation.map(|reservation| Arc::clone(&reservation.name)),
             time_limit: None,

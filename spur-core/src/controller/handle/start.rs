@@ -94,6 +94,9 @@ pub(super) fn proposed<'a>(
     if !Arc::ptr_eq(&job.spec, &start.spec) && job.spec != start.spec {
         return stale("its request was changed");
     }
+    if start.ground != cluster.ground() {
+        return stale("nodes are elsewhere, or not what they were");
+    }
     match (&job.array, start.task) {
         (None, None) => {}
         (Some(part), Some(task)) if part.tasks.contains(task.0) => {}

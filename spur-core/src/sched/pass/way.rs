@@ -144,6 +144,7 @@ impl<S: Space> Walk<S> {
                 attempt: candidate.attempt,
                 task: candidate.task(candidate.dealt),
                 spec: Arc::clone(&candidate.spec),
+                ground: self.scene.ground,
                 partition: Arc::clone(&nomination.partition),
                 reservation: nomination.reservation.clone(),
                 time_limit: None,

@@ -47,6 +47,8 @@ pub(super) struct ScenePartition {
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) policy: Arc<Policy>,
+    /// The entry since which nodes are what and where they are.
+    pub(super) ground: u64,
     pub(super) nodes: Vec<SceneNode>,
     /// Those that are out of service.
     pub(super) out: Vec<NodeId>,
@@ -91,6 +93,7 @@ impl Scene {
             fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
         Self {
             policy: Arc::clone(cluster.policy()),
+            ground: cluster.ground(),
             nodes,
             out,
             partitions,

@@ -6,8 +6,8 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
-use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig};
-use crate::sched::place::Strategy;
+use crate::model::topology::{BlockConfig, Plugin, ScoreBefore, SwitchConfig, TopologyConfig, WeightsConfig};
+use crate::sched::place::{Score, Strategy};
 
 use super::{Ask, Slots, Weights};
 
@@ -264,6 +264,24 @@ impl Random {
         Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, most)).collect())
     }
 
+    /// A settable score of a few terms, at one of the steps where it may count, and at times what is known of so many nodes.
+    pub(super) fn score(&mut self, nodes: usize) -> (Score, Option<Vec<u32>>) {
+        let mut weights = WeightsConfig::default();
+        for weight in [
+            &mut weights.resource_availability,
+            &mut weights.topology_alignment,
+            &mut weights.domain_utilisation,
+            &mut weights.past_performance,
+        ] {
+            weight.0 = self.pick(&[0, 0, 500_000, 1_000_000, 3_000_000]);
+        }
+        let before = self.pick(&[ScoreBefore::Span, ScoreBefore::Fit, ScoreBefore::None]);
+        let known = self
+            .one_in(2)
+            .then(|| (0..nodes).map(|_| self.pick(&[0, 500_000, 900_000, 1_000_000])).collect());
+        (Score { weights, before }, known)
+    }
+
     /// A weight for every position.
     pub(super) fn weights(&mut self, fabric: &Fabric, heaviest: u32) -> Weights {
         Weights::new((0..fabric.len()).map(|_| self.between(1, heaviest)).collect())
@@ -419,21 +437,7 @@ impl Case {
 
     /// A settable score of a few terms, at one of the steps where it may count.
     pub(super) fn score(&mut self, random: &mut Random) {
-        let weights = &mut self.ask.score.weights;
-        for weight in [
-            &mut weights.resource_availability,
-            &mut weights.topology_alignment,
-            &mut weights.domain_utilisation,
-            &mut weights.past_performance,
-        ] {
-            weight.0 = random.pick(&[0, 0, 500_000, 1_000_000, 3_000_000]);
-        }
-        self.ask.score.before = random.pick(&[ScoreBefore::Span, ScoreBefore::Fit, ScoreBefore::None]);
-        if random.one_in(2) {
-            self.performance = Some(
-                (0..self.fabric.len()).map(|_| random.pick(&[0, 500_000, 900_000, 1_000_000])).collect(),
-            );
-        }
+        (self.ask.score, self.performance) = random.score(self.fabric.len());
     }
 
     pub(super) fn describe(&self) -> String {

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use fixedbitset::FixedBitSet;
+
 use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{Frame, Meter, Problem};
 use crate::sched::place::short::largest_first;
 use crate::sched::place::{Ask, Placement, Segment, Slots, Strategy, View, place};
@@ -27,6 +30,9 @@ struct Question {
     multiples: Vec<(Layer, u32)>,
     /// The most of one leaf.
     cap: u32,
+    /// What a score may look at.
+    occupied: FixedBitSet,
+    performance: Option<Vec<u32>>,
 }
 
 impl Question {
@@ -44,6 +50,8 @@ impl Question {
             units: Vec::new(),
             multiples: Vec::new(),
             cap: u32::MAX,
+            occupied: FixedBitSet::new(),
+            performance: None,
         };
         match random.between(0, 5) {
             0 => question.share_equally(random),
@@ -125,6 +133,44 @@ impl Question {
             self.ask.max_nodes_per_leaf = Some(most);
             self.cap = self.cap.min(most);
         }
+        if random.one_in(4) {
+            self.score(random);
+        }
+    }
+
+    /// A settable score, where the job fills the nodes that it gets.
+    fn score(&mut self, random: &mut Random) {
+        let room = self.slots.iter().next().map_or(1, |(_, room)| room);
+        if !self.slots.are_whole() && self.ask.tasks != Some(self.nodes * room) {
+            return;
+        }
+        self.occupied = (0..self.fabric.len()).filter(|_| random.one_in(3)).collect();
+        self.occupied.grow(self.fabric.len());
+        (self.ask.score, self.performance) = random.score(self.fabric.len());
+    }
+
+    /// The score of a holder in millionths.
+    fn score_of(&self, id: DomainId) -> i64 {
+        let range = self.fabric.domain(id).range();
+        let size = range.len() as u64;
+        let count = |set: &FixedBitSet| range.clone().filter(|&pos| set.contains(pos)).count() as u64;
+        let share = |part: u64, whole: u64| (part * 1_000_000).checked_div(whole).unwrap_or(0).min(1_000_000);
+        let known = self.performance.as_ref();
+        let well = known
+            .map_or(1_000_000, |known| range.clone().map(|pos| u64::from(known[pos])).sum::<u64>() / size);
+        let weights = self.ask.score.weights;
+        let terms = [
+            (weights.resource_availability, share(count(self.slots.open()), size)),
+            (weights.topology_alignment, share(self.nodes.into(), self.waste(id))),
+            (weights.domain_utilisation, share(count(&self.occupied), size)),
+            (weights.past_performance, well),
+        ];
+        terms.iter().map(|(weight, term)| i64::from(weight.0) * *term as i64 / 1_000_000).sum()
+    }
+
+    fn view(&self) -> View<'_> {
+        let occupied = Some(&self.occupied).filter(|_| self.ask.score.weights.any());
+        View { occupied, performance: self.performance.as_deref(), ..View::new(&self.slots, &self.idle) }
     }
 
     fn layer(&self, random: &mut Random) -> Layer {
@@ -240,12 +286,20 @@ impl Question {
             let preferred = preferred.iter().zip(&self.ask.prefer);
             let mut rank: Vec<u64> =
                 preferred.map(|(&span, &layer)| if layer >= own { 1 } else { span }).collect();
+            let score = |before: ScoreBefore| {
+                let wanted = self.ask.score;
+                let counts = wanted.weights.any() && wanted.before == before;
+                counts.then(|| u64::MAX - self.score_of(id).unsigned_abs())
+            };
             rank.push(own.0.into());
+            rank.extend(score(ScoreBefore::Span));
             rank.extend(spans);
+            rank.extend(score(ScoreBefore::Fit));
             rank.extend(
                 (own.0..=self.fabric.top().0).map(|layer| self.waste(self.fabric.covering(id, Layer(layer)))),
             );
             rank.extend(slots);
+            rank.extend(score(ScoreBefore::None));
             rank.push(domain.range().start as u64);
             if best.as_ref().is_none_or(|(known, _)| rank < *known) {
                 best = Some((rank, leaves));
@@ -284,9 +338,9 @@ fn exact_whatever_the_budget() {
     let (mut placed, mut refused) = (0, 0);
     for seed in only.map_or(0..super::cases(400), |seed| seed..seed + 1) {
         let question = Question::new(&mut Random::new(seed));
-        let Question { fabric, slots, idle, ask, nodes, .. } = &question;
+        let Question { fabric, ask, nodes, .. } = &question;
         let what = || format!("SPUR_ORACLE_SEED={seed}, {nodes} nodes: {ask:?}");
-        match (place(fabric, &View::new(slots, idle), ask), question.best()) {
+        match (place(fabric, &question.view(), ask), question.best()) {
             (Ok(placement), Some(leaves)) => {
                 assert!(placement.exact, "{}", what());
                 assert!(question.allows(&placement), "{}: {:?}", what(), placement.shares);
@@ -310,11 +364,11 @@ fn the_largest_will_do() {
     let mut placed = 0;
     for seed in 0..super::cases(400) {
         let question = Question::new(&mut Random::new(seed));
-        let Question { fabric, slots, idle, ask, nodes, .. } = &question;
+        let Question { fabric, slots, ask, nodes, .. } = &question;
         if !slots.are_whole() || ask.segment.is_some() {
             continue;
         }
-        let (view, frame) = (View::new(slots, idle), Frame { within: ask.must, ..Frame::default() });
+        let (view, frame) = (question.view(), Frame { within: ask.must, ..Frame::default() });
         let problem = Problem::new(fabric, &view, ask, Some(*nodes), frame, &Meter::new(1));
         let found = problem.and_then(|problem| largest_first(&problem));
         assert_eq!(found.is_some(), question.best().is_some(), "seed {seed}, {nodes} nodes: {ask:?}");

@@ -8,7 +8,6 @@ use crate::sched::place::explain::LostWhy;
 use super::Problem;
 use super::cost::Cost;
 use super::front::Item;
-use super::score::score;
 
 /// Where a whole job could go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,9 +134,7 @@ fn assemble(problem: &Problem<'_>, holder: Holder, fields: &[i64], waste: &[(Lay
         head.push(Step::new(i64::from(!inside), Means::Preferred));
     }
     let score = |before: ScoreBefore| -> Option<Step> {
-        let wanted = problem.ask.score;
-        let counts = wanted.weights.any() && (wanted.before == before);
-        counts.then(|| Step::new(-number(score(problem, leaf_or_domain)), Means::Score))
+        problem.is_scored(before).then(|| Step::new(problem.score(before, leaf_or_domain), Means::Score))
     };
     if !distributed {
         if problem.ask.lowest_latency {

@@ -2,9 +2,24 @@
 
 use crate::model::fabric::DomainId;
 
+use crate::model::topology::ScoreBefore;
+
 use super::{Problem, positions};
 
 const ONE: u64 = 1_000_000;
+
+impl Problem<'_> {
+    /// Whether a score decides before that step.
+    pub(in crate::sched::place) fn is_scored(&self, before: ScoreBefore) -> bool {
+        let wanted = self.ask.score;
+        wanted.weights.any() && wanted.before == before
+    }
+
+    /// The score of putting the job into a domain as a step of the choice, where it decides before that step: less is better.
+    pub(in crate::sched::place) fn score(&self, before: ScoreBefore, domain: DomainId) -> i64 {
+        if self.is_scored(before) { -i64::try_from(score(self, domain)).unwrap_or(i64::MAX) } else { 0 }
+    }
+}
 
 /// The score of putting the job into a domain; more is better.
 ///
@@ -12,7 +27,7 @@ const ONE: u64 = 1_000_000;
 /// - *topology alignment*: the share of the domain's slots that the job fills;
 /// - *domain utilisation*: the share of the domain's nodes that run something already;
 /// - *past performance*: the mean of what the caller says about its nodes.
-pub(super) fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
+fn score(problem: &Problem<'_>, domain: DomainId) -> u64 {
     let range = problem.fabric.domain(domain).range();
     let size = range.len() as u64;
     if size == 0 {

@@ -30,8 +30,7 @@ impl Equal {
             && ask.required.is_empty()
             && ask.counts.is_empty()
             && !ask.contiguous
-            && ask.adjacent.is_none()
-            && !ask.score.weights.any();
+            && ask.adjacent.is_none();
         if !plain || view.slots.are_whole() {
             return None;
         }
@@ -49,6 +48,10 @@ impl Equal {
         if ask.tasks_per_node.is_some() && !is_even
             || ask.nodes.is_some_and(|wanted| wanted != (nodes, nodes))
         {
+            return None;
+        }
+        // The score knows the share of slots that the job fills.
+        if ask.score.weights.any() && !(each == room && is_even) {
             return None;
         }
         let multiples =

@@ -4,6 +4,7 @@ mod equal;
 mod layers;
 mod sieve;
 mod spend;
+mod standing;
 mod step;
 mod uneven;
 mod whole;

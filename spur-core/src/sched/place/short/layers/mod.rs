@@ -73,8 +73,13 @@ impl Layered {
     }
 
     /// No fewer domains of the first layers in order hold the job.
-    pub(super) fn counts(&self) -> &[u32] {
-        &self.counts
+    pub(super) fn counts(&self) -> Vec<u32> {
+        let mut counts = self.counts.clone();
+        if let Some(last) = counts.last_mut().filter(|_| self.is_short()) {
+            // These do not hold it, or there would be more of them.
+            *last += 1;
+        }
+        counts
     }
 
     /// The leaves of the best choice in fabric order, and how much of the job each takes.

@@ -16,8 +16,9 @@ use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::short::spend::{Prices, choose};
 use crate::sched::place::short::step::{Step, Total};
 
+use super::super::standing::order;
 use super::rooms::Rooms;
-use super::{order, shared_out};
+use super::shared_out;
 
 /// Numbers that one walk may work out, beyond which the general solver is quicker.
 const MOST: usize = 1 << 24;

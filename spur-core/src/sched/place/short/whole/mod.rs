@@ -11,12 +11,14 @@ mod rooms;
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
 use super::layers::Layered;
+use super::standing::{Standing, best_scored, head, order, scored};
 use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
@@ -79,7 +81,6 @@ fn applies(problem: &Problem<'_>) -> bool {
         && ask.mode == Mode::Consolidated
         && ask.prefer_domain.is_none()
         && !problem.lowest_latency
-        && !ask.score.weights.any()
         && problem.forced_domains.is_empty()
         && problem.within != Some(Layer::NODE)
         && problem.unit(Layer::NODE) == 1
@@ -148,6 +149,22 @@ fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
 
 /// The best placement in one of the holders, which are all of one layer and have room enough.
 fn at_layer(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+    let problem = rooms.problem;
+    let layer = problem.fabric.domain(holders[0]).layer();
+    let is_first = !problem.layout.prefer.iter().any(|preferred| (Layer::LEAF..layer).contains(preferred));
+    if !problem.is_scored(ScoreBefore::Span) || !is_first {
+        return among(rooms, holders);
+    }
+    for equal in scored(problem, ScoreBefore::Span, holders) {
+        if let Some(found) = among(rooms, &equal)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The same where no score decides before spans, or layers that are preferred do so before it.
+fn among(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
     let fabric = rooms.problem.fabric;
     if fabric.domain(holders[0]).layer() == Layer::LEAF {
         let leaf = least_waste(rooms, holders, None);
@@ -178,7 +195,6 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let order = order(problem, layer);
     let mut best: Option<(Standing, Found)> = None;
     for &id in holders {
-        let waste = waste(problem, id);
         let shares = match packing.and_then(|packing| spread(rooms, id, &packing)) {
             Some(shares) => shares,
             None => {
@@ -188,12 +204,8 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
                     Err(NoChoice::Unknown) => return Err(NotPlain),
                 };
                 // What comes first is no less than that.
-                let is_behind = |(standing, _): &(Standing, Found)| {
-                    let own = layered.counts();
-                    let least = &standing.spans[..own.len()];
-                    own.cmp(least).then_with(|| waste.cmp(&standing.waste)).is_gt()
-                };
-                if best.as_ref().is_some_and(is_behind) {
+                let least = head(problem, id, &order, &layered.counts());
+                if best.as_ref().is_some_and(|(standing, _)| standing.is_before(&least)) {
                     continue;
                 }
                 match layered.best() {
@@ -203,8 +215,8 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
                 }
             }
         };
-        let standing = Standing::new(problem, id, &order, &shares, waste);
-        let (capped, is_first) = standing.is_over_caps(problem, &order);
+        let standing = Standing::new(problem, id, &order, &shares);
+        let (capped, is_first) = is_over_caps(problem, &order, standing.spans());
         if capped && !is_first {
             return Err(NotPlain);
         }
@@ -215,76 +227,13 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     Ok(best.map(|(_, found)| found))
 }
 
-/// The layers below a holder of one layer in the order in which their spans count.
-fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
-    let preferred = problem.layout.prefer.iter().copied();
-    let below = (Layer::LEAF.0..holder.0).rev().map(Layer);
-    let mut layers: Vec<Layer> = Vec::new();
-    for layer in preferred.chain(below).filter(|layer| (Layer::LEAF..holder).contains(layer)) {
-        if !layers.contains(&layer) {
-            layers.push(layer);
-        }
-    }
-    layers
-}
-
-/// Slots of a holder, and of what is above it from the bottom up.
-fn waste(problem: &Problem<'_>, holder: DomainId) -> Vec<u64> {
-    let above = problem.fabric.domain(holder).layer().0..=problem.fabric.top().0;
-    above.map(|layer| problem.slots(problem.fabric.covering(holder, Layer(layer)))).collect()
-}
-
-/// How good a placement in a holder is next to those in others of its layer: smaller is better.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Standing {
-    /// Domains used, by layer in the order in which they count.
-    spans: Vec<u32>,
-    waste: Vec<u64>,
-    /// Slots of the domains used, by layer from the top down.
-    slots: Vec<u64>,
-    start: usize,
-}
-
-impl Standing {
-    fn new(
-        problem: &Problem<'_>,
-        holder: DomainId,
-        order: &[Layer],
-        shares: &[(DomainId, u32)],
-        waste: Vec<u64>,
-    ) -> Self {
-        let fabric = problem.fabric;
-        let layer = fabric.domain(holder).layer();
-        let mut used: Vec<(u32, u64)> = vec![(0, 0); layer.index()];
-        let mut before = None;
-        for &(leaf, _) in shares {
-            let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
-            let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
-            for id in up.take_while(|&id| id != holder).take_while(is_new) {
-                let domain = fabric.domain(id);
-                for (count, slots) in &mut used[domain.layer().index()..=domain.cover().index()] {
-                    (*count, *slots) = (*count + 1, *slots + problem.slots(id));
-                }
-            }
-            before = Some(leaf);
-        }
-        Self {
-            spans: order.iter().map(|layer| used[layer.index()].0).collect(),
-            waste,
-            slots: used.iter().skip(1).rev().map(|(_, slots)| *slots).collect(),
-            start: fabric.domain(holder).range().start,
-        }
-    }
-
-    /// Whether more domains of some layer are used than may be, and whether fewer of that would not do.
-    fn is_over_caps(&self, problem: &Problem<'_>, order: &[Layer]) -> (bool, bool) {
-        let spans = || order.iter().zip(&self.spans);
-        let is_over = |&(layer, span): &(&Layer, &u32)| {
-            problem.span_caps.iter().any(|(capped, cap)| capped == layer && span > cap)
-        };
-        let first = spans().position(|layer| is_over(&layer));
-        (first.is_some(), first == Some(0))
-    }
+/// Whether more domains of some layer are used than may be, and whether fewer of that would not do.
+fn is_over_caps(problem: &Problem<'_>, order: &[Layer], spans: &[u32]) -> (bool, bool) {
+    let is_over = |(layer, span): (&Layer, &u32)| {
+        problem.span_caps.iter().any(|(capped, cap)| capped == layer && span > cap)
+    };
+    let first = order.iter().zip(spans).position(is_over);
+    (first.is_some(), first == Some(0))
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.
@@ -302,7 +251,11 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<
     if count > cap {
         return Ok(None);
     }
-    let tied: Vec<DomainId> = counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
+    let mut tied: Vec<DomainId> =
+        counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
+    for before in [ScoreBefore::Span, ScoreBefore::Fit] {
+        tied = best_scored(problem, before, tied);
+    }
     // With caps, what a leaf takes and what it leaves are two numbers.
     let is_one = |&leaf: &DomainId| u64::from(rooms.room(leaf)) == problem.slots(leaf);
     let mut leaves = tied.iter().flat_map(|&id| fabric.domain(id).children());
@@ -329,8 +282,12 @@ fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -
 fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
     let problem = rooms.problem;
     let fabric = problem.fabric;
-    let Some(least) = holders.iter().map(|&id| problem.slots(id)).min() else { return holders[0] };
-    let mut tied: Vec<DomainId> = holders.iter().copied().filter(|&id| problem.slots(id) == least).collect();
+    let mut tied = holders.to_vec();
+    for before in [ScoreBefore::Span, ScoreBefore::Fit] {
+        tied = best_scored(problem, before, tied);
+    }
+    let Some(least) = tied.iter().map(|&id| problem.slots(id)).min() else { return holders[0] };
+    tied.retain(|&id| problem.slots(id) == least);
     for layer in (fabric.domain(tied[0]).layer().0 + 1..=fabric.top().0).map(Layer) {
         if let [only] = tied.as_slice() {
             return *only;
@@ -350,7 +307,8 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
         let mut kept = slots.iter().map(|&slots| Some(slots) == least);
         tied.retain(|_| kept.next().unwrap_or(true));
     }
-    if tied.len() == 1 || leaves.is_none() {
+    let is_last = problem.is_scored(ScoreBefore::None);
+    if tied.len() == 1 || leaves.is_none() && !is_last {
         return tied[0];
     }
     // Domains whose leaves are the same but for their order leave the same.
@@ -365,7 +323,9 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
             shares.iter().map(|&(leaf, _)| problem.slots(leaf)).sum()
         })
     };
-    let order = |id: &DomainId| (left(*id), fabric.domain(*id).range().start, *id);
+    let order = |id: &DomainId| {
+        (left(*id), problem.score(ScoreBefore::None, *id), fabric.domain(*id).range().start, *id)
+    };
     tied.iter().copied().min_by_key(order).expect("there is at least one holder")
 }
 

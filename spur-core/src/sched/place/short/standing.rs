@@ -1,0 +1,119 @@
+//! How good a choice of whole nodes in one domain is next to those in others of its layer.
+
+use crate::model::fabric::{DomainId, Layer};
+use crate::model::topology::ScoreBefore;
+use crate::sched::place::problem::Problem;
+
+/// The layers below a holder of one layer in the order in which their spans count.
+pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
+    let preferred = problem.layout.prefer.iter().copied();
+    let below = (Layer::LEAF.0..holder.0).rev().map(Layer);
+    let mut layers: Vec<Layer> = Vec::new();
+    for layer in preferred.chain(below).filter(|layer| (Layer::LEAF..holder).contains(layer)) {
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
+    }
+    layers
+}
+
+/// The first steps of a standing in a holder of which it is known how many domains of the first few layers in order are used:
+/// as many of the steps as that tells.
+pub(super) fn head(problem: &Problem<'_>, holder: DomainId, order: &[Layer], counts: &[u32]) -> Vec<i64> {
+    let preferred = order.iter().filter(|layer| problem.layout.prefer.contains(layer)).count();
+    let score = |before: ScoreBefore| problem.is_scored(before).then(|| problem.score(before, holder));
+    let mut steps: Vec<i64> = Vec::new();
+    let spans = counts.iter().map(|&count| i64::from(count));
+    steps.extend(spans.clone().take(preferred));
+    if counts.len() < preferred {
+        return steps;
+    }
+    steps.extend(score(ScoreBefore::Span));
+    steps.extend(spans.skip(preferred));
+    if counts.len() < order.len() {
+        return steps;
+    }
+    steps.extend(score(ScoreBefore::Fit));
+    let above = problem.fabric.domain(holder).layer().0..=problem.fabric.top().0;
+    let waste = above.map(|layer| number(problem.slots(problem.fabric.covering(holder, Layer(layer)))));
+    steps.extend(waste);
+    steps
+}
+
+/// What a choice comes to: smaller is better.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Standing {
+    /// Domains used, by layer in the order in which they count; what the holder has, and those above it; slots of the domains
+    /// used, by layer from the top down; each with the score before it that counts there; and where the holder begins.
+    steps: Vec<i64>,
+    /// Domains used alone.
+    spans: Vec<u32>,
+}
+
+impl Standing {
+    pub(super) fn new(
+        problem: &Problem<'_>,
+        holder: DomainId,
+        order: &[Layer],
+        shares: &[(DomainId, u32)],
+    ) -> Self {
+        let fabric = problem.fabric;
+        let layer = fabric.domain(holder).layer();
+        let mut used: Vec<(u32, u64)> = vec![(0, 0); layer.index()];
+        let mut before = None;
+        for &(leaf, _) in shares {
+            let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
+            let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
+            for id in up.take_while(|&id| id != holder).take_while(is_new) {
+                let domain = fabric.domain(id);
+                for (count, slots) in &mut used[domain.layer().index()..=domain.cover().index()] {
+                    (*count, *slots) = (*count + 1, *slots + problem.slots(id));
+                }
+            }
+            before = Some(leaf);
+        }
+        let spans: Vec<u32> = order.iter().map(|layer| used[layer.index()].0).collect();
+        let mut steps = head(problem, holder, order, &spans);
+        steps.extend(used.iter().skip(1).rev().map(|(_, slots)| number(*slots)));
+        if problem.is_scored(ScoreBefore::None) {
+            steps.push(problem.score(ScoreBefore::None, holder));
+        }
+        steps.push(i64::try_from(fabric.domain(holder).range().start).unwrap_or(i64::MAX));
+        Self { steps, spans }
+    }
+
+    /// Domains used, by layer in the order in which they count.
+    pub(super) fn spans(&self) -> &[u32] {
+        &self.spans
+    }
+
+    /// Whether it is better than anything that begins with these steps.
+    pub(super) fn is_before(&self, head: &[i64]) -> bool {
+        self.steps[..head.len()] < *head
+    }
+}
+
+/// Domains of one score after the other, the best first.
+pub(super) fn scored(problem: &Problem<'_>, before: ScoreBefore, domains: &[DomainId]) -> Vec<Vec<DomainId>> {
+    let mut scored: Vec<(i64, DomainId)> =
+        domains.iter().map(|&id| (problem.score(before, id), id)).collect();
+    scored.sort_by_key(|(score, _)| *score);
+    let equal = scored.chunk_by(|(one, _), (other, _)| one == other);
+    equal.map(|some| some.iter().map(|(_, id)| *id).collect()).collect()
+}
+
+/// Those of some domains that have the best score, where one counts before that step.
+pub(super) fn best_scored(
+    problem: &Problem<'_>,
+    before: ScoreBefore,
+    domains: Vec<DomainId>,
+) -> Vec<DomainId> {
+    if domains.len() < 2 || !problem.is_scored(before) {
+        return domains;
+    }
+    scored(problem, before, &domains).swap_remove(0)
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -383,15 +383,22 @@ impl Fabric {
     #[must_use]
     pub fn spans(&self, positions: &[Pos]) -> Vec<u32> {
         let mut spans = vec![0; self.layers.len()];
+        // What counts for each layer at the position before.
         let mut last: SmallVec<[Option<DomainId>; 8]> = smallvec![None; self.layers.len()];
         for &pos in positions {
             spans[0] += 1;
-            for layer in 1..self.layers.len() {
-                let layer_number = u8::try_from(layer).expect("a fabric has fewer than 255 layers");
-                let at = self.domain_at(pos, Layer(layer_number));
-                if at.is_none() || at != last[layer] {
-                    spans[layer] += 1;
-                    last[layer] = at;
+            let leaf = self.leaf_of(pos);
+            if leaf.is_none() {
+                spans.iter_mut().skip(1).for_each(|span| *span += 1);
+            } else if last.get(1).is_some_and(|last| *last == leaf) {
+                continue;
+            }
+            let mut layers = spans.iter_mut().zip(&mut last).enumerate().skip(1).peekable();
+            for id in self.path_up(pos) {
+                let cover = self.domain(id).cover.index();
+                while let Some((_, (span, last))) = layers.next_if(|(layer, _)| *layer <= cover) {
+                    *span += u32::from(*last != Some(id));
+                    *last = Some(id);
                 }
             }
         }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::plan::Waiting;
 use super::queue::rows::Key;
 use super::state::Part;
 use crate::id::{JobId, NodeId};
@@ -36,8 +35,8 @@ pub struct Reservation {
     pub within: Option<Arc<str>>,
     /// What it takes of which node, in rank order.
     pub(in crate::sched) parts: Vec<Part>,
-    /// What was said of it when it was made.
-    pub(in crate::sched) waiting: Waiting,
+    /// The start that its job was told when it was planned, if it was told one.
+    pub(in crate::sched) told: Option<Time>,
     pub(in crate::sched) turn: Turn,
 }
 

@@ -17,6 +17,7 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
 
+use super::reservation::Planned;
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
 
@@ -193,22 +194,22 @@ impl<S: Space> Walk<S> {
             true => self.why_not_together(candidate, prospects, behind),
             false => (Reason::None, String::new()),
         };
-        let mut made = Vec::new();
+        let mut planned = Vec::new();
         for (((number, component), of), (at, hit, parts)) in
             (0..).zip(candidate.all()).zip(prospects).zip(found.into_iter().flat_map(|found| found.seats))
         {
             let turn = Turn { key: candidate.key, number };
-            made.push(self.reservation(component, turn, &of[at], &hit, parts));
+            planned.push(self.reservation(component, turn, &of[at], &hit, parts));
         }
         for prospect in prospects.iter().flatten() {
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = made.is_empty() && self.space.realms().bounds(prospect.realm).is_some();
+            let in_vain = planned.is_empty() && self.space.realms().bounds(prospect.realm).is_some();
             let seat = self.seat_of(prospect);
             if !in_vain {
                 self.sit(job, seat);
             }
         }
-        self.wait_together(candidate, reason, &detail, made);
+        self.wait_together(candidate, reason, &detail, planned);
     }
 
     /// Why a het job waits.
@@ -300,22 +301,21 @@ impl<S: Space> Walk<S> {
     }
 
     /// Notes that all components wait.
-    fn wait_together(&mut self, candidate: &Queued, reason: Reason, detail: &str, made: Vec<Reservation>) {
-        let mut made = made.into_iter();
-        self.wait(candidate, reason, detail.to_owned(), made.next());
+    fn wait_together(&mut self, candidate: &Queued, reason: Reason, detail: &str, planned: Vec<Planned>) {
+        let mut planned = planned.into_iter();
+        self.wait(candidate, reason, detail.to_owned(), planned.next());
         for component in &candidate.rest {
             let job = component.attempt.job;
-            let mut reservation = made.next();
-            let planned =
-                reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
-            let planned = planned.unwrap_or_else(|| Waiting::of(job));
-            let detail = detail.to_owned();
-            let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
-            if let Some(mut made) = reservation {
-                made.waiting = waiting.clone();
-                self.remember(made);
-            }
+            let said = planned.next().map_or_else(
+                || Waiting::of(job),
+                |Planned { made, said }| {
+                    self.remember(made);
+                    said
+                },
+            );
             if self.deep {
+                let detail = detail.to_owned();
+                let waiting = Waiting { priority: candidate.priority, reason, detail, ..said };
                 self.plan.waiting.push(waiting);
             }
         }

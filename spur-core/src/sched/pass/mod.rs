@@ -125,6 +125,7 @@ impl Pass {
         let ways = way::Ways::new(cluster, &scene, forecast, searches, &mut state);
         let mut walk = Walk::new(scene, state, ways, forecast.is_firm(), deep);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
+        walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
         walk.plan.report.truncated = queue.truncated;
         Self {
             seq: cluster.seq(),

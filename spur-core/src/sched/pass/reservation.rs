@@ -17,6 +17,13 @@ use crate::text::time::Time;
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
 
+/// A later start that was booked, and what is said of it.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) made: Reservation,
+    pub(super) said: Waiting,
+}
+
 /// What became of later starts of an earlier pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sched) enum Kept {
@@ -98,12 +105,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Books a later start.
-    pub(super) fn reserve(
-        &mut self,
-        candidate: &Queued,
-        prospect: &Prospect,
-        hit: &Hit,
-    ) -> Option<Reservation> {
+    pub(super) fn reserve(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit) -> Option<Planned> {
         let parts = self.space.parts(&self.scene, &prospect.request().need, hit)?;
         let turn = Turn { key: candidate.key, number: candidate.waits };
         Some(self.reservation(candidate, turn, prospect, hit, parts))
@@ -117,12 +119,12 @@ impl<S: Space> Walk<S> {
         prospect: &Prospect,
         hit: &Hit,
         parts: Vec<Part>,
-    ) -> Reservation {
+    ) -> Planned {
         let known = self.space.realms().known_until();
         let after = (self.explained <= EXPLAINED).then(|| self.frees(hit.start, &parts)).flatten();
         let mut nodes = Vec::with_capacity(parts.len());
         nodes.extend(parts.iter().filter(|part| part.slots > 0).map(|part| part.node));
-        let waiting = Waiting {
+        let said = Waiting {
             start: Some(hit.start).filter(|start| start.since(self.now) < ENDLESS / 2 && *start < known),
             nodes,
             place: explain::place(hit),
@@ -137,12 +139,12 @@ impl<S: Space> Walk<S> {
             partition: Arc::clone(self.scene.partitions[prospect.partition].partition.name()),
             within: self.space.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name)),
             parts,
-            waiting,
+            told: said.start,
             turn,
         };
         self.space.reserve(&made);
         self.plan.report.reserved += 1;
-        made
+        Planned { made, said }
     }
 
     /// The job whose end a planned start waits for.

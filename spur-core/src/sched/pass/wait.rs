@@ -16,6 +16,7 @@ use crate::sched::state::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
 
+use super::reservation::Planned;
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
 
@@ -52,12 +53,13 @@ impl<S: Space> Walk<S> {
             true => self.why_not(candidate, prospects, behind),
             false => (Reason::None, String::new()),
         };
-        let reservation = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        let planned = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        let made = planned.as_ref().map(|planned| &planned.made);
         for prospect in prospects {
             let seat = self.seat_of(prospect);
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = reservation.is_none() && self.space.realms().bounds(prospect.realm).is_some();
-            let blocks = reservation.as_ref().is_none_or(|made| {
+            let in_vain = made.is_none() && self.space.realms().bounds(prospect.realm).is_some();
+            let blocks = made.is_none_or(|made| {
                 *made.partition == **self.scene.partitions[prospect.partition].partition.name()
                     && self.realm_of(made) == Some(prospect.realm)
             });
@@ -65,7 +67,7 @@ impl<S: Space> Walk<S> {
                 self.sit(candidate.attempt.job, seat);
             }
         }
-        self.wait(candidate, reason, detail, reservation);
+        self.wait(candidate, reason, detail, planned);
     }
 
     /// Makes a job the first that waits in a seat, if nobody does.
@@ -118,16 +120,16 @@ impl<S: Space> Walk<S> {
         candidate: &Queued,
         reason: Reason,
         detail: String,
-        mut reservation: Option<Reservation>,
+        planned: Option<Planned>,
     ) {
         let job = candidate.attempt.job;
-        let planned = reservation.as_mut().map(|made| std::mem::replace(&mut made.waiting, Waiting::of(job)));
-        let planned = planned.unwrap_or_else(|| Waiting::of(job));
-        let waiting = Waiting { priority: candidate.priority, reason, detail, ..planned };
+        let (made, said) =
+            planned.map_or((None, Waiting::of(job)), |Planned { made, said }| (Some(made), said));
+        let waiting = Waiting { priority: candidate.priority, reason, detail, ..said };
         let open = &self.heads[..self.scene.partitions.len()];
-        let is_own = reservation.as_ref().is_some_and(|made| made.within.is_some());
+        let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);
-        self.wavers |= reservation.as_ref().is_some_and(|made| Self::may_waver(candidate, made));
+        self.wavers |= made.as_ref().is_some_and(|made| Self::may_waver(candidate, made));
         let overdue = queue::is_overdue(&self.scene.policy.scheduler, candidate.eligible, self.now);
         // Where everybody has a reservation, what a quick pass adds to them is for the next deep one to promise.
         let may = self.deep || self.backfill != Backfill::Conservative;
@@ -136,8 +138,7 @@ impl<S: Space> Walk<S> {
             // What hangs on a job that should have ended by now cannot be promised.
             self.plan.promise = waiting.start.filter(|start| *start > self.now).map(|start| (job, start));
         }
-        if let Some(mut made) = reservation {
-            made.waiting = waiting.clone();
+        if let Some(made) = made {
             self.remember(made);
         }
         if self.deep && !candidate.told {

@@ -342,8 +342,7 @@ impl Memory {
     fn promise(&self, line: &Line, forecast: &dyn Forecast, now: Time) -> Option<(JobId, Time)> {
         let heads = self.heads.iter().flatten();
         let first = heads.min_by_key(|head| line.key(head.job).unwrap_or(head.key))?;
-        let start =
-            self.planned.iter().find(|made| made.job == first.job).and_then(|made| made.waiting.start);
+        let start = self.planned.iter().find(|made| made.job == first.job).and_then(|made| made.told);
         // What hangs on a job that should have ended by now cannot be promised.
         let start = start.filter(|start| *start > now)?;
         let promised = line.get(first.job).is_some_and(|ranked| ranked.promised);

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use crate::model::node::NodeShape;
 
@@ -15,6 +16,9 @@ pub(in crate::sched) const CPUS: usize = 0;
 pub(in crate::sched) const MEMORY: usize = 1;
 /// Where an amount keeps the devices of the first `gres` entry; the others follow.
 pub(in crate::sched) const GRES: usize = 2;
+
+/// An amount by itself, without a number; that of nodes with few kinds of devices lies where it is.
+pub(in crate::sched) type Amount = SmallVec<[u64; 4]>;
 
 /// A class of nodes of equal shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,8 @@ mod trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
@@ -16,7 +18,7 @@ use crate::model::phase::Phase;
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{Canvas, DomainTable, Domains, Lens};
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
@@ -42,6 +44,9 @@ pub(super) const MAX_TRIES: u32 = 1_000;
 pub(super) const RIVALS: usize = 3;
 /// Nodes that something is planned on, up to which a start now is looked for without a sweep.
 const MANY_LIMITED: usize = 256;
+
+/// What jobs hold of a node until when; of most nodes it is one.
+type Holds = SmallVec<[(Time, Amount); 1]>;
 
 /// What is free when, what is free now, and what has been found out about rooms.
 #[derive(Debug)]
@@ -149,7 +154,7 @@ impl State {
         (realms, wanted): (Realms, &BTreeSet<usize>),
     ) -> Self {
         let mut rooms = scene.rooms.clone();
-        let mut held: Vec<Vec<(Time, Box<[u64]>)>> = vec![Vec::new(); scene.nodes.len()];
+        let mut held: Vec<Holds> = vec![Holds::new(); scene.nodes.len()];
         let mut ends = Vec::new();
         for job in cluster.jobs().active() {
             let Some((alloc, end)) = holding::until(cluster, job, forecast, now, now) else { continue };
@@ -165,12 +170,12 @@ impl State {
             }
             let used = alloc.nodes.iter().map(|part| part.node);
             for node in scene.closes(&job.spec, &alloc.partition, used) {
-                held[node.index()]
-                    .push((end, rooms.amount(rooms.full(scene.nodes[node.index()].class)).into()));
+                let full = rooms.amount(rooms.full(scene.nodes[node.index()].class));
+                held[node.index()].push((end, Amount::from_slice(full)));
             }
             ends.push((end, job.id, Arc::clone(alloc)));
         }
-        ends.sort_by_key(|(end, job, _)| (*end, *job));
+        ends.sort_unstable_by_key(|(end, job, _)| (*end, *job));
         let licenses = Licenses::new(cluster, ends.iter().map(|(end, job, _)| (*end, *job)), now);
         let nodes_in = |realm| if wanted.contains(&realm) { scene.nodes.len() } else { 0 };
         let mut timelines: Vec<Timeline> =
@@ -367,15 +372,15 @@ pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
 fn steps(
     rooms: &mut Rooms,
     node: &SceneNode,
-    mut held: Vec<(Time, Box<[u64]>)>,
+    mut held: Holds,
     now: Time,
-) -> (RoomId, Vec<(Time, RoomId)>) {
+) -> (RoomId, SmallVec<[(Time, RoomId); 4]>) {
     held.sort_by_key(|(end, _)| *end);
     // What is held until the last end is taken from the full room first, so that the first step is what is free now, and
     // what should be by now is on the way.
     let mut room = rooms.full(node.class);
     let mut at_once = room;
-    let mut steps = Vec::with_capacity(held.len() + 1);
+    let mut steps: SmallVec<[(Time, RoomId); 4]> = SmallVec::new();
     for (end, amount) in held.iter().rev() {
         if !end.is_never() && *end > now {
             steps.push((*end, room));
@@ -388,12 +393,12 @@ fn steps(
     steps.push((now, at_once));
     steps.reverse();
     // Of several ends at one time the last has all the room.
-    let mut merged: Vec<(Time, RoomId)> = Vec::with_capacity(steps.len());
-    for step in steps {
-        match merged.last_mut() {
-            Some(last) if last.0 == step.0 => *last = step,
-            _ => merged.push(step),
+    steps.dedup_by(|next, step| {
+        let same = next.0 == step.0;
+        if same {
+            step.1 = next.1;
         }
-    }
-    (room, merged)
+        same
+    });
+    (room, steps)
 }

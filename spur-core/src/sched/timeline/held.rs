@@ -209,7 +209,7 @@ impl Held {
         let still = alloc.nodes.iter().filter(|part| waiting.is_none_or(|nodes| nodes.contains(&part.node)));
         let taken = still.map(|part| {
             let amount = holding::amount_on(cluster, job, alloc, part, full(part.node));
-            (part.node, amount.into())
+            (part.node, Arc::from(&*amount))
         });
         let used = alloc.nodes.iter().map(|part| part.node);
         let closed =

@@ -10,6 +10,8 @@
 
 use std::sync::Arc;
 
+use smallvec::smallvec;
+
 use crate::cluster::{Cluster, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::{Alloc, NodeAlloc};
@@ -17,7 +19,7 @@ use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
 use crate::sched::queue::forecast::{ENDLESS, Forecast, Limits};
-use crate::sched::scene::room::{CPUS, GRES, MEMORY};
+use crate::sched::scene::room::{Amount, CPUS, GRES, MEMORY};
 use crate::text::time::Time;
 
 /// What a job was given, and when it is planned to end; what may end at any moment ends at `any_moment`.
@@ -92,7 +94,7 @@ pub(in crate::sched) fn amount_on(
     alloc: &Alloc,
     part: &NodeAlloc,
     full: &[u64],
-) -> Box<[u64]> {
+) -> Amount {
     let claims = cluster.jobs().claims().next().is_some();
     let here = cluster.node(part.node).filter(|_| claims);
     let cpus = here.map_or_else(|| own_cpus(job, part).len(), |node| counted(cluster, job, part, node));
@@ -101,7 +103,7 @@ pub(in crate::sched) fn amount_on(
         return amount_of(part, cpus, full.len());
     }
     // Beside it there is room for nobody but those who are suspended.
-    let mut rest: Box<[u64]> = full.into();
+    let mut rest = Amount::from_slice(full);
     for other in cluster.node(part.node).into_iter().flat_map(|node| &node.jobs) {
         let Some(other) = cluster.job(*other).filter(|other| !has_cpus(&other.phase)) else { continue };
         let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
@@ -151,8 +153,8 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
 }
 
 /// What is held on one node, as an amount, with so many CPUs.
-pub(in crate::sched) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Box<[u64]> {
-    let mut amount = vec![0; length];
+pub(in crate::sched) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
+    let mut amount: Amount = smallvec![0; length];
     amount[CPUS] = u64::from(cpus);
     amount[MEMORY] = part.memory_mb;
     for gres in &part.gres {
@@ -160,7 +162,7 @@ pub(in crate::sched) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) ->
             *entry += u64::from(gres.ids.len());
         }
     }
-    amount.into_boxed_slice()
+    amount
 }
 
 /// Nodes of suspended jobs that want CPUs back: what counts there for one job follows from the others.

@@ -31,7 +31,7 @@ use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use crate::id::NodeId;
-use crate::sched::scene::room::{CPUS, RoomId, Rooms};
+use crate::sched::scene::room::{Amount, CPUS, RoomId, Rooms};
 use crate::text::time::Time;
 
 use holes::Hole;
@@ -459,9 +459,6 @@ fn grow(
         room = (*least == *there).then_some(step.room);
     }
 }
-
-/// What there is of a room while a stretch grows.
-type Amount = SmallVec<[u64; 8]>;
 
 fn is_within(less: &[u64], more: &[u64]) -> bool {
     less.iter().zip(more).all(|(less, more)| less <= more)

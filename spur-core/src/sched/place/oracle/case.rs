@@ -152,10 +152,21 @@ impl Random {
 
     /// A tree of four layers over up to some hundred nodes; some leaves lie higher than others.
     pub(super) fn four_layers(&mut self) -> Fabric {
+        let largest = self.between(2, 9);
+        self.of_four_layers([4, 4, 5], largest)
+    }
+
+    /// The same over up to some sixty nodes.
+    pub(super) fn small_four_layers(&mut self) -> Fabric {
+        let largest = self.between(2, 4);
+        self.of_four_layers([3, 3, 3], largest)
+    }
+
+    /// `most` says how many domains are below one at most, from the second layer on.
+    fn of_four_layers(&mut self, most: [u32; 3], largest: u32) -> Fabric {
         let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
         let mut nodes = 0;
-        let largest = self.between(2, 9);
-        self.grow_four(&mut config, 4, largest, &mut nodes);
+        self.grow_four(&mut config, &most, largest, &mut nodes);
         let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
         let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
         Fabric::build(&config, &table, &[]).expect("random fabrics are right")
@@ -164,22 +175,25 @@ impl Random {
     fn grow_four(
         &mut self,
         config: &mut TopologyConfig,
-        depth: u32,
+        most: &[u32],
         largest: u32,
         nodes: &mut u32,
     ) -> String {
         let index = config.switches.len();
         let name = format!("s{index}");
         config.switches.push(SwitchConfig { name: name.clone(), ..SwitchConfig::default() });
-        if depth == 1 || depth < 4 && self.one_in(12) {
-            let count = self.between(1, largest);
-            config.switches[index].nodes = Some(format!("n[{nodes}-{}]", *nodes + count - 1));
-            *nodes += count;
-        } else {
-            let children = self.between(2, if depth == 4 { 5 } else { 4 });
-            let children: Vec<String> =
-                (0..children).map(|_| self.grow_four(config, depth - 1, largest, nodes)).collect();
-            config.switches[index].switches = Some(children.join(","));
+        match most.split_last() {
+            Some((&most, below)) if below.len() == 2 || !self.one_in(12) => {
+                let count = self.between(2, most);
+                let children: Vec<String> =
+                    (0..count).map(|_| self.grow_four(config, below, largest, nodes)).collect();
+                config.switches[index].switches = Some(children.join(","));
+            }
+            _ => {
+                let count = self.between(1, largest);
+                config.switches[index].nodes = Some(format!("n[{nodes}-{}]", *nodes + count - 1));
+                *nodes += count;
+            }
         }
         name
     }

@@ -233,6 +233,11 @@ impl<'a> Problem<'a> {
         if self.per_node.is_some() { self.node_limits(id).1 } else { u32::MAX }
     }
 
+    /// Whether some domains may give only so many nodes.
+    pub(super) fn is_limited(&self) -> bool {
+        !self.limits.is_empty()
+    }
+
     /// The fewest and the most nodes that a domain may give.
     pub(super) fn node_limits(&self, id: DomainId) -> (u32, u32) {
         let at = self.limits.binary_search_by_key(&id, |(limited, _)| *limited);

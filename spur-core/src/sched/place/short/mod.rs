@@ -1,4 +1,10 @@
 //! Short cuts: what the fronts would give, without them, where a case is of a kind that counts decide.
+//!
+//! The rooms, in the order in which they are asked: `equal` makes tasks on nodes that all take as many a question about whole
+//! nodes; `whole` has whole nodes that weigh the same, or of which the lightest will do; `sure` has those of which some are
+//! used in every choice; `uneven` has nodes that take unequally much. What they share: `layers` finds the best leaves in any
+//! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
+//! chooses where little is to spare, and `step` is a step of a walk.
 
 mod equal;
 mod layers;
@@ -6,6 +12,7 @@ mod sieve;
 mod spend;
 mod standing;
 mod step;
+mod sure;
 mod uneven;
 mod whole;
 
@@ -50,10 +57,13 @@ pub(super) fn place(problem: &Problem<'_>) -> Short {
 }
 
 fn anywhere(problem: &Problem<'_>) -> Short {
-    match whole::place(problem) {
-        Short::Other => uneven::place(problem),
-        answer => answer,
+    for place in [whole::place, sure::place] {
+        match place(problem) {
+            Short::Other => {}
+            answer => return answer,
+        }
     }
+    uneven::place(problem)
 }
 
 /// The best few of the domains that could have held a job, and at which step each lost; None where that has no short cut.

@@ -16,8 +16,12 @@ pub(super) struct Part {
     pub(super) slots: u64,
     /// The lowest layer that it counts for.
     pub(super) layer: Layer,
-    /// For which of the layers in order it counts, as bits.
+    /// What it takes at least, because it is sure to be used; none of the others is.
+    pub(super) least: u32,
+    /// For which of the layers in order it counts, as bits: for none if it is used in any case and so costs nothing.
     pub(super) counts: usize,
+    /// For which it does so if it is used in any case.
+    sure: usize,
     /// The part that it is directly below; None: the holder.
     pub(super) above: Option<usize>,
     /// Where the parts below it end; they begin behind it.
@@ -34,16 +38,16 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// `room` says what a domain can take; `order` has every layer from the leaves to below the holder.
+    /// `takes` says what a domain takes, at least because it is sure to be used and at most; `order` has every layer from the leaves to below the holder.
     pub(super) fn new(
         problem: &Problem<'_>,
         holder: DomainId,
         order: Vec<Layer>,
-        room: impl Fn(DomainId) -> u32,
+        takes: impl Fn(DomainId) -> (u32, u32),
     ) -> Self {
         let mut ground = Self { parts: Vec::new(), order, amount: problem.amount };
         for &child in problem.fabric.domain(holder).children() {
-            ground.add(problem, child, None, &room);
+            ground.add(problem, child, None, &takes);
         }
         ground
     }
@@ -53,9 +57,9 @@ impl Ground {
         problem: &Problem<'_>,
         id: DomainId,
         above: Option<usize>,
-        room: &impl Fn(DomainId) -> u32,
+        takes: &impl Fn(DomainId) -> (u32, u32),
     ) {
-        let own = room(id);
+        let (least, own) = takes(id);
         if own == 0 {
             return;
         }
@@ -63,6 +67,7 @@ impl Ground {
         let layers = domain.layer()..=domain.cover();
         let counted = self.order.iter().enumerate().filter(|(_, layer)| layers.contains(layer));
         let counts = counted.fold(0, |bits, (at, _)| bits | 1 << at);
+        let (counts, sure) = if least > 0 { (0, counts) } else { (counts, 0) };
         let at = self.parts.len();
         self.parts.push(Part {
             id,
@@ -70,12 +75,14 @@ impl Ground {
             unit: problem.unit(domain.cover()),
             slots: problem.slots(id),
             layer: domain.layer(),
+            least,
             counts,
+            sure,
             above,
             end: at,
         });
         for &child in domain.children() {
-            self.add(problem, child, Some(at), room);
+            self.add(problem, child, Some(at), takes);
         }
         self.parts[at].end = self.parts.len();
     }
@@ -96,17 +103,27 @@ impl Ground {
         self.order[..layers].iter().copied().min().unwrap_or(Layer::LEAF)
     }
 
-    /// How few domains of one of the layers hold the job, whatever else, and what the last of them takes; None where not all of
-    /// them do.
+    /// How few domains of one of the layers hold the job besides those that are used in any case, whatever else, and what the
+    /// last of them takes; None where not all of them do.
     pub(super) fn fewest(&self, layer: usize) -> Option<(u32, u32)> {
+        let held = self.parts.iter().filter(|part| part.sure >> layer & 1 == 1);
+        let left = held.fold(u64::from(self.amount), |left, part| left.saturating_sub(part.room.into()));
+        if left == 0 {
+            return Some((0, 0));
+        }
         let counts = |part: &&Part| part.counts >> layer & 1 == 1;
         let mut rooms: Vec<u32> = self.parts.iter().filter(counts).map(|part| part.room).collect();
-        let (fewest, last) = largest(&mut rooms, self.amount.into())?;
+        let (fewest, last) = largest(&mut rooms, left)?;
         Some((u32::try_from(fewest).ok()?, u32::try_from(last).ok()?))
     }
 
+    /// How many domains of one of the layers are used in any case.
+    pub(super) fn sure(&self, layer: usize) -> u32 {
+        self.parts.iter().fold(0, |count, part| count + u32::from(part.sure >> layer & 1 == 1))
+    }
+
     /// How much of the job each of some leaves takes, which hold it together and are in fabric order: the first as much as it
-    /// can.
+    /// can and leaves to those that are sure to be used.
     pub(super) fn share(&self, leaves: &[usize]) -> Vec<(DomainId, u32)> {
         let mut shares = Vec::with_capacity(leaves.len());
         self.give(leaves, 0..self.parts.len(), self.amount, &mut shares);
@@ -123,12 +140,16 @@ impl Ground {
     ) {
         let (mut left, mut rest) = (amount, leaves);
         let mut at = parts.start;
+        let above = self.parts.get(at).and_then(|part| part.above);
+        // What those behind it have to have.
+        let mut behind: u32 = self.below(above).into_iter().map(|part| self.parts[part].least).sum();
         while at < parts.end {
             let end = self.parts[at].end;
             let (inside, after) = rest.split_at(rest.partition_point(|&leaf| leaf < end));
             rest = after;
+            behind -= self.parts[at].least;
             if !inside.is_empty() {
-                let part = self.holds(at, inside).min(left);
+                let part = self.holds(at, inside).min(left - behind);
                 left -= part;
                 if end == at + 1 {
                     shares.push((self.parts[at].id, part));

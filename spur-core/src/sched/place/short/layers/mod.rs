@@ -24,23 +24,23 @@ const MOST: usize = 8;
 /// What there is to find below a domain.
 pub(super) struct Layered {
     ground: Ground,
-    /// How few domains of each layer may hold the job, and the tolls that say so.
+    /// How few domains of each layer may hold the job, besides those that are sure to be used, and the tolls that say so.
     counts: Vec<u32>,
     tolls: Vec<Tolls>,
 }
 
 impl Layered {
-    /// For a domain over leaves and what it can take, by `room`; `order` has every layer from the leaves to below it.
+    /// For a domain over leaves; `takes` says what a domain takes at least, because it has to be used, and at most; `order` has every layer from the leaves to below it.
     pub(super) fn new(
         problem: &Problem<'_>,
         holder: DomainId,
         order: Vec<Layer>,
-        room: impl Fn(DomainId) -> u32,
+        takes: impl Fn(DomainId) -> (u32, u32),
     ) -> Result<Self, NoChoice> {
         if order.len() > MOST {
             return Err(NoChoice::Unknown);
         }
-        let ground = Ground::new(problem, holder, order, room);
+        let ground = Ground::new(problem, holder, order, takes);
         let mut layered = Self { ground, counts: Vec::new(), tolls: Vec::new() };
         if layered.exceeds(problem) {
             return Err(NoChoice::Nowhere);
@@ -53,7 +53,9 @@ impl Layered {
     fn exceeds(&self, problem: &Problem<'_>) -> bool {
         problem.span_caps.iter().any(|&(capped, cap)| {
             let layer = self.ground.order.iter().position(|layer| *layer == capped);
-            layer.is_some_and(|layer| self.ground.fewest(layer).is_none_or(|(fewest, _)| fewest > cap))
+            layer.is_some_and(|layer| {
+                self.ground.fewest(layer).is_none_or(|(fewest, _)| fewest + self.ground.sure(layer) > cap)
+            })
         })
     }
 
@@ -79,6 +81,7 @@ impl Layered {
             // These do not hold it, or there would be more of them.
             *last += 1;
         }
+        counts.iter_mut().enumerate().for_each(|(layer, count)| *count += self.ground.sure(layer));
         counts
     }
 

@@ -184,6 +184,9 @@ impl<'g> Search<'g> {
         let part = &self.ground.parts[at];
         let own = self.spends.used[at];
         let (head, tail) = self.scale.of(part);
+        if self.scale.add(0, head).is_none() {
+            return Ok(());
+        }
         if part.end == at + 1 || part.layer <= self.lowest {
             if let Some(spent) = pack_within(&own, limits) {
                 let way = Way { takes: part.room, order: 0, spent, head, tail, link: 0 };
@@ -218,7 +221,8 @@ impl<'g> Search<'g> {
                 *lane = i64::try_from(spent & ((1 << LANE) - 1)).unwrap_or(0) + own + i64::from(less);
                 spent >>= LANE;
             }
-            let Some(spent) = pack_within(&lanes, limits).filter(|_| takes > 0) else { continue };
+            let is_enough = takes > 0 && takes >= part.least;
+            let Some(spent) = pack_within(&lanes, limits).filter(|_| is_enough) else { continue };
             let Some(head) = self.scale.add(way.head, head) else { continue };
             let way = Way { takes, spent, head, tail: way.tail + tail, ..way };
             // Ways fall in what they take, and each is better than those before it.
@@ -238,7 +242,8 @@ impl<'g> Search<'g> {
         let mut steps = Vec::new();
         for child in self.ground.below(part).into_iter().rev() {
             self.open(child, &limits)?;
-            let skipped = pack_within(&self.spends.skipped[child], &limits);
+            let may_skip = self.ground.parts[child].least == 0;
+            let skipped = pack_within(&self.spends.skipped[child], &limits).filter(|_| may_skip);
             self.work += ways.len() * (self.fronts[child].len() + 1);
             if self.work > MOST {
                 return Err(NoChoice::Unknown);

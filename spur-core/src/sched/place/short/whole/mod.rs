@@ -198,7 +198,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
         let shares = match packing.and_then(|packing| spread(rooms, id, &packing)) {
             Some(shares) => shares,
             None => {
-                let layered = match Layered::new(problem, id, order.clone(), |id| rooms.room(id)) {
+                let layered = match Layered::new(problem, id, order.clone(), |id| (0, rooms.room(id))) {
                     Ok(layered) => layered,
                     Err(NoChoice::Nowhere) => continue,
                     Err(NoChoice::Unknown) => return Err(NotPlain),
@@ -216,24 +216,15 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
             }
         };
         let standing = Standing::new(problem, id, &order, &shares);
-        let (capped, is_first) = is_over_caps(problem, &order, standing.spans());
-        if capped && !is_first {
+        let over = standing.first_over(problem, &order);
+        if over.is_some_and(|first| first > 0) {
             return Err(NotPlain);
         }
-        if !capped && best.as_ref().is_none_or(|(least, _)| standing < *least) {
+        if over.is_none() && best.as_ref().is_none_or(|(least, _)| standing < *least) {
             best = Some((standing, (id, shares)));
         }
     }
     Ok(best.map(|(_, found)| found))
-}
-
-/// Whether more domains of some layer are used than may be, and whether fewer of that would not do.
-fn is_over_caps(problem: &Problem<'_>, order: &[Layer], spans: &[u32]) -> (bool, bool) {
-    let is_over = |(layer, span): (&Layer, &u32)| {
-        problem.span_caps.iter().any(|(capped, cap)| capped == layer && span > cap)
-    };
-    let first = order.iter().zip(spans).position(is_over);
-    (first.is_some(), first == Some(0))
 }
 
 /// The best placement over several leaves of one of the holders, which are all of one layer and hold leaves alone.

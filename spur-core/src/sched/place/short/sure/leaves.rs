@@ -1,0 +1,220 @@
+//! What the leaves give of a job, in the order in which they give it, and what is sure of that.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::problem::{Problem, positions};
+
+/// Numbers of nodes by weight, the heaviest first; compared, fewer of the heaviest come first.
+type Weights = Vec<(u32, u32)>;
+
+/// A leaf that may be used.
+struct Leaf {
+    id: DomainId,
+    start: usize,
+    /// Nodes that are used in any case: the required ones, and what a multiple adds to them.
+    sure: u32,
+    /// Further nodes in the order in which they are used, the lightest first: what kind of step, and so many steps.
+    steps: Vec<(u32, u32)>,
+    /// Nodes of a step.
+    unit: u32,
+}
+
+/// All leaves that may be used; see the module.
+pub(super) struct Leaves<'p, 'a> {
+    pub(super) problem: &'p Problem<'a>,
+    leaves: Vec<Leaf>,
+    /// The weights of the nodes of each kind of step, the lightest kind first.
+    kinds: Vec<Weights>,
+}
+
+/// The lightest nodes of a domain that hold the job.
+pub(super) struct Mix {
+    /// What they weigh, those apart that are used in any case.
+    pub(super) weights: Weights,
+    /// The heaviest kind of step.
+    heaviest: u32,
+}
+
+/// What the domains below one take: at least, because it is sure, and at most; of every domain.
+pub(super) struct Takes(Vec<(u32, u32)>);
+
+impl Takes {
+    pub(super) fn of(&self, id: DomainId) -> (u32, u32) {
+        self.0[id.index()]
+    }
+}
+
+impl<'p, 'a> Leaves<'p, 'a> {
+    /// None where not all that is required can be used.
+    pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
+        let mut required = problem.required.as_slice();
+        let mut known: BTreeMap<Weights, u32> = BTreeMap::new();
+        let mut leaves: Vec<Leaf> = Vec::new();
+        for id in problem.fabric.domains_of(Layer::LEAF) {
+            let domain = problem.fabric.domain(id);
+            let range = domain.range();
+            let inside = required.partition_point(|pos| pos.index() < range.end);
+            let (own, rest) = required.split_at(inside);
+            required = rest;
+            let (room, unit) = (problem.room(id), problem.unit(domain.cover()));
+            let sure = u32::try_from(own.len()).ok()?.checked_next_multiple_of(unit)?;
+            // Some may lie in no leaf at all.
+            let are_open = own
+                .iter()
+                .all(|pos| pos.index() >= range.start && problem.view.slots.open().contains(pos.index()));
+            if sure > room || !are_open {
+                return None;
+            }
+            if room > 0 {
+                let steps = steps(problem, id, sure, (room, unit), &mut known);
+                leaves.push(Leaf { id, start: range.start, sure, steps, unit });
+            }
+        }
+        // Steps have numbers in the order in which they were seen.
+        let mut places = vec![0; known.len()];
+        let mut kinds = Vec::with_capacity(known.len());
+        for (place, (weights, seen)) in (0..).zip(known) {
+            places[seen as usize] = place;
+            kinds.push(weights);
+        }
+        let steps = leaves.iter_mut().flat_map(|leaf| &mut leaf.steps);
+        steps.for_each(|(kind, _)| *kind = places[*kind as usize]);
+        required.is_empty().then_some(Self { problem, leaves, kinds })
+    }
+
+    /// The leaves of a domain that may be used, where that holds the job.
+    fn below(&self, id: DomainId) -> impl Iterator<Item = &Leaf> {
+        let problem = self.problem;
+        let range = problem.fabric.domain(id).range();
+        let first = self.leaves.partition_point(|leaf| leaf.start < range.start);
+        let inside = self.leaves[first..].iter().take_while(move |leaf| leaf.start < range.end);
+        let is_barred = move |leaf: &Leaf| {
+            let up = std::iter::successors(Some(leaf.id), |&id| problem.fabric.domain(id).parent());
+            problem.is_any_barred() && up.take_while(|&above| above != id).any(|id| problem.is_barred(id))
+        };
+        inside.filter(move |leaf| !is_barred(leaf))
+    }
+
+    /// The lightest nodes of a domain that hold the job; None where none do.
+    pub(super) fn mix(&self, id: DomainId) -> Option<Mix> {
+        let mut left = self.problem.amount;
+        let mut steps: Vec<(u32, u32, u32)> = Vec::new();
+        for leaf in self.below(id) {
+            left = left.checked_sub(leaf.sure)?;
+            steps.extend(leaf.steps.iter().map(|&(kind, count)| (kind, count, leaf.unit)));
+        }
+        steps.sort_unstable();
+        let mut weights: BTreeMap<Reverse<u32>, u32> = BTreeMap::new();
+        let mut heaviest = 0;
+        for (kind, count, unit) in steps {
+            if left == 0 {
+                break;
+            }
+            let count = count.min(left.div_ceil(unit));
+            left = left.saturating_sub(count * unit);
+            heaviest = kind;
+            for &(weight, nodes) in &self.kinds[kind as usize] {
+                *weights.entry(Reverse(weight)).or_default() += nodes * count;
+            }
+        }
+        let weights = weights.into_iter().map(|(Reverse(weight), nodes)| (weight, nodes)).collect();
+        (left == 0).then_some(Mix { weights, heaviest })
+    }
+
+    /// What each domain below one takes where the lightest nodes hold the job in it; None where multiples forbid that.
+    pub(super) fn takes(&self, holder: DomainId, mix: &Mix) -> Option<Takes> {
+        let problem = self.problem;
+        let mut takes = vec![(0, 0); problem.fabric.domain_count()];
+        for leaf in self.below(holder) {
+            let nodes = |is_meant: &dyn Fn(u32) -> bool| -> u32 {
+                let steps = leaf.steps.iter().filter(|(kind, _)| is_meant(*kind));
+                steps.map(|(_, count)| count * leaf.unit).sum()
+            };
+            let least = leaf.sure + nodes(&|kind| kind < mix.heaviest);
+            takes[leaf.id.index()] = (least, least + nodes(&|kind| kind == mix.heaviest));
+        }
+        let range = problem.fabric.domain(holder).range();
+        for (id, domain) in problem.fabric.domains() {
+            let is_inside =
+                id != holder && range.start <= domain.range().start && domain.range().end <= range.end;
+            if domain.children().is_empty() || !is_inside || problem.is_barred(id) {
+                continue;
+            }
+            let unit = problem.unit(domain.cover());
+            let below = domain.children().iter().map(|child| takes[child.index()]);
+            let (least, most) = below.fold((0_u32, 0_u32), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+            let most = most.min(problem.limit(id));
+            let (least, most) = (least.next_multiple_of(unit), most - most % unit);
+            if least > most {
+                return None;
+            }
+            takes[id.index()] = (least, most);
+        }
+        let below = problem.fabric.domain(holder).children().iter().map(|child| takes[child.index()]);
+        let (least, most) = below.fold((0_u32, 0_u32), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        (least..=most).contains(&problem.amount).then_some(Takes(takes))
+    }
+
+    /// So many nodes of a leaf in fabric order: those that are used first.
+    pub(super) fn nodes_of(&self, leaf: DomainId, amount: u32) -> Vec<Pos> {
+        let mut nodes: Vec<(bool, u32, Pos)> = in_order(self.problem, leaf);
+        nodes.truncate(amount as usize);
+        let mut nodes: Vec<Pos> = nodes.into_iter().map(|(_, _, pos)| pos).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+}
+
+/// The open nodes of a leaf, those that are used before others first: whether they are not required, what they weigh.
+fn in_order(problem: &Problem<'_>, leaf: DomainId) -> Vec<(bool, u32, Pos)> {
+    let open = problem.view.slots.open();
+    let weights = problem.view.weights.filter(|_| problem.layout.weights > 0);
+    let all = positions(problem.fabric.domain(leaf).range()).filter(|pos| open.contains(pos.index()));
+    let mut nodes: Vec<(bool, u32, Pos)> = all
+        .map(|pos| {
+            let is_free = problem.required.binary_search(&pos).is_err();
+            (is_free, weights.map_or(0, |weights| weights.at(pos)), pos)
+        })
+        .collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// What a leaf gives beyond so many nodes up to its room, by a multiple at a time. `known` has the kinds of steps.
+fn steps(
+    problem: &Problem<'_>,
+    leaf: DomainId,
+    sure: u32,
+    (room, unit): (u32, u32),
+    known: &mut BTreeMap<Weights, u32>,
+) -> Vec<(u32, u32)> {
+    let mut number = |weights: Weights| -> u32 {
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        *known.entry(weights).or_insert(next)
+    };
+    let count = (room - sure) / unit;
+    if problem.layout.weights == 0 {
+        return if count > 0 { vec![(number(Vec::new()), count)] } else { Vec::new() };
+    }
+    let nodes = in_order(problem, leaf);
+    let mut steps: Vec<(u32, u32)> = Vec::new();
+    // The weight of all nodes of the last step.
+    let mut last = None;
+    for step in nodes[sure as usize..].chunks_exact(unit as usize).take(count as usize) {
+        let (_, light, _) = step[0];
+        let (_, heavy, _) = step[step.len() - 1];
+        match steps.last_mut() {
+            Some((_, count)) if last == Some(heavy) && light == heavy => *count += 1,
+            _ => {
+                // Lighter nodes come first.
+                let same = step.chunk_by(|(_, one, _), (_, other, _)| one == other).rev();
+                let weights = same.map(|some| (some[0].1, u32::try_from(some.len()).unwrap_or(u32::MAX)));
+                steps.push((number(weights.collect()), 1));
+            }
+        }
+        last = Some(heavy).filter(|_| light == heavy);
+    }
+    steps
+}

@@ -1,0 +1,163 @@
+//! Whole nodes of which some are sure to be used: those that are required, and where nodes weigh unequally much, those that are
+//! lighter than others.
+//!
+//! Every domain that can hold the job does so at best with so many nodes of each weight, which counts tell ([`leaves`]): of a
+//! leaf, its nodes are used in the order of their weights, so that those up to some weight are used wherever they are, and
+//! of one weight some. Only domains with the least such numbers are left. What has to be used in one costs the same for every
+//! choice, so that it is as if it cost nothing; the rest is a question for [`layers`](super::layers).
+
+mod leaves;
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::explain::Placement;
+use crate::sched::place::problem::Problem;
+
+use super::layers::Layered;
+use super::standing::{Standing, head, order};
+use super::{NoChoice, Short};
+use leaves::{Leaves, Mix};
+
+/// Places a job of whole nodes if some of them are sure to be used.
+pub(super) fn place(problem: &Problem<'_>) -> Short {
+    if !applies(problem) {
+        return Short::Other;
+    }
+    let holders = holders(problem);
+    if holders.is_empty() {
+        return Short::Nowhere;
+    }
+    let Some(leaves) = Leaves::new(problem) else { return Short::Nowhere };
+    match search(&leaves, &holders) {
+        Ok(Some((holder, shares))) => {
+            let each = problem.per_node.unwrap_or(1);
+            let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
+            for &(leaf, amount) in &shares {
+                nodes.extend(leaves.nodes_of(leaf, amount).into_iter().map(|pos| (pos, each)));
+            }
+            Short::Placed(Placement::new(problem, nodes, Some(holder), true))
+        }
+        Ok(None) => Short::Nowhere,
+        Err(NotPlain) => Short::Other,
+    }
+}
+
+fn applies(problem: &Problem<'_>) -> bool {
+    let ask = problem.ask;
+    let weighs = problem.layout.weights > 0;
+    let units = &problem.units[Layer::LEAF.index()..];
+    problem.per_node.is_some()
+        && problem.view.slots.are_whole()
+        && ask.mode == Mode::Consolidated
+        && ask.prefer_domain.is_none()
+        && ask.counts.is_empty()
+        && !problem.lowest_latency
+        && problem.only.is_none()
+        && problem.forced_domains.is_empty()
+        && problem.within != Some(Layer::NODE)
+        && problem.unit(Layer::NODE) == 1
+        && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
+        && (weighs || !problem.required.is_empty())
+        // Of several units what is lightest for one of them need not be for another.
+        && (!weighs || units.iter().all(|unit| *unit == units[0]) && !problem.is_limited())
+}
+
+/// The case needs the general solver.
+struct NotPlain;
+
+/// The domain that holds the job, and how much of it each leaf takes.
+type Found = (DomainId, Vec<(DomainId, u32)>);
+
+/// The domains that have enough open nodes and all that are required, the lowest first.
+fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
+    let fabric = problem.fabric;
+    let highest = problem.within.unwrap_or(fabric.top());
+    let ends = problem.required.first().zip(problem.required.last());
+    let has_all = |id: DomainId| {
+        let range = fabric.domain(id).range();
+        ends.is_none_or(|(first, last)| range.contains(&first.index()) && range.contains(&last.index()))
+    };
+    let all = (Layer::LEAF.0..=highest.0).flat_map(|layer| fabric.domains_of(Layer(layer)));
+    all.filter(|&id| problem.room(id) >= problem.amount && problem.is_inside(id) && has_all(id)).collect()
+}
+
+/// The best placement: of the least weight, in the lowest layer that holds the job, unless a higher one touches fewer
+/// domains of the layers that are preferred.
+fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>, NotPlain> {
+    let problem = leaves.problem;
+    let fabric = problem.fabric;
+    let mut lightest: Vec<(DomainId, Mix)> = Vec::new();
+    for &id in holders {
+        let Some(mix) = leaves.mix(id) else { continue };
+        match lightest.first().map(|(_, least)| mix.weights.cmp(&least.weights)) {
+            Some(std::cmp::Ordering::Greater) => continue,
+            Some(std::cmp::Ordering::Less) => lightest.clear(),
+            _ => {}
+        }
+        lightest.push((id, mix));
+    }
+    let mut best: Option<(Vec<u32>, Found)> = None;
+    for tied in
+        lightest.chunk_by(|(one, _), (other, _)| fabric.domain(*one).layer() == fabric.domain(*other).layer())
+    {
+        let Some(found) = at_layer(leaves, tied)? else { continue };
+        let spans = preferred_spans(problem, &found);
+        let are_fewest = spans.iter().all(|span| *span == 1);
+        if best.as_ref().is_none_or(|(least, _)| spans < *least) {
+            best = Some((spans, found));
+        }
+        if are_fewest {
+            break;
+        }
+    }
+    Ok(best.map(|(_, found)| found))
+}
+
+/// How many domains of each preferred layer above `node` a placement touches.
+fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
+    let order = order(problem, problem.fabric.domain(*holder).layer());
+    let preferred = order.iter().filter(|layer| problem.layout.prefer.contains(layer)).count();
+    let standing = Standing::new(problem, *holder, &order, shares);
+    let own = order.iter().zip(standing.spans()).take(preferred);
+    let span = |layer: &Layer| own.clone().find(|(of, _)| *of == layer).map_or(1, |(_, span)| *span);
+    problem.layout.prefer.iter().filter(|layer| **layer > Layer::NODE).map(span).collect()
+}
+
+/// The best placement in one of the holders, which are all of one layer.
+fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<Option<Found>, NotPlain> {
+    let problem = leaves.problem;
+    let Some((first, _)) = holders.first() else { return Ok(None) };
+    let order = order(problem, problem.fabric.domain(*first).layer());
+    let mut best: Option<(Standing, Found)> = None;
+    for (id, mix) in holders {
+        let shares = if order.is_empty() {
+            vec![(*id, problem.amount)]
+        } else {
+            let Some(takes) = leaves.takes(*id, mix) else { continue };
+            let layered = match Layered::new(problem, *id, order.clone(), |id| takes.of(id)) {
+                Ok(layered) => layered,
+                // Of more weight fewer domains may do.
+                Err(NoChoice::Nowhere) if problem.layout.weights == 0 => continue,
+                Err(_) => return Err(NotPlain),
+            };
+            let least = head(problem, *id, &order, &layered.counts());
+            if best.as_ref().is_some_and(|(standing, _)| standing.is_before(&least)) {
+                continue;
+            }
+            match layered.best() {
+                Ok(shares) => shares,
+                Err(NoChoice::Nowhere) => continue,
+                Err(NoChoice::Unknown) => return Err(NotPlain),
+            }
+        };
+        let standing = Standing::new(problem, *id, &order, &shares);
+        let over = standing.first_over(problem, &order);
+        if over.is_some_and(|first| first > 0 || problem.layout.weights > 0) {
+            return Err(NotPlain);
+        }
+        if over.is_none() && best.as_ref().is_none_or(|(least, _)| standing < *least) {
+            best = Some((standing, (*id, shares)));
+        }
+    }
+    Ok(best.map(|(_, found)| found))
+}

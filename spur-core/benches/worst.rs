@@ -1,8 +1,8 @@
 //! How long the longest placement takes: random questions on 100,000 nodes, and those of them that took longest.
 //!
-//! `cargo bench -p spur-core --bench worst [-- FROM TO]` asks the questions from one seed to before another, each once, and
-//! prints what took longer than the aim with its seed, then how many of each kind there were and the longest of it, and the
-//! sums of all.
+//! `cargo bench -p spur-core --bench worst [-- FROM TO [NODES]]` asks the questions from one seed to before another, each once,
+//! for up to so many nodes, and prints what took longer than the aim with its seed, then how many of each kind there were and
+//! the longest of it, and the sums of all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +15,8 @@ use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig, WeightsCo
 use spur_core::sched::place::{Ask, Mode, Segment, Slots, Strategy, View, Weights, place};
 
 const NODES: u32 = 100_000;
+/// Nodes that a question is for at most.
+const MOST: u32 = 8000;
 /// What takes longer is printed.
 const AIM: Duration = Duration::from_millis(30);
 
@@ -120,8 +122,8 @@ struct Question {
 }
 
 impl Question {
-    fn new(fabric: &Fabric, slots: &Slots, random: &mut Random) -> Self {
-        let nodes = random.size(8000);
+    fn new(fabric: &Fabric, slots: &Slots, most: u32, random: &mut Random) -> Self {
+        let nodes = random.size(most);
         let each = (slots.total() / slots.nodes().max(1) as u64).max(1) as u32;
         let tasks = nodes * random.between(each.div_ceil(4), each * 2) + random.between(0, each);
         let (kind, mut ask) = match random.between(0, 5) {
@@ -283,6 +285,7 @@ fn main() {
         [from, to, ..] => from..to,
         [] => 0..2000,
     };
+    let most = given.get(2).and_then(|&most| u32::try_from(most).ok()).unwrap_or(MOST);
     let fabrics = Fabrics::default();
     let mut longest: BTreeMap<String, (u32, u32, u32, Duration, u64)> = BTreeMap::new();
     let mut sum = Duration::ZERO;
@@ -297,7 +300,7 @@ fn main() {
         } else {
             Slots::tasks(fabric, vec![192; NODES as usize])
         };
-        let Question { kind, ask, weights } = Question::new(fabric, &slots, &mut random);
+        let Question { kind, ask, weights } = Question::new(fabric, &slots, most, &mut random);
         let view = View { weights: weights.as_ref(), ..View::new(&slots, &idle) };
         let start = busy();
         let answer = place(fabric, &view, &ask);

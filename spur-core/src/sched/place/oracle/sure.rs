@@ -79,6 +79,13 @@ impl Question {
         if random.one_in(4) {
             self.ask.must = Some(self.layer(random));
         }
+        if self.weights.is_none() && random.one_in(2) {
+            for _ in 0..random.between(1, 2) {
+                let layer = self.layer(random);
+                self.ask.max_spans.retain(|(known, _)| *known != layer);
+                self.ask.max_spans.push((layer, random.between(1, 6)));
+            }
+        }
         if random.one_in(5) {
             (self.ask.score, _) = random.score(self.fabric.len());
         }

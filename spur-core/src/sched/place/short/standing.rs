@@ -87,12 +87,13 @@ impl Standing {
         &self.spans
     }
 
-    /// The first of the layers in order of which more domains are used than may be.
-    pub(super) fn first_over(&self, problem: &Problem<'_>, order: &[Layer]) -> Option<usize> {
-        let is_over = |(layer, span): (&Layer, &u32)| {
-            problem.span_caps.iter().any(|(capped, cap)| capped == layer && span > cap)
-        };
-        order.iter().zip(&self.spans).position(is_over)
+    /// Whether more domains of some layer are used than may be.
+    pub(super) fn is_over(&self, problem: &Problem<'_>, order: &[Layer]) -> bool {
+        let spans = || order.iter().zip(&self.spans);
+        problem
+            .span_caps
+            .iter()
+            .any(|(capped, cap)| spans().any(|(layer, span)| layer == capped && span > cap))
     }
 
     /// Whether it is better than anything that begins with these steps.

@@ -5,6 +5,8 @@ use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
+use super::tolls::Scope;
+
 /// A domain below the holder.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
@@ -98,9 +100,10 @@ impl Ground {
         below
     }
 
-    /// The lowest of the first few layers in order.
-    pub(super) fn lowest(&self, layers: usize) -> Layer {
-        self.order[..layers].iter().copied().min().unwrap_or(Layer::LEAF)
+    /// The lowest of the layers that are looked at.
+    pub(super) fn lowest(&self, scope: &Scope) -> Layer {
+        let layers = self.order.iter().enumerate().filter(|(layer, _)| scope.covers(*layer));
+        layers.map(|(_, layer)| *layer).min().unwrap_or(Layer::LEAF)
     }
 
     /// How few domains of one of the layers hold the job besides those that are used in any case, whatever else, and what the

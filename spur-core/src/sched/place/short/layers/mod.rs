@@ -13,70 +13,116 @@ mod ways;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::standing::{Standing, head};
 
 use ground::Ground;
-use tolls::{Survey, Tolls};
+use tolls::{Scope, Survey, Tolls};
 use ways::{Found, Search};
 
 /// Layers that are told apart.
 const MOST: usize = 8;
 
+/// The best choice below a domain: what it comes to, its leaves, and how much of the job each takes; None where it is worse than
+/// one that is known. `takes` says what a domain below takes at least, because it has to be used, and at most; `order` has
+/// every layer from the leaves to below the domain.
+pub(super) fn best_below(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    order: &[Layer],
+    takes: impl Fn(DomainId) -> (u32, u32),
+    than: Option<&Standing>,
+) -> Result<Option<(Standing, Shares)>, NoChoice> {
+    // What keeps the limits without looking for it is found sooner.
+    for is_limited in [false, true] {
+        let layered = Layered::new(problem, holder, order.to_vec(), &takes, is_limited)?;
+        // What comes first is no less than that.
+        let least = head(problem, holder, order, &layered.counts());
+        if than.is_some_and(|standing| standing.is_before(&least)) {
+            return Ok(None);
+        }
+        let shares = layered.best()?;
+        let standing = Standing::new(problem, holder, order, &shares);
+        if !standing.is_over(problem, order) {
+            return Ok(Some((standing, shares)));
+        }
+    }
+    Err(NoChoice::Nowhere)
+}
+
+/// Leaves, and how much of a job each takes.
+type Shares = Vec<(DomainId, u32)>;
+
 /// What there is to find below a domain.
-pub(super) struct Layered {
+struct Layered {
     ground: Ground,
-    /// How few domains of each layer may hold the job, besides those that are sure to be used, and the tolls that say so.
+    scope: Scope,
+    /// How few domains of each of the first layers may hold the job, besides those that are sure to be used; of others with a
+    /// limit, how many may; and the tolls that say so.
     counts: Vec<u32>,
     tolls: Vec<Tolls>,
 }
 
 impl Layered {
-    /// For a domain over leaves; `takes` says what a domain takes at least, because it has to be used, and at most; `order` has every layer from the leaves to below it.
-    pub(super) fn new(
+    /// For a domain over leaves; `takes` says what a domain takes at least, because it has to be used, and at most; `order`
+    /// has every layer from the leaves to below it. With `is_limited` no more domains of a layer are used than may be;
+    /// without that it is only known that no fewer would do.
+    fn new(
         problem: &Problem<'_>,
         holder: DomainId,
         order: Vec<Layer>,
         takes: impl Fn(DomainId) -> (u32, u32),
+        is_limited: bool,
     ) -> Result<Self, NoChoice> {
         if order.len() > MOST {
             return Err(NoChoice::Unknown);
         }
         let ground = Ground::new(problem, holder, order, takes);
-        let mut layered = Self { ground, counts: Vec::new(), tolls: Vec::new() };
-        if layered.exceeds(problem) {
-            return Err(NoChoice::Nowhere);
+        let mut most = vec![None; ground.order.len()];
+        for (layer, most) in most.iter_mut().enumerate() {
+            let caps = problem.span_caps.iter().filter(|(capped, _)| *capped == ground.order[layer]);
+            let Some(cap) = caps.map(|(_, cap)| *cap).min() else { continue };
+            // The largest domains of a layer of which only so many may be used may not hold the job.
+            let (fewest, _) = ground.fewest(layer).ok_or(NoChoice::Nowhere)?;
+            let left = cap.checked_sub(ground.sure(layer)).ok_or(NoChoice::Nowhere)?;
+            if fewest > left {
+                return Err(NoChoice::Nowhere);
+            }
+            *most = Some(left).filter(|_| is_limited);
         }
+        let scope = Scope { known: 0, most };
+        let mut layered = Self { ground, scope, counts: Vec::new(), tolls: Vec::new() };
+        layered.forget();
         while layered.is_short() && layered.survey().is_some() {}
         Ok(layered)
     }
 
-    /// Whether the largest domains of a layer of which only so many may be used do not hold the job.
-    fn exceeds(&self, problem: &Problem<'_>) -> bool {
-        problem.span_caps.iter().any(|&(capped, cap)| {
-            let layer = self.ground.order.iter().position(|layer| *layer == capped);
-            layer.is_some_and(|layer| {
-                self.ground.fewest(layer).is_none_or(|(fewest, _)| fewest + self.ground.sure(layer) > cap)
-            })
-        })
-    }
-
     /// Whether nothing is known of some layers.
     fn is_short(&self) -> bool {
-        self.counts.len() < self.ground.order.len()
+        self.scope.known < self.ground.order.len()
+    }
+
+    /// Begins anew.
+    fn forget(&mut self) {
+        self.scope.known = 0;
+        self.counts = self.scope.most.iter().map(|most| most.unwrap_or(0)).collect();
+        self.tolls.clear();
     }
 
     /// Finds out how few domains of the next layer in order may hold the job; None where those before are too few.
     fn survey(&mut self) -> Option<()> {
-        let before = self.tolls.last().map_or_else(Vec::new, |tolls| tolls.tolls.clone());
+        let none = || vec![0; self.ground.order.len()];
+        let before = self.tolls.last().map_or_else(none, |tolls| tolls.tolls.clone());
+        let scope = Scope { known: self.scope.known + 1, ..self.scope.clone() };
         let mut counts = self.counts.clone();
-        let mut survey = Survey::new(&self.ground, counts.len() + 1, &self.tolls);
-        self.tolls.push(survey.fewest(&mut counts, before)?);
-        self.counts = counts;
+        let tolls = Survey::new(&self.ground, &scope, &self.tolls).fewest(&mut counts, before)?;
+        self.tolls.push(tolls);
+        (self.scope, self.counts) = (scope, counts);
         Some(())
     }
 
     /// No fewer domains of the first layers in order hold the job.
-    pub(super) fn counts(&self) -> Vec<u32> {
-        let mut counts = self.counts.clone();
+    fn counts(&self) -> Vec<u32> {
+        let mut counts = self.counts[..self.scope.known].to_vec();
         if let Some(last) = counts.last_mut().filter(|_| self.is_short()) {
             // These do not hold it, or there would be more of them.
             *last += 1;
@@ -86,15 +132,14 @@ impl Layered {
     }
 
     /// The leaves of the best choice in fabric order, and how much of the job each takes.
-    pub(super) fn best(mut self) -> Result<Vec<(DomainId, u32)>, NoChoice> {
+    fn best(mut self) -> Result<Shares, NoChoice> {
         if !self.is_short()
             && let Some(found) = self.search()?
         {
             return Ok(self.ground.share(&found.leaves));
         }
         // Some layer needs more: of each, more are tried until that will do, and those after it told anew.
-        self.counts.clear();
-        self.tolls.clear();
+        self.forget();
         loop {
             self.survey().ok_or(NoChoice::Nowhere)?;
             let mut more = 1;
@@ -113,27 +158,31 @@ impl Layered {
     }
 
     fn search(&self) -> Result<Option<Found>, NoChoice> {
-        let mut search = Search::new(&self.ground, &self.tolls, &self.counts).ok_or(NoChoice::Unknown)?;
-        search.best()
+        let search = Search::new(&self.ground, &self.scope, &self.tolls, &self.counts);
+        search.ok_or(NoChoice::Unknown)?.best()
     }
 
-    /// Allows more domains of the last layer; None where there are not as many.
+    /// Allows more domains of the last layer that is known; None where there are not as many, or no more may be used.
     fn allow(&mut self, more: u32) -> Option<()> {
         let tolls = self.tolls.pop()?;
+        let layer = self.scope.known - 1;
         let all = u32::try_from(self.ground.parts.len()).ok()?;
-        let last = self.counts.last_mut().filter(|last| **last < all)?;
-        *last = (*last + more).min(all);
-        let mut survey = Survey::new(&self.ground, self.counts.len(), &self.tolls);
+        let most = self.scope.most[layer].map_or(all, |most| most.min(all));
+        if self.counts[layer] >= most {
+            return None;
+        }
+        self.counts[layer] = (self.counts[layer] + more).min(most);
+        let mut survey = Survey::new(&self.ground, &self.scope, &self.tolls);
         self.tolls.push(survey.settle(&mut self.counts, tolls.tolls)?);
         Some(())
     }
 
-    /// So many domains of the last layer will do.
+    /// So many domains of the last layer that is known will do.
     fn settle(&mut self, count: u32) {
-        if let (Some(last), Some(tolls)) = (self.counts.last_mut(), self.tolls.last_mut()) {
-            let toll = tolls.tolls.last().copied().unwrap_or(0);
-            tolls.slack -= toll * i64::from(*last - count);
-            *last = count;
+        let layer = self.scope.known - 1;
+        if let Some(tolls) = self.tolls.last_mut() {
+            tolls.slack -= tolls.tolls[layer] * i64::from(self.counts[layer] - count);
+            self.counts[layer] = count;
         }
     }
 }

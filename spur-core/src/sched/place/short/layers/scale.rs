@@ -3,40 +3,61 @@
 use crate::model::fabric::Layer;
 
 use super::ground::{Ground, Part};
+use super::tolls::Scope;
 
 /// See the module.
 pub(super) struct Scale {
-    /// Of every layer in order: where its number of domains stands.
-    heads: Vec<u32>,
+    /// Of every layer that is looked at: which it is in order, and where its number of domains stands.
+    heads: Vec<(usize, u32)>,
     /// Every layer from the top down, where its number of slots stands, and which layers in order it is.
     tails: Vec<(u32, usize)>,
     /// What is added to find out which numbers of domains are too large, and which bits are set then.
     rest: u128,
     marks: u128,
     wanted: u128,
-    /// Bits of the number of domains of the last layer.
-    last: u32,
+    /// Where the number of domains of the last layer that is known begins, and where it ends.
+    last: (u32, u32),
+    /// The numbers of domains of layers with a limit, and the bits above them.
+    limited: u128,
+    above: u128,
 }
 
 impl Scale {
-    /// For no more domains of the first few layers in order than `counts` says; slots count where those are all.
-    pub(super) fn new(ground: &Ground, counts: &[u32]) -> Option<Self> {
-        let mut scale =
-            Self { heads: vec![0; counts.len()], tails: Vec::new(), rest: 0, marks: 0, wanted: 0, last: 0 };
+    /// For no more domains of the layers that are looked at than `counts` says; slots count where those are all known.
+    pub(super) fn new(ground: &Ground, scope: &Scope, counts: &[u32]) -> Option<Self> {
+        let mut scale = Self {
+            heads: Vec::new(),
+            tails: Vec::new(),
+            rest: 0,
+            marks: 0,
+            wanted: 0,
+            last: (0, 0),
+            limited: 0,
+            above: 0,
+        };
         let mut used = 0;
-        for (layer, &count) in counts.iter().enumerate().rev() {
-            let bits = bits(count.into());
-            scale.heads[layer] = used;
-            scale.rest |= ((1 << bits) - 1 - u128::from(count)) << used;
-            scale.marks |= 1 << (used + bits);
-            scale.wanted |= u128::from(count) << used;
-            used += bits + 1;
-            scale.last = if scale.last == 0 { used } else { scale.last };
-            if used >= u128::BITS {
+        // The first layer stands highest; layers that only have a limit stand below those that count.
+        let unknown = (scope.known..counts.len()).filter(|&layer| scope.covers(layer));
+        for layer in unknown.chain((0..scope.known).rev()) {
+            let count = u128::from(counts[layer]);
+            let bits = bits(count);
+            if used + bits + 1 >= u128::BITS {
                 return None;
             }
+            scale.heads.push((layer, used));
+            scale.rest |= ((1 << bits) - 1 - count) << used;
+            scale.marks |= 1 << (used + bits);
+            scale.wanted |= count << used;
+            if scope.most[layer].is_some() {
+                scale.limited |= ((1 << bits) - 1) << used;
+                scale.above |= 1 << (used + bits);
+            }
+            if layer + 1 == scope.known {
+                scale.last = (used, used + bits + 1);
+            }
+            used += bits + 1;
         }
-        if counts.len() < ground.order.len() {
+        if scope.known < ground.order.len() {
             return Some(scale);
         }
         let mut layers: Vec<(Layer, usize)> = ground.order.iter().copied().zip(0..).collect();
@@ -58,7 +79,7 @@ impl Scale {
     /// What using a part costs by itself.
     pub(super) fn of(&self, part: &Part) -> (u128, u128) {
         let counts = |layer: usize| part.counts >> layer & 1 == 1;
-        let heads = self.heads.iter().enumerate().filter(|(layer, _)| counts(*layer));
+        let heads = self.heads.iter().filter(|(layer, _)| counts(*layer));
         let head = heads.fold(0, |head, (_, at)| head | 1 << at);
         let tails = self.tails.iter().filter(|(_, layer)| counts(*layer));
         let tail = tails.fold(0, |tail, (at, _)| tail | u128::from(part.slots) << at);
@@ -71,11 +92,27 @@ impl Scale {
         ((sum + self.rest) & self.marks == 0).then_some(sum)
     }
 
-    /// How many domains of the last layer there are, if of each other there are as many as there are to be.
+    /// How many domains of the last layer that is known there are, if of each before it there are as many as there are to be.
     pub(super) fn last(&self, head: u128) -> Option<u32> {
-        let others = |head: u128| head.checked_shr(self.last).unwrap_or(0);
-        let last = head & ((1 << self.last) - 1);
+        let (from, to) = self.last;
+        let others = |head: u128| head.checked_shr(to).unwrap_or(0);
+        let last = (head >> from) & ((1 << (to - from)) - 1);
         u32::try_from(last).ok().filter(|_| others(head) == others(self.wanted))
+    }
+
+    /// The numbers of domains of layers with a limit.
+    pub(super) fn limited(&self, head: u128) -> u128 {
+        head & self.limited
+    }
+
+    /// Whether there are layers with a limit.
+    pub(super) fn has_limits(&self) -> bool {
+        self.above != 0
+    }
+
+    /// Whether of no layer with a limit one uses more domains than the other.
+    pub(super) fn uses_no_more(&self, one: u128, other: u128) -> bool {
+        ((self.limited(other) | self.above) - self.limited(one)) & self.above == self.above
     }
 }
 

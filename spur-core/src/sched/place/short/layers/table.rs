@@ -1,26 +1,44 @@
-//! Ways side by side by what they take: the best for each, and then of those none that takes less and is no better.
+//! Ways side by side by what they take: the best for each, and then of those none that takes less and is no better. Where
+//! layers have a limit, ways that use less of those are not beaten by ways that use more.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::scale::Scale;
 use super::ways::{Link, NONE, Way};
 
+/// What a way comes to, the order of its first part and of the rest included.
+type Price = (u128, u128, (u32, u32));
+
+/// A way with the places of its first part and of the rest, and how it was put together.
+type Offer = (Way, (u32, u32), Link);
+
 /// See the module.
-pub(super) struct Table {
-    /// By what they take, from the least on.
+pub(super) struct Table<'s> {
+    scale: &'s Scale,
+    /// By what they take, from the least on; where no layer has a limit.
     slots: Vec<u32>,
     least: u32,
-    offered: Vec<(Way, (u32, u32), Link)>,
+    /// By what they take and use of what is limited, where layers have one.
+    limited: BTreeMap<(Reverse<u32>, u128), u32>,
+    offered: Vec<Offer>,
 }
 
-impl Table {
+impl<'s> Table<'s> {
     /// For ways that take no less and no more than so much.
-    pub(super) fn new(least: u32, most: u32) -> Self {
-        let width = most.saturating_sub(least) as usize + 1;
-        Self { slots: vec![NONE; width], least, offered: Vec::new() }
+    pub(super) fn new(least: u32, most: u32, scale: &'s Scale) -> Self {
+        let width = if scale.has_limits() { 0 } else { most.saturating_sub(least) as usize + 1 };
+        Self { scale, slots: vec![NONE; width], least, limited: BTreeMap::new(), offered: Vec::new() }
     }
 
     /// Offers a way; `order` are the places of its first part and of the rest.
     #[inline]
     pub(super) fn offer(&mut self, way: Way, order: (u32, u32), link: Link) {
-        let slot = &mut self.slots[(way.takes - self.least) as usize];
+        let slot = if self.slots.is_empty() {
+            self.limited.entry((Reverse(way.takes), self.scale.limited(way.head))).or_insert(NONE)
+        } else {
+            &mut self.slots[(way.takes - self.least) as usize]
+        };
         match self.offered.get_mut(*slot as usize) {
             None => {
                 *slot = u32::try_from(self.offered.len()).unwrap_or(NONE);
@@ -35,17 +53,7 @@ impl Table {
 
     /// The ways that are worth keeping, those that take most first, and how each was put together.
     pub(super) fn best(self) -> (Vec<Way>, Vec<Link>) {
-        let Self { slots, offered, .. } = self;
-        let mut kept: Vec<(Way, (u32, u32), Link)> = Vec::new();
-        for slot in slots.into_iter().rev() {
-            let Some(one) = offered.get(slot as usize) else { continue };
-            let is_better = |last: &(Way, (u32, u32), Link)| {
-                (one.0.head, one.0.tail, one.1) < (last.0.head, last.0.tail, last.1)
-            };
-            if kept.last().is_none_or(is_better) {
-                kept.push(*one);
-            }
-        }
+        let mut kept = if self.slots.is_empty() { self.unbeaten() } else { self.rising() };
         let mut places: Vec<usize> = (0..kept.len()).collect();
         places.sort_unstable_by_key(|&at| kept[at].1);
         for (place, at) in (0..).zip(places) {
@@ -58,4 +66,36 @@ impl Table {
         }
         kept.into_iter().map(|(way, _, link)| (way, link)).unzip()
     }
+
+    /// Those that are better than all that take more.
+    fn rising(self) -> Vec<Offer> {
+        let mut kept: Vec<Offer> = Vec::new();
+        for slot in self.slots.into_iter().rev() {
+            let Some(one) = self.offered.get(slot as usize) else { continue };
+            if kept.last().is_none_or(|last| price(one) < price(last)) {
+                kept.push(*one);
+            }
+        }
+        kept
+    }
+
+    /// Those that are better than all that take more and use no more of what is limited.
+    fn unbeaten(self) -> Vec<Offer> {
+        let mut kept: Vec<Offer> = Vec::new();
+        let mut known: BTreeMap<u128, Price> = BTreeMap::new();
+        for ((_, own), slot) in self.limited {
+            let Some(one) = self.offered.get(slot as usize) else { continue };
+            let price = price(one);
+            let beats = |(used, best): (&u128, &Price)| self.scale.uses_no_more(*used, own) && *best <= price;
+            if !known.range(..=own).any(beats) {
+                known.insert(own, price);
+                kept.push(*one);
+            }
+        }
+        kept
+    }
+}
+
+fn price((way, order, _): &Offer) -> Price {
+    (way.head, way.tail, *order)
 }

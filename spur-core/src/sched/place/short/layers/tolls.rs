@@ -16,7 +16,7 @@ use super::ground::Ground;
 /// Rounds of going down at most.
 const ROUNDS: usize = 12;
 
-/// The tolls of the first layers in order, and what they leave.
+/// The tolls of the layers in order, nothing for those that are not looked at, and what they leave.
 #[derive(Debug, Clone)]
 pub(super) struct Tolls {
     pub(super) tolls: Vec<i64>,
@@ -27,10 +27,26 @@ pub(super) struct Tolls {
     pub(super) usable: Rc<FixedBitSet>,
 }
 
-/// The domains down to the lowest of the first layers in order; what lies below is taken whole.
+/// Which of the layers in order are looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Scope {
+    /// The first so many; the others only where they have a limit.
+    pub(super) known: usize,
+    /// By layer: the most domains that may be used, where that is searched for.
+    pub(super) most: Vec<Option<u32>>,
+}
+
+impl Scope {
+    /// Whether a layer is looked at.
+    pub(super) fn covers(&self, layer: usize) -> bool {
+        layer < self.known || self.most[layer].is_some()
+    }
+}
+
+/// The domains down to the lowest of the layers that are looked at; what lies below is taken whole.
 pub(super) struct Survey<'g> {
     ground: &'g Ground,
-    layers: usize,
+    scope: &'g Scope,
     usable: Rc<FixedBitSet>,
     domains: Vec<Surveyed>,
     /// What the domains below each are worth; reused.
@@ -51,12 +67,11 @@ struct Surveyed {
 
 impl<'g> Survey<'g> {
     /// `known` are the tolls of fewer layers: domains that those leave no room for are left out.
-    pub(super) fn new(ground: &'g Ground, layers: usize, known: &[Tolls]) -> Self {
-        let lowest = ground.lowest(layers);
+    pub(super) fn new(ground: &'g Ground, scope: &'g Scope, known: &[Tolls]) -> Self {
+        let lowest = ground.lowest(scope);
         let (domains, sums) = (Vec::with_capacity(ground.parts.len() + 1), Vec::new());
         let usable = Rc::new(known.last().map_or_else(|| all(ground), |known| usable(ground, known)));
-        let mut survey = Self { ground, layers, usable, domains, sums };
-        let mask = (1_usize << layers) - 1;
+        let mut survey = Self { ground, scope, usable, domains, sums };
         let number = |room: u32| i32::try_from(room).unwrap_or(i32::MAX);
         let mut numbers = vec![0_u32; ground.parts.len()];
         let mut at = 0;
@@ -74,7 +89,7 @@ impl<'g> Survey<'g> {
                 above: part.above.map_or(0, |above| numbers[above]),
                 whole: if is_whole { number(part.room) } else { 0 },
                 room: number(part.room),
-                counts: u32::try_from(part.counts & mask).unwrap_or(u32::MAX),
+                counts: u32::try_from(part.counts).unwrap_or(u32::MAX),
             });
             at = if is_whole { part.end } else { at + 1 };
         }
@@ -98,30 +113,37 @@ impl<'g> Survey<'g> {
 
     /// How few domains of the last of the layers there may be where of those before it there are so many, and tolls that
     /// say so.
-    pub(super) fn fewest(&mut self, counts: &mut Vec<u32>, mut tolls: Vec<i64>) -> Option<Tolls> {
-        let (fewest, last) = self.ground.fewest(self.layers - 1)?;
-        counts.push(fewest);
-        tolls.push(if self.layers == 1 { last.into() } else { 0 });
+    pub(super) fn fewest(&mut self, counts: &mut [u32], mut tolls: Vec<i64>) -> Option<Tolls> {
+        let layer = self.scope.known - 1;
+        let (fewest, last) = self.ground.fewest(layer)?;
+        counts[layer] = fewest;
+        if layer == 0 {
+            tolls[layer] = last.into();
+        }
         self.settle(counts, tolls)
     }
 
     /// The same for no fewer than there are in `counts`.
     pub(super) fn settle(&mut self, counts: &mut [u32], mut tolls: Vec<i64>) -> Option<Tolls> {
+        let layer = self.scope.known - 1;
         loop {
+            if self.scope.most[layer].is_some_and(|most| counts[layer] > most) {
+                return None;
+            }
             let slack = self.descend(&mut tolls, counts);
             if slack >= 0 {
                 return Some(Tolls { tolls, slack, usable: Rc::clone(&self.usable) });
             }
-            let last = tolls.last().copied().filter(|toll| *toll > 0)?;
+            let last = Some(tolls[layer]).filter(|toll| *toll > 0)?;
             let more = u32::try_from((-slack + last - 1) / last).ok()?;
-            *counts.last_mut()? += more;
+            counts[layer] += more;
         }
     }
 
     /// Lowers the slack as far as that goes.
     fn descend(&mut self, tolls: &mut [i64], counts: &[u32]) -> i64 {
         let mut slack = self.slack(tolls, counts);
-        let directions = directions(&self.ground.order[..counts.len()], counts);
+        let directions = directions(&self.ground.order, self.scope, counts);
         let mut idle = 0;
         for direction in directions.iter().cycle().take(ROUNDS * directions.len()) {
             let before = slack;
@@ -159,9 +181,9 @@ impl<'g> Survey<'g> {
 }
 
 /// Each toll by itself, and each with that of a higher layer, so that what both of them take together stays about the same.
-fn directions(order: &[Layer], counts: &[u32]) -> Vec<Vec<i64>> {
+fn directions(order: &[Layer], scope: &Scope, counts: &[u32]) -> Vec<Vec<i64>> {
     let mut directions = Vec::new();
-    let mut layers: Vec<usize> = (0..order.len()).collect();
+    let mut layers: Vec<usize> = (0..order.len()).filter(|&layer| scope.covers(layer)).collect();
     layers.sort_unstable_by_key(|&layer| order[layer]);
     for (at, &layer) in layers.iter().enumerate() {
         let mut alone = vec![0; order.len()];
@@ -189,7 +211,6 @@ fn all(ground: &Ground) -> FixedBitSet {
 /// Which domains may be used with what tolls leave to spend.
 fn usable(ground: &Ground, known: &Tolls) -> FixedBitSet {
     let fees = fees(&known.tolls);
-    let mask = fees.len() - 1;
     let mut sums = vec![0_i64; ground.parts.len()];
     // What using each domain spends by itself.
     let mut spent = vec![0_i64; ground.parts.len()];
@@ -197,8 +218,8 @@ fn usable(ground: &Ground, known: &Tolls) -> FixedBitSet {
         let part = &ground.parts[at];
         let room = i64::from(part.room);
         let below = if part.end == at + 1 { room } else { sums[at] };
-        let worth = (below.min(room) - fees[part.counts & mask]).max(0);
-        spent[at] = worth + fees[part.counts & mask] - below;
+        let worth = (below.min(room) - fees[part.counts]).max(0);
+        spent[at] = worth + fees[part.counts] - below;
         if let Some(above) = part.above {
             sums[above] += worth;
         }

@@ -10,7 +10,7 @@ use crate::sched::place::short::NoChoice;
 use super::ground::{Ground, Part};
 use super::scale::Scale;
 use super::table::Table;
-use super::tolls::{Tolls, fees};
+use super::tolls::{Scope, Tolls, fees};
 
 /// Numbers that are compared at most.
 const MOST: usize = 1 << 24;
@@ -85,14 +85,13 @@ impl Spends {
         let mut sums = vec![0_i64; count];
         for (lane, tolls) in tolls.iter().enumerate() {
             let fees = fees(&tolls.tolls);
-            let mask = fees.len() - 1;
             sums.fill(0);
             for (at, part) in ground.parts.iter().enumerate().rev() {
                 if !tolls.usable.contains(at) {
                     spends.used[at][lane] = WIDEST + 1;
                     continue;
                 }
-                let fee = fees[part.counts & mask];
+                let fee = fees[part.counts];
                 let is_whole = part.end == at + 1 || part.layer <= lowest;
                 let below = if is_whole { part.room.into() } else { sums[at] };
                 let worth = (below.min(part.room.into()) - fee).max(0);
@@ -130,17 +129,17 @@ pub(super) struct Found {
 
 impl<'g> Search<'g> {
     /// `tolls` are those of the first layer in order, of the first two, and so on; `counts` says how many domains of each
-    /// of them are used, and of the last no more.
-    pub(super) fn new(ground: &'g Ground, tolls: &[Tolls], counts: &[u32]) -> Option<Self> {
+    /// of them are used, and of the last and of others in `scope` no more.
+    pub(super) fn new(ground: &'g Ground, scope: &Scope, tolls: &[Tolls], counts: &[u32]) -> Option<Self> {
         // Of more than there are lanes for, the last say most.
         let known: Vec<Tolls> =
             tolls.iter().rev().filter(|tolls| tolls.slack <= WIDEST).take(LANES).cloned().collect();
         let mut limits = [0; LANES];
         limits.iter_mut().zip(&known).for_each(|(limit, tolls)| *limit = tolls.slack);
-        let (count, lowest) = (ground.parts.len(), ground.lowest(counts.len()));
+        let (count, lowest) = (ground.parts.len(), ground.lowest(scope));
         Some(Self {
             ground,
-            scale: Scale::new(ground, counts)?,
+            scale: Scale::new(ground, scope, counts)?,
             spends: Spends::new(ground, &known, lowest),
             limits,
             known: known.len(),
@@ -155,8 +154,11 @@ impl<'g> Search<'g> {
     pub(super) fn best(&mut self) -> Result<Option<Found>, NoChoice> {
         let ground = self.ground;
         let (ways, steps) = self.fold(None, self.limits)?;
-        let Some(best) = ways.first().filter(|way| way.takes >= ground.amount) else { return Ok(None) };
-        let Some(last) = self.scale.last(best.head) else { return Ok(None) };
+        let enough = ways.iter().filter(|way| way.takes >= ground.amount);
+        let best = enough.min_by_key(|way| (way.head, way.tail, way.order));
+        let Some((best, last)) = best.and_then(|way| Some((way, self.scale.last(way.head)?))) else {
+            return Ok(None);
+        };
         let mut leaves = Vec::new();
         self.follow(&steps, best.link, &mut leaves);
         Ok(Some(Found { leaves, last }))
@@ -225,8 +227,9 @@ impl<'g> Search<'g> {
             let Some(spent) = pack_within(&lanes, limits).filter(|_| is_enough) else { continue };
             let Some(head) = self.scale.add(way.head, head) else { continue };
             let way = Way { takes, spent, head, tail: way.tail + tail, ..way };
-            // Ways fall in what they take, and each is better than those before it.
-            if ways.last().is_some_and(|last| last.takes == takes) {
+            // Ways fall in what they take, and each is better than those before it that use as many of what is limited.
+            let is_same = |last: &Way| last.takes == takes && self.scale.limited(last.head ^ way.head) == 0;
+            if ways.last().is_some_and(is_same) {
                 ways.pop();
             }
             ways.push(way);
@@ -255,6 +258,7 @@ impl<'g> Search<'g> {
             let mut table = Table::new(
                 last.takes.saturating_add(least).min(most),
                 first.takes.saturating_add(fullest).min(most),
+                &self.scale,
             );
             for (rest, way) in (0..).zip(&ways) {
                 if let Some(skipped) = skipped.filter(|skipped| limit.holds(way.spent + skipped)) {

@@ -13,8 +13,8 @@ use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 
-use super::layers::Layered;
-use super::standing::{Standing, head, order};
+use super::layers::best_below;
+use super::standing::{Standing, order};
 use super::{NoChoice, Short};
 use leaves::{Leaves, Mix};
 
@@ -110,6 +110,10 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>
             break;
         }
     }
+    if best.is_none() && problem.layout.weights > 0 && !problem.span_caps.is_empty() {
+        // Of more weight fewer domains may do.
+        return Err(NotPlain);
+    }
     Ok(best.map(|(_, found)| found))
 }
 
@@ -130,32 +134,21 @@ fn at_layer(leaves: &Leaves<'_, '_>, holders: &[(DomainId, Mix)]) -> Result<Opti
     let order = order(problem, problem.fabric.domain(*first).layer());
     let mut best: Option<(Standing, Found)> = None;
     for (id, mix) in holders {
-        let shares = if order.is_empty() {
-            vec![(*id, problem.amount)]
+        let found = if order.is_empty() {
+            let shares = vec![(*id, problem.amount)];
+            Some((Standing::new(problem, *id, &order, &shares), shares))
         } else {
             let Some(takes) = leaves.takes(*id, mix) else { continue };
-            let layered = match Layered::new(problem, *id, order.clone(), |id| takes.of(id)) {
-                Ok(layered) => layered,
-                // Of more weight fewer domains may do.
-                Err(NoChoice::Nowhere) if problem.layout.weights == 0 => continue,
-                Err(_) => return Err(NotPlain),
-            };
-            let least = head(problem, *id, &order, &layered.counts());
-            if best.as_ref().is_some_and(|(standing, _)| standing.is_before(&least)) {
-                continue;
-            }
-            match layered.best() {
-                Ok(shares) => shares,
+            let than = best.as_ref().map(|(standing, _)| standing);
+            match best_below(problem, *id, &order, |id| takes.of(id), than) {
+                Ok(found) => found,
                 Err(NoChoice::Nowhere) => continue,
                 Err(NoChoice::Unknown) => return Err(NotPlain),
             }
         };
-        let standing = Standing::new(problem, *id, &order, &shares);
-        let over = standing.first_over(problem, &order);
-        if over.is_some_and(|first| first > 0 || problem.layout.weights > 0) {
-            return Err(NotPlain);
-        }
-        if over.is_none() && best.as_ref().is_none_or(|(least, _)| standing < *least) {
+        if let Some((standing, shares)) = found
+            && best.as_ref().is_none_or(|(least, _)| standing < *least)
+        {
             best = Some((standing, (*id, shares)));
         }
     }

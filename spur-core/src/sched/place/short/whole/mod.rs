@@ -17,8 +17,8 @@ use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
-use super::layers::Layered;
-use super::standing::{Standing, best_scored, head, order, scored};
+use super::layers::best_below;
+use super::standing::{Standing, best_scored, order, scored};
 use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
@@ -195,32 +195,18 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let order = order(problem, layer);
     let mut best: Option<(Standing, Found)> = None;
     for &id in holders {
-        let shares = match packing.and_then(|packing| spread(rooms, id, &packing)) {
-            Some(shares) => shares,
-            None => {
-                let layered = match Layered::new(problem, id, order.clone(), |id| (0, rooms.room(id))) {
-                    Ok(layered) => layered,
-                    Err(NoChoice::Nowhere) => continue,
-                    Err(NoChoice::Unknown) => return Err(NotPlain),
-                };
-                // What comes first is no less than that.
-                let least = head(problem, id, &order, &layered.counts());
-                if best.as_ref().is_some_and(|(standing, _)| standing.is_before(&least)) {
-                    continue;
-                }
-                match layered.best() {
-                    Ok(shares) => shares,
-                    Err(NoChoice::Nowhere) => continue,
-                    Err(NoChoice::Unknown) => return Err(NotPlain),
-                }
-            }
+        let than = best.as_ref().map(|(standing, _)| standing);
+        let found = match packing.and_then(|packing| spread(rooms, id, &packing)) {
+            Some(shares) => Some((Standing::new(problem, id, &order, &shares), shares)),
+            None => match best_below(problem, id, &order, |id| (0, rooms.room(id)), than) {
+                Ok(found) => found,
+                Err(NoChoice::Nowhere) => continue,
+                Err(NoChoice::Unknown) => return Err(NotPlain),
+            },
         };
-        let standing = Standing::new(problem, id, &order, &shares);
-        let over = standing.first_over(problem, &order);
-        if over.is_some_and(|first| first > 0) {
-            return Err(NotPlain);
-        }
-        if over.is_none() && best.as_ref().is_none_or(|(least, _)| standing < *least) {
+        if let Some((standing, shares)) = found
+            && best.as_ref().is_none_or(|(least, _)| standing < *least)
+        {
             best = Some((standing, (id, shares)));
         }
     }

@@ -236,12 +236,15 @@ impl Kept {
         forecast: &dyn Forecast,
         now: Time,
     ) -> &'a mut Self {
-        let old = kept.take().filter(|kept| knows_all && kept.line.is_of(scene));
-        let refreshed = old.and_then(|mut kept| {
-            kept.line.refresh(cluster, &Prudent { by: forecast, firm: kept.firm }, now);
-            (kept.firm == kept.should_be_firm(forecast)).then_some(kept)
+        // It is large, so it stays where it is.
+        kept.take_if(|kept| {
+            let serves = knows_all && kept.line.is_of(scene);
+            if serves {
+                kept.line.refresh(cluster, &Prudent { by: forecast, firm: kept.firm }, now);
+            }
+            !serves || kept.firm != kept.should_be_firm(forecast)
         });
-        kept.insert(refreshed.unwrap_or_else(|| Self::new(cluster, scene, forecast, now)))
+        kept.get_or_insert_with(|| Self::new(cluster, scene, forecast, now))
     }
 
     fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {

@@ -32,11 +32,11 @@ use crate::text::time::Time;
 use super::ahead::Ahead;
 use super::find::Finder;
 
-/// Nodes and licenses, with what was found out about them.
+/// Nodes and licenses, with what was found out about them. It goes from hand to hand, so it is small itself.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    pub(super) books: Books,
-    pub(super) finder: Finder,
+    pub(super) books: Box<Books>,
+    pub(super) finder: Box<Finder>,
     /// What was known of times while a later start is taken out.
     aside: Option<(Turn, Stairs)>,
 }
@@ -129,7 +129,7 @@ impl Books {
 impl Ledger {
     /// Begins with what is held on a cluster.
     pub(super) fn new(scene: &Arc<Scene>, held: Held, now: Time) -> Self {
-        let books = Books {
+        let books = Box::new(Books {
             scene: Arc::clone(scene),
             now,
             held,
@@ -139,8 +139,8 @@ impl Ledger {
             overdue: BTreeMap::new(),
             firsts: vec![None; scene.partitions.len()],
             restless: false,
-        };
-        Self { books, finder: Finder::default(), aside: None }
+        });
+        Self { books, finder: Box::default(), aside: None }
     }
 
     /// Begins a pass: what hangs on the time alone is worked out anew.
@@ -287,7 +287,7 @@ impl Space for Ledger {
     }
 
     fn has(&mut self, realm: usize, made: &Reservation) -> bool {
-        let Books { scene, licenses, ahead, held, .. } = &self.books;
+        let Books { scene, licenses, ahead, held, .. } = &*self.books;
         let is_up = |part: &Part| scene.nodes[part.node.index()].available;
         let times = (made.start, made.end);
         let fits = |part: &Part| {
@@ -338,7 +338,7 @@ impl Space for Ledger {
     }
 
     fn moments(&self, _realm: usize) -> Vec<Time> {
-        let Books { held, ahead, now, .. } = &self.books;
+        let Books { held, ahead, now, .. } = &*self.books;
         let claims = ahead.claims().flat_map(|(_, claims)| claims).flat_map(|claim| [claim.from, claim.to]);
         let windows = ahead.nodes().flat_map(|node| ahead.windows(node)).flat_map(|(from, to)| [*from, *to]);
         let ends = held.ends_after(*now).map(|(end, _)| end);

@@ -205,7 +205,7 @@ impl Quick {
     fn tidy(&mut self) {
         if self.lenses.len() > MOST_LENSES || self.ledger.finder.is_full() {
             self.lenses = Lenses::default();
-            self.ledger.finder = Finder::default();
+            *self.ledger.finder = Finder::default();
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Run {
     pub suspended: u64,
     /// What it held.
     pub alloc: Arc<Alloc>,
+    /// CPUs of it.
+    pub cpus: u64,
 }
 
 /// What a simulation comes to. Times in seconds.
@@ -178,7 +180,7 @@ impl Tally {
         let seconds = run.ended.since(run.started).saturating_sub(run.suspended);
         let ran = Ran { seconds, suspended: run.suspended };
         self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(ran)))));
-        self.used += u128::from(run.alloc.cpus()) * u128::from(seconds);
+        self.used += u128::from(run.cpus) * u128::from(seconds);
         self.last = self.last.max(Some(run.ended));
         self.capacity_by_last = self.capacity;
         self.frag_by_last.clone_from(&self.frag);
@@ -261,6 +263,7 @@ mod tests {
             started: Time(started),
             ended: Time(ended),
             suspended: 0,
+            cpus: alloc.cpus(),
             alloc: Arc::new(alloc),
         }
     }

@@ -31,6 +31,9 @@ use pause::Pause;
 /// A simulation has one controller, which is never restarted.
 const EPOCH: u64 = 1;
 
+/// Jobs that are over by the time finished ones are forgotten: what the controller forgets at once.
+const FORGET_AT_ONCE: u64 = 1_000;
+
 /// How often windows of reservations may come and go while nothing runs before a simulation is over.
 const VAIN: u32 = 256;
 
@@ -110,6 +113,8 @@ struct Live {
     order: u64,
     started: Time,
     alloc: Arc<Alloc>,
+    /// CPUs of it.
+    cpus: u64,
     /// When it ends by itself; `None` for never.
     ends: Option<Time>,
     pause: Pause,
@@ -156,6 +161,8 @@ pub struct World<W> {
     vain: u32,
     /// Whether something happened since the last pass.
     stirred: bool,
+    /// How many jobs were over when finished ones were forgotten last; `None` where all are kept.
+    forgotten: Option<u64>,
     watch: W,
 }
 
@@ -195,6 +202,7 @@ impl<W: Watch> World<W> {
             replan: None,
             vain: 0,
             stirred: false,
+            forgotten: None,
             watch,
         };
         world.put_in_force(policy)?;
@@ -209,6 +217,12 @@ impl<W: Watch> World<W> {
     /// The cluster as it is.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// From now on finished jobs are forgotten when a controller forgets them. Otherwise all are kept, because a workload may
+    /// ask for any of them.
+    pub fn forget_finished(&mut self) {
+        self.forgotten.get_or_insert(self.ended);
     }
 
     /// Who follows the simulation.
@@ -267,6 +281,7 @@ impl<W: Watch> World<W> {
                 break;
             }
         }
+        self.forget();
         let waits =
             self.live.is_empty() && self.cluster.reservations().any(|reservation| reservation.repeats());
         self.vain = if waits { self.vain + 1 } else { 0 };
@@ -284,8 +299,7 @@ impl<W: Watch> World<W> {
 
     /// The numbers, as far as the simulation has come.
     pub fn summary(&self) -> Summary {
-        self.tally
-            .summary(self.live.values().map(|live| (live.alloc.cpus(), live.started + live.paused(self.now))))
+        self.tally.summary(self.live.values().map(|live| (live.cpus, live.started + live.paused(self.now))))
     }
 
     /// Ends what ends by itself by now, in the order of the starts.
@@ -337,6 +351,15 @@ impl<W: Watch> World<W> {
             Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: false, done: false };
         self.reports.push_back((node, attempt, report));
         self.listen();
+    }
+
+    /// Lets the controller forget finished jobs, if there are many.
+    fn forget(&mut self) {
+        if self.forgotten.is_some_and(|forgotten| self.ended - forgotten >= FORGET_AT_ONCE) {
+            self.forgotten = Some(self.ended);
+            // Timers are never refused, and nothing else is due.
+            let _ = self.input(Input::Wakeup);
+        }
     }
 
     /// When the controller's timers are due. That finished jobs are forgotten is nothing that happens: it is done

@@ -65,6 +65,12 @@ pub(super) struct Workload {
 }
 
 impl Workload {
+    /// Whether nothing in it can ask for a job: it is all shapes, as in a trace.
+    pub(super) fn names_no_jobs(&self) -> bool {
+        let is_shape = |what: &What| matches!(what, What::Submit(job) if matches!(job.ask, Ask::Shape(..)));
+        self.deeds.iter().all(|deed| is_shape(&deed.what))
+    }
+
     /// Puts deeds in the order of their times, after multiplying those of submissions by `scale`.
     pub(super) fn sort(&mut self, scale: Option<f64>) {
         for deed in &mut self.deeds {

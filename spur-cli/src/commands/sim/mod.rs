@@ -170,6 +170,9 @@ fn simulate<'a>(
     let follower = Follower::new(events, !args.no_pending, progress, trail, reasons);
     let world = World::new(Arc::new(policy), args.pass, follower);
     let mut world = world.map_err(|reject| Failure::new(reject.to_string()))?;
+    if workload.names_no_jobs() {
+        world.forget_finished();
+    }
     play(&mut world, workload, None)?;
     world.watch().finish().context("cannot write events")?;
     Ok(world)

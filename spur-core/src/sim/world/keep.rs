@@ -77,10 +77,11 @@ impl<W: Watch> World<W> {
         for part in &alloc.nodes {
             self.look(part.node);
         }
-        self.busy_cpus += alloc.cpus();
+        let cpus = alloc.cpus();
+        self.busy_cpus += cpus;
         self.starts += 1;
         let (order, held, pause) = (self.starts, Arc::clone(alloc), Pause::default());
-        let live = Live { order, started: self.now, alloc: held, ends: None, pause };
+        let live = Live { order, started: self.now, alloc: held, cpus, ends: None, pause };
         self.live.insert(id, live);
         let Some(job) = self.cluster.job(id) else { return };
         if !job.spec.is_follower() {
@@ -107,10 +108,107 @@ impl<W: Watch> World<W> {
             ended: self.now,
             suspended: live.paused(self.now),
             alloc: live.alloc,
+            cpus: live.cpus,
         };
         let counts = self.cluster.job(id).is_none_or(|job| !job.spec.is_follower());
         self.tally.ended(counts.then_some(id.0), &run, self.fewest.as_ref());
         self.watch.run_ended(&self.cluster, &run);
         self.tell(id, || What::End { job, state });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::command::Submission;
+    use crate::id::BlobId;
+    use crate::model::caller::Owner;
+    use crate::model::config::{NodeConfig, PartitionConfig, Policy};
+    use crate::model::job::{Batch, JobSpec, Shape};
+    use crate::model::node::NodeShape;
+    use crate::sim::{PassMode, Summary};
+    use crate::text::time::{Seconds, Time};
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn wants_reasons(&self) -> bool {
+            false
+        }
+    }
+
+    fn script() -> Batch {
+        Batch {
+            script: BlobId(0),
+            environment: BlobId(0),
+            args: Box::default(),
+            command: "".into(),
+            work_dir: "/".into(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            append: None,
+            umask: 0o022,
+            limits: Box::default(),
+        }
+    }
+
+    /// Many jobs one after another on one CPU; what comes of it, and how many of them the cluster still knows.
+    fn run(jobs: u64, forgets: bool) -> (Summary, usize) {
+        let name: Arc<str> = "machine".into();
+        let shape = NodeShape {
+            cpus: 1,
+            sockets: 1,
+            cores_per_socket: 1,
+            threads_per_core: 1,
+            ..NodeShape::default()
+        };
+        let members = vec![Arc::clone(&name)];
+        let partition = PartitionConfig {
+            name: Arc::clone(&name),
+            nodes: members,
+            default: true,
+            ..PartitionConfig::default()
+        };
+        let mut policy = Policy {
+            nodes: vec![NodeConfig { name: Arc::clone(&name), shape, weight: 1 }],
+            partitions: vec![partition],
+            ..Policy::default()
+        };
+        policy.jobs.min_job_age = Seconds(30);
+        let mut world =
+            World::new(Arc::new(policy), PassMode::Timestamp, Nobody).expect("it can be put in force");
+        if forgets {
+            world.forget_finished();
+        }
+        let owner = Arc::new(Owner { uid: 1000, gid: 1000, user: "ann".into(), group: "users".into() });
+        for job in 0..jobs {
+            let at = Time(i64::try_from(job * 7).expect("a small number"));
+            while let Some(next) = world.next().filter(|next| *next < at) {
+                world.advance(next);
+                world.settle();
+            }
+            world.advance(at);
+            let shape = Shape { tasks: Some(1), ..Shape::default() };
+            let spec = JobSpec::plain(job.to_string().into(), Arc::clone(&owner), shape);
+            let spec = JobSpec { batch: Some(Box::new(script())), ..spec };
+            let submission = Submission { spec, time_limit: None, requeue: None, rest: Vec::new() };
+            world.submit(job.to_string().into(), Arc::clone(&owner), submission, Some(5));
+            world.settle();
+        }
+        while let Some(next) = world.next() {
+            world.advance(next);
+            world.settle();
+        }
+        (world.summary(), world.cluster().jobs().len())
+    }
+
+    #[test]
+    fn what_is_forgotten_makes_no_difference() {
+        let (all, kept) = run(2_500, false);
+        let (same, known) = run(2_500, true);
+        assert_eq!(all, same);
+        assert_eq!((all.started, kept), (2_500, 2_500));
+        assert!(known < 1_000, "{known} jobs are known, of which 500 are over since the last were forgotten");
     }
 }

@@ -29,7 +29,7 @@ impl Live {
 
     /// CPUs that it has at this moment.
     pub(super) fn busy_cpus(&self) -> u64 {
-        if self.pause.since.is_some() { 0 } else { self.alloc.cpus() }
+        if self.pause.since.is_some() { 0 } else { self.cpus }
     }
 }
 
@@ -45,7 +45,7 @@ impl<W: Watch> World<W> {
     /// A run is suspended, or stays so.
     pub(super) fn suspended(&mut self, id: JobId) {
         let Some(live) = self.live.get_mut(&id).filter(|live| live.pause.since.is_none()) else { return };
-        self.busy_cpus -= live.alloc.cpus();
+        self.busy_cpus -= live.cpus;
         live.pause.since = Some(self.now);
         live.pause.left = live.ends.map(|at| at.since(self.now));
         if let Some(at) = live.ends.take() {
@@ -58,7 +58,7 @@ impl<W: Watch> World<W> {
     /// A suspended run goes on.
     pub(super) fn resumed(&mut self, id: JobId) {
         let Some(live) = self.live.get_mut(&id) else { return };
-        self.busy_cpus += live.alloc.cpus();
+        self.busy_cpus += live.cpus;
         live.pause.seconds = live.paused(self.now);
         live.pause.since = None;
         live.ends = live.pause.left.take().map(|left| self.now + left);

@@ -78,13 +78,13 @@ fn row(free: &str, size: u32, name: &str, fabric: &Fabric, view: &View<'_>, ask:
     let micros = |nanos: u128| nanos as f64 / 1000.0;
     let (least, median) = (micros(times[0]), micros(times[times.len() / 2]));
     let mark = if exact { "" } else { "  not exact" };
-    println!("{free:>6} {size:>6} {name:>24} {least:>9.1} us {median:>9.1} us{mark}");
+    println!("{free:>6} {size:>6} {name:>32} {least:>9.1} us {median:>9.1} us{mark}");
 }
 
 fn main() {
     let fabric = fabric();
     let idle = Slots::whole(&fabric, (0..NODES as usize).collect());
-    println!("{:>6} {:>6} {:>24} {:>12} {:>12}", "free", "size", "asks", "least", "median");
+    println!("{:>6} {:>6} {:>32} {:>12} {:>12}", "free", "size", "asks", "least", "median");
     for percent in [100, 50, 5] {
         let slots = Slots::whole(&fabric, open(percent));
         let view = View::new(&slots, &idle);
@@ -96,6 +96,7 @@ fn main() {
     }
     count(&fabric);
     task_slots(&fabric);
+    shares(&fabric);
 }
 
 fn asks(nodes: u32) -> Vec<(&'static str, Ask)> {
@@ -143,6 +144,38 @@ fn task_slots(fabric: &Fabric) {
         row("", count, "-N, shared", fabric, &tasks, &Ask::nodes(count));
         if count <= 60 {
             row("", count, "-N and -n", fabric, &tasks, &fixed);
+        }
+    }
+}
+
+/// Jobs that take a share of each of their nodes: of idle ones, of which each has room for 8, of part-used ones of
+/// which each has room for 1 to 7, half of the nodes being full, and of nodes of which nearly all are idle.
+fn shares(fabric: &Fabric) {
+    let idle = Slots::tasks(fabric, vec![8; NODES as usize]);
+    let open = |percent: u64, of: fn(u32) -> u32| {
+        let open = open(percent);
+        let slots = (0..NODES).map(|node| if open.contains(node as usize) { of(node) } else { 0 });
+        Slots::tasks(fabric, slots.collect())
+    };
+    let used = open(50, |node| 1 + node * 5 % 7);
+    let mostly_idle = open(99, |node| if node * 7 % 100 < 3 { 1 + node % 7 } else { 8 });
+    for (free, slots) in [("idle", &idle), ("most", &mostly_idle), ("half", &used)] {
+        let view = View::new(slots, &idle);
+        for nodes in sizes(&[1, 8, 30, 96, 500, 1000, 5000]) {
+            let plain = Ask::nodes(nodes);
+            let must = Ask { must: Some(Layer(2)), ..plain.clone() };
+            let prefer = Ask { prefer: vec![Layer(1), Layer(2)], ..plain.clone() };
+            let rounded = Ask { multiples: vec![(Layer(1), 4)], ..Ask::nodes(nodes.next_multiple_of(4)) };
+            let capped = Ask { max_nodes_per_leaf: Some(7), ..plain.clone() };
+            for (name, ask) in [
+                ("share", plain),
+                ("share, must:spine", must),
+                ("share, prefer:leaf,prefer:spine", prefer),
+                ("share, leaf*4", rounded),
+                ("share, 7 nodes of a leaf", capped),
+            ] {
+                row(free, nodes, name, fabric, &view, &ask);
+            }
         }
     }
 }

@@ -78,10 +78,14 @@ struct Plain<'a> {
     seconds: u64,
     least: Option<u64>,
     nodes: Option<u32>,
+    /// Tasks of the whole job, where it counts them; otherwise each node has as many.
     tasks: Option<u32>,
+    on_each: u64,
+    /// CPUs and GPUs of each task, memory and GPUs of each node.
     cpus: u64,
-    memory: u64,
     gpus: u64,
+    memory: u64,
+    gpus_of_node: u64,
     whole: bool,
     must: Option<Layer>,
 }
@@ -94,42 +98,51 @@ impl<'a> Plain<'a> {
             GatherClause::Must { layer, .. } => fabric.layer(layer),
             GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
         });
-        let nodes = shape.nodes.as_ref().map(|nodes| nodes.min);
-        let whole = shape.sharing == Sharing::Exclusive;
         Self {
             job,
             seconds: job.spec.time_limit.seconds().unwrap(),
             least: job.spec.time_min.and_then(|least| least.seconds()),
-            nodes,
-            // On one node that others may use as well, tasks are counted.
-            tasks: shape.tasks.or((nodes == Some(1) && !whole).then_some(1)),
+            nodes: shape.nodes.as_ref().map(|nodes| nodes.min),
+            tasks: shape.tasks,
+            on_each: u64::from(shape.tasks_per_node.unwrap_or(1)),
             cpus: u64::from(shape.cpus_per_task.unwrap_or(1)),
             memory: match shape.memory {
                 Some(MemoryNeed::PerNode(memory)) => memory,
                 Some(MemoryNeed::PerCpu(_)) | None => 0,
             },
             gpus: shape.gpus_per_task.iter().map(|gpus| gpus.count).sum(),
-            whole,
+            gpus_of_node: shape.gres.iter().map(|gpus| gpus.count).sum(),
+            whole: shape.sharing == Sharing::Exclusive,
             must,
         }
     }
 
-    /// How many tasks fit, counted one by one; at most one where only nodes count.
+    /// How many tasks fit, counted one by one; where nodes are counted, how many times what the job takes of each, and at
+    /// most once where that is all of it.
     fn slots(&self, full: Amount, free: Amount) -> u32 {
-        if free[1] < self.memory || (self.whole && free[0] < full[0]) {
+        if self.whole && free[0] < full[0] {
             return 0;
         }
-        let mut tasks = 0;
-        while u64::from(tasks + 1) * self.cpus <= free[0] && u64::from(tasks + 1) * self.gpus <= free[2] {
-            tasks += 1;
-        }
-        if self.tasks.is_none() { tasks.min(1) } else { tasks }
+        let fits = |slots: u32| self.asked(slots).iter().zip(free).all(|(asked, free)| *asked <= free);
+        let most = if self.whole && self.tasks.is_none() { 1 } else { u32::MAX };
+        (1..=most).take_while(|slots| fits(*slots)).last().unwrap_or(0)
     }
 
-    fn amount(&self, full: Amount, tasks: u32) -> Amount {
-        let tasks = u64::from(tasks);
-        let shared = [tasks * self.cpus, self.memory, tasks * self.gpus];
-        if self.whole { [full[0], self.memory, full[2]] } else { shared }
+    /// What so many slots of one node are made of.
+    fn asked(&self, slots: u32) -> Amount {
+        let slots = u64::from(slots);
+        match self.tasks {
+            Some(_) => [slots * self.cpus, self.memory, slots * self.gpus + self.gpus_of_node],
+            None => [
+                slots * self.on_each * self.cpus,
+                slots * self.memory,
+                slots * (self.on_each * self.gpus + self.gpus_of_node),
+            ],
+        }
+    }
+
+    fn amount(&self, full: Amount, slots: u32) -> Amount {
+        if self.whole { [full[0], self.memory, full[2]] } else { self.asked(slots) }
     }
 
     fn ask(&self, fabric: &Fabric) -> Ask {
@@ -290,7 +303,7 @@ fn fit(
             .map(|pos| fabric.node(pos))
             .map(|node| plain.slots(full(world, node), free(node)))
             .collect();
-        if plain.tasks.is_some() {
+        if plain.tasks.is_some() || !plain.whole {
             return Slots::tasks(fabric, counts);
         }
         let open = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, _)| index);

@@ -21,9 +21,16 @@ use spur_core::text::time::{Seconds, Time, TimeLimit};
 use crate::world::{self, World};
 use crate::{checker, oracle};
 
-/// A random job: nodes, tasks, CPUs a task, memory, GPUs a task, whole nodes, `must` a leaf, seconds and with how many of
-/// them it is content, and which reservation it asks for.
-type Wish = (Option<u32>, Option<u32>, u32, Option<u64>, u64, bool, bool, (u64, Option<u64>), Option<usize>);
+/// A random job: nodes, tasks or how many on each node, CPUs a task, memory, GPUs of a task and of a node, whole nodes,
+/// `must` a leaf, seconds and with how many of them it is content, and which reservation it asks for.
+type Wish = (Option<u32>, Tasks, u32, Option<u64>, (u64, u64), bool, bool, (u64, Option<u64>), Option<usize>);
+
+#[derive(Clone, Copy, Debug)]
+enum Tasks {
+    Unsaid,
+    InAll(u32),
+    OnEach(u32),
+}
 
 /// A random reservation: first node, number of nodes, start, seconds, flags.
 type Kept = (u32, u32, i64, u64, Vec<Flag>);
@@ -41,12 +48,17 @@ struct Case {
 
 fn wish() -> impl Strategy<Value = Wish> {
     let nodes = prop::option::weighted(0.6, 1_u32..5);
-    let tasks = prop::option::weighted(0.5, 1_u32..9);
+    let tasks = prop_oneof![
+        2 => Just(Tasks::Unsaid),
+        3 => (1_u32..9).prop_map(Tasks::InAll),
+        1 => (1_u32..4).prop_map(Tasks::OnEach),
+    ];
+    let gpus = prop_oneof![2 => Just((0, 0)), 1 => Just((1, 0)), 1 => Just((0, 1))];
     let memory = prop::option::weighted(0.3, 1_u64..9);
     let reservation = prop::option::weighted(0.3, 0_usize..3);
     let flags = (prop::bool::ANY, prop::bool::weighted(0.3));
     let time = (1_u64..12, prop::option::weighted(0.3, 1_u64..6));
-    (nodes, tasks, 1_u32..3, memory, 0_u64..2, flags, time, reservation).prop_map(
+    (nodes, tasks, 1_u32..3, memory, gpus, flags, time, reservation).prop_map(
         |(nodes, tasks, cpus, memory, gpus, (whole, must), seconds, reservation)| {
             (nodes, tasks, cpus, memory, gpus, whole, must, seconds, reservation)
         },
@@ -87,14 +99,22 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 fn spec(wish: &Wish, layered: bool, reservations: usize) -> JobSpec {
-    let (nodes, tasks, cpus, memory, gpus, whole, must, (seconds, least), reservation) = *wish;
+    let (nodes, tasks, cpus, memory, (of_task, of_node), whole, must, (seconds, least), reservation) = *wish;
+    let (tasks, on_each) = match tasks {
+        Tasks::Unsaid => (None, None),
+        Tasks::InAll(tasks) => (Some(tasks), None),
+        Tasks::OnEach(tasks) => (None, Some(tasks)),
+    };
     let nodes = nodes.map(|nodes| tasks.map_or(nodes, |tasks| nodes.min(tasks)));
+    let gpus = |count| if count > 0 { vec![GresSpec::new("gpu", None, count)] } else { Vec::new() };
     let shape = Shape {
         nodes: nodes.map(NodeCount::exactly).or(tasks.is_none().then(|| NodeCount::exactly(1))),
         tasks,
+        tasks_per_node: on_each,
         cpus_per_task: Some(cpus),
         memory: memory.map(MemoryNeed::PerNode),
-        gpus_per_task: if gpus > 0 { vec![GresSpec::new("gpu", None, gpus)] } else { Vec::new() },
+        gpus_per_task: gpus(of_task),
+        gres: gpus(of_node),
         sharing: if whole { Sharing::Exclusive } else { Sharing::Shared },
         ..Shape::default()
     };

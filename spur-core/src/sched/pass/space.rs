@@ -162,7 +162,7 @@ pub(in crate::sched) trait Space {
         let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
         let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
         let misfit = place::place_or_say(&lens.fabric, &view, stage.asks.last()?).err()?;
-        let free = if hunt.request.counts_nodes() { slots.nodes() as u64 } else { slots.total() };
+        let free = if hunt.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };
         Some((misfit, free))
     }
 

@@ -7,8 +7,8 @@
 //!
 //! The way of a question through the rooms: `ask` is what is wanted, `slots` what there is; `problem` puts the two together for
 //! one number of nodes; `short` answers at once what counts decide, `fronts` everything else; `outline` makes many problems
-//! of one where nodes have to lie in windows or segments; `flat` is for jobs to which the fabric is nothing; `explain`
-//! has the answers and their words. `oracle` holds all of it to brute force.
+//! of one where nodes have to lie in windows or segments; `shares` stands in where one of them is given up; `flat` is for
+//! jobs to which the fabric is nothing; `explain` has the answers and their words. `oracle` holds all of it to brute force.
 
 mod ask;
 mod explain;
@@ -16,6 +16,7 @@ mod flat;
 mod fronts;
 mod outline;
 mod problem;
+mod shares;
 mod short;
 mod slots;
 
@@ -38,16 +39,18 @@ use short::{Equal, Short};
 /// # Errors
 /// [`Missed`] where none is allowed now, or none was found.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
-    let meter = Meter::new(ask.budget);
-    if let Some((equal, tasks)) = Equal::of(view, ask).zip(ask.tasks) {
-        let whole = View { slots: &equal.slots, ..*view };
-        let nodes = equal.ask.nodes.map(|(nodes, _)| nodes);
-        let found = place_size(fabric, &whole, &equal.ask, nodes, &meter);
-        return found.map(|placement| equal.tasks(placement, tasks));
+    if let Some(equal) = Equal::of(view, ask) {
+        let found = place(fabric, &View { slots: &equal.whole, ..*view }, &equal.ask);
+        return found.map(|placement| equal.slots(placement));
     }
+    let meter = Meter::new(ask.budget);
     let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
     while let Some(nodes) = sizes.nth(step) {
-        match place_size(fabric, view, ask, nodes, &meter) {
+        let mut found = place_size(fabric, view, ask, nodes, &meter);
+        if !is_exact(&found) && shares::are_wanted(fabric, view, ask) {
+            found = shares::as_whole(fabric, view, ask, nodes, found);
+        }
+        match found {
             Ok(placement) => return Ok(Placement { exact: exact && placement.exact, ..placement }),
             Err(missed) => exact &= missed.exact,
         }
@@ -57,6 +60,11 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
         }
     }
     Err(Missed { exact })
+}
+
+/// Whether a search came to its end.
+fn is_exact(found: &Result<Placement, Missed>) -> bool {
+    found.as_ref().map_or_else(|missed| missed.exact, |placement| placement.exact)
 }
 
 /// The same for somebody who wants to know why not, which takes a few searches more.
@@ -89,7 +97,8 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
         return Vec::new();
     }
     if let Some(equal) = Equal::of(view, ask) {
-        return rivals(fabric, &View { slots: &equal.slots, ..*view }, &equal.ask, placement, most);
+        let view = View { slots: &equal.whole, ..*view };
+        return equal.lost(rivals(fabric, &view, &equal.ask, placement, most));
     }
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);

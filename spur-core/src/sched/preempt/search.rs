@@ -266,8 +266,9 @@ fn shares(
                 free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
             }
         }
-        let slots = ground.slots(node, &free).saturating_sub(base[pos.index()]);
-        let gain = u64::from(slots) * UNIT;
+        let most = if ground.request.need.counts_nodes() { 1 } else { u32::MAX };
+        let now = base[pos.index()].min(most);
+        let gain = u64::from(ground.slots(node, &free).min(most).saturating_sub(now)) * UNIT;
         let work: u64 = here.iter().map(|at| shares[*at].loss.work).sum();
         let count = here.len() as u64;
         for at in &here {

@@ -4,18 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use fixedbitset::FixedBitSet;
-
 use crate::id::NodeId;
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::{DomainTable, Domains, Lens};
+use crate::sched::scene::lens::{DomainTable, Domains, Lens, slots_by_position};
 use crate::sched::scene::room::{CPUS, RoomId};
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::time::Time;
 
 use super::super::place::{self, Ask, Lost, Placement, Slots, View};
-use super::super::request::{Need, Slot};
+use super::super::request::Need;
 use super::super::state::{Hit, Hunt, MAX_TRIES, RIVALS, layer};
 use super::ledger::Books;
 
@@ -154,7 +152,8 @@ impl Search<'_> {
             self.hunt.request.min_slots(),
         );
         let mut tally = std::mem::take(&mut finder.tally);
-        tally.begin(self.books.scene.nodes.len(), &domains, wanted);
+        let counts_nodes = self.hunt.request.need.counts_nodes();
+        tally.begin(self.books.scene.nodes.len(), &domains, wanted, counts_nodes);
         for index in self.lens.admitted.ones() {
             let node = NodeId(u32::try_from(index).expect("nodes are numbered in u32"));
             if self.books.held.is_open(node) {
@@ -301,14 +300,9 @@ impl Search<'_> {
         let fabric = &self.lens.fabric;
         let nodes = nodes.into_iter().filter(|(_, slots)| *slots > 0);
         let nodes = nodes.filter_map(|(node, slots)| Some((self.lens.position(node)?, slots)));
-        if matches!(self.hunt.request.need.slot, Slot::Node { .. }) {
-            let mut open = FixedBitSet::with_capacity(fabric.len());
-            nodes.for_each(|(pos, _)| open.insert(pos.index()));
-            return Slots::whole(fabric, open);
-        }
         let mut by_position = vec![0; fabric.len()];
         nodes.for_each(|(pos, slots)| by_position[pos.index()] = slots);
-        Slots::tasks(fabric, by_position)
+        slots_by_position(fabric, &self.hunt.request.need, by_position)
     }
 
     /// The best placement there is; for one that starts, with those that lost.
@@ -349,19 +343,21 @@ struct Tally {
     wanted: (u32, u64),
     /// Domains that have enough.
     enough: u32,
-    /// Whether a node got more.
+    /// Whether at most one slot of each node is taken.
+    counts_nodes: bool,
+    /// Whether a node got more that may help.
     grew: bool,
 }
 
 impl Tally {
-    fn begin(&mut self, nodes: usize, domains: &Domains, wanted: (u32, u64)) {
+    fn begin(&mut self, nodes: usize, domains: &Domains, wanted: (u32, u64), counts_nodes: bool) {
         for node in self.touched.drain(..) {
             self.slots[node.index()] = 0;
         }
         self.slots.resize(nodes, 0);
         self.sums.clear();
         self.sums.resize(domains.count, (0, 0));
-        (self.wanted, self.enough, self.grew) = (wanted, 0, false);
+        (self.wanted, self.counts_nodes, self.enough, self.grew) = (wanted, counts_nodes, 0, false);
     }
 
     /// Nodes that have had slots, with those they have.
@@ -378,7 +374,7 @@ impl Tally {
         if before == 0 {
             self.touched.push(node);
         }
-        self.grew |= slots > before;
+        self.grew |= if self.counts_nodes { before == 0 } else { slots > before };
         let domain = domains.of_node[node.index()];
         if domain == NOWHERE {
             return;

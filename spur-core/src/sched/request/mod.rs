@@ -1,8 +1,9 @@
 //! What a job needs of nodes: its request, with the partition's defaults filled in, as counts that rooms can be
 //! compared with.
 //!
-//! The unit a placement hands out is a *slot*: a task, or a node where the job counts only nodes, or a device where it
-//! asks for a number of GPUs without saying for what. [`Need`] answers how many slots fit a room and what they take.
+//! The unit a placement hands out is a *slot*: a task; or, where the job counts only nodes, a node, or what it takes of one
+//! that it shares; or a device where it asks for a number of GPUs without saying for what. [`Need`] answers how many slots
+//! fit a room and what they take.
 
 pub(super) mod wish;
 
@@ -33,7 +34,8 @@ pub struct Request {
 /// What is handed out in one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Slot {
-    /// A node, with that many tasks on it.
+    /// A node, with that many tasks on it; where it is shared, what they take of it. A node may have room for several such
+    /// shares, of which one job gets at most one.
     Node {
         /// Tasks on each node.
         tasks: u32,
@@ -103,14 +105,8 @@ impl Request {
         let sizes = sizes.map(|sizes| sizes.into_iter().rev().collect());
         let per_node = shape.tasks_per_node.unwrap_or(1);
         // With both -N and --ntasks-per-node every node has the same tasks, so nodes are all that is counted.
-        // A task alone on a node that it shares is counted as one: a node in use that has room for few more is filled
-        // first. What is asked of the node is then asked of the task.
-        let is_alone = nodes == Some((1, 1))
-            && per_node == 1
-            && shape.tasks.is_none()
-            && !takes_whole_nodes(spec, partition);
         let by_nodes = match (nodes, shape.tasks) {
-            (Some(_), None) => !is_alone,
+            (Some(_), None) => true,
             (Some((min, max)), Some(tasks)) => {
                 min == max
                     && shape.tasks_per_node.is_some_and(|per_node| min.checked_mul(per_node) == Some(tasks))
@@ -121,9 +117,6 @@ impl Request {
         let slots = (!by_nodes).then(|| shape.tasks.unwrap_or(1));
         let mut request = Self { nodes, sizes, slots, need: Need::new(spec, partition, slot) };
         request.spread_gpus(shape)?;
-        if is_alone && request.need.gres_per_task.is_empty() {
-            request.need.gres_per_task = std::mem::take(&mut request.need.gres_per_node);
-        }
         Ok(request)
     }
 
@@ -166,13 +159,13 @@ impl Request {
     }
 
     /// Whether people would say that it wants nodes: so it does where it has one task on one node.
-    pub(super) fn counts_nodes(&self) -> bool {
-        matches!(self.need.slot, Slot::Node { .. }) || (self.nodes == Some((1, 1)) && self.slots == Some(1))
+    pub(super) fn wants_nodes(&self) -> bool {
+        self.need.counts_nodes() || (self.nodes == Some((1, 1)) && self.slots == Some(1))
     }
 
     /// What people call one of what it wants.
     pub(super) fn unit(&self) -> &'static str {
-        if self.counts_nodes() { "node" } else { self.need.slot.unit() }
+        if self.wants_nodes() { "node" } else { self.need.slot.unit() }
     }
 
     /// Fewest nodes it can run on; 1 where only slots count.
@@ -230,7 +223,8 @@ impl Need {
         let mut taken = Given::from_elem(0, amount.len());
         let mut fits = |slots: u32| self.take(shape, amount, slots, &mut taken).is_some();
         let most = match self.slot {
-            Slot::Node { .. } => 1,
+            Slot::Node { .. } if self.whole => 1,
+            Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
             Slot::Task => amount[CPUS] / u64::from(self.cpus_per_task),
             Slot::Gpu => amount[GRES..].iter().sum(),
         };
@@ -247,11 +241,23 @@ impl Need {
         low
     }
 
-    /// What one slot takes of a node of that shape, where a node has a slot if it has all of that free, and never more than
-    /// one: a node as a slot, of which only a part is taken, and devices of which there is one entry each.
+    /// Whether nodes are what is counted, at most one slot of each being taken.
+    #[must_use]
+    pub fn counts_nodes(&self) -> bool {
+        matches!(self.slot, Slot::Node { .. })
+    }
+
+    /// Whether every slot is a whole node.
+    #[must_use]
+    pub fn counts_whole_nodes(&self) -> bool {
+        self.counts_nodes() && self.whole
+    }
+
+    /// What one slot takes of a node of that shape, where a node has as many slots as all of that is free there: a share of
+    /// the node, and devices of which there is one entry each.
     #[must_use]
     pub(super) fn floor(&self, shape: &NodeShape) -> Option<Given> {
-        let is_node = matches!(self.slot, Slot::Node { .. }) && self.most.is_none() && !self.whole;
+        let is_node = self.counts_nodes() && self.most.is_none() && !self.whole;
         let entries = |spec: &GresSpec| shape.gres.iter().filter(|gres| matches(gres, spec)).count();
         let plain = self.gres_per_node.iter().chain(&self.gres_per_task).all(|spec| entries(spec) == 1);
         let may = is_node && plain && shape.tmp_disk_mb >= self.tmp_disk_mb;
@@ -271,9 +277,16 @@ impl Need {
     fn take(&self, shape: &NodeShape, amount: &[u64], slots: u32, taken: &mut [u64]) -> Option<()> {
         taken.fill(0);
         taken[CPUS] = self.cpus(shape, slots).filter(|cpus| *cpus <= amount[CPUS])?;
+        let nodes = match self.slot {
+            Slot::Node { .. } => u64::from(slots),
+            Slot::Task | Slot::Gpu => 1,
+        };
         taken[MEMORY] = match self.memory_per_node {
-            u64::MAX => shape.memory_mb,
-            memory => memory.checked_add(taken[CPUS].checked_mul(self.memory_per_cpu)?)?,
+            u64::MAX => shape.memory_mb.checked_mul(nodes)?,
+            memory => {
+                let by_cpus = taken[CPUS].checked_mul(self.memory_per_cpu)?;
+                memory.checked_mul(nodes)?.checked_add(by_cpus)?
+            }
         };
         if taken[MEMORY] > amount[MEMORY] {
             return None;
@@ -283,7 +296,7 @@ impl Need {
         for named in [true, false] {
             let suits = |spec: &&GresSpec| spec.kind.is_some() == named;
             for spec in self.gres_per_node.iter().filter(suits) {
-                take_gres(shape, amount, taken, spec, spec.count)?;
+                take_gres(shape, amount, taken, spec, spec.count.checked_mul(nodes)?)?;
             }
             for spec in self.gres_per_task.iter().filter(suits) {
                 take_gres(shape, amount, taken, spec, spec.count.checked_mul(times)?)?;
@@ -325,7 +338,7 @@ impl Need {
         }
     }
 
-    /// Tasks that run in that many slots of one node.
+    /// Tasks that run in that many slots of one node, of which one job has one where slots are nodes.
     #[must_use]
     pub fn tasks(&self, slots: u32) -> u32 {
         match self.slot {
@@ -342,7 +355,11 @@ impl Need {
         if self.whole {
             return (asked <= u64::from(shape.cpus)).then_some(u64::from(shape.cpus));
         }
-        Some(asked.next_multiple_of(u64::from(shape.threads_per_core.max(1))))
+        let given = asked.next_multiple_of(u64::from(shape.threads_per_core.max(1)));
+        match self.slot {
+            Slot::Node { .. } => given.checked_mul(u64::from(slots)),
+            Slot::Task | Slot::Gpu => Some(given),
+        }
     }
 }
 

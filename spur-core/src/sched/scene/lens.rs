@@ -11,7 +11,7 @@ use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
 use crate::model::reservation::Reservation;
 use crate::sched::place::{Slots, View, Weights};
-use crate::sched::request::{Need, Slot};
+use crate::sched::request::Need;
 use crate::sched::scene::Scene;
 use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::features::FeatureExpr;
@@ -26,10 +26,12 @@ pub(in crate::sched) struct Lens {
     pub(in crate::sched) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
     pub(in crate::sched) admitted: Arc<FixedBitSet>,
-    /// Their slots when nothing runs and every one is up.
+    /// Their slots when nothing runs and every one is up; where nodes are counted, which of them have any.
     pub(in crate::sched) idle: Arc<Slots>,
-    /// The same by class of nodes; where slots are whole nodes, whether there is one.
+    /// The same by class of nodes.
     of_class: Arc<[u32]>,
+    /// Whether every slot is a whole node.
+    is_whole: bool,
     /// Weights by position; `None` where all are equal.
     weights: Option<Arc<Weights>>,
     /// By node: its position, or [`NOWHERE`].
@@ -88,6 +90,7 @@ impl Lens {
             admitted: Arc::new(admitted),
             idle,
             of_class,
+            is_whole: need.counts_whole_nodes(),
             weights: (!weights.are_equal()).then(|| Arc::new(weights)),
         })
     }
@@ -95,7 +98,7 @@ impl Lens {
     /// The same nodes through the same fabric, seen by another need.
     pub(in crate::sched) fn seen_by(&self, scene: &Scene, need: &Need) -> Self {
         let of_class = by_class(scene, need);
-        let same = self.idle.are_whole() == is_whole(need) && self.of_class == of_class;
+        let same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;
         let idle = match same {
             true => Arc::clone(&self.idle),
             false => Arc::new(idle(scene, &self.fabric, &self.admitted, need, &of_class)),
@@ -106,6 +109,7 @@ impl Lens {
             admitted: Arc::clone(&self.admitted),
             idle,
             of_class,
+            is_whole: need.counts_whole_nodes(),
             weights: self.weights.clone(),
             positions: Arc::clone(&self.positions),
             seats: Arc::clone(&self.seats),
@@ -119,7 +123,7 @@ impl Lens {
         need: &Need,
         nodes: impl Iterator<Item = (u32, u32)>,
     ) -> &'a Slots {
-        let whole = is_whole(need);
+        let whole = need.counts_whole_nodes();
         let kept = if whole { &mut canvas.whole } else { &mut canvas.tasks };
         let known = kept.take().filter(|(fabric, _)| Arc::ptr_eq(fabric, &self.fabric));
         let (_, slots) = kept
@@ -138,7 +142,7 @@ impl Lens {
     /// Some nodes with their slots, by position.
     pub(in crate::sched) fn slots_of(&self, nodes: Vec<(u32, u32)>) -> Slots {
         let places = nodes.into_iter().filter_map(|(node, slots)| Some((self.pos(node)?, slots)));
-        if self.idle.are_whole() {
+        if self.is_whole {
             let mut open = FixedBitSet::with_capacity(self.fabric.len());
             places.for_each(|(pos, _)| open.insert(pos.index()));
             return Slots::whole(&self.fabric, open);
@@ -286,27 +290,24 @@ fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need, of_
         true => of_class[scene.nodes[node.index()].class.index()],
         false => 0,
     };
-    let slots = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
-    slots_by_position(fabric, need, slots)
+    let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
+    if need.counts_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
 }
 
 /// The slots of an idle node of each class.
 fn by_class(scene: &Scene, need: &Need) -> Arc<[u32]> {
     let rooms = &scene.rooms;
     let slots = rooms.classes().map(|class| need.slots(rooms.shape(class), rooms.amount(rooms.full(class))));
-    slots.map(|slots| if is_whole(need) { slots.min(1) } else { slots }).collect()
-}
-
-/// Whether its slots are whole nodes.
-fn is_whole(need: &Need) -> bool {
-    matches!(need.slot, Slot::Node { .. })
+    slots.map(|slots| if need.counts_nodes() { slots.min(1) } else { slots }).collect()
 }
 
 /// Slots from their number at each position.
 pub(in crate::sched) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
-    if !is_whole(need) {
-        return Slots::tasks(fabric, slots);
-    }
+    if need.counts_whole_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
+}
+
+/// The positions that have a slot, as whole nodes.
+fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
     let mut open = FixedBitSet::with_capacity(fabric.len());
     slots.iter().enumerate().filter(|(_, slots)| **slots > 0).for_each(|(index, _)| open.insert(index));
     Slots::whole(fabric, open)

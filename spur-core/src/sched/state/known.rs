@@ -33,7 +33,10 @@ impl Known {
         let next = rooms.classes().skip(known).take_while(|next| *next <= class);
         self.floors.extend(next.map(|next: ClassId| need.floor(rooms.shape(next))));
         let slots = match &self.floors[class.index()] {
-            Some(floor) => u32::from(amount.iter().zip(floor).all(|(have, least)| have >= least)),
+            Some(floor) => {
+                let times = amount.iter().zip(floor).filter_map(|(have, least)| have.checked_div(*least));
+                times.min().map_or(0, |times| u32::try_from(times).unwrap_or(u32::MAX))
+            }
             None => need.slots(rooms.shape(class), amount),
         };
         self.slots.resize(self.slots.len().max(rooms.len()), UNKNOWN);

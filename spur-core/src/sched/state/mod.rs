@@ -31,7 +31,7 @@ use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
 use super::place::{Ask, BlockRule, Lost, Placement, Strategy};
-use super::request::{Need, Request, Slot};
+use super::request::{Need, Request};
 use super::scene::{Scene, SceneNode};
 use super::timeline::Timeline;
 use known::Known;
@@ -262,13 +262,10 @@ impl State {
                 false => Measure::of(&hunt.request.need),
             },
             whole_leaves: stage.ask().whole_leaves,
-            most: match hunt.request.need.slot {
-                Slot::Node { .. } => 1,
-                Slot::Task | Slot::Gpu => u32::MAX,
-            },
+            counts_nodes: hunt.request.need.counts_nodes(),
         };
-        self.counters.fit(lens, search.most == 1);
-        let counts_nodes = search.most == 1 && search.min_slots <= u64::from(search.min_nodes);
+        self.counters.fit(lens, hunt.request.need.counts_whole_nodes());
+        let counts_nodes = search.counts_nodes && search.min_slots <= u64::from(search.min_nodes);
         let layer = layer(lens, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
         // A search of one moment is told of what there is even if it is not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, need, layer));

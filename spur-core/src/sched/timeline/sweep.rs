@@ -47,8 +47,8 @@ pub(in crate::sched) struct Search<'a> {
     pub(in crate::sched) min_slots: u64,
     /// What a slot takes of a node, at least.
     pub(in crate::sched) least: Measure,
-    /// No node has more slots than that.
-    pub(in crate::sched) most: u32,
+    /// Whether the job takes no more than one slot of each node, so that more of them on one do not help it.
+    pub(in crate::sched) counts_nodes: bool,
     /// Whether the job closes whole leaves to others, so that a node which becomes idle counts even if it is none of those
     /// that may be used.
     pub(in crate::sched) whole_leaves: bool,
@@ -233,7 +233,7 @@ impl Counters {
         self.recount(search, node, before, slots);
     }
 
-    /// Counts what a node has in a hole, if it is more than what it has already; says whether it is.
+    /// Counts what a node has in a hole, if it is more than what it has already; says whether that helps.
     #[inline]
     fn offer(&mut self, search: &Search<'_>, hole: &Hole, slots: u32) -> bool {
         let Some(pos) = search.lens.pos(hole.node) else { return false };
@@ -241,7 +241,7 @@ impl Counters {
         self.is_stale = true;
         self.lasts(hole.node, hole.end);
         self.recount(search, hole.node, before, slots);
-        true
+        search.helps(before, slots)
     }
 
     /// Counts for the domain of a node that it has so many slots, and had others before.
@@ -295,6 +295,12 @@ impl Search<'_> {
     #[inline]
     fn enough(&self, (nodes, slots): (u32, u64)) -> bool {
         nodes >= self.min_nodes && slots >= self.min_slots
+    }
+
+    /// Whether a job that did not fit may fit once a node has so many slots that had so many before.
+    #[inline]
+    fn helps(&self, before: u32, slots: u32) -> bool {
+        if self.counts_nodes { before == 0 && slots > 0 } else { slots > before }
     }
 
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
@@ -401,8 +407,8 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes whose slots would not last long enough any more get what their other holes offer; says whether any node
-    /// has more slots than before. Mostly there are none.
+    /// Nodes whose slots would not last long enough any more get what their other holes offer; says whether that helps
+    /// anywhere. Mostly there are none.
     #[inline]
     fn expire(
         &self,
@@ -429,7 +435,7 @@ impl Search<'_> {
             let best =
                 lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Second::NEVER));
             let Some(pos) = self.lens.pos(node) else { continue };
-            grew |= best.0 > counters.slots.at(pos);
+            grew |= self.helps(counters.slots.at(pos), best.0);
             counters.set(self, node, pos, best.0, best.1);
         }
         grew

@@ -290,7 +290,8 @@ impl<'a, 'r> Search<'a, 'r> {
     /// Every way to place a member, as far as they are few.
     fn every_share(&mut self, member: usize, within: Option<&FixedBitSet>) -> Vec<Offer> {
         let slots = self.slots(member, Bounds::Within(within));
-        let room: Vec<(Pos, u32)> = slots.iter().collect();
+        let most = if self.members[member].need.counts_nodes() { 1 } else { u32::MAX };
+        let room: Vec<(Pos, u32)> = slots.iter().map(|(pos, slots)| (pos, slots.min(most))).collect();
         let mut options = Vec::new();
         if room.len() > MOST_POSITIONS {
             self.exact = false;

@@ -151,7 +151,7 @@ pub enum MisfitKind {
     },
     /// There is enough, but not in consecutive positions.
     Apart {
-        /// Slots of the longest stretch without a gap.
+        /// How much there is in the longest stretch without a gap.
         longest: u32,
     },
     /// A required node is not free, or the required nodes lie too far apart.
@@ -196,7 +196,7 @@ pub(super) fn misfit(fabric: &Fabric, view: &View<'_>, ask: &Ask, missed: Missed
     if ask.required.iter().any(|&pos| view.slots.at(pos) == 0) {
         misfit.kind = MisfitKind::Required;
     } else if misfit.kind == MisfitKind::Shape {
-        misfit.kind = shape(fabric, view, ask, wanted);
+        misfit.kind = shape(fabric, view, ask, (unit, wanted));
         if let MisfitKind::Span { layer, .. } = misfit.kind {
             takes = largest(&problem, fabric.domains_covering(layer));
         }
@@ -252,7 +252,7 @@ fn fast_enough(fabric: &Fabric, need: u64) -> impl Iterator<Item = DomainId> {
 }
 
 /// Which one constraint stands in the way of a job for which enough is free, if it is one by itself.
-fn shape(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> MisfitKind {
+fn shape(fabric: &Fabric, view: &View<'_>, ask: &Ask, (unit, wanted): (Unit, u32)) -> MisfitKind {
     let without = |ask: Ask| place(fabric, view, &ask).is_ok();
     if let [(layer, most)] = ask.max_spans[..]
         && without(Ask { max_spans: Vec::new(), ..ask.clone() })
@@ -260,7 +260,8 @@ fn shape(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> MisfitKind
         return MisfitKind::Span { layer, most };
     }
     if ask.contiguous {
-        let longest = (fabric.roots().iter()).map(|&root| stretch(view, fabric.domain(root).range())).max();
+        let longest =
+            (fabric.roots().iter()).map(|&root| stretch(view, unit, fabric.domain(root).range())).max();
         if let Some(longest) = longest.filter(|longest| *longest < wanted) {
             return MisfitKind::Apart { longest };
         }
@@ -268,13 +269,13 @@ fn shape(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> MisfitKind
     MisfitKind::Shape
 }
 
-/// Slots of the longest stretch of positions that all have some.
-fn stretch(view: &View<'_>, range: std::ops::Range<usize>) -> u32 {
+/// What there is in the longest stretch of positions that all have some.
+fn stretch(view: &View<'_>, unit: Unit, range: std::ops::Range<usize>) -> u32 {
     let (mut longest, mut here) = (0_u32, 0_u32);
     for pos in positions(range) {
         here = match view.slots.at(pos) {
             0 => 0,
-            slots => here.saturating_add(slots),
+            slots => here.saturating_add(if unit == Unit::Nodes { 1 } else { slots }),
         };
         longest = longest.max(here);
     }

@@ -166,7 +166,11 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
             format!("{} {unit}: the largest part of the fabric, {name}, holds {most}", misfit.wanted)
         }
         (_, None) if misfit.kind == MisfitKind::TooFew => {
-            format!("{} {unit}: there are {}", misfit.wanted, idle.total())
+            let all = match misfit.unit {
+                Unit::Nodes => idle.nodes() as u64,
+                Unit::Tasks => idle.total(),
+            };
+            format!("{} {unit}: there are {all}", misfit.wanted)
         }
         _ if !ask.required.is_empty()
             && place(fabric, &view, &Ask { required: Vec::new(), ..ask.clone() }).is_ok() =>

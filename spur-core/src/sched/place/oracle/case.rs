@@ -296,6 +296,17 @@ impl Random {
         (Score { weights, before }, known)
     }
 
+    /// The same of nodes of which a job takes one share each, at times as many of all that have any.
+    pub(super) fn shares(&mut self, fabric: &Fabric) -> Slots {
+        if self.one_in(3) {
+            let room = self.between(1, 4);
+            let open = self.whole(fabric).open().clone();
+            let of = |index| if open.contains(index) { room } else { 0 };
+            return Slots::tasks(fabric, (0..fabric.len()).map(of).collect());
+        }
+        Slots::tasks(fabric, (0..fabric.len()).map(|_| self.between(0, 4)).collect())
+    }
+
     /// A weight for every position.
     pub(super) fn weights(&mut self, fabric: &Fabric, heaviest: u32) -> Weights {
         Weights::new((0..fabric.len()).map(|_| self.between(1, heaviest)).collect())

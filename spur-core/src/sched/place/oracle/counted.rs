@@ -64,7 +64,7 @@ impl Question {
         question
     }
 
-    /// Tasks on nodes that all take as many.
+    /// Tasks or shares of nodes that all take as many.
     fn share_equally(&mut self, random: &mut Random) {
         let room = random.between(1, 5);
         let open = self.slots.open().clone();
@@ -72,7 +72,7 @@ impl Question {
         self.slots = Slots::tasks(&self.fabric, (0..self.fabric.len()).map(of).collect());
         self.idle = Slots::tasks(&self.fabric, vec![room; self.fabric.len()]);
         let each = random.between(1, room);
-        match random.between(0, 4) {
+        match random.between(0, 5) {
             0 => {
                 self.ask = Ask::tasks(self.nodes * each);
                 self.ask.tasks_per_node = Some(each);
@@ -86,11 +86,13 @@ impl Question {
                 self.ask = Ask::tasks(self.nodes * room);
                 self.ask.multiples = self.multiples.iter().map(|&(layer, by)| (layer, by * room)).collect();
             }
+            3 => self.ask = Ask::nodes(self.nodes),
             _ => self.ask = Ask::tasks(self.nodes * room - random.between(0, room - 1)),
         }
         if random.one_in(3) {
             self.cap = random.between(1, 5);
-            let each = self.ask.tasks_per_node.or(self.ask.max_tasks_per_node).unwrap_or(room);
+            let shared = self.ask.tasks.is_none().then_some(1);
+            let each = self.ask.tasks_per_node.or(self.ask.max_tasks_per_node).or(shared).unwrap_or(room);
             self.ask.max_slots_per_leaf = Some(self.cap * each);
         }
     }

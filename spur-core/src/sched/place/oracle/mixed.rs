@@ -25,8 +25,13 @@ fn mix(kind: &str, fabric: fn(&mut Random) -> Fabric, wishes: &[(u32, Wish)]) {
 /// A random number of whole nodes, of nodes that are shared, or of tasks, with a range or a number of nodes at times.
 fn any_size(random: &mut Random, fabric: Fabric) -> Case {
     let whole = random.one_in(2);
-    let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
-    let are_nodes = whole || random.one_in(4);
+    let are_shared = !whole && random.one_in(4);
+    let are_nodes = whole || are_shared;
+    let slots = match (whole, are_shared) {
+        (true, _) => random.whole(&fabric),
+        (false, true) => random.shares(&fabric),
+        (false, false) => random.tasks(&fabric),
+    };
     let amount = random.between(1, if are_nodes { 6 } else { 8 });
     let mut ask = if are_nodes { Ask::nodes(amount) } else { Ask::tasks(amount) };
     if are_nodes && random.one_in(4) {
@@ -62,12 +67,32 @@ fn tree_or_flat(case: &mut Case, random: &mut Random) {
 fn shared_nodes() {
     search("nodes that are shared", 3000, |random| {
         let fabric = random.fabric();
-        let slots = random.tasks(&fabric);
+        let slots = random.shares(&fabric);
         let amount = random.between(1, 6);
-        let mut case = Case::new(random, fabric, slots, Ask::nodes(amount));
+        let mut ask = Ask::nodes(amount);
+        if random.one_in(4) {
+            ask.nodes = Some((amount, amount + random.between(1, 3)));
+        }
+        let mut case = Case::new(random, fabric, slots, ask);
         if random.one_in(2) {
             case.constrain(random);
         }
+        if random.one_in(4) {
+            any_mode(&mut case, random);
+        }
+        case
+    });
+}
+
+#[test]
+fn shared_nodes_of_no_fabric() {
+    search("nodes that are shared, the fabric ignored", 1000, |random| {
+        let fabric = if random.one_in(2) { random.bare_fabric() } else { random.fabric() };
+        let slots = random.shares(&fabric);
+        let amount = random.between(1, 6);
+        let mut case = Case::new(random, fabric, slots, Ask::nodes(amount));
+        tree_or_flat(&mut case, random);
+        case.constrain_flat(random);
         case
     });
 }
@@ -122,9 +147,14 @@ fn deep_segments() {
         let size = random.between(2, 5);
         let nodes = size * random.between(1, 3);
         let whole = fabric.len() > 8 || random.one_in(2);
-        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let are_shared = random.one_in(3);
+        let slots = match (whole, are_shared) {
+            (_, true) => random.shares(&fabric),
+            (true, false) => random.whole(&fabric),
+            (false, false) => random.tasks(&fabric),
+        };
         let mut ask = Ask::nodes(nodes);
-        ask.tasks = (!whole).then(|| nodes + random.between(0, 3));
+        ask.tasks = (!whole && !are_shared).then(|| nodes + random.between(0, 3));
         ask.strategy = Strategy::Block;
         ask.segment = Some(Segment { size, spread: random.one_in(3), consolidate: random.one_in(3) });
         let mut case = Case::new(random, fabric, slots, ask);

@@ -87,8 +87,13 @@ fn a_few_rivals_are_the_first_of_all() {
     for seed in 0..cases(1500) {
         let random = &mut Random::new(seed);
         let fabric = if random.one_in(2) { random.large_tree() } else { random.fabric() };
-        let slots = if random.one_in(3) { random.tasks(&fabric) } else { random.whole(&fabric) };
-        let ask = if slots.are_whole() {
+        let are_shared = random.one_in(4);
+        let slots = match random.one_in(3) {
+            _ if are_shared => random.shares(&fabric),
+            true => random.tasks(&fabric),
+            false => random.whole(&fabric),
+        };
+        let ask = if slots.are_whole() || are_shared {
             Ask::nodes(random.between(1, 6))
         } else {
             Ask::tasks(random.between(1, 9))
@@ -201,9 +206,14 @@ fn outlines() {
     search("contiguous and adjacent", 3000, |random| {
         let fabric = random.fabric();
         let whole = random.one_in(2);
-        let slots = if whole { random.whole(&fabric) } else { random.tasks(&fabric) };
+        let are_shared = !whole && random.one_in(2);
+        let slots = match (whole, are_shared) {
+            (true, _) => random.whole(&fabric),
+            (false, true) => random.shares(&fabric),
+            (false, false) => random.tasks(&fabric),
+        };
         let amount = random.between(1, 6);
-        let mut ask = if whole { Ask::nodes(amount) } else { Ask::tasks(amount) };
+        let mut ask = if whole || are_shared { Ask::nodes(amount) } else { Ask::tasks(amount) };
         match random.between(0, 2) {
             0 => ask.contiguous = true,
             1 => ask.adjacent = Some(random.between(1, 3)),
@@ -227,7 +237,7 @@ fn outlines() {
 fn segments() {
     search("segments", 3000, |random| {
         let fabric = random.fabric();
-        let slots = random.whole(&fabric);
+        let slots = if random.one_in(3) { random.shares(&fabric) } else { random.whole(&fabric) };
         let (size, count) = (random.between(1, 3), random.between(1, 3));
         let mut ask = Ask::nodes(size * count);
         ask.strategy = Strategy::Block;

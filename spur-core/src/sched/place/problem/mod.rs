@@ -159,6 +159,10 @@ impl<'a> Problem<'a> {
         if amount == 0 || units.last().is_some_and(|unit| !amount.is_multiple_of(*unit)) {
             return None;
         }
+        // No node holds several of one each.
+        if per_node.is_some() && units[0] > 1 {
+            return None;
+        }
         let mut span_caps: Vec<(Layer, u32)> = Vec::new();
         for (layer, cap) in ask.max_spans.iter().copied().chain(frame.touch) {
             match span_caps.iter_mut().find(|(known, _)| *known == layer) {

@@ -1,4 +1,6 @@
-//! Tasks on nodes that all take the same number of them are whole nodes in disguise.
+//! Nodes that all have the same number of slots are whole nodes in disguise.
+//!
+//! Of nodes that are shared, a job takes one slot each, and every waste is so many times that of whole nodes.
 //!
 //! The fewest nodes are the last of the spans, so that a best placement of T tasks, s on a node, uses ⌈T/s⌉ nodes, and
 //! every amount and every waste is that many nodes' worth, less a constant. A multiple of s tasks is one of nodes, and so is a
@@ -6,40 +8,66 @@
 
 use crate::model::fabric::Layer;
 use crate::sched::place::ask::{Ask, Mode, Strategy};
-use crate::sched::place::explain::Placement;
+use crate::sched::place::explain::{Lost, LostWhy, Placement};
 use crate::sched::place::slots::{Slots, View};
 
-/// A question about tasks as one about nodes.
+/// A question about slots as one about nodes.
 pub(in crate::sched::place) struct Equal {
-    /// Tasks that there is room for on each node, and that each is given.
+    /// Slots of each node, and how many of them each gives.
     room: u32,
     each: u32,
+    /// Tasks of the whole job, where they are counted.
+    tasks: Option<u32>,
     /// The open nodes, as whole ones.
-    pub(in crate::sched::place) slots: Slots,
+    pub(in crate::sched::place) whole: Slots,
     /// The same ask for nodes.
     pub(in crate::sched::place) ask: Ask,
 }
 
 impl Equal {
-    /// The question about nodes; `None` where nodes differ, or where the job says more about its tasks than nodes can.
+    /// The question about nodes; `None` where nodes differ, or where the job says more about its slots than nodes can.
     pub(in crate::sched::place) fn of(view: &View<'_>, ask: &Ask) -> Option<Self> {
-        let tasks = ask.tasks.filter(|tasks| *tasks > 0)?;
-        let plain = ask.strategy == Strategy::Tree
+        if view.slots.are_whole() {
+            return None;
+        }
+        let (_, room) = view.slots.iter().next()?;
+        if !are_all(view.slots, room) {
+            return None;
+        }
+        match ask.tasks {
+            Some(tasks) => Self::of_tasks(view, ask, (room, tasks)),
+            None => Self::of_nodes(view, ask, room),
+        }
+    }
+
+    /// The question of a job that takes one slot of each node.
+    fn of_nodes(view: &View<'_>, ask: &Ask, room: u32) -> Option<Self> {
+        // The score knows the share of slots that the job fills.
+        let is_known = room == 1 || ask.multiples.is_empty() && !ask.score.weights.any();
+        (is_known && ask.tasks_per_node.is_none()).then(|| Self {
+            room,
+            each: 1,
+            tasks: None,
+            whole: view.slots.as_whole(),
+            ask: of_whole(ask),
+        })
+    }
+
+    /// The question of a job that counts tasks.
+    fn of_tasks(view: &View<'_>, ask: &Ask, (room, tasks): (u32, u32)) -> Option<Self> {
+        let plain = tasks > 0
+            && ask.strategy == Strategy::Tree
             && ask.mode == Mode::Consolidated
             && ask.segment.is_none()
             && ask.required.is_empty()
             && ask.counts.is_empty()
             && !ask.contiguous
             && ask.adjacent.is_none();
-        if !plain || view.slots.are_whole() {
-            return None;
-        }
-        let (_, room) = view.slots.iter().next()?;
         let each = match ask.tasks_per_node {
             Some(each) => each,
             None => ask.max_tasks_per_node.map_or(room, |most| most.min(room)),
         };
-        if each == 0 || each > room || !are_all(view.slots, room) {
+        if !plain || each == 0 || each > room {
             return None;
         }
         let is_even = tasks.is_multiple_of(each);
@@ -60,7 +88,6 @@ impl Equal {
             Some(cap) if ask.tasks_per_node.is_none() && !cap.is_multiple_of(each) => return None,
             cap => cap.map(|cap| cap / each),
         };
-        let slots = view.slots.as_whole();
         let ask = Ask {
             nodes: Some((nodes, nodes)),
             tasks: None,
@@ -71,12 +98,14 @@ impl Equal {
             max_slots_per_leaf: None,
             ..ask.clone()
         };
-        Some(Self { room, each, slots, ask })
+        Some(Self { room, each, tasks: Some(tasks), whole: view.slots.as_whole(), ask })
     }
 
-    /// The placement of nodes as one of tasks: earlier nodes are filled first.
-    pub(in crate::sched::place) fn tasks(&self, placement: Placement, tasks: u32) -> Placement {
-        let mut left = tasks;
+    /// The placement of nodes as one of slots: earlier nodes are filled first.
+    pub(in crate::sched::place) fn slots(&self, placement: Placement) -> Placement {
+        let nodes = u32::try_from(placement.shares.len()).unwrap_or(u32::MAX);
+        let taken = self.tasks.unwrap_or(nodes);
+        let mut left = taken;
         let fill = |(pos, _)| {
             let here = left.min(self.each);
             left -= here;
@@ -84,10 +113,31 @@ impl Equal {
         };
         let held = placement.waste + placement.shares.len() as u64;
         Placement {
-            waste: held * u64::from(self.room) - u64::from(tasks),
+            waste: held * u64::from(self.room) - u64::from(taken),
             shares: placement.shares.into_iter().map(fill).collect(),
             ..placement
         }
+    }
+
+    /// Those that lost, their nodes counted as slots.
+    pub(in crate::sched::place) fn lost(&self, lost: Vec<Lost>) -> Vec<Lost> {
+        let room = u64::from(self.room);
+        let why = |why| match why {
+            LostWhy::Waste { layer, had, best } => {
+                LostWhy::Waste { layer, had: had * room, best: best * room }
+            }
+            why => why,
+        };
+        lost.into_iter().map(|lost| Lost { why: why(lost.why), ..lost }).collect()
+    }
+}
+
+/// What is asked of shares of nodes, asked of whole ones.
+pub(in crate::sched::place) fn of_whole(ask: &Ask) -> Ask {
+    Ask {
+        max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(ask.max_slots_per_leaf).min(),
+        max_slots_per_leaf: None,
+        ..ask.clone()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::sched::place::ask::Ask;
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
-pub(super) use equal::Equal;
+pub(super) use equal::{Equal, of_whole};
 pub(super) use whole::largest_first;
 
 /// What a short cut comes to.

@@ -85,7 +85,7 @@ impl Slots {
     /// Has no slots any more.
     pub fn clear(&mut self) {
         if let Some(tasks) = &mut self.tasks {
-            self.open.ones().for_each(|index| tasks.set(index, 0));
+            tasks.clear(self.open.ones());
         }
         self.open.clear();
         self.sums.fill(0);
@@ -108,19 +108,15 @@ impl Slots {
         Some(0)
     }
 
+    #[inline]
     fn raise_tasks(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
-        let tasks = self.tasks.as_mut()?;
-        let leaf = fabric.leaf_of(pos);
-        let had = tasks.at(pos.index());
-        if slots <= had {
-            return None;
-        }
-        tasks.set(pos.index(), slots);
-        if let Some(leaf) = leaf {
-            self.nodes[leaf.index()] += u32::from(!self.open.put(pos.index()));
-            self.sums[leaf.index()] += u64::from(slots - had);
-        } else {
+        let had = self.tasks.as_mut()?.raise(pos.index(), slots)?;
+        if had == 0 {
             self.open.insert(pos.index());
+        }
+        if let Some(leaf) = fabric.leaf_of(pos) {
+            self.nodes[leaf.index()] += u32::from(had == 0);
+            self.sums[leaf.index()] += u64::from(slots - had);
         }
         Some(had)
     }

@@ -47,6 +47,31 @@ impl Tasks {
         }
     }
 
+    /// Gives a position that many tasks if it has fewer, and says how many it had then.
+    #[inline]
+    pub(super) fn raise(&mut self, index: usize, count: u32) -> Option<u32> {
+        let had = self.small[index];
+        match u16::try_from(count) {
+            // By far the most.
+            Ok(small) if small < LARGE => {
+                (had < small).then(|| u32::from(std::mem::replace(&mut self.small[index], small)))
+            }
+            _ => {
+                let had = self.at(index);
+                (had < count).then(|| {
+                    self.set(index, count);
+                    had
+                })
+            }
+        }
+    }
+
+    /// Takes the tasks of some positions away, which are all that have any.
+    pub(super) fn clear(&mut self, positions: impl Iterator<Item = usize>) {
+        positions.for_each(|index| self.small[index] = 0);
+        self.large.clear();
+    }
+
     /// Tasks of all positions of a range.
     pub(super) fn sum(&self, range: Range<usize>) -> u64 {
         let large: u64 =
@@ -76,5 +101,11 @@ mod tests {
         assert_eq!(all(&tasks), [3, 65_534, 7, 70_000, 0]);
         tasks.set(3, 0);
         assert_eq!((tasks.small(), tasks.sum(0..5)), (Some(&[3, 65_534, 7, 0, 0][..]), 65_544));
+        let raised = [(0, 3), (0, 4), (4, 70_000), (4, 65_000), (4, 80_000), (3, 0), (1, 65_535)];
+        let had = raised.map(|(index, count)| tasks.raise(index, count));
+        assert_eq!(had, [None, Some(3), Some(0), None, Some(70_000), None, Some(65_534)]);
+        assert_eq!(all(&tasks), [4, 65_535, 7, 0, 80_000]);
+        tasks.clear([0, 1, 2, 4].into_iter());
+        assert_eq!((all(&tasks), tasks.small()), (vec![0; 5], Some(&[0; 5][..])));
     }
 }

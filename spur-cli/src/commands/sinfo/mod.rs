@@ -290,7 +290,7 @@ impl Query {
             Some(columns) => columns.read(node::FIELDS, "node")?,
             None => Format::letters(&self.default_format(&partitions, &nodes), node::FIELDS, "node")?,
         };
-        let single = self.by_node && self.columns.is_none();
+        let single = self.by_node;
         let mut rows = group::rows(&partitions, &nodes, &format, self.exact, single, show);
         if single || self.reasons {
             rows.retain(|row| !row.nodes.is_empty());

@@ -23,7 +23,7 @@ fn a_job_of_a_lower_tier_waits_again() {
     let cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
     let mut client = cluster.client();
     let (mut low_gate, mut urgent_gate) = (cluster.gate("low"), cluster.gate("urgent"));
-    let script = "echo $SLURM_RESTART_COUNT >>restarts; read x <low";
+    let script = "echo ${SLURM_RESTART_COUNT:-0} >>restarts; read x <low";
     let low = cluster.sbatch(&["-N2", "--exclusive", "-o", "low.txt", "--wrap", script]);
     client.wait_for(low, "RUNNING");
     let shown = cluster.ok(&["scontrol", "show", "job", &low.to_string()]);

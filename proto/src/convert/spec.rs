@@ -7,6 +7,7 @@ use memchr::{memchr, memchr_iter};
 use spur_core::controller::command::Submission;
 use spur_core::id::{BlobId, JobId};
 use spur_core::model::caller::Owner;
+use spur_core::model::change::licenses;
 use spur_core::model::job::{Batch, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gres::{GresList, GresSpec};
@@ -187,7 +188,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
     let extra = Extra {
         comment: boxed(&wire.comment),
         wckey: boxed(&wire.wckey),
-        licenses: licenses(&wire.licenses)?,
+        licenses: licenses(&wire.licenses).map_err(|problem| BadField::new("--licenses", problem))?,
         reservation: boxed(&wire.reservation),
         no_kill: wire.no_kill,
         no_preempt: wire.no_preempt,
@@ -197,20 +198,6 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
         mail: mail.then(|| (wire.mail_type.as_str().into(), wire.mail_user.as_str().into())),
     };
     Ok((extra != Extra::default()).then(|| Box::new(extra)))
-}
-
-/// `name[:count]`, separated by commas.
-fn licenses(written: &str) -> Result<Vec<(Box<str>, u32)>, BadField> {
-    let one = |item: &str| {
-        let (name, count) = item.split_once([':', '=']).unwrap_or((item, "1"));
-        match count.parse::<u32>() {
-            Ok(count) if count > 0 && !name.is_empty() => Ok((name.into(), count)),
-            _ => {
-                Err(BadField::new("--licenses", format!("`{item}`: write NAME or NAME:COUNT, e.g. matlab:2")))
-            }
-        }
-    };
-    written.split(',').filter(|item| !item.is_empty()).map(one).collect()
 }
 
 fn dependency(written: &str) -> Result<Option<Box<Dependency<JobId>>>, BadField> {

@@ -5,9 +5,10 @@ use std::fmt::Display;
 
 use crate::cluster::Cluster;
 use crate::id::NodeId;
-use crate::model::alloc::Alloc;
-use crate::model::job::{Job, MemoryNeed};
+use crate::model::alloc::{Alloc, NodeAlloc};
+use crate::model::job::{Job, MemoryNeed, Shape};
 use crate::model::step::Step;
+use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
 
 /// Names and values, in no particular order.
@@ -59,12 +60,12 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     env.set("SLURM_JOB_PARTITION", &alloc.partition);
     env.set("SLURM_CLUSTER_NAME", &cluster.policy().cluster_name);
     env.set("SLURM_JOB_CPUS_PER_NODE", repeated(alloc.nodes.iter().map(|part| part.cpus.len())));
-    env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(|part| part.tasks)));
+    env.set("SLURM_TASKS_PER_NODE", repeated(alloc.nodes.iter().map(|part| tasks_on(&spec.shape, part))));
     env.set("SLURM_JOB_START_TIME", started.0);
     env.set("SLURM_JOB_UID", spec.owner.uid);
     env.set("SLURM_JOB_GID", spec.owner.gid);
     env.set("SLURM_JOB_USER", &spec.owner.user);
-    env.set("SLURM_RESTART_COUNT", job.restarts);
+    env.option("SLURM_RESTART_COUNT", Some(job.restarts).filter(|restarts| *restarts > 0));
     env.option("SLURM_JOB_ACCOUNT", spec.account.as_ref());
     env.option("SLURM_JOB_QOS", spec.qos.as_ref());
     env.option("SLURM_JOB_RESERVATION", alloc.reservation.as_ref());
@@ -79,10 +80,14 @@ fn own(cluster: &Cluster, job: &Job) -> Variables {
     env.option("SLURM_NTASKS_PER_NODE", shape.tasks_per_node);
     env.option("SLURM_CPUS_PER_TASK", shape.cpus_per_task);
     match shape.memory {
-        Some(MemoryNeed::PerNode(mb)) => env.set("SLURM_MEM_PER_NODE", mb),
-        Some(MemoryNeed::PerCpu(mb)) => env.set("SLURM_MEM_PER_CPU", mb),
-        None => {}
+        Some(MemoryNeed::PerNode(mb)) if mb > 0 => env.set("SLURM_MEM_PER_NODE", mb),
+        Some(MemoryNeed::PerCpu(mb)) if mb > 0 => env.set("SLURM_MEM_PER_CPU", mb),
+        // All that there is.
+        Some(_) | None => {}
     }
+    env.option("SLURM_GPUS", gpus(&shape.gpus));
+    env.option("SLURM_GPUS_PER_NODE", gpus(&shape.gres));
+    env.option("SLURM_GPUS_PER_TASK", gpus(&shape.gpus_per_task));
     if let (Some(part), Some(task), Some(array)) = (&job.array, job.task(), &spec.array) {
         env.set("SLURM_ARRAY_JOB_ID", part.id);
         env.set("SLURM_ARRAY_TASK_ID", task);
@@ -138,6 +143,26 @@ pub fn of_node(cluster: &Cluster, job: &Job, node: NodeId) -> Variables {
     env.0
 }
 
+/// How many tasks a node of a job takes, for programs that start them without `srun`: where the job does not say how many
+/// it has, one for each CPU that it has there, or for each `--cpus-per-task` of them.
+fn tasks_on(shape: &Shape, part: &NodeAlloc) -> u32 {
+    match (shape.tasks, shape.tasks_per_node) {
+        (None, None) => (part.cpus.len() / shape.cpus_per_task.unwrap_or(1).max(1)).max(1),
+        _ => part.tasks,
+    }
+}
+
+/// The GPUs of a list of devices as their options have them: `2`, `a100:2`, `a100:1,v100:1`; `None` without any.
+fn gpus(gres: &[GresSpec]) -> Option<String> {
+    let gpus = gres.iter().filter(|gres| gres.name == "gpu");
+    let one = |gres: &GresSpec| match &gres.kind {
+        Some(kind) => format!("{kind}:{}", gres.count),
+        None => gres.count.to_string(),
+    };
+    let list: Vec<String> = gpus.map(one).collect();
+    Some(list.join(",")).filter(|list| !list.is_empty())
+}
+
 /// The nodes in rank order, compressed.
 fn node_list(cluster: &Cluster, alloc: &Alloc) -> HostList {
     HostList::from_names(cluster.names_of(alloc.nodes.iter().map(|part| part.node)))
@@ -178,6 +203,30 @@ impl Env {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_takes_as_many_tasks_as_it_has_room_for() {
+        let part = |cpus: &str| NodeAlloc {
+            node: NodeId(0),
+            tasks: 1,
+            cpus: cpus.parse().expect("a list"),
+            memory_mb: 0,
+            gres: Box::default(),
+        };
+        let shape = |tasks, cpus_per_task| Shape { tasks, cpus_per_task, ..Shape::default() };
+        assert_eq!(tasks_on(&shape(None, None), &part("0-3")), 4);
+        assert_eq!(tasks_on(&shape(None, Some(2)), &part("0-3")), 2);
+        assert_eq!(tasks_on(&shape(None, Some(3)), &part("0-1")), 1);
+        assert_eq!(tasks_on(&shape(Some(1), None), &part("0-3")), 1);
+    }
+
+    #[test]
+    fn gpus_are_written_as_their_options_are() {
+        let list = [GresSpec::new("gpu", Some("a100"), 2), GresSpec::new("nic", None, 1)];
+        assert_eq!(gpus(&list).as_deref(), Some("a100:2"));
+        assert_eq!(gpus(&[GresSpec::new("gpu", None, 1)]).as_deref(), Some("1"));
+        assert_eq!(gpus(&list[1..]), None);
+    }
 
     #[test]
     fn counts_are_run_length_encoded() {

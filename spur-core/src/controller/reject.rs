@@ -40,6 +40,15 @@ pub enum Reject {
     /// No node could ever hold it.
     #[error("Requested node configuration is not available: {0}")]
     NodeConfigUnavailable(String),
+    /// A feature that no node has.
+    #[error("Invalid feature specification: {0}")]
+    InvalidFeature(String),
+    /// Devices of a kind that no node has.
+    #[error("Invalid generic resource (gres) specification: {0}")]
+    InvalidGres(String),
+    /// A license that there is not, or not so often.
+    #[error("Invalid license specification: {0}")]
+    InvalidLicense(String),
     /// The topology can never hold it.
     #[error("Requested topology configuration is not available: {0}")]
     TopologyUnavailable(String),
@@ -146,6 +155,9 @@ impl Reject {
             Reject::InvalidNodeCount(message) => Reject::InvalidNodeCount(mark(message)),
             Reject::InvalidTimeLimit(message) => Reject::InvalidTimeLimit(mark(message)),
             Reject::NodeConfigUnavailable(message) => Reject::NodeConfigUnavailable(mark(message)),
+            Reject::InvalidFeature(message) => Reject::InvalidFeature(mark(message)),
+            Reject::InvalidGres(message) => Reject::InvalidGres(mark(message)),
+            Reject::InvalidLicense(message) => Reject::InvalidLicense(mark(message)),
             Reject::TopologyUnavailable(message) => Reject::TopologyUnavailable(mark(message)),
             Reject::InvalidNodeName(message) => Reject::InvalidNodeName(mark(message)),
             Reject::Dependency(message) => Reject::Dependency(mark(message)),
@@ -169,6 +181,9 @@ impl Reject {
             Reject::NodeConfigUnavailable(_) | Reject::StepTooLarge(_) => {
                 "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE"
             }
+            Reject::InvalidFeature(_) => "ESLURM_INVALID_FEATURE",
+            Reject::InvalidGres(_) => "ESLURM_INVALID_GRES",
+            Reject::InvalidLicense(_) => "ESLURM_INVALID_LICENSES",
             Reject::TopologyUnavailable(_) => "ESLURM_REQUESTED_TOPO_CONFIG_UNAVAILABLE",
             Reject::InvalidNodeName(_) | Reject::UnknownNode(_) => "ESLURM_INVALID_NODE_NAME",
             Reject::InvalidTime(_) => "ESLURM_INVALID_TIME_VALUE",

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::job::{FabricAsk, JobSpec, MemoryNeed};
+use super::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
 use crate::id::JobId;
 use crate::text::dependency::Dependency;
 use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, Switches};
+use crate::text::gres::{GresList, GresSpec};
 use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::nodes::NodeCount;
@@ -31,6 +32,20 @@ pub enum JobChange {
     CpusPerTask(u32),
     /// `MinMemoryNode=`, `MinMemoryCPU=`
     Memory(MemoryNeed),
+    /// `MinCPUsNode=`
+    MinCpus(u32),
+    /// `MinTmpDiskNode=`, MiB
+    TmpDisk(u64),
+    /// `Gres=`, `TresPerNode=`
+    Gres(Vec<GresSpec>),
+    /// `Licenses=`
+    Licenses(Vec<(Box<str>, u32)>),
+    /// `OverSubscribe=`, `Shared=`
+    Sharing(Sharing),
+    /// `Contiguous=`
+    Contiguous(bool),
+    /// `Wait-for-Switch=`: when the number of switches relaxes.
+    SwitchWait(TimeLimit),
     /// `Priority=`
     Priority(u32),
     /// `Nice=`
@@ -102,7 +117,7 @@ pub enum ChangeError {
 }
 
 /// Keys that can be changed, with Slurm's spelling; read without regard to case.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 37] = [
     "TimeLimit",
     "TimeMin",
     "Partition",
@@ -111,6 +126,15 @@ const KEYS: [&str; 28] = [
     "CPUs/Task",
     "MinMemoryNode",
     "MinMemoryCPU",
+    "MinCPUsNode",
+    "MinTmpDiskNode",
+    "Gres",
+    "TresPerNode",
+    "Licenses",
+    "OverSubscribe",
+    "Shared",
+    "Contiguous",
+    "Wait-for-Switch",
     "Priority",
     "Nice",
     "JobName",
@@ -194,6 +218,13 @@ impl JobChange {
             | JobChange::Tasks(_)
             | JobChange::CpusPerTask(_)
             | JobChange::Memory(_)
+            | JobChange::MinCpus(_)
+            | JobChange::TmpDisk(_)
+            | JobChange::Gres(_)
+            | JobChange::Licenses(_)
+            | JobChange::Sharing(_)
+            | JobChange::Contiguous(_)
+            | JobChange::SwitchWait(_)
             | JobChange::Features(_)
             | JobChange::Nodelist(_)
             | JobChange::Exclude(_)
@@ -219,6 +250,17 @@ impl JobChange {
             JobChange::Tasks(tasks) => spec.shape.tasks = Some(tasks),
             JobChange::CpusPerTask(cpus) => spec.shape.cpus_per_task = Some(cpus),
             JobChange::Memory(memory) => spec.shape.memory = Some(memory),
+            JobChange::MinCpus(cpus) => spec.shape.min_cpus = cpus,
+            JobChange::TmpDisk(mb) => spec.shape.tmp_disk_mb = mb,
+            JobChange::Gres(gres) => spec.shape.gres = gres,
+            JobChange::Licenses(licenses) => spec.extra.get_or_insert_default().licenses = licenses,
+            JobChange::Sharing(sharing) => spec.shape.sharing = sharing,
+            JobChange::Contiguous(contiguous) => fabric(spec).contiguous = contiguous,
+            JobChange::SwitchWait(wait) => {
+                if let Some(switches) = spec.fabric.as_mut().and_then(|fabric| fabric.switches.as_mut()) {
+                    switches.wait = Some(wait);
+                }
+            }
             JobChange::Priority(priority) => spec.priority = Some(priority),
             JobChange::Nice(nice) => spec.nice = nice,
             JobChange::Name(name) => spec.name = name,
@@ -260,6 +302,16 @@ fn parse(key: &str, value: &str) -> Result<JobChange, String> {
         "CPUs/Task" => JobChange::CpusPerTask(positive(value)?),
         "MinMemoryNode" => JobChange::Memory(MemoryNeed::PerNode(memory(value)?)),
         "MinMemoryCPU" => JobChange::Memory(MemoryNeed::PerCpu(memory(value)?)),
+        "MinCPUsNode" => JobChange::MinCpus(read(value)?),
+        "MinTmpDiskNode" => JobChange::TmpDisk(memory(value)?),
+        "Gres" | "TresPerNode" => JobChange::Gres(gres(value)?),
+        "Licenses" => JobChange::Licenses(licenses(value)?),
+        "OverSubscribe" | "Shared" => JobChange::Sharing(match flag(value)? {
+            true => Sharing::Shared,
+            false => Sharing::Exclusive,
+        }),
+        "Contiguous" => JobChange::Contiguous(flag(value)?),
+        "Wait-for-Switch" => JobChange::SwitchWait(read(value)?),
         "Priority" => JobChange::Priority(read(value)?),
         "Nice" => JobChange::Nice(if set { read(value)? } else { 100 }),
         "JobName" | "Name" if set => JobChange::Name(value.into()),
@@ -296,6 +348,33 @@ fn positive(value: &str) -> Result<u32, String> {
 
 fn memory(value: &str) -> Result<u64, String> {
     read::<crate::text::memory::MemoryMb>(value).map(|memory| memory.0)
+}
+
+/// Devices as `--gres` has them, and as `scontrol` shows them (`gres:gpu:2`, `gres/gpu:2`).
+fn gres(value: &str) -> Result<Vec<GresSpec>, String> {
+    let bare = |item: &str| {
+        let bare = item.strip_prefix("gres:").or_else(|| item.strip_prefix("gres/"));
+        bare.unwrap_or(item).to_owned()
+    };
+    let list = value.split(',').map(bare).collect::<Vec<_>>().join(",");
+    optional::<GresList>(&list).map(|list| list.map_or_else(Vec::new, |list| list.0))
+}
+
+/// `NAME[:COUNT],…`
+///
+/// # Errors
+/// The first item that is none.
+pub fn licenses(written: &str) -> Result<Vec<(Box<str>, u32)>, String> {
+    let items = written.split(',').filter(|item| !item.is_empty());
+    items
+        .map(|item| {
+            let (name, count) = item.split_once([':', '=']).unwrap_or((item, "1"));
+            match (name.is_empty(), count.parse::<u32>()) {
+                (false, Ok(count)) if count > 0 => Ok((name.into(), count)),
+                _ => Err(format!("`{item}`: write NAME or NAME:COUNT, e.g. matlab:2")),
+            }
+        })
+        .collect()
 }
 
 fn flag(value: &str) -> Result<bool, String> {
@@ -346,5 +425,14 @@ mod tests {
         assert!(unknown.to_string().contains("did you mean TimeLimit?"), "{unknown}");
         assert!(JobChange::parse("Partition", "").is_err());
         assert!(JobChange::parse("NumTasks", "0").is_err());
+        let gpus = JobChange::Gres(vec![GresSpec::new("gpu", None, 2)]);
+        for value in ["gpu:2", "gres:gpu:2", "gres/gpu:2"] {
+            assert_eq!(JobChange::parse("TresPerNode", value), Ok(gpus.clone()));
+        }
+        assert_eq!(JobChange::parse("gres", ""), Ok(JobChange::Gres(Vec::new())));
+        let licenses = vec![("matlab".into(), 2), ("ansys".into(), 1)];
+        assert_eq!(JobChange::parse("Licenses", "matlab:2,ansys"), Ok(JobChange::Licenses(licenses)));
+        assert!(JobChange::parse("Licenses", "matlab:0").is_err());
+        assert_eq!(JobChange::parse("oversubscribe", "no"), Ok(JobChange::Sharing(Sharing::Exclusive)));
     }
 }

@@ -74,6 +74,14 @@ pub struct TopologyConfig {
     pub line: Line,
 }
 
+impl TopologyConfig {
+    /// Whether it asks something of jobs that ask nothing of the fabric themselves.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.plugin == Plugin::Block || !self.rule.is_empty() || self.limits != LimitsConfig::default()
+    }
+}
+
 impl Default for TopologyConfig {
     fn default() -> Self {
         Self {

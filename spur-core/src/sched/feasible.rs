@@ -37,8 +37,14 @@ pub enum RefusalKind {
     NodeCount,
     /// More time than allowed.
     TimeLimit,
-    /// CPUs, memory, devices or features that no node has.
+    /// CPUs, memory or devices that no node has.
     NodeConfig,
+    /// Features that no node has.
+    Features,
+    /// Devices of a kind that there is not.
+    Gres,
+    /// Licenses that there are not.
+    License,
     /// What the topology cannot hold.
     Topology,
     /// A node that is not there.
@@ -239,7 +245,7 @@ fn licenses_together(scene: &Scene, specs: &[Arc<JobSpec>]) -> Result<(), Refusa
             let message = format!(
                 "--licenses={name}: the components want {sum} together and there are {has}; ask ≤ {has}"
             );
-            return refuse(RefusalKind::NodeConfig, message);
+            return refuse(RefusalKind::License, message);
         }
     }
     Ok(())
@@ -259,7 +265,7 @@ fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refusal> {
                 format!("--licenses={name}: there is no such license{near}")
             }
         };
-        return refuse(RefusalKind::NodeConfig, message);
+        return refuse(RefusalKind::License, message);
     }
     Ok(())
 }
@@ -402,13 +408,13 @@ fn features(scene: &Scene, partition: &Partition, fabric: &Fabric, shape: &Shape
     for name in wanted.names() {
         if known.binary_search(&name).is_err() {
             if let Err(ambiguous @ LookupError::Ambiguous { .. }) = fabric.find(name) {
-                return refuse(RefusalKind::NodeConfig, format!("--constraint: {ambiguous}"));
+                return refuse(RefusalKind::Features, format!("--constraint: {ambiguous}"));
             }
             let near = nearest::nearest(name, known)
                 .map_or_else(String::new, |near| format!("; did you mean {near}?"));
             let message =
                 format!("--constraint: no node of partition {} has feature {name}{near}", partition.name());
-            return refuse(RefusalKind::NodeConfig, message);
+            return refuse(RefusalKind::Features, message);
         }
     }
     Ok(())
@@ -426,7 +432,8 @@ fn fits_idle(
     let qualified = u32::try_from(lens.idle.nodes()).unwrap_or(u32::MAX);
     let (min, slots) = (request.min_nodes(), request.min_slots());
     if qualified == 0 {
-        return refuse(RefusalKind::NodeConfig, too_large(scene, partition, lens, &request.need));
+        let kind = if has_devices(scene, &spec.shape) { RefusalKind::NodeConfig } else { RefusalKind::Gres };
+        return refuse(kind, too_large(scene, partition, lens, &request.need));
     }
     if qualified < min {
         return refuse(
@@ -466,7 +473,20 @@ fn fits_idle(
             }
         }
     }
-    refuse(RefusalKind::Topology, reason.unwrap_or_default())
+    // Where nothing is asked of the fabric, the nodes are not what is asked for.
+    let fabric = spec.fabric.is_some() || scene.topology(&lens.fabric).asks();
+    let kind = if fabric { RefusalKind::Topology } else { RefusalKind::NodeConfig };
+    refuse(kind, reason.unwrap_or_default())
+}
+
+/// Whether there are devices of all kinds that are asked for.
+fn has_devices(scene: &Scene, shape: &Shape) -> bool {
+    let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
+    let there = |name: &str| {
+        let mut all = scene.nodes.iter().flat_map(|node| &node.shape.gres);
+        all.any(|gres| *gres.name == *name)
+    };
+    asked.all(|gres| there(&gres.name))
 }
 
 /// Why no node will do: what is asked of one node, and the most that one has.

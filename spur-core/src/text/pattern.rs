@@ -11,7 +11,7 @@ const HELP: &str = "known are %% %A %a %b %J %j %N %n %r %s %t %u %x, and a back
 /// The widest padding, as in Slurm.
 const MAX_WIDTH: usize = 10;
 /// What Slurm prints for the index of a job that is no array task.
-const NO_INDEX: u64 = 4_294_967_294;
+pub const NO_INDEX: u64 = 4_294_967_294;
 
 /// What `%` and a letter stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -223,6 +223,9 @@ fn refusal(refusal: feasible::Refusal) -> Reject {
         feasible::RefusalKind::NodeCount => Reject::InvalidNodeCount(message),
         feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),
         feasible::RefusalKind::NodeConfig => Reject::NodeConfigUnavailable(message),
+        feasible::RefusalKind::Features => Reject::InvalidFeature(message),
+        feasible::RefusalKind::Gres => Reject::InvalidGres(message),
+        feasible::RefusalKind::License => Reject::InvalidLicense(message),
         feasible::RefusalKind::Topology => Reject::TopologyUnavailable(message),
         feasible::RefusalKind::NodeName => Reject::InvalidNodeName(message),
     }

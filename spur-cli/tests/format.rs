@@ -11,7 +11,9 @@ use spur_cli::commands::query::Asked;
 use spur_cli::commands::scontrol::hostnames::Form;
 use spur_cli::commands::{sacct, scontrol, sinfo, squeue};
 use spur_cli::format::Show;
+use spur_cli::format::fields::job::is_meant;
 use spur_cli::options::Settled;
+use spur_core::text::jobid::JobRef;
 use spur_proto::v1::{AccountingRow, Job, Node, Partition, Reservation, Step, Topology};
 
 #[derive(Deserialize)]
@@ -99,7 +101,14 @@ fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<
     let is = |other: &str| name.is_empty() || name == other;
     Ok(match operands[1].as_str() {
         "job" => {
-            let jobs: Vec<Job> = cluster.jobs.iter().filter(|job| is(&job.id.to_string())).cloned().collect();
+            let named = Some(name.as_str()).filter(|name| !name.is_empty());
+            let wanted: Option<JobRef> = named.map(str::parse).transpose()?;
+            let meant = |job: &&Job| wanted.as_ref().is_none_or(|wanted| is_meant(job, wanted));
+            let jobs: Vec<Job> = cluster.jobs.iter().filter(meant).cloned().collect();
+            let jobs = match &wanted {
+                Some(wanted) => scontrol::show_job::alone(jobs, wanted),
+                None => jobs,
+            };
             scontrol::show_job::text(&jobs, settings.oneline, settings.details, show)
         }
         "node" => {

@@ -163,6 +163,8 @@ fn describe_shape(shape: &Shape, message: &mut v1::Job) {
     message.required_nodes = shown(shape.nodelist.as_ref());
     message.excluded_nodes = shown(shape.exclude.as_ref());
     message.gres = GresList(shape.gres.clone()).to_string();
+    message.gpus = GresList(shape.gpus.clone()).to_string();
+    message.gpus_per_task = GresList(shape.gpus_per_task.clone()).to_string();
     message.oversubscribe = match shape.sharing {
         Sharing::Partition => "OK",
         Sharing::Shared => "YES",
@@ -328,6 +330,8 @@ fn waiting(
     } else if let Some(begin) = pending.not_before.filter(|begin| *begin > now) {
         // As Slurm has it: the earliest that it can be.
         message.start_time = Some(begin.0);
+        let end = job.spec.time_limit.end(begin);
+        message.end_time = (!end.is_never()).then_some(end.0);
     }
     let nominated = job.nomination();
     let nodes = match (nominated, planned) {

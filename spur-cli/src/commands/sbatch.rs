@@ -108,8 +108,8 @@ fn forecast(answer: &TestSubmitResponse, start: i64) -> String {
     let spans: Vec<String> = places.map(|span| format!("{} {}", span.count, span.layer)).collect();
     let spans = if spans.is_empty() { String::new() } else { format!(" ({})", spans.join(", ")) };
     format!(
-        "Job to start at {start} using {} processors on nodes {}{spans} in partition {}",
-        answer.num_cpus, answer.nodes, answer.partition
+        "Job {} to start at {start} using {} processors on nodes {} in partition {}{spans}",
+        answer.job_id, answer.num_cpus, answer.nodes, answer.partition
     )
 }
 
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(rest(vec![span("node", 4)]), "4 processors on nodes n[1-4] in partition main");
         assert_eq!(
             rest(vec![span("node", 4), span("leaf", 2), span("spine", 1)]),
-            "4 processors on nodes n[1-4] (2 leaf, 1 spine) in partition main"
+            "4 processors on nodes n[1-4] in partition main (2 leaf, 1 spine)"
         );
     }
 }

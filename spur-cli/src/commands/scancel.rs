@@ -250,7 +250,10 @@ impl Order {
             }
             let what = if problem.job_id.contains('.') { "job step id" } else { "job id" };
             session.error(&format!("Kill job error on {what} {}: {}", problem.job_id, error.message));
-            if !done {
+            // Who only wants jobs gone has what he wants.
+            let gone =
+                done || (unknown && what == "job id" && self.signal.is_none_or(|signal| signal == KILL));
+            if !gone {
                 code = FAILURE;
             }
         }

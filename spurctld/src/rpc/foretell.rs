@@ -2,7 +2,7 @@
 //! cluster that may be a moment old.
 
 use spur_core::cluster::Cluster;
-use spur_core::controller::{self, Reject, Reply};
+use spur_core::controller::{self, Command, Input, Reject, Reply};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
 use spur_core::model::phase::Phase;
@@ -29,7 +29,9 @@ impl Desk {
         caller: Caller,
         request: v1::SubmitRequest,
     ) -> Result<v1::TestSubmitResponse, Status> {
-        let Ask { input, .. } = submit::read(caller, request)?;
+        let Ask { mut input, .. } = submit::read(caller, request)?;
+        // When it would start once it is released, and from when on it may.
+        let begin = at_once(&mut input);
         let epoch = self.epoch;
         self.on_copy(move |mut cluster| {
             let now = clock::now().max(cluster.at());
@@ -39,7 +41,9 @@ impl Desk {
                 other => return Err(odd(&Answer::from(other))),
             };
             let plan = foretell(&cluster, now, &Limits, id);
-            Ok(foretold(&cluster, id, &plan, now, warnings))
+            let told = foretold(&cluster, id, &plan, now, warnings);
+            let start_time = told.start_time.map(|start| begin.map_or(start, |begin| begin.0.max(start)));
+            Ok(v1::TestSubmitResponse { start_time, ..told })
         })
         .await
     }
@@ -83,6 +87,18 @@ impl Desk {
     }
 }
 
+/// Takes out of a submission that the job is held and that it begins later; gives back when it does.
+fn at_once(input: &mut Input) -> Option<Time> {
+    let Input::Command { command: Command::Submit(submission), .. } = input else { return None };
+    let parts =
+        std::iter::once(&mut submission.spec).chain(submission.rest.iter_mut().map(|one| &mut one.spec));
+    let begins = parts.filter_map(|spec| {
+        spec.hold = false;
+        spec.begin.take()
+    });
+    begins.max()
+}
+
 /// What a plan says of a job that waits; one that can start now is about to.
 fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
     let waiting = plan.waiting.iter().find(|waiting| waiting.job == id);
@@ -107,6 +123,7 @@ fn foretold(
     let job = cluster.job(id);
     let spec = job.map(|job| &job.spec);
     let mut told = v1::TestSubmitResponse {
+        job_id: id.0,
         num_cpus: spec.map_or(0, |spec| job::least_cpus(&spec.shape)),
         partition: spec.map(|spec| spec.partitions.join(",")).unwrap_or_default(),
         warnings,

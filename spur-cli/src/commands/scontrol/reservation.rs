@@ -46,14 +46,13 @@ pub fn change(
     zone: &TimeZone,
     now: Timestamp,
 ) -> Result<Option<UpdateReservationRequest>, Failure> {
-    // Jobs have a reservation, too.
+    // Jobs have a reservation, too; a reservation has a partition.
     let key = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
     let is_other = |word: &String| {
         let key = key(word).to_ascii_lowercase();
-        ["jobid", "nodename", "partitionname"].iter().any(|other| key.len() >= 3 && other.starts_with(&key))
+        key.len() >= 3 && ["jobid", "nodename"].iter().any(|other| other.starts_with(&key))
     };
-    let of_node_or_job =
-        words.iter().any(|word| is_other(word) && !key(word).eq_ignore_ascii_case("partitionname"));
+    let of_node_or_job = words.iter().any(is_other);
     let Some(at) = words.iter().position(|word| is_name(&key(word))).filter(|_| !of_node_or_job) else {
         return Ok(None);
     };
@@ -153,6 +152,8 @@ mod tests {
             let name = delete(&words(text)).map(|request| request.name);
             assert_eq!(name.ok().as_deref(), Some("r"), "{text}");
         }
+        let request = change(&words("ReservationName=r partition=p"), &zone, now).unwrap().unwrap();
+        assert_eq!(shown(&request.settings), "partition=p");
         assert!(delete(&words("NodeName=r")).is_err());
         assert!(create(&words("partition p"), &zone, now).is_err());
     }

@@ -32,6 +32,14 @@ const ENTITIES: [&str; 10] = [
     "topology",
 ];
 
+/// What some write for entities, as they do in `update`.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("jobid", "jobs"),
+    ("nodename", "nodes"),
+    ("partitionname", "partitions"),
+    ("reservationname", "reservations"),
+];
+
 /// What is printed, and what there is to complain of besides.
 #[derive(Default)]
 struct Shown {
@@ -58,8 +66,13 @@ impl From<String> for Shown {
 /// # Errors
 /// An entity that there is not, those that are not found behind those that are, a controller that does not answer.
 pub(super) async fn run(session: &mut Session, settings: Settings, words: &[String]) -> anyhow::Result<u8> {
-    let (word, names) = words.split_first().map_or(("", words), |(word, names)| (word.as_str(), names));
-    let Some(entity) = meant(word, &ENTITIES) else {
+    let (first, names) = words.split_first().map_or(("", words), |(word, names)| (word.as_str(), names));
+    // `show job=12` is `show job 12`.
+    let (word, joined) =
+        first.split_once('=').map_or((first, None), |(word, name)| (word, Some([name.to_owned()])));
+    let names = joined.as_ref().filter(|_| names.is_empty()).map_or(names, |joined| joined.as_slice());
+    let other = OTHER_NAMES.iter().find(|(other, _)| word.eq_ignore_ascii_case(other));
+    let Some(entity) = other.map(|(_, entity)| *entity).or_else(|| meant(word, &ENTITIES)) else {
         let hint = nearest(word, ENTITIES).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
         return Err(Failure::new(format!("invalid entity:{word} for keyword:show{hint}")).into());
     };
@@ -91,8 +104,11 @@ async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::
     let show = query::show(&|name| session.env(name))?;
     let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
     let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
-    let jobs = query::jobs(session.connection()?, filter).await?;
+    let mut jobs = query::jobs(session.connection()?, filter).await?;
     let unknown = query::unknown_jobs(&jobs, &job_ids)?;
+    for written in &job_ids {
+        jobs = show_job::alone(jobs, &written.parse()?);
+    }
     Ok(Shown::listed((jobs, unknown), |jobs| match jobs.is_empty() {
         _ if settings.json => json::document("jobs", jobs),
         true => "No jobs in the system\n".to_owned(),
@@ -168,7 +184,16 @@ async fn topology(session: &mut Session, settings: Settings, words: &[String]) -
         text.parse().map_err(|_| Failure::new(format!("SLURM_TOPO_LEN: `{text}` is not a number")))
     });
     let request = show_topology::request(words)?;
-    let topology = query::topology(session.connection()?, request.clone()).await?;
+    let mut topology = query::topology(session.connection()?, request.clone()).await;
+    for meant in show_topology::meant(&request) {
+        if topology.is_ok() {
+            break;
+        }
+        // What is no topology may be a switch, a block or a node, which older Slurm has there.
+        let found = query::topology(session.connection()?, meant).await.ok();
+        topology = found.filter(|found| !found.domains.is_empty()).map_or(topology, Ok);
+    }
+    let topology = topology?;
     if settings.json {
         return Ok(json::document("topology", &topology));
     }

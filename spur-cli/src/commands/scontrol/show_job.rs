@@ -1,12 +1,30 @@
 //! `scontrol show job`.
 
+use spur_core::text::jobid::{JobPart, JobRef};
+use spur_core::text::pattern::NO_INDEX;
 use spur_core::text::time::TimeLimit;
 use spur_proto::v1::Job;
 
 use super::record::Record;
 use crate::format::Show;
-use crate::format::fields::job::{spans, tasks};
+use crate::format::fields::job::{devices, is_meant, spans, tasks};
 use crate::format::value::{exit, flag, long_limit, memory, or, or_null, time};
+
+/// The jobs, with a task in place of the record that it waits in with others, if that task is `wanted`.
+pub fn alone(jobs: Vec<Job>, wanted: &JobRef) -> Vec<Job> {
+    let JobPart::Tasks(tasks) = &wanted.part else { return jobs };
+    let Some(task) = tasks.only() else { return jobs };
+    let narrow = |mut job: Job| {
+        if job.array_task_id.is_none() && is_meant(&job, wanted) {
+            // What stands in the paths of the others for the number that they have yet to be given.
+            let path = |path: &str| path.replace(&NO_INDEX.to_string(), &task.to_string());
+            (job.stdout, job.stderr) = (path(&job.stdout), path(&job.stderr));
+            job.array_task_id = Some(task);
+        }
+        job
+    };
+    jobs.into_iter().map(narrow).collect()
+}
 
 /// The records of all jobs.
 pub fn text(jobs: &[Job], oneline: bool, details: bool, show: &Show) -> String {
@@ -181,7 +199,9 @@ fn fabric(r: &mut Record, job: &Job) {
         }
     }
     r.line_if("Switches", &switches(&job.switches));
-    r.line_if("TresPerNode", &job.gres);
+    r.line_if("TresPerJob", &devices(&job.gpus));
+    r.line_if("TresPerNode", &devices(&job.gres));
+    r.line_if("TresPerTask", &devices(&job.gpus_per_task));
     r.line_if("Topology", &job.topology);
     r.line_if("Gather", &job.gather);
     r.line_if("Placement", &job.placement);

@@ -31,6 +31,17 @@ pub fn request(words: &[String]) -> Result<ListTopologyRequest, Failure> {
     Ok(request)
 }
 
+/// What else a request for a topology by its name alone may be about: a domain of that name, or a node.
+pub fn meant(request: &ListTopologyRequest) -> Vec<ListTopologyRequest> {
+    let ListTopologyRequest { name, unit, nodes } = request;
+    if name.is_empty() || !unit.is_empty() || !nodes.is_empty() {
+        return Vec::new();
+    }
+    let unit = ListTopologyRequest { unit: name.clone(), ..ListTopologyRequest::default() };
+    let nodes = ListTopologyRequest { nodes: name.clone(), ..ListTopologyRequest::default() };
+    vec![unit, nodes]
+}
+
 /// A line for each domain, cut to `width` characters if there is such a limit.
 pub fn text(topology: &Topology, width: Option<usize>) -> String {
     let mut out = String::new();

@@ -36,17 +36,29 @@ const PARTITION_STATES: [&str; 4] = ["UP", "DOWN", "DRAIN", "INACTIVE"];
 /// # Errors
 /// No such thing, a key that it does not have, a value that cannot be.
 pub fn read(words: &[String], zone: &TimeZone, now: Timestamp) -> Result<Update, Failure> {
+    let is = |key: &str, whole: &str| {
+        key.len() >= 3 && whole.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key))
+    };
     let mut pairs = Vec::new();
-    for word in words {
-        let (key, value) = word.split_once('=').ok_or_else(|| unsupported(word, "write KEY=VALUE"))?;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some((key, value)) = word.split_once('=') else {
+            let value = match word {
+                // `update job 12 …` is `update job=12 …`.
+                _ if is(word, "JobId") && pairs.is_empty() => words.next().map(String::as_str),
+                // As `--nice` alone.
+                _ if word.eq_ignore_ascii_case("nice") => Some(""),
+                _ => None,
+            };
+            let value = value.ok_or_else(|| unsupported(word, "write KEY=VALUE"))?;
+            pairs.push((word.as_str(), value.to_owned()));
+            continue;
+        };
         pairs.push(match key.strip_suffix(['+', '-']) {
             Some(name) => (name, format!("{}{value}", &key[name.len()..])),
             None => (key, value.to_owned()),
         });
     }
-    let is = |key: &str, whole: &str| {
-        key.len() >= 3 && whole.get(..key.len()).is_some_and(|start| start.eq_ignore_ascii_case(key))
-    };
     let position = |whole| pairs.iter().position(|(key, _)| is(key, whole));
     if let Some(at) = position("JobId") {
         let (_, ids) = pairs.remove(at);
@@ -119,7 +131,11 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
     for (key, value) in pairs {
         match key.to_ascii_lowercase().as_str() {
             "state" => {
-                let state = value.to_ascii_uppercase();
+                let state = match value.to_ascii_uppercase() {
+                    // What a node is that nothing keeps out of service.
+                    idle if idle == "IDLE" => "RESUME".to_owned(),
+                    state => state,
+                };
                 request.state = one_of(&NODE_STATES, &state, &value)?;
             }
             "reason" => request.reason = value,
@@ -127,7 +143,15 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 let wrong = |_| Failure::new(format!("Invalid input: Weight={value}; write a whole number"));
                 request.weight = Some(value.parse().map_err(wrong)?);
             }
-            "features" | "availablefeatures" | "available_features" => request.features = Some(value),
+            // What a node has is what it can have: all of them are active.
+            "features" | "availablefeatures" | "available_features" | "activefeatures"
+            | "active_features" => {
+                if request.features.as_ref().is_some_and(|given| *given != value) {
+                    let text = "AvailableFeatures and ActiveFeatures are the same here; give one of them";
+                    return Err(Failure::new(text));
+                }
+                request.features = Some(value);
+            }
             "topology" => {
                 let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
                 request.topology = Some(places.to_string());
@@ -205,6 +229,8 @@ mod tests {
             changes("JobId=4,5 TimeLimit=30:00 Priority=500 Comment="),
             [pair("", "4 5"), pair("Comment", ""), pair("Priority", "500"), pair("TimeLimit", "30:00")]
         );
+        assert_eq!(changes("job 4 TimeLimit=5"), [pair("", "4"), pair("TimeLimit", "5")]);
+        assert_eq!(changes("job=4 nice"), [pair("", "4"), pair("nice", "")]);
         assert_eq!(changes("job=4 TimeLimit+=30"), [pair("", "4"), pair("TimeLimit", "+30")]);
         assert_eq!(changes("TimeLimit=-5 jobid=4"), [pair("", "4"), pair("TimeLimit", "-5")]);
     }
@@ -233,6 +259,16 @@ mod tests {
             ..UpdateNodesRequest::default()
         };
         assert_eq!(update("node=n1 Weight=7 Features="), Ok(Update::Nodes(wanted)));
+        let wanted = UpdateNodesRequest {
+            nodes: "n1".into(),
+            features: Some("a".into()),
+            state: "RESUME".into(),
+            ..UpdateNodesRequest::default()
+        };
+        assert_eq!(
+            update("node=n1 state=idle availablefeatures=a activefeatures=a"),
+            Ok(Update::Nodes(wanted))
+        );
         let wanted = UpdatePartitionRequest {
             name: "p".into(),
             state: "UP".into(),
@@ -248,11 +284,14 @@ mod tests {
             ("jobid=4", "No changes"),
             ("jobid=x nice=1", "Invalid job id"),
             ("jobid=4.0 nice=1", "4.0 is a step"),
-            ("jobid=4 nice", "not supported: nice"),
+            ("jobid=4 tidy", "not supported: tidy"),
+            ("nice job 4", "not supported: job"),
+            ("job", "not supported: job"),
             ("jobid=4 nice=1 nice=2", "given twice"),
             ("jobid=4 starttime=yesteryear", "Invalid StartTime"),
             ("nodename=n1 state=drain", "must specify a reason"),
             ("nodename=n1 state=dran reason=x", "did you mean DRAIN?"),
+            ("nodename=n1 availablefeatures=a activefeatures=b", "the same here"),
             ("nodename=n1 colour=red", "not supported: colour=red"),
             ("nodename=n1 weight=heavy", "whole number"),
             ("nodename=n[1 state=resume", "n[1"),

@@ -30,7 +30,7 @@ const fn named(name: &'static str, header: &'static str, text: fn(&Job, &Show) -
 pub const FIELDS: &[Field<Job>] = &[
     field('a', "Account", "ACCOUNT", |j, _| or_null(&j.account)),
     field('A', "JobID", "JOBID", |j, _| j.id.to_string()).by(|a, b| a.id.cmp(&b.id)),
-    field('b', "tres-per-node", "TRES_PER_NODE", |j, _| or(&j.gres, "N/A")),
+    field('b', "tres-per-node", "TRES_PER_NODE", |j, _| or(&devices(&j.gres), "N/A")),
     field('B', "BatchHost", "EXEC_HOST", |j, _| or(&j.batch_host, "n/a")),
     field('c', "MinCpus", "MIN_CPUS", |j, _| j.min_cpus_node.to_string())
         .by(|a, b| a.min_cpus_node.cmp(&b.min_cpus_node)),
@@ -117,6 +117,8 @@ pub const FIELDS: &[Field<Job>] = &[
     named("STDERR", "STDERR", |j, _| j.stderr.clone()),
     named("STDIN", "STDIN", |j, _| j.stdin.clone()),
     named("STDOUT", "STDOUT", |j, _| j.stdout.clone()),
+    named("tres-per-job", "TRES_PER_JOB", |j, _| or(&devices(&j.gpus), "N/A")),
+    named("tres-per-task", "TRES_PER_TASK", |j, _| or(&devices(&j.gpus_per_task), "N/A")),
     named("tres-alloc", "TRES_ALLOC", |j, _| or(&j.alloc_tres, &j.req_tres)),
     named("SegmentSize", "SEGMENT_SIZE", |j, _| optional(j.segment)),
     named("Backfilled", "BACKFILLED", |j, _| flag(j.backfilled)),
@@ -168,6 +170,12 @@ pub fn job_id(job: &Job, show: &Show) -> String {
             .zip(job.het_job_offset)
             .map_or_else(|| job.id.to_string(), |(leader, offset)| format!("{leader}+{offset}")),
     }
+}
+
+/// Devices as Slurm shows them that are asked for: `gres/gpu:2,gres/nic:1`.
+pub fn devices(gres: &str) -> String {
+    let items = gres.split(',').filter(|item| !item.is_empty());
+    items.map(|item| format!("gres/{item}")).collect::<Vec<_>>().join(",")
 }
 
 /// The task, or all pending ones as Slurm shortens them: `0-15:3%2`; empty for a job without tasks.
@@ -245,6 +253,12 @@ fn unknown_last<T: Ord>(a: Option<T>, b: Option<T>) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_shown_with_their_kind() {
+        assert_eq!(devices("gpu:a100:2,nic"), "gres/gpu:a100:2,gres/nic");
+        assert_eq!(devices(""), "");
+    }
 
     #[test]
     fn jobs_are_meant() {

@@ -1,7 +1,8 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 10] = [
+const SHOWN: [&str; 11] = [
+    "AllocatedNodes",
     "Job",
     "Span",
     "Step",

@@ -110,7 +110,8 @@ pub(crate) async fn wait_until_ended(target: &Target) -> anyhow::Result<()> {
     let channel = target.connect().await?;
     let mut service = ControllerClient::with_interceptor(channel, target.introduction("")?);
     let filter = Some(JobFilter::default());
-    let mut list = service.list_jobs(ListJobsRequest { filter }).await?.into_inner();
+    let mut list =
+        service.list_jobs(ListJobsRequest { filter, ..ListJobsRequest::default() }).await?.into_inner();
     let mut job_ids = Vec::new();
     while let Some(page) = list.next().await {
         job_ids.extend(page?.jobs.iter().map(|job| job.id));

@@ -142,6 +142,7 @@ async fn refusals_say_why() {
     }
     let request = v1::ListJobsRequest {
         filter: Some(v1::JobFilter { job_ids: vec!["99".into()], ..v1::JobFilter::default() }),
+        ..v1::ListJobsRequest::default()
     };
     assert_eq!(ada.list_jobs(request).await.err().map(|status| status.code()), Some(Code::NotFound));
     controller.stop().await;

@@ -60,7 +60,7 @@ impl Client {
     /// All jobs there are, ended or not.
     pub(crate) fn jobs(&mut self) -> Vec<Job> {
         let filter = JobFilter { states: vec!["all".to_owned()], ..JobFilter::default() };
-        let request = v1::ListJobsRequest { filter: Some(filter) };
+        let request = v1::ListJobsRequest { filter: Some(filter), ..v1::ListJobsRequest::default() };
         let connection = &mut self.connection;
         self.runtime.block_on(async {
             let pages =

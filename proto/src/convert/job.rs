@@ -2,8 +2,11 @@
 
 use spur_core::cluster::Cluster;
 use spur_core::controller::environment::repeated;
-use spur_core::model::alloc::Alloc;
+use spur_core::id::NodeId;
+use spur_core::model::alloc::{Alloc, GresAlloc};
+use spur_core::model::idset::IdSet;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::node::NodeGres;
 use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched::plan::{RESERVED, Waiting};
@@ -389,6 +392,42 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
     message.relaxed.clone_from(&alloc.why.relaxed);
     message.backfilled = alloc.why.backfilled;
     message.exact = Some(alloc.why.exact);
+}
+
+/// What a job that started has, or had, of its nodes; those of which it has the same stand together where they follow each
+/// other.
+pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
+    let mut shares: Vec<(Vec<NodeId>, v1::AllocatedNodes)> = Vec::new();
+    for part in &alloc.nodes {
+        let devices = |entry: &GresAlloc| devices(&cluster.node(part.node)?.shape.gres, entry);
+        let gres: Vec<String> = part.gres.iter().filter_map(devices).collect();
+        let share = v1::AllocatedNodes {
+            nodes: String::new(),
+            cpu_ids: part.cpus.to_string(),
+            memory_mb: part.memory_mb,
+            gres: gres.join(","),
+        };
+        match shares.last_mut() {
+            Some((nodes, last)) if *last == share => nodes.push(part.node),
+            _ => shares.push((vec![part.node], share)),
+        }
+    }
+    let named = |(nodes, share)| v1::AllocatedNodes {
+        nodes: HostList::from_names(cluster.names_of(nodes)).to_string(),
+        ..share
+    };
+    shares.into_iter().map(named).collect()
+}
+
+/// Devices that a job has of a node, by their numbers among all of their name there: `gpu:a100:2(IDX:0-1)`.
+fn devices(there: &[NodeGres], held: &GresAlloc) -> Option<String> {
+    let at = usize::from(held.entry);
+    let gres = there.get(at)?;
+    let before: u32 =
+        there[..at].iter().filter(|other| other.name == gres.name).map(|other| other.count).sum();
+    let ids: IdSet = held.ids.iter().map(|id| id + before).collect();
+    let kind = if gres.kind.is_empty() { String::new() } else { format!(":{}", gres.kind) };
+    Some(format!("{}{kind}:{}(IDX:{ids})", gres.name, ids.len()))
 }
 
 /// How many domains of a layer a placement touches.

@@ -1,7 +1,7 @@
 //! A partition as `sinfo` and `scontrol show partition` read it.
 
 use spur_core::cluster::{Cluster, Partition};
-use spur_core::model::config::{Oversubscribe, PartitionState, PreemptMode};
+use spur_core::model::config::{Oversubscribe, PartitionState, PreemptBy, PreemptMode};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::tres::{Tres, TresKind};
 
@@ -13,7 +13,11 @@ pub fn render(cluster: &Cluster, partition: &Partition) -> v1::Partition {
     let config = &partition.config;
     let members = || partition.nodes.iter().filter_map(|id| cluster.node(*id));
     let cpus: u64 = members().map(|node| u64::from(node.shape.cpus)).sum();
-    let mode = config.preempt_mode.unwrap_or(cluster.policy().preempt.mode);
+    let preempt = &cluster.policy().preempt;
+    let mode = match preempt.by {
+        PreemptBy::None => PreemptMode::Off,
+        PreemptBy::Partition | PreemptBy::Qos => config.preempt_mode.unwrap_or(preempt.mode),
+    };
     let topology = partition.topology.and_then(|at| cluster.topologies().get(at));
     v1::Partition {
         name: config.name.to_string(),

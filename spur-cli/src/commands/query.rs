@@ -98,7 +98,22 @@ pub fn unknown_jobs(jobs: &[Job], wanted: &[String]) -> Result<Vec<String>, Pars
 /// # Errors
 /// A refusal, or no answer.
 pub async fn jobs(connection: &mut Connection, filter: JobFilter) -> Result<Vec<Job>, CallError> {
-    let request = ListJobsRequest { filter: Some(filter) };
+    listed(connection, ListJobsRequest { filter: Some(filter), ..ListJobsRequest::default() }).await
+}
+
+/// The same, with what each has of its nodes if `details` are wanted.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn jobs_with(
+    connection: &mut Connection,
+    filter: JobFilter,
+    details: bool,
+) -> Result<Vec<Job>, CallError> {
+    listed(connection, ListJobsRequest { filter: Some(filter), details }).await
+}
+
+async fn listed(connection: &mut Connection, request: ListJobsRequest) -> Result<Vec<Job>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_jobs(request).await;
     let mut stream = connection.read(request, call).await?;
     let mut all = Vec::new();

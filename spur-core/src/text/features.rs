@@ -201,9 +201,11 @@ serde_as_text!(FeatureExpr);
 
 fn expression(input: &str) -> IResult<&str, FeatureExpr> {
     let (rest, first) = counted(input)?;
-    let operator = delimited(multispace0, one_of("&|"), multispace0);
+    let operator = delimited(multispace0, one_of("&|,"), multispace0);
     map(many0((operator, cut(counted))), move |more| {
-        more.into_iter().fold(first.clone(), |left, (operator, right)| combine(left, operator, right))
+        more.into_iter().fold(first.clone(), |left, (operator, right)| {
+            combine(left, if operator == ',' { '&' } else { operator }, right)
+        })
     })
     .parse(rest)
 }
@@ -256,6 +258,7 @@ mod tests {
         for (text, shown) in [
             ("ib", "ib"),
             ("a & b", "a&b"),
+            ("a, b,(c|d)", "a&b&(c|d)"),
             ("a&b|c", "(a&b)|c"),
             ("a|b&c", "(a|b)&c"),
             ("a&(b|c)", "a&(b|c)"),
@@ -280,7 +283,6 @@ mod tests {
             ("(a", "it ends too early"),
             ("a)", "it goes wrong at `)`"),
             ("&a", "it goes wrong at `&a`"),
-            ("a,b", "it goes wrong at `,b`"),
             ("a*0", "it goes wrong at `0`"),
             ("a*b", "it goes wrong at `b`"),
             ("a b", "it goes wrong at `b`"),

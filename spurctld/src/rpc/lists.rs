@@ -31,13 +31,17 @@ struct Page<T> {
 }
 
 impl Desk {
-    pub(super) fn jobs(&self, wire: &v1::JobFilter) -> Result<Listing<v1::ListJobsResponse>, Status> {
+    pub(super) fn jobs(&self, wire: &v1::ListJobsRequest) -> Result<Listing<v1::ListJobsResponse>, Status> {
         let desk = self.clone();
+        let details = wire.details;
         let render = move |cluster: &Cluster, found: &Job| {
             let outlooks = desk.overlay.read();
-            vec![job::render(cluster, found, outlooks.of(found.id), clock::now())]
+            let mut message = job::render(cluster, found, outlooks.of(found.id), clock::now());
+            let alloc = found.phase.alloc().filter(|_| details);
+            message.allocated = alloc.map_or_else(Vec::new, |alloc| job::shares(cluster, alloc));
+            vec![message]
         };
-        self.by_job(wire, render, |jobs| v1::ListJobsResponse { jobs })
+        self.by_job(&wire.filter.clone().unwrap_or_default(), render, |jobs| v1::ListJobsResponse { jobs })
     }
 
     pub(super) fn steps(&self, wire: &v1::JobFilter) -> Result<Listing<v1::ListStepsResponse>, Status> {

@@ -256,7 +256,7 @@ pub(crate) async fn submit(client: &mut Client, job: v1::JobSpec) -> u32 {
 
 /// All jobs that a filter means.
 pub(crate) async fn jobs(client: &mut Client, filter: v1::JobFilter) -> Vec<v1::Job> {
-    let request = v1::ListJobsRequest { filter: Some(filter) };
+    let request = v1::ListJobsRequest { filter: Some(filter), ..v1::ListJobsRequest::default() };
     let mut stream = client.list_jobs(request).await.expect("jobs are listed").into_inner();
     let mut all = Vec::new();
     while let Some(page) = stream.message().await.unwrap() {

@@ -104,7 +104,7 @@ async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::
     let show = query::show(&|name| session.env(name))?;
     let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
     let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
-    let mut jobs = query::jobs(session.connection()?, filter).await?;
+    let mut jobs = query::jobs_with(session.connection()?, filter, settings.details).await?;
     let unknown = query::unknown_jobs(&jobs, &job_ids)?;
     for written in &job_ids {
         jobs = show_job::alone(jobs, &written.parse()?);

@@ -150,12 +150,16 @@ fn resources(r: &mut Record, job: &Job, details: bool, show: &Show) {
         ("NtasksPerN:B:S:C", format!("{}:0:*:*", job.tasks_per_node.unwrap_or(0))),
         ("CoreSpec", "*".into()),
     ]);
-    if details && !job.nodes.is_empty() {
-        r.line([
-            ("Nodes", job.nodes.clone()),
-            ("CPUs", or_null(&job.cpus_per_node)),
-            ("Tasks", or_null(&job.tasks_per_nodes)),
-        ]);
+    if details && !job.allocated.is_empty() {
+        r.line([("JOB_GRES", or_null(&held_devices(&job.alloc_tres)))]);
+        for share in &job.allocated {
+            r.line([
+                ("  Nodes", share.nodes.clone()),
+                ("CPU_IDs", or_null(&share.cpu_ids)),
+                ("Mem", share.memory_mb.to_string()),
+                ("GRES", or_null(&share.gres)),
+            ]);
+        }
     }
     let (key, least) = match job.min_memory_cpu {
         Some(least) => ("MinMemoryCPU", least),
@@ -185,6 +189,17 @@ fn files(r: &mut Record, job: &Job) {
         r.line([("StdIn", job.stdin.clone())]);
         r.line([("StdOut", job.stdout.clone())]);
     }
+}
+
+/// The devices among what a job holds, with their types where they have some: `gpu:a100:2,nic:1`.
+fn held_devices(tres: &str) -> String {
+    let devices = tres.split(',').filter_map(|item| item.strip_prefix("gres/")?.split_once('='));
+    let devices: Vec<(&str, &str)> = devices.collect();
+    let typed = |name: &str| {
+        devices.iter().any(|(other, _)| other.split_once(':').is_some_and(|(other, _)| other == name))
+    };
+    let shown = devices.iter().filter(|(name, _)| !typed(name));
+    shown.map(|(name, count)| format!("{name}:{count}")).collect::<Vec<_>>().join(",")
 }
 
 /// What was asked of the fabric, and what became of it: first as Slurm prints it, then what only Spur knows.
@@ -219,5 +234,17 @@ fn switches(written: &str) -> String {
     match written.split_once('@').map(|(count, wait)| (count, wait.parse::<TimeLimit>())) {
         Some((count, Ok(wait))) => format!("{count}@{}", wait.long()),
         _ => written.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_devices_have_their_types() {
+        assert_eq!(held_devices("cpu=4,gres/gpu=3,gres/gpu:a100=2,gres/gpu:v100=1"), "gpu:a100:2,gpu:v100:1");
+        assert_eq!(held_devices("cpu=4,node=1,gres/gpu=3,gres/nic=1"), "gpu:3,nic:1");
+        assert_eq!(held_devices("cpu=4"), "");
     }
 }

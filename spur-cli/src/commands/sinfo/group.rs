@@ -56,7 +56,8 @@ pub(super) fn rows(
         }
     }
     for (key, row) in empty {
-        if shown.insert(key) {
+        // What says nothing of partitions has nothing to say of those without nodes.
+        if !of_partition.is_empty() && shown.insert(key) {
             rows.push(row);
         }
     }

@@ -189,15 +189,13 @@ fn states(text: &str) -> Result<Vec<Vec<String>>, String> {
 
 /// Whether a node is in a state as `-t` names it.
 fn is_in(node: &Node, state: &str) -> bool {
-    let draining_in =
-        |state: &str| node.state == "draining" && node::in_use(node).eq_ignore_ascii_case(state);
-    let holds = |state: &str| node.state == state || draining_in(state);
     match state {
         "no_respond" => node.not_responding,
         "drain" => node.state.starts_with("drain"),
-        "alloc" | "allocated" => holds("allocated"),
+        // Slurm counts all that still runs something while it is drained as this.
+        "alloc" | "allocated" => matches!(node.state.as_str(), "allocated" | "draining"),
         "comp" => node.state == "completing",
-        "mix" | "mixed" => holds("mixed"),
+        "mix" | "mixed" => node.state == "mixed",
         "drng" => node.state == "draining",
         "failg" => node.state == "failing",
         "futr" => node.state == "future",

@@ -179,7 +179,11 @@ pub fn state_flags(node: &Node) -> String {
         "MAINT" => in_use.to_owned(),
         _ => state,
     };
-    let state = if node.maintenance { state + "+MAINTENANCE+RESERVED" } else { state };
+    let state = match () {
+        () if node.maintenance => state + "+MAINTENANCE+RESERVED",
+        () if !node.reservation.is_empty() && !state.ends_with("+RESERVED") => state + "+RESERVED",
+        () => state,
+    };
     if node.not_responding { state + "+NOT_RESPONDING" } else { state }
 }
 

@@ -193,9 +193,21 @@ fn place_size(
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
         return outline::place_segments(fabric, view, ask, nodes, segment, &meter.anew());
     }
+    let plain = without_outline(ask, nodes);
+    let ask = plain.as_ref().unwrap_or(ask);
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
     problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
+}
+
+/// The same ask where an outline says no more than others do: one node follows itself, and one leaf lies beside itself.
+fn without_outline(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
+    let is_single = nodes == Some(1) || ask.tasks == Some(1);
+    if ask.adjacent == Some(1) {
+        let plain = Ask { adjacent: None, must: lower(ask.must, Some(Layer::LEAF)), ..ask.clone() };
+        return Some(without_outline(&plain, nodes).unwrap_or(plain));
+    }
+    (ask.contiguous && is_single).then(|| Ask { contiguous: false, ..ask.clone() })
 }
 
 /// Solves one problem, whatever its width.

@@ -79,6 +79,16 @@ impl Question {
         if random.one_in(4) {
             self.ask.must = Some(self.layer(random));
         }
+        // Outlines that say no more than that.
+        self.ask.contiguous = self.nodes == 1 && random.one_in(2);
+        if random.one_in(10) {
+            self.ask.adjacent = Some(1);
+        }
+        if random.one_in(5) {
+            let domains: Vec<DomainId> = self.fabric.domains().map(|(id, _)| id).collect();
+            let any = random.between(0, u32::try_from(domains.len()).expect("a few") - 1);
+            self.ask.prefer_domain = Some(domains[any as usize]);
+        }
         if self.weights.is_none() && random.one_in(2) {
             for _ in 0..random.between(1, 2) {
                 let layer = self.layer(random);
@@ -234,7 +244,8 @@ impl Question {
         for (id, domain) in self.fabric.domains() {
             let range = domain.range();
             let has_all = self.ask.required.iter().all(|pos| range.contains(&pos.index()));
-            if self.ask.must.is_some_and(|must| domain.layer() > must) || !has_all {
+            let must = self.ask.adjacent.map(|_| Layer::LEAF).or(self.ask.must);
+            if must.is_some_and(|must| domain.layer() > must) || !has_all {
                 continue;
             }
             let (own_cost, limited) = self.charge(id);
@@ -261,6 +272,8 @@ impl Question {
                 };
                 let mut rank = weights.to_vec();
                 rank.extend(preferred.map(|(&span, &layer)| if layer >= own { 1 } else { span }));
+                let wanted = self.ask.prefer_domain;
+                rank.extend(wanted.map(|wanted| u64::from(!self.fabric.within(id, wanted))));
                 rank.push(own.0.into());
                 rank.extend(score(ScoreBefore::Span));
                 rank.extend(spans);

@@ -45,15 +45,33 @@ enum NoChoice {
 /// Places a job if it is of a kind that has a short cut.
 pub(super) fn place(problem: &Problem<'_>) -> Short {
     let Some(wanted) = problem.ask.prefer_domain else { return anywhere(problem) };
-    if problem.layout.weights > 0 || !problem.layout.prefer.is_empty() {
-        return Short::Other;
-    }
-    // Nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
     let ask = Ask { prefer_domain: None, ..problem.ask.clone() };
-    match anywhere(&problem.inside(wanted).asking(&ask)) {
+    let inside = anywhere(&problem.inside(wanted).asking(&ask));
+    let is_first = problem.layout.weights == 0 && problem.layout.prefer.is_empty();
+    match inside {
+        Short::Other => Short::Other,
+        // Nothing comes before the domain that is wanted: if that can hold the job, nothing outside matters.
+        Short::Placed(inside) if is_first => Short::Placed(inside),
+        Short::Placed(inside) => match anywhere(&problem.clone().asking(&ask)) {
+            Short::Placed(best) => {
+                let exact = inside.exact && best.exact;
+                let is_better = before_domain(problem, &best) < before_domain(problem, &inside);
+                Short::Placed(Placement { exact, ..if is_better { best } else { inside } })
+            }
+            Short::Other | Short::Nowhere => Short::Other,
+        },
         Short::Nowhere => anywhere(&problem.clone().asking(&ask)),
-        found => found,
     }
+}
+
+/// What comes before the domain that is wanted: nodes of each weight but the lightest, and the spans of preferred layers.
+fn before_domain(problem: &Problem<'_>, placement: &Placement) -> (Vec<u32>, Vec<u32>) {
+    let mut weights = vec![0; problem.layout.weights];
+    for class in placement.shares.iter().filter_map(|(pos, _)| problem.weight_class(*pos)) {
+        weights[class] += 1;
+    }
+    let spans = problem.layout.prefer.iter().map(|layer| placement.spans[layer.index()]);
+    (weights, spans.collect())
 }
 
 fn anywhere(problem: &Problem<'_>) -> Short {

@@ -34,29 +34,22 @@ impl<'s> Table<'s> {
     /// Offers a way; `order` are the places of its first part and of the rest.
     #[inline]
     pub(super) fn offer(&mut self, way: Way, order: (u32, u32), link: Link) {
-        let slot = if self.slots.is_empty() {
-            self.limited.entry((Reverse(way.takes), self.scale.limited(way.head))).or_insert(NONE)
+        if self.slots.is_empty() {
+            let limited = self.scale.limited(way.head);
+            let slot = self.limited.entry((Reverse(way.takes), limited)).or_insert(NONE);
+            put(&mut self.offered, slot, (way, order, link));
         } else {
-            &mut self.slots[(way.takes - self.least) as usize]
-        };
-        match self.offered.get_mut(*slot as usize) {
-            None => {
-                *slot = u32::try_from(self.offered.len()).unwrap_or(NONE);
-                self.offered.push((way, order, link));
-            }
-            Some(known) if (way.head, way.tail, order) < (known.0.head, known.0.tail, known.1) => {
-                *known = (way, order, link);
-            }
-            Some(_) => {}
+            let slot = &mut self.slots[(way.takes - self.least) as usize];
+            put(&mut self.offered, slot, (way, order, link));
         }
     }
 
     /// The ways that are worth keeping, those that take most first, and how each was put together.
     pub(super) fn best(self) -> (Vec<Way>, Vec<Link>) {
         let mut kept = if self.slots.is_empty() { self.unbeaten() } else { self.rising() };
-        let mut places: Vec<usize> = (0..kept.len()).collect();
-        places.sort_unstable_by_key(|&at| kept[at].1);
-        for (place, at) in (0..).zip(places) {
+        let mut places: Vec<((u32, u32), usize)> = kept.iter().map(|one| one.1).zip(0..).collect();
+        places.sort_unstable();
+        for (place, (_, at)) in (0..).zip(places) {
             let (way, order, _) = &mut kept[at];
             // Nothing comes after everything else.
             way.order = if *order == (NONE, NONE) { NONE } else { place };
@@ -96,6 +89,20 @@ impl<'s> Table<'s> {
     }
 }
 
+/// Puts a way where it has its slot, if it is better than what is there.
+#[inline]
+fn put(offered: &mut Vec<Offer>, slot: &mut u32, offer: Offer) {
+    match offered.get_mut(*slot as usize) {
+        None => {
+            *slot = u32::try_from(offered.len()).unwrap_or(NONE);
+            offered.push(offer);
+        }
+        Some(known) if price(&offer) < price(known) => *known = offer,
+        Some(_) => {}
+    }
+}
+
+#[inline]
 fn price((way, order, _): &Offer) -> Price {
     (way.head, way.tail, *order)
 }

@@ -12,8 +12,10 @@ use super::scale::Scale;
 use super::table::Table;
 use super::tolls::{Scope, Tolls, fees};
 
-/// Numbers that are compared at most.
-const MOST: usize = 1 << 24;
+/// Ways that are put together at most.
+const MOST: usize = 1 << 26;
+/// Ways that are kept at most.
+const MOST_KEPT: usize = 1 << 24;
 /// What is spent, in lanes of 16 bits, of which one is left to tell that it is too much.
 const LANES: usize = 8;
 const LANE: u32 = 16;
@@ -119,6 +121,7 @@ pub(super) struct Search<'g> {
     fronts: Vec<Vec<Way>>,
     steps: Vec<Steps>,
     work: usize,
+    kept: usize,
 }
 
 /// A choice: its leaves in fabric order, and how many domains of the last layer it uses.
@@ -147,6 +150,7 @@ impl<'g> Search<'g> {
             fronts: vec![Vec::new(); count],
             steps: vec![Vec::new(); count],
             work: 0,
+            kept: 0,
         })
     }
 
@@ -248,7 +252,8 @@ impl<'g> Search<'g> {
             let may_skip = self.ground.parts[child].least == 0;
             let skipped = pack_within(&self.spends.skipped[child], &limits).filter(|_| may_skip);
             self.work += ways.len() * (self.fronts[child].len() + 1);
-            if self.work > MOST {
+            self.kept += ways.len();
+            if self.work > MOST || self.kept > MOST_KEPT {
                 return Err(NoChoice::Unknown);
             }
             let front = &self.fronts[child];

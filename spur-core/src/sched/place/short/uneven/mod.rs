@@ -14,10 +14,12 @@ mod walk;
 use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::fronts::share;
 use crate::sched::place::problem::{Holder, Item, Problem, Rank, difference, rank, rank_node};
 
+use super::standing::scored;
 use super::{NoChoice, Short};
 use stock::{MANY, Nodes, Stock};
 use walk::{Beside, Candidate, Choice, Price, Scale, walk};
@@ -44,16 +46,12 @@ fn search(stock: &Stock<'_, '_>) -> Short {
         if holders.is_empty() {
             continue;
         }
-        if layer < highest && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
-            // A higher domain could touch fewer domains of a preferred layer, which comes before staying low.
+        let may_be_higher = layer < highest || problem.is_scored(ScoreBefore::Span);
+        if may_be_higher && problem.ask.prefer.iter().any(|&preferred| preferred < layer) {
+            // A higher domain, or one of a lower score, could touch fewer domains of a preferred layer, which comes before that.
             return Short::Other;
         }
-        let found = if layer == Layer::LEAF && !stock.is_mixed() {
-            in_one_leaf(stock, &holders)
-        } else {
-            in_one_domain(stock, &holders)
-        };
-        match found {
+        match at_layer(stock, &holders) {
             Ok((holder, nodes)) => return Short::Placed(placed(problem, holder, &nodes)),
             Err(NoChoice::Nowhere) => {}
             Err(NoChoice::Unknown) if is_counted(stock) => {
@@ -69,6 +67,23 @@ fn search(stock: &Stock<'_, '_>) -> Short {
         }
     }
     Short::Nowhere
+}
+
+/// The best nodes of one of some domains of one layer.
+fn at_layer(stock: &Stock<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let problem = stock.problem;
+    if problem.is_scored(ScoreBefore::Span) {
+        let groups = scored(problem, ScoreBefore::Span, holders);
+        let mut found = groups.iter().map(|equal| among(stock, equal));
+        return found.find(|found| *found != Err(NoChoice::Nowhere)).unwrap_or(Err(NoChoice::Nowhere));
+    }
+    among(stock, holders)
+}
+
+/// The same where no score decides before spans.
+fn among(stock: &Stock<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
+    let is_leaf = stock.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
+    if is_leaf && !stock.is_mixed() { in_one_leaf(stock, holders) } else { in_one_domain(stock, holders) }
 }
 
 /// The domains of a layer that may hold the job.
@@ -205,12 +220,12 @@ fn in_one_leaf(stock: &Stock<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
         }
     }
     let (least, tied) = best.ok_or(NoChoice::Nowhere)?;
-    let mut winner: Option<(u64, DomainId, Vec<Candidate>)> = None;
+    let mut winner: Option<((u64, i64), DomainId, Vec<Candidate>)> = None;
     for leaf in tied {
         let nodes = best_of(stock, leaf, least)?;
-        let slots = stock.slots_of(&nodes);
-        if winner.as_ref().is_none_or(|(fewest, _, _)| slots < *fewest) {
-            winner = Some((slots, leaf, nodes));
+        let own = (stock.slots_of(&nodes), stock.problem.score(ScoreBefore::None, leaf));
+        if winner.as_ref().is_none_or(|(best, _, _)| own < *best) {
+            winner = Some((own, leaf, nodes));
         }
     }
     winner.map(|(_, leaf, nodes)| (leaf, nodes)).ok_or(NoChoice::Nowhere)
@@ -310,10 +325,12 @@ fn is_better(
     (than, other): (DomainId, &Choice),
 ) -> bool {
     let start = |id: DomainId| stock.problem.fabric.domain(id).range().start;
+    let score = |id: DomainId| stock.problem.score(ScoreBefore::None, id);
     let Price { head, tail } = one.price;
     (head.cmp(&other.price.head))
         .then_with(|| stock.by_waste(id, than))
         .then_with(|| tail.cmp(&other.price.tail))
+        .then_with(|| score(id).cmp(&score(than)))
         .then_with(|| start(id).cmp(&start(than)))
         .is_lt()
 }
@@ -321,7 +338,8 @@ fn is_better(
 /// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
 /// everything adds up, or where a higher layer may come first.
 pub(in crate::sched::place) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
-    let applies = problem.ask.prefer.is_empty() && !problem.nodes_are_alike();
+    let applies =
+        problem.ask.prefer.is_empty() && !problem.ask.score.weights.any() && !problem.nodes_are_alike();
     let stock = Stock::new(problem).filter(|_| applies)?;
     losers_of(&stock, most).or_else(|| losers_of(&stock.of_all_weights()?, most))
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{Problem, position, positions};
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::slots::Takes;
@@ -71,7 +72,6 @@ impl<'s, 'a> Stock<'s, 'a> {
         let applies = problem.adds_up()
             && ask.prefer_domain.is_none()
             && !problem.lowest_latency
-            && !ask.score.weights.any()
             && !ask.prefer.contains(&Layer::NODE)
             && !below_leaves;
         let beside = match (problem.nodes, problem.span_caps.as_slice()) {
@@ -331,7 +331,8 @@ impl<'s, 'a> Stock<'s, 'a> {
         let leaves = self.problem.fabric.domains_of(Layer::LEAF);
         let leaves =
             leaves.filter(|&leaf| self.room(leaf) >= self.problem.amount && self.problem.is_inside(leaf));
-        if let (Some(survey), Some(takes)) = (self.survey, self.takes) {
+        let is_scored = self.problem.ask.score.weights.any();
+        if let (Some(survey), Some(takes), false) = (self.survey, self.takes, is_scored) {
             let slots = survey.smallest?;
             let mut best: Option<(DomainId, Pos)> = None;
             for leaf in leaves {
@@ -345,14 +346,20 @@ impl<'s, 'a> Stock<'s, 'a> {
             }
             return best;
         }
-        let mut best: Option<(u64, DomainId, Pos)> = None;
+        let score = |before: ScoreBefore, leaf: DomainId| self.problem.score(before, leaf);
+        let mut best: Option<((i64, u64), DomainId, Pos)> = None;
         for leaf in leaves {
             let Some((slots, pos)) = self.smallest_of(leaf) else { continue };
+            let head = (score(ScoreBefore::Span, leaf) + score(ScoreBefore::Fit, leaf), slots);
             let is_better = best.is_none_or(|(least, other, first)| {
-                (slots.cmp(&least)).then_with(|| self.by_waste(leaf, other)).then(pos.cmp(&first)).is_lt()
+                (head.cmp(&least))
+                    .then_with(|| self.by_waste(leaf, other))
+                    .then_with(|| score(ScoreBefore::None, leaf).cmp(&score(ScoreBefore::None, other)))
+                    .then(pos.cmp(&first))
+                    .is_lt()
             });
             if is_better {
-                best = Some((slots, leaf, pos));
+                best = Some((head, leaf, pos));
             }
         }
         best.map(|(_, leaf, pos)| (leaf, pos))
@@ -550,9 +557,11 @@ impl<'s, 'a> Stock<'s, 'a> {
         !leaves.is_empty() && leaves.iter().all(|&leaf| fabric.domain(leaf).layer() == Layer::LEAF)
     }
 
-    /// Compares what is left in two domains of one layer and in their ancestors, from the bottom up.
+    /// Compares two domains of one layer by the score, where it decides before best fit, and by what is left in them and in
+    /// their ancestors, from the bottom up.
     pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
-        self.problem.by_waste(one, other)
+        let score = |id: DomainId| self.problem.score(ScoreBefore::Fit, id);
+        score(one).cmp(&score(other)).then_with(|| self.problem.by_waste(one, other))
     }
 
     /// Slots of some nodes, in sum.

@@ -43,11 +43,12 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
         let found = place(fabric, &View { slots: &equal.whole, ..*view }, &equal.ask);
         return found.map(|placement| equal.slots(placement));
     }
-    let meter = Meter::new(ask.budget);
+    let of_shares = shares::are_wanted(fabric, view, ask);
+    let meter = Meter::new(if of_shares { ask.budget / shares::PART } else { ask.budget });
     let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
     while let Some(nodes) = sizes.nth(step) {
         let mut found = place_size(fabric, view, ask, nodes, &meter);
-        if !is_exact(&found) && shares::are_wanted(fabric, view, ask) {
+        if of_shares && !is_exact(&found) {
             found = shares::as_whole(fabric, view, ask, nodes, found);
         }
         match found {

@@ -15,6 +15,9 @@ use super::short::of_whole;
 use super::slots::View;
 use super::{Missed, frame, place_size};
 
+/// What part of the steps of a search is spent on how full nodes are: whole nodes soon answer the rest.
+pub(super) const PART: u64 = 16;
+
 /// Whether a job takes a share of each of its nodes, and the fabric matters to it.
 pub(super) fn are_wanted(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> bool {
     let are_counted = ask.tasks.is_none() && ask.tasks_per_node.is_none() && !view.slots.are_whole();

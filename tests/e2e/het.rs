@@ -47,7 +47,7 @@ fn components_run_together_and_have_steps() {
     }
     let refused = cluster.fails(&["scancel", "1+1"]);
     assert!(refused.contains("single component"), "{refused}");
-    let refused = cluster.fails(&["scancel", "1+2"]);
+    let refused = cluster.fails(&["scancel", "-s", "USR1", "1+2"]);
     assert!(refused.contains("Invalid job id"), "{refused}");
     go.open();
     let mut client = cluster.client();

@@ -127,7 +127,7 @@ fn what_is_kept_for_a_job_outlives_the_controller() {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
         let states = cluster.ok(&["sinfo", "-h", "-N", "-p", "main", "-o", "%N %T"]);
-        assert_eq!(states, "n2 planned\nn1 allocated\n");
+        assert_eq!(states, "n1 allocated\nn2 planned\n");
         assert_eq!(client.job(low).state, "RUNNING", "its grace time is not over");
         assert_eq!(client.job(other).state, "PENDING", "n2 is not for it");
     };

@@ -77,7 +77,7 @@ fn wrong_commands_change_nothing() {
         (&["scontrol", "hold", "4711"], "4711"),
         (&["scontrol", "dance"], "dance"),
         (&["scontrol", "show", "hostnames", "n[1-"], "n[1-"),
-        (&["scancel", "4711"], "4711"),
+        (&["scancel", "-s", "USR1", "4711"], "4711"),
         (&["scancel", "-s", "SIGNONSENSE", &job], "SIGNONSENSE"),
         (&["squeue", "--states", "sleeping"], "sleeping"),
         (&["squeue", "-o", "%{"], "%{"),

@@ -107,23 +107,12 @@ impl Question {
 
     /// What a domain that counts up to a layer holds a multiple of.
     fn unit(&self, layer: Layer) -> u32 {
-        let below = self.ask.multiples.iter().filter(|(own, _)| *own <= layer);
-        below.fold(1, |unit, &(_, by)| (1..).map(|times| times * unit).find(|sum| sum % by == 0).unwrap_or(1))
+        super::unit(&self.ask.multiples, layer)
     }
 
     /// Open nodes of a domain, rounded at the layers that carry a multiple.
     fn waste(&self, id: DomainId) -> u64 {
-        let domain = self.fabric.domain(id);
-        let mut rounded: u64 = match domain.children() {
-            [] => self.slots.nodes_of(id).into(),
-            children => children.iter().map(|&child| self.waste(child)).sum(),
-        };
-        for layer in (domain.layer().0..=domain.cover().0).map(Layer) {
-            let own = self.ask.multiples.iter().filter(|(of, _)| *of == layer);
-            let by = own.fold(1, |all, &(_, by)| (1..).map(|n| n * all).find(|n| n % by == 0).unwrap_or(1));
-            rounded -= rounded % u64::from(by);
-        }
-        rounded
+        super::open_nodes(&self.fabric, &self.slots, &self.ask.multiples, id)
     }
 
     /// The score of a holder in millionths, where nothing runs and nothing is known of nodes.
@@ -301,26 +290,13 @@ impl Question {
 
 #[test]
 fn exact_whatever_the_budget() {
-    let only: Option<u64> = std::env::var("SPUR_ORACLE_SEED").ok().and_then(|text| text.parse().ok());
-    let (mut placed, mut refused) = (0, 0);
-    for seed in only.map_or(0..super::cases(400), |seed| seed..seed + 1) {
-        let question = Question::new(&mut Random::new(seed));
+    super::each_seed("some nodes sure, whatever the budget", 400, |random| {
+        let question = Question::new(random);
         let Question { fabric, slots, idle, weights, ask, nodes } = &question;
         let view = View { weights: weights.as_ref(), ..View::new(slots, idle) };
-        let what = || format!("SPUR_ORACLE_SEED={seed}, {nodes} nodes: {ask:?}");
-        match (place(fabric, &view, ask), question.best()) {
-            (Ok(placement), Some(nodes)) => {
-                assert!(placement.exact, "{}", what());
-                assert_eq!(placement.positions(), nodes, "{}", what());
-                placed += 1;
-            }
-            (Err(missed), None) => {
-                assert!(missed.exact, "{}", what());
-                refused += 1;
-            }
-            (found, best) => panic!("{}: {found:?}, but {best:?}", what()),
-        }
-    }
-    println!("some nodes sure, whatever the budget: {placed} placed, {refused} refused");
-    assert!(only.is_some() || placed > 0 && refused > 0, "{placed} placed, {refused} refused");
+        let placed = super::exactly(place(fabric, &view, ask), question.best(), |placement, nodes| {
+            placement.positions() == *nodes
+        });
+        placed.map_err(|wrong| format!("{nodes} nodes, {ask:?}: {wrong}"))
+    });
 }

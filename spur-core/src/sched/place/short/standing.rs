@@ -1,8 +1,14 @@
-//! How good a choice of whole nodes in one domain is next to those in others of its layer.
+//! What a choice of whole nodes in one domain is, and how good next to those in others of its layer.
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::Problem;
+
+/// The case needs the general solver.
+pub(super) struct NotPlain;
+
+/// The domain that holds the job, and how much of it each leaf takes.
+pub(super) type Found = (DomainId, Vec<(DomainId, u32)>);
 
 /// The layers below a holder of one layer in the order in which their spans count.
 pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
@@ -15,6 +21,21 @@ pub(super) fn order(problem: &Problem<'_>, holder: Layer) -> Vec<Layer> {
         }
     }
     layers
+}
+
+/// How many domains of each preferred layer above `node` a placement touches.
+pub(super) fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
+    let fabric = problem.fabric;
+    let span = |layer: Layer| {
+        if layer >= fabric.domain(*holder).layer() {
+            return 1;
+        }
+        let mut domains: Vec<DomainId> =
+            shares.iter().map(|&(leaf, _)| fabric.covering(leaf, layer)).collect();
+        domains.dedup();
+        u32::try_from(domains.len()).unwrap_or(u32::MAX)
+    };
+    problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
 }
 
 /// The first steps of a standing in a holder of which it is known how many domains of the first few layers in order are used:
@@ -80,11 +101,6 @@ impl Standing {
         }
         steps.push(i64::try_from(fabric.domain(holder).range().start).unwrap_or(i64::MAX));
         Self { steps, spans }
-    }
-
-    /// Domains used, by layer in the order in which they count.
-    pub(super) fn spans(&self) -> &[u32] {
-        &self.spans
     }
 
     /// Whether more domains of some layer are used than may be.

@@ -14,7 +14,7 @@ use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 
 use super::layers::best_below;
-use super::standing::{Standing, order};
+use super::standing::{Found, NotPlain, Standing, order, preferred_spans};
 use super::{NoChoice, Short};
 use leaves::{Leaves, Mix};
 
@@ -61,12 +61,6 @@ fn applies(problem: &Problem<'_>) -> bool {
         // Of several units what is lightest for one of them need not be for another.
         && (!weighs || units.iter().all(|unit| *unit == units[0]) && !problem.is_limited())
 }
-
-/// The case needs the general solver.
-struct NotPlain;
-
-/// The domain that holds the job, and how much of it each leaf takes.
-type Found = (DomainId, Vec<(DomainId, u32)>);
 
 /// The domains that have enough open nodes and all that are required, the lowest first.
 fn holders(problem: &Problem<'_>) -> Vec<DomainId> {
@@ -115,16 +109,6 @@ fn search(leaves: &Leaves<'_, '_>, holders: &[DomainId]) -> Result<Option<Found>
         return Err(NotPlain);
     }
     Ok(best.map(|(_, found)| found))
-}
-
-/// How many domains of each preferred layer above `node` a placement touches.
-fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
-    let order = order(problem, problem.fabric.domain(*holder).layer());
-    let preferred = order.iter().filter(|layer| problem.layout.prefer.contains(layer)).count();
-    let standing = Standing::new(problem, *holder, &order, shares);
-    let own = order.iter().zip(standing.spans()).take(preferred);
-    let span = |layer: &Layer| own.clone().find(|(of, _)| *of == layer).map_or(1, |(_, span)| *span);
-    problem.layout.prefer.iter().filter(|layer| **layer > Layer::NODE).map(span).collect()
 }
 
 /// The best placement in one of the holders, which are all of one layer.

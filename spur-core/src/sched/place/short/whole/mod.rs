@@ -18,7 +18,7 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
 use super::layers::best_below;
-use super::standing::{Standing, best_scored, order, scored};
+use super::standing::{Found, NotPlain, Standing, best_scored, order, preferred_spans, scored};
 use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
@@ -87,12 +87,6 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
 }
 
-/// The case needs the general solver.
-struct NotPlain;
-
-/// The domain that holds the job, and how much of it each leaf takes.
-type Found = (DomainId, Vec<(DomainId, u32)>);
-
 /// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
 /// that are preferred.
 fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
@@ -114,21 +108,6 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
         }
     }
     Ok(best.map(|(_, found)| found))
-}
-
-/// How many domains of each preferred layer above `node` a placement touches.
-fn preferred_spans(problem: &Problem<'_>, (holder, shares): &Found) -> Vec<u32> {
-    let fabric = problem.fabric;
-    let span = |layer: Layer| {
-        if layer >= fabric.domain(*holder).layer() {
-            return 1;
-        }
-        let mut domains: Vec<DomainId> =
-            shares.iter().map(|&(leaf, _)| fabric.covering(leaf, layer)).collect();
-        domains.dedup();
-        u32::try_from(domains.len()).unwrap_or(u32::MAX)
-    };
-    problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE).map(span).collect()
 }
 
 /// Whether no placement could touch fewer domains of the preferred layers.

@@ -381,19 +381,7 @@ fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
     let time = |key: &str| get(key).map(|text| Time(text.parse().expect("seconds")));
-    let batch = Batch {
-        script: BlobId(1),
-        environment: BlobId(2),
-        args: Box::default(),
-        command: "job.sh".into(),
-        work_dir: "/".into(),
-        stdin: None,
-        stdout: None,
-        stderr: None,
-        append: None,
-        umask: 0o022,
-        limits: Box::default(),
-    };
+    let batch = Batch { command: "job.sh".into(), ..Batch::plain(BlobId(1), BlobId(2)) };
     let extra = Extra {
         kill_on_invalid_dep: rest.contains(&"kill-invalid").then_some(true),
         no_kill: rest.contains(&"no-kill"),

@@ -623,19 +623,8 @@ impl World {
         let qos = (urgent && !self.policy.qos.is_empty()).then(|| Arc::from("high"));
         let firm = self.preempts && self.chance.percent(10);
         let extra = firm.then(|| Box::new(Extra { no_preempt: true, ..Extra::default() }));
-        let script = Script {
-            script: BlobId(request * 2),
-            environment: BlobId(request * 2 + 1),
-            args: Box::default(),
-            command: "job".into(),
-            work_dir: "/".into(),
-            stdin: None,
-            stdout: None,
-            stderr: None,
-            append: None,
-            umask: 0o022,
-            limits: Box::default(),
-        };
+        let script =
+            Script { command: "job".into(), ..Script::plain(BlobId(request * 2), BlobId(request * 2 + 1)) };
         let near = self.moves && self.chance.percent(70);
         let near = near.then(|| FabricAsk { gather: "must:leaf".parse().ok(), ..FabricAsk::default() });
         let shape = Shape {

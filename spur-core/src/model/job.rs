@@ -276,6 +276,26 @@ pub struct Batch {
     pub limits: Box<[(Box<str>, u64)]>,
 }
 
+impl Batch {
+    /// A script and its environment in `/`, and nothing else: where others begin.
+    #[must_use]
+    pub fn plain(script: BlobId, environment: BlobId) -> Self {
+        Self {
+            script,
+            environment,
+            args: Box::default(),
+            command: Box::default(),
+            work_dir: "/".into(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            append: None,
+            umask: 0o022,
+            limits: Box::default(),
+        }
+    }
+}
+
 /// Options few jobs use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -154,23 +154,8 @@ impl Machine {
 /// The submission of a job that is only a shape.
 pub(super) fn plain(arrival: &Arrival, shape: Shape, limit: Option<u64>) -> Submission {
     let asked = JobSpec::plain(Arc::clone(&arrival.name), Arc::clone(&arrival.owner), shape);
-    let spec = JobSpec { batch: Some(Box::new(script())), ..asked };
+    // Nobody reads the script of a job that only pretends to run.
+    let script = Batch::plain(BlobId(0), BlobId(0));
+    let spec = JobSpec { batch: Some(Box::new(script)), ..asked };
     Submission { spec, time_limit: limit.map(TimeLimit::Seconds), requeue: None, rest: Vec::new() }
-}
-
-/// The script of a job that only pretends to run.
-fn script() -> Batch {
-    Batch {
-        script: BlobId(0),
-        environment: BlobId(0),
-        args: Box::default(),
-        command: "".into(),
-        work_dir: "/".into(),
-        stdin: None,
-        stdout: None,
-        stderr: None,
-        append: None,
-        umask: 0o022,
-        limits: Box::default(),
-    }
 }

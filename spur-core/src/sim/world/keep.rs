@@ -137,22 +137,6 @@ mod tests {
         }
     }
 
-    fn script() -> Batch {
-        Batch {
-            script: BlobId(0),
-            environment: BlobId(0),
-            args: Box::default(),
-            command: "".into(),
-            work_dir: "/".into(),
-            stdin: None,
-            stdout: None,
-            stderr: None,
-            append: None,
-            umask: 0o022,
-            limits: Box::default(),
-        }
-    }
-
     /// Many jobs one after another on one CPU; what comes of it, and how many of them the cluster still knows.
     fn run(jobs: u64, forgets: bool) -> (Summary, usize) {
         let name: Arc<str> = "machine".into();
@@ -191,7 +175,8 @@ mod tests {
             world.advance(at);
             let shape = Shape { tasks: Some(1), ..Shape::default() };
             let spec = JobSpec::plain(job.to_string().into(), Arc::clone(&owner), shape);
-            let spec = JobSpec { batch: Some(Box::new(script())), ..spec };
+            let script = Batch::plain(BlobId(0), BlobId(0));
+            let spec = JobSpec { batch: Some(Box::new(script)), ..spec };
             let submission = Submission { spec, time_limit: None, requeue: None, rest: Vec::new() };
             world.submit(job.to_string().into(), Arc::clone(&owner), submission, Some(5));
             world.settle();

@@ -87,6 +87,7 @@ impl Question {
                 self.ask.multiples = self.multiples.iter().map(|&(layer, by)| (layer, by * room)).collect();
             }
             3 => self.ask = Ask::nodes(self.nodes),
+            4 => self.round(random),
             _ => self.ask = Ask::tasks(self.nodes * room - random.between(0, room - 1)),
         }
         if random.one_in(3) {

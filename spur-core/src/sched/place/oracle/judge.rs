@@ -357,18 +357,47 @@ impl<'c> Judge<'c> {
         })
     }
 
+    /// What the domains of a layer hold a multiple of.
+    fn factor(&self, layer: usize) -> i64 {
+        let own = self.case.ask.multiples.iter().filter(|(at, _)| at.index() == layer);
+        i64::from(super::common_multiple(own.map(|(_, by)| *by)))
+    }
+
+    /// The slots of the nodes of a domain, those apart by which their number is more than a multiple: of these each time the
+    /// one with the most slots.
+    fn nodes_left(&self, domain: DomainId) -> Vec<i64> {
+        let (fabric, slots) = (&self.case.fabric, &self.case.slots);
+        let own = fabric.domain(domain);
+        let mut nodes: Vec<i64> = match own.children() {
+            [] if !self.may_use(domain) => Vec::new(),
+            [] => {
+                own.range().map(|pos| i64::from(slots.at(Pos(pos as u32)))).filter(|&has| has > 0).collect()
+            }
+            children => children.iter().flat_map(|&child| self.nodes_left(child)).collect(),
+        };
+        nodes.sort_unstable();
+        for covered in own.layer().index()..=own.cover().index() {
+            while nodes.len() as i64 % self.factor(covered) != 0 {
+                nodes.pop();
+            }
+        }
+        nodes
+    }
+
+    /// Whether a leaf may be used.
+    fn may_use(&self, leaf: DomainId) -> bool {
+        let domain = self.case.fabric.domain(leaf);
+        let occupied = domain.range().any(|pos| self.case.occupied.contains(pos));
+        let slow = |need: u64| domain.link().speed.is_none_or(|speed| speed < need);
+        !(self.case.ask.whole_leaves && occupied || self.case.ask.min_speed.is_some_and(slow))
+    }
+
     /// Slots of a node or domain, after rounding.
     fn slots(&self, unit: u32, layer: usize) -> i64 {
-        let factor = |layer: usize| -> i64 {
-            let mut factor = 1_i64;
-            for &(at, by) in &self.case.ask.multiples {
-                if at.index() == layer {
-                    let by = i64::from(by);
-                    factor = (1..).map(|times| times * factor).find(|sum| sum % by == 0).unwrap();
-                }
-            }
-            factor
-        };
+        let factor = |layer: usize| self.factor(layer);
+        if layer > 0 && self.case.ask.tasks.is_none() {
+            return self.nodes_left(DomainId(unit)).iter().sum();
+        }
         if layer == 0 {
             let slots = i64::from(self.case.slots.at(Pos(unit)));
             return slots - slots % factor(0);
@@ -376,9 +405,7 @@ impl<'c> Judge<'c> {
         let domain = self.case.fabric.domain(DomainId(unit));
         let mut sum = 0;
         if domain.children().is_empty() {
-            let occupied = domain.range().any(|pos| self.case.occupied.contains(pos));
-            let slow = |need: u64| domain.link().speed.is_none_or(|speed| speed < need);
-            if !(self.case.ask.whole_leaves && occupied || self.case.ask.min_speed.is_some_and(slow)) {
+            if self.may_use(DomainId(unit)) {
                 sum = domain.range().map(|pos| self.slots(pos as u32, 0)).sum();
             }
         } else {

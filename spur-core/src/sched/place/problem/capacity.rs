@@ -11,7 +11,7 @@ impl<'a> Problem<'a> {
     /// Counts what is not in the slots as they are: rounding, caps and barred domains.
     pub(super) fn measure(&mut self) {
         if self.barred.is_some() || !self.ask.multiples.is_empty() {
-            self.rounded = Some(self.round_slots());
+            self.rounded = Some(self.round());
         }
         let units = self.units.iter().all(|&unit| unit == 1) && self.limits.is_empty();
         let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && units;
@@ -36,6 +36,7 @@ impl<'a> Problem<'a> {
 
     fn count_capacity(&self) -> Vec<u32> {
         let takes = self.takes();
+        let is_each_open = self.per_node == Some(1) && self.only.is_none() && self.units[0] == 1;
         let mut capacity: Vec<u32> = Vec::with_capacity(self.fabric.domains().size_hint().0);
         for (id, domain) in self.fabric.domains() {
             let unit = self.unit(domain.cover());
@@ -46,7 +47,10 @@ impl<'a> Problem<'a> {
                     let usable = positions(domain.range()).filter(|&pos| self.may_use(pos));
                     usable.fold(0, |sum: u32, pos| sum.saturating_add(self.most_on(pos)))
                 };
-                takes.map_or_else(one_by_one, |all| all.room(domain.range())).min(self.leaf_cap)
+                let all = || takes.map_or_else(one_by_one, |all| all.room(domain.range()));
+                // Every open node takes one.
+                let open = || if is_each_open { Some(self.view.slots.nodes_of(id)) } else { None };
+                open().unwrap_or_else(all).min(self.leaf_cap)
             } else {
                 domain
                     .children()
@@ -69,37 +73,10 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn round_slots(&self) -> Vec<u64> {
-        let mut multiple = vec![1_u64; self.layout.layers];
-        for &(layer, by) in &self.ask.multiples {
-            let known = multiple[layer.index()];
-            multiple[layer.index()] = known / gcd(known, u64::from(by)) * u64::from(by);
-        }
-        let down = |sum: u64, by: u64| sum - sum % by.max(1);
-        let mut rounded: Vec<u64> = Vec::new();
-        for (id, domain) in self.fabric.domains() {
-            let sum = if domain.children().is_empty() {
-                if self.is_barred(id) {
-                    0
-                } else if multiple[0] == 1 {
-                    self.view.slots.of(id)
-                } else {
-                    let nodes = positions(domain.range());
-                    nodes.map(|pos| down(u64::from(self.view.slots.at(pos)), multiple[0])).sum()
-                }
-            } else {
-                domain.children().iter().map(|child| rounded[child.index()]).sum()
-            };
-            let covered = &multiple[domain.layer().index()..=domain.cover().index()];
-            rounded.push(covered.iter().fold(sum, |sum, &by| down(sum, by)));
-        }
-        rounded
-    }
-
     /// Slots of a domain, for waste.
     pub(in crate::sched::place) fn slots(&self, id: DomainId) -> u64 {
         match &self.rounded {
-            Some(rounded) => rounded[id.index()],
+            Some(rounded) => rounded.of(self, id),
             None => self.view.slots.of(id),
         }
     }

@@ -1,14 +1,15 @@
 //! One question for the solver: an ask for a fixed number of nodes, with everything that depends on the view worked
 //! out per domain.
 //!
-//! Owns what every way of solving it shares: what domains take (`capacity`), ways to use a part of the fabric (`front`) and
-//! what they cost (`cost`), and the order among candidates (`rank`, `score`).
+//! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
+//! part of the fabric (`front`) and what they cost (`cost`), and the order among candidates (`rank`, `score`).
 
 mod capacity;
 mod cost;
 mod front;
 mod meter;
 mod rank;
+mod rounding;
 mod score;
 
 use std::cell::OnceCell;
@@ -25,6 +26,7 @@ pub(super) use meter::Meter;
 pub(super) use rank::{Holder, Means, Rank, Step, difference, rank, rank_node};
 
 use rank::differ_in_latency;
+use rounding::Rounded;
 
 use front::{MAX_COUNTS, MAX_SPAN_CAPS};
 
@@ -105,7 +107,7 @@ pub(super) struct Problem<'a> {
     /// The fewest and the most nodes that some domains may give, sorted by domain.
     limits: Limits,
     /// Slots of each domain after rounding; None: as counted.
-    rounded: Option<Vec<u64>>,
+    rounded: Option<Rounded>,
     /// Domains that may not be used; None: all may.
     barred: Option<FixedBitSet>,
     /// The most each domain can take, after rounding and caps; None: its open nodes or slots, as counted.
@@ -397,6 +399,19 @@ impl<'a> Problem<'a> {
             && self.node_unit.is_none()
             && self.units.iter().all(|&unit| unit == 1)
             && self.leaf_cap == u32::MAX
+            && self.limits.is_empty()
+            && self.span_caps.is_empty()
+            && self.required.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+    }
+
+    /// Whether what domains take adds up over their leaves, which are rounded and capped each by itself.
+    pub(super) fn takes_add_up(&self) -> bool {
+        let units = &self.units[Layer::LEAF.index()..];
+        !self.is_hard()
+            && self.node_unit.is_none()
+            && units.iter().all(|unit| *unit == units[0])
             && self.limits.is_empty()
             && self.span_caps.is_empty()
             && self.required.is_empty()

@@ -43,7 +43,7 @@ impl Equal {
     /// The question of a job that takes one slot of each node.
     fn of_nodes(view: &View<'_>, ask: &Ask, room: u32) -> Option<Self> {
         // The score knows the share of slots that the job fills.
-        let is_known = room == 1 || ask.multiples.is_empty() && !ask.score.weights.any();
+        let is_known = room == 1 || !ask.score.weights.any();
         (is_known && ask.tasks_per_node.is_none()).then(|| Self {
             room,
             each: 1,

@@ -169,8 +169,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let Some(&first) = holders.first() else { return Ok(None) };
     let layer = fabric.domain(first).layer();
     let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
-    let packing =
-        if problem.is_free_within_a_weight() { Packing::new(problem, layer, most_slots) } else { None };
+    let packing = if problem.takes_add_up() { Packing::new(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
     let mut best: Option<(Standing, Found)> = None;
     for &id in holders {
@@ -211,12 +210,6 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<
         counted.into_iter().filter(|(c, _)| *c == count).map(|(_, id)| id).collect();
     for before in [ScoreBefore::Span, ScoreBefore::Fit] {
         tied = best_scored(problem, before, tied);
-    }
-    // With caps, what a leaf takes and what it leaves are two numbers.
-    let is_one = |&leaf: &DomainId| u64::from(rooms.room(leaf)) == problem.slots(leaf);
-    let mut leaves = tied.iter().flat_map(|&id| fabric.domain(id).children());
-    if !rooms.leave_some_out() && !leaves.all(is_one) {
-        return over_domains(rooms, &tied);
     }
     let holder = least_waste(rooms, &tied, Some(count));
     match subset(rooms, holder, count) {

@@ -162,7 +162,11 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
     let Reservation { name, start, end, nodes, users, accounts, .. } = reservation;
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     let (nodes, flags) = (nodes.join(","), reservation.flags_text());
-    format!("{name} {}..{} on {nodes} users={users} accounts={accounts} flags={flags}", start.0, end.0)
+    let times = match reservation.lead {
+        Some(lead) => format!("always {lead} ahead for {}", end.since(*start)),
+        None => format!("{}..{}", start.0, end.0),
+    };
+    format!("{name} {times} on {nodes} users={users} accounts={accounts} flags={flags}")
 }
 
 pub(crate) fn effect(effect: &Effect) -> String {

@@ -1,7 +1,7 @@
 //! A reservation of nodes and time as `scontrol show reservation` reads it, and what is asked of one.
 
 use spur_core::cluster::Cluster;
-use spur_core::model::reservation::{Reservation, ReservationAsk};
+use spur_core::model::reservation::{Flag, Reservation, ReservationAsk};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::Time;
 use spur_core::text::tres::{Tres, TresKind};
@@ -11,6 +11,7 @@ use crate::v1;
 
 /// A reservation at `now`.
 pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Reservation {
+    let reservation = &reservation.anchored(now);
     let nodes = || reservation.nodes.iter().filter_map(|id| cluster.node(*id));
     let cpus: u64 = nodes().map(|node| u64::from(node.shape.cpus)).sum();
     let cores = nodes().map(|node| u64::from(node.shape.cpus / node.shape.threads_per_core.max(1))).sum();
@@ -29,7 +30,7 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
         tres: tres.to_string(),
         users: reservation.users.to_string(),
         accounts: reservation.accounts.to_string(),
-        active: reservation.is_active(now),
+        active: reservation.is_active(now) && !reservation.has(Flag::TimeFloat),
         comment: reservation.comment.as_deref().unwrap_or_default().to_owned(),
     }
 }

@@ -139,7 +139,7 @@ impl Cluster {
         let stands_in_the_way = |other: &&Arc<Reservation>| {
             own.is_none_or(|own| other.shuts_out(own))
                 && nodes.iter().any(|node| other.holds(*node))
-                && other.windows(now).iter().any(|(from, to)| *from < end && now < *to)
+                && other.anchored(now).windows(now).iter().any(|(from, to)| *from < end && now < *to)
         };
         admitted && !self.reservations().any(|other| stands_in_the_way(&other))
     }

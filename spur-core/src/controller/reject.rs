@@ -67,6 +67,9 @@ pub enum Reject {
     /// Jobs run in it.
     #[error("Requested reservation is in use: {0}")]
     ReservationBusy(String),
+    /// Its start cannot be changed any more.
+    #[error("Reservation already started")]
+    ReservationBegun,
     /// Another one has its nodes at that time.
     #[error("Requested reservation overlaps with another reservation: {0}")]
     ReservationOverlap(String),
@@ -190,6 +193,7 @@ impl Reject {
             Reject::InvalidReservation(_) => "ESLURM_RESERVATION_INVALID",
             Reject::ReservationForbidden(_) => "ESLURM_RESERVATION_ACCESS",
             Reject::ReservationBusy(_) => "ESLURM_RESERVATION_BUSY",
+            Reject::ReservationBegun => "ESLURM_RSV_ALREADY_STARTED",
             Reject::ReservationOverlap(_) => "ESLURM_RESERVATION_OVERLAP",
             Reject::Dependency(_) => "ESLURM_DEPENDENCY",
             Reject::InvalidArray(_) => "ESLURM_INVALID_ARRAY",

@@ -22,6 +22,9 @@ const DAY: u64 = 86_400;
 const AHEAD: usize = 64;
 const FAR: u64 = 14 * DAY;
 
+/// The start of a reservation with `TIME_FLOAT`, which never comes; see [`Reservation::lead`].
+pub const NOT_YET: Time = Time(1 << 40);
+
 /// How long a reservation with `PURGE_COMP` may be idle unless it says, seconds: Slurm's five minutes.
 pub const PURGE_AFTER: u64 = 300;
 
@@ -30,10 +33,16 @@ pub const PURGE_AFTER: u64 = 300;
 pub struct Reservation {
     /// Its name.
     pub name: Arc<str>,
-    /// When the window begins.
+    /// When the window begins; [`NOT_YET`] where that moves on with the time.
     pub start: Time,
     /// When it ends.
     pub end: Time,
+    /// How far ahead it always is, seconds, if it has the flag for that; see [`Reservation::bars`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<u64>,
+    /// Whether it was said when it ends, not how long it lasts: that stays when its start is changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_then: bool,
     /// What is reserved, by number.
     pub nodes: Box<[NodeId]>,
     /// The partition that its jobs run in unless they name one.
@@ -153,6 +162,8 @@ flags! {
     PartNodes = "PART_NODES",
     /// Its nodes stay the same, also where the controller chose them.
     StaticAlloc = "STATIC",
+    /// It is always as far ahead as it was at first.
+    TimeFloat = "TIME_FLOAT",
     /// Nodes that are out of service or taken by jobs make way for idle ones.
     Replace = "REPLACE",
     /// Nodes that are out of service make way for idle ones, as they do where nothing is said.
@@ -211,6 +222,27 @@ impl Reservation {
     #[must_use]
     pub fn is_active(&self, now: Time) -> bool {
         self.start <= now && now < self.end
+    }
+
+    /// Whether it keeps its nodes from a job of others that runs so long, seconds, whenever that starts: it is always so
+    /// far ahead that only shorter ones are over before it.
+    #[must_use]
+    pub fn bars(&self, seconds: u64) -> bool {
+        self.lead.is_some_and(|lead| seconds > lead)
+    }
+
+    /// The same reservation with the start and the end that it has at `now`.
+    #[must_use]
+    pub fn anchored(&self, now: Time) -> Self {
+        let start = self.lead.map_or(self.start, |lead| now + lead);
+        Self { start, end: start + self.end.since(self.start), lead: None, ..self.clone() }
+    }
+
+    /// The same reservation, always as far ahead as it is at `now`.
+    #[must_use]
+    pub fn floating(&self, now: Time) -> Self {
+        let (lead, lasts) = (self.start.since(now), self.end.since(self.start));
+        Self { start: NOT_YET, end: NOT_YET + lasts, lead: Some(lead), ..self.clone() }
     }
 
     /// Whether it comes again.
@@ -278,11 +310,11 @@ impl Reservation {
         Some(moved)
     }
 
-    /// The windows that end after `now`, as far as plans look ahead.
+    /// The windows that end after `now`, as far as plans look ahead. One that is always ahead has none.
     #[must_use]
     pub fn windows(&self, now: Time) -> Vec<(Time, Time)> {
         let mut windows = Vec::new();
-        let mut next = Some(self.clone());
+        let mut next = self.lead.is_none().then(|| self.clone());
         while let Some(window) = next.filter(|window| window.start <= now + FAR || windows.is_empty()) {
             if window.end > now {
                 windows.push((window.start, window.end));
@@ -298,9 +330,10 @@ impl Reservation {
     /// Whether it has a node at some time in common with another, from `now` on.
     #[must_use]
     pub fn meets(&self, other: &Self, now: Time) -> bool {
-        let theirs = other.windows(now);
+        let theirs = other.anchored(now).windows(now);
         self.nodes.iter().any(|node| other.holds(*node))
             && self
+                .anchored(now)
                 .windows(now)
                 .iter()
                 .any(|mine| theirs.iter().any(|other| mine.0 < other.1 && other.0 < mine.1))
@@ -316,6 +349,8 @@ mod tests {
             name: "r".into(),
             start: Time(start),
             end: Time(start) + seconds,
+            lead: None,
+            ends_then: false,
             nodes: Box::from([NodeId(1), NodeId(3)]),
             partition: None,
             features: None,
@@ -387,6 +422,19 @@ mod tests {
         }
         let shown = reservation(0, 60, &[Flag::Daily, Flag::PurgeComp]).flags_text();
         assert_eq!(shown, "DAILY,PURGE_COMP=00:05:00");
+    }
+
+    #[test]
+    fn one_that_floats_is_always_ahead() {
+        let floating = reservation(1_000, 60, &[Flag::TimeFloat]).floating(Time(400));
+        assert_eq!((floating.lead, floating.is_active(Time(1_010))), (Some(600), false));
+        assert_eq!((floating.bars(600), floating.bars(601)), (false, true));
+        assert_eq!(floating.windows(Time(400)), []);
+        let shown = floating.anchored(Time(5_000));
+        assert_eq!((shown.start, shown.end, shown.lead), (Time(5_600), Time(5_660), None));
+        let other = reservation(1_030, 60, &[]);
+        assert!(floating.meets(&other, Time(400)) && other.meets(&floating, Time(400)));
+        assert!(!floating.meets(&other, Time(500)));
     }
 
     #[test]

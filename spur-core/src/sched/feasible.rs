@@ -8,6 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, Layer, LookupError};
 use crate::model::job::{JobSpec, Shape};
+use crate::model::reservation::{Flag, Reservation};
 use crate::sched::request::wish::{Stage, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
 use crate::sched::scene::room::Rooms;
@@ -53,18 +54,48 @@ pub enum RefusalKind {
 
 /// Judges a request with its defaults filled in; the answer is what its user should know.
 ///
-/// A job that names several partitions is refused only if every one of them refuses it; the first one's reason is
-/// given.
+/// A job that names several partitions is refused only if every one of them refuses it, and so is one that names several
+/// reservations; the first one's reason is given.
 ///
 /// # Errors
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
     let scene = cluster.standing(Scene::new);
     licenses(&scene, spec)?;
+    let warnings = in_partitions(&scene, spec, None)?;
+    let known = || spec.reservations().filter_map(|name| cluster.reservation(name));
+    if known().any(|reservation| reservation.has(Flag::Flex)) {
+        return Ok(warnings);
+    }
+    let mut first = None;
+    for within in known() {
+        match in_partitions(&scene, spec, Some(within)) {
+            Ok(warnings) => return Ok(warnings),
+            Err(Refusal { message, .. }) => {
+                let message = format!("in reservation {}: {message}", within.name);
+                first = first.or(Some(Refusal { kind: RefusalKind::NodeConfig, message }));
+            }
+        }
+    }
+    first.map_or(Ok(warnings), Err)
+}
+
+/// The same in the first of the partitions that works, on the nodes of a reservation where one is given.
+fn in_partitions(
+    scene: &Scene,
+    spec: &JobSpec,
+    within: Option<&Reservation>,
+) -> Result<Vec<String>, Refusal> {
     let mut first = None;
     for name in &spec.partitions {
         let Some(index) = scene.partition(name) else { continue };
-        match in_partition(&scene, index, spec) {
+        let partition = &scene.partitions[index].partition;
+        let judged =
+            match within.is_some_and(|within| !partition.nodes.iter().any(|node| within.holds(*node))) {
+                true => refuse(RefusalKind::NodeConfig, format!("it has no node of partition {name}")),
+                false => in_partition(scene, index, spec, within),
+            };
+        match judged {
             Ok(warnings) => return Ok(warnings),
             Err(refusal) => first = first.or(Some(refusal)),
         }
@@ -274,18 +305,26 @@ fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
     Err(Refusal { kind, message })
 }
 
-fn in_partition(scene: &Scene, index: usize, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
+fn in_partition(
+    scene: &Scene,
+    index: usize,
+    spec: &JobSpec,
+    within: Option<&Reservation>,
+) -> Result<Vec<String>, Refusal> {
     let partition = &scene.partitions[index].partition;
     time(partition, spec)?;
     let request = Request::new(spec, &partition.config)
         .or_else(|error| refuse(RefusalKind::NodeConfig, error.to_string()))?;
     let fabric = fabric_for(scene, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
     nodes(scene, partition, fabric, &request, &spec.shape)?;
+    if let Some(within) = within {
+        reserved(fabric, within, &spec.shape)?;
+    }
     features(scene, partition, fabric, &spec.shape)?;
     // Of several alternatives, the one that most nodes meet says what would work.
     let mut closest: Option<(usize, Refusal)> = None;
     for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
-        let filter = Filter { shared, ..Filter::of(&spec.shape) };
+        let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
         let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
             .or_else(|error| refuse(RefusalKind::NodeName, error))?;
         match fits_idle(scene, index, &lens, &request, spec) {
@@ -368,6 +407,15 @@ fn nodes(
         );
     }
     Ok(())
+}
+
+/// The nodes that are wanted have to be in the reservation.
+fn reserved(fabric: &Fabric, within: &Reservation, shape: &Shape) -> Result<(), Refusal> {
+    let Some(list) = &shape.nodelist else { return Ok(()) };
+    let names = named(fabric, list).or_else(|error| refuse(RefusalKind::NodeName, error))?;
+    let is_out = |name: &&String| fabric.pos_named(name).is_some_and(|pos| !within.holds(fabric.node(pos)));
+    let outside = names.iter().find(is_out);
+    outside.map_or(Ok(()), |name| refuse(RefusalKind::NodeConfig, format!("-w: node {name} is not in it")))
 }
 
 /// How many nodes a list names; each has to exist, and those that are wanted have to be in the partition.

@@ -298,6 +298,7 @@ pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
 
 /// When a reservation of nodes begins or ends next.
 fn next_window(cluster: &Cluster, now: Time) -> Option<Time> {
-    let times = cluster.reservations().flat_map(|reservation| [reservation.start, reservation.end]);
+    let comes = cluster.reservations().filter(|reservation| reservation.lead.is_none());
+    let times = comes.flat_map(|reservation| [reservation.start, reservation.end]);
     times.filter(|time| *time > now).min()
 }

@@ -23,8 +23,8 @@ use super::scene::{Scene, fabric_for};
 use super::state::{Hunt, Part};
 
 /// What a job admits, besides its need: realm and partition, which of the fabrics with a name, constraint, the alternative
-/// chosen in it, exclusion.
-type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<String>);
+/// chosen in it, exclusion, reservations that keep it off their nodes.
+type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<String>, Vec<usize>);
 
 /// The lenses that were made, for all who need the same.
 #[derive(Debug, Default)]
@@ -41,11 +41,14 @@ pub(super) struct Prospect {
     pub(super) realm: usize,
     pub(super) partition: usize,
     choices: Choices,
-    choice: usize,
+    /// Which of its choices of a partition this is.
+    pub(super) choice: usize,
     /// The number of its need.
     pub(super) need: usize,
     pub(super) lenses: SmallVec<[Arc<Lens>; 1]>,
     pub(super) stages: Vec<Stage>,
+    /// The reservations that are always ahead, and that it is too long for.
+    pub(super) barred_by: Vec<Arc<Reservation>>,
 }
 
 impl Lenses {
@@ -72,15 +75,19 @@ impl Lenses {
         let fabric = fabric_for(scene, partition, spec)?;
         let named = scene.fabrics.iter().position(|(_, known)| Arc::ptr_eq(known, fabric));
         let alternatives = alternatives(&spec.shape);
+        let bars = bars(scene, realm, candidate.run_time);
+        let barred_by: Vec<Arc<Reservation>> =
+            bars.iter().map(|index| Arc::clone(&scene.reservations[*index])).collect();
         let mut lenses = SmallVec::with_capacity(alternatives.len());
         for (alternative, shared) in alternatives.iter().enumerate() {
-            let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
+            let filter = Filter { shared, within, without: &barred_by, ..Filter::of(&spec.shape) };
             let outline = (
                 (realm, partition),
                 named,
                 spec.shape.features.as_ref().map(ToString::to_string),
                 alternative,
                 spec.shape.exclude.as_ref().map(ToString::to_string),
+                bars.clone(),
             );
             let next = self.outlines.len();
             let outline = *self.outlines.entry(outline).or_insert(next);
@@ -91,7 +98,7 @@ impl Lenses {
         let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
         let stages = stages.stages(candidate.eligible, now)?;
         let choices = Arc::clone(&candidate.choices);
-        Ok(Prospect { realm, partition, choices, choice, need, lenses, stages })
+        Ok(Prospect { realm, partition, choices, choice, need, lenses, stages, barred_by })
     }
 }
 
@@ -169,6 +176,20 @@ impl Prospect {
             rest: Vec::new(),
         }
     }
+}
+
+/// The reservations that are always ahead, by number, and that are so for less time than somebody runs in a realm where they
+/// count. In the last realm nothing is reserved.
+fn bars(scene: &Scene, realm: usize, run_time: u64) -> Vec<usize> {
+    let reservations = &scene.reservations;
+    if realm > reservations.len() {
+        return Vec::new();
+    }
+    let own = realm.checked_sub(1).map(|index| &reservations[index]);
+    let bars = |(_, other): &(usize, &Arc<Reservation>)| {
+        other.bars(run_time) && own.is_none_or(|own| other.shuts_out(own))
+    };
+    reservations.iter().enumerate().filter(bars).map(|(index, _)| index).collect()
 }
 
 /// Why a job that fits at no time does not: nodes that are out of service, or none that would do.

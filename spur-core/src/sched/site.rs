@@ -35,23 +35,29 @@ pub struct Site<'a> {
 }
 
 /// The nodes for a reservation that has none yet, by number: in service, of no other reservation at one time with it, and
-/// free of jobs when it begins. Where it ignores jobs, busy nodes will do if there are not enough others.
+/// free of jobs when it begins. Where it ignores jobs, busy nodes will do if there are not enough others. Each group of
+/// nodes is placed by itself, on what those before it leave.
 ///
 /// # Errors
 /// Why there are none, with what would work.
-pub fn choose(
+pub fn choose<'a>(
     cluster: &Cluster,
     now: Time,
     made: &Reservation,
-    site: &Site<'_>,
+    groups: impl Iterator<Item = Site<'a>>,
 ) -> Result<Vec<NodeId>, String> {
-    let free =
-        |node: NodeId| others(cluster, now, made, node).is_none() && in_use(cluster, made, node).is_none();
-    let chosen = among(cluster, now, site, &free);
-    if chosen.is_ok() || !made.has(Flag::IgnoreJobs) {
-        return chosen;
+    let mut all: Vec<NodeId> = Vec::new();
+    for group in groups {
+        let spare = |node: NodeId| !all.contains(&node) && others(cluster, now, made, node).is_none();
+        let site = Site { has: u32::try_from(all.len()).unwrap_or(u32::MAX), ..group };
+        let free = among(cluster, now, &site, &|node| spare(node) && in_use(cluster, made, node).is_none());
+        let chosen = match free {
+            Err(_) if made.has(Flag::IgnoreJobs) => among(cluster, now, &site, &spare),
+            free => free,
+        };
+        all.extend(chosen?);
     }
-    among(cluster, now, site, &|node| others(cluster, now, made, node).is_none())
+    Ok(all)
 }
 
 /// So many more nodes for a reservation, like those that it has.

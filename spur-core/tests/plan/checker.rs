@@ -110,7 +110,7 @@ struct Stay<'a> {
     within: Option<&'a str>,
 }
 
-/// Nobody is on a node while it is reserved for others; who runs in a reservation is there when it is in force, on its
+/// Nobody is on a node while it is reserved for others, or longer than until one that is always ahead; who runs in a reservation is there when it is in force, on its
 /// nodes, asked for it or is drawn by it, may use it, and is over when it is.
 fn trespasses(world: &World, stay: &Stay<'_>, from: Time, to: &mut Time, found: &mut Vec<String>) {
     let job = stay.job;
@@ -135,7 +135,7 @@ fn trespasses(world: &World, stay: &Stay<'_>, from: Time, to: &mut Time, found: 
     for other in world.cluster.reservations().filter(|other| stay.within != Some(&*other.name)) {
         let yields = own
             .is_some_and(|own| own.has(Flag::Maint) || (own.has(Flag::Overlap) && !other.has(Flag::Maint)));
-        let meets = other.start < *to && from < other.end;
+        let meets = (other.start < *to && from < other.end) || other.bars(to.since(from));
         if !yields && meets && stay.nodes.iter().any(|node| other.nodes.contains(node)) {
             found.push(format!("job {job} from {} to {} is on nodes of {}", from.0, to.0, other.name));
         }

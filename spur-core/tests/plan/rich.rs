@@ -124,6 +124,7 @@ fn case() -> impl Strategy<Value = Case> {
         vec![Flag::Overlap],
         vec![Flag::Flex],
         vec![Flag::Magnetic],
+        vec![Flag::TimeFloat],
     ]);
     let kept = (0..NODES, 1_u32..4, 0_i64..12, 1_u64..12, flags);
     let reservations = prop_oneof![Just(Vec::new()), prop::collection::vec(kept, 1..3)];
@@ -203,6 +204,7 @@ impl Case {
             let nodes = (*first..(first + nodes).min(NODES)).map(NodeId).collect();
             let start = Time(*start);
             let made = world::reservation(&format!("r{index}"), nodes, start, start + *seconds, flags);
+            let made = if made.has(Flag::TimeFloat) { made.floating(world.now) } else { made };
             world.apply(Event::ReservationCreated { reservation: Arc::new(made) });
         }
         world

@@ -26,7 +26,7 @@ use spur_core::model::config::{Oversubscribe, PartitionConfig, PartitionState, P
 use spur_core::model::job::{FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Hold;
-use spur_core::model::reservation::{Edit, ReservationAsk};
+use spur_core::model::reservation::{Edit, Flag, ReservationAsk};
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner};
@@ -223,6 +223,9 @@ impl Script {
         let mut reservation = world::reservation(words[0], nodes, from, to, &flags);
         if let Some(Edit::Set(users)) = ask.users {
             reservation.users = users;
+        }
+        if reservation.has(Flag::TimeFloat) {
+            reservation = reservation.floating(self.world().now);
         }
         self.world().apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
     }

@@ -259,6 +259,8 @@ pub(crate) fn reservation(
         name: name.into(),
         start,
         end,
+        lead: None,
+        ends_then: false,
         nodes: nodes.into(),
         partition: None,
         features: None,

@@ -44,6 +44,8 @@ pub(super) fn check_new(
         name: name(cluster, caller, ask, &users, &accounts)?,
         start,
         end,
+        lead: None,
+        ends_then: ask.end.is_some(),
         nodes: Box::default(),
         partition: ask.partition.clone(),
         features: ask.features.as_ref().and_then(Option::as_ref).map(|wanted| wanted.to_string().into()),
@@ -62,7 +64,12 @@ pub(super) fn check_new(
     }
     place(cluster, now, &mut made, ask)?;
     judge(cluster, now, &made)?;
-    Ok(Decision(Arc::new(made)))
+    Ok(decided(now, made))
+}
+
+/// What is kept of a reservation with these times.
+fn decided(now: Time, made: Reservation) -> Decision {
+    Decision(Arc::new(if made.has(Flag::TimeFloat) { made.floating(now) } else { made }))
 }
 
 pub(super) fn enact_new(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> Reply {
@@ -84,15 +91,8 @@ pub(super) fn check_changed(
     if ask.skip {
         return skip(cluster, ask, known);
     }
-    let mut made = Reservation::clone(known);
-    if let Some(start) = ask.start {
-        if known.is_active(now) {
-            return Err(Reject::InvalidTime("StartTime: the reservation has begun".to_owned()));
-        }
-        made.end = start + made.end.since(made.start);
-        made.start = start;
-    }
-    made.end = end(ask, made.start)?.unwrap_or(made.end);
+    let mut made = known.anchored(now);
+    change_times(&mut made, now, ask)?;
     made.partition = ask.partition.clone().or(made.partition);
     made.comment = ask.comment.clone().or(made.comment);
     if let Some(features) = &ask.features {
@@ -112,13 +112,44 @@ pub(super) fn check_changed(
     }
     made.purge_after = ask.purge_after.unwrap_or(made.purge_after);
     made.idle_since = made.idle_since.filter(|_| made.has(Flag::PurgeComp));
-    match ask.node_count {
-        Some(count) if ask.nodes.is_none() => resize(cluster, now, &mut made, count)?,
+    match &ask.node_count {
+        Some(counts) if ask.nodes.is_none() => {
+            let all = counts.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+            resize(cluster, now, &mut made, all)?;
+        }
         _ if ask.nodes.is_some() => place(cluster, now, &mut made, ask)?,
         _ => {}
     }
     judge(cluster, now, &made)?;
-    Ok(Decision(Arc::new(made)))
+    Ok(decided(now, made))
+}
+
+/// Another start, end or duration.
+fn change_times(made: &mut Reservation, now: Time, ask: &ReservationAsk) -> Result<(), Reject> {
+    if let Some(start) = ask.start {
+        if made.is_active(now) {
+            return Err(Reject::ReservationBegun);
+        }
+        if !made.ends_then {
+            made.end = start + made.end.since(made.start);
+        }
+        made.start = start;
+    }
+    match (ask.end, &ask.duration) {
+        (Some(_), Some(Edit::Add(_) | Edit::Remove(_))) => {
+            return Err(Reject::InvalidTime("give EndTime or change the Duration, not both".to_owned()));
+        }
+        (_, Some(Edit::Add(more))) => made.end = made.end + seconds(*more),
+        (_, Some(Edit::Remove(less))) => {
+            let lasts = made.end.since(made.start);
+            made.end = made.start + lasts.saturating_sub(seconds(*less));
+        }
+        (end_asked, duration) => {
+            made.ends_then = end_asked.is_some() || (made.ends_then && duration.is_none());
+            made.end = end(ask, made.start)?.unwrap_or(made.end);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn enact_changed(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> Reply {
@@ -145,7 +176,8 @@ pub(super) fn enact_gone(ctx: &mut Ctx<'_>, Decision(reservation): Decision) -> 
 
 /// When a reservation is over next, by its time or because nobody uses it.
 pub(in super::super) fn next_end(cluster: &Cluster) -> Option<Time> {
-    cluster.reservations().map(|reservation| over_at(reservation)).min()
+    let comes = cluster.reservations().filter(|reservation| reservation.lead.is_none());
+    comes.map(|reservation| over_at(reservation)).min()
 }
 
 fn over_at(reservation: &Reservation) -> Time {
@@ -197,12 +229,14 @@ pub(super) fn named<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Arc<Rese
     })
 }
 
+fn seconds(duration: TimeLimit) -> u64 {
+    duration.seconds().unwrap_or(YEAR)
+}
+
 /// The end that is asked for.
 fn end(ask: &ReservationAsk, start: Time) -> Result<Option<Time>, Reject> {
-    let by_duration = ask.duration.map(|duration| match duration {
-        TimeLimit::Seconds(seconds) => start + seconds,
-        TimeLimit::Unlimited => start + YEAR,
-    });
+    let duration = ask.duration.as_ref().map(set).transpose()?;
+    let by_duration = duration.map(|duration| start + seconds(duration));
     match (ask.end, by_duration) {
         (Some(end), Some(other)) if end != other => {
             Err(Reject::InvalidTime("EndTime and Duration say different things; give one of them".to_owned()))
@@ -213,10 +247,13 @@ fn end(ask: &ReservationAsk, start: Time) -> Result<Option<Time>, Reject> {
 
 /// What a new reservation is given; there is nothing to add to.
 fn only<T: Clone + Default>(edit: Option<&Edit<T>>) -> Result<T, Reject> {
+    edit.map_or_else(|| Ok(T::default()), set)
+}
+
+fn set<T: Clone>(edit: &Edit<T>) -> Result<T, Reject> {
     match edit {
-        None => Ok(T::default()),
-        Some(Edit::Set(value)) => Ok(value.clone()),
-        Some(Edit::Add(_) | Edit::Remove(_)) => {
+        Edit::Set(value) => Ok(value.clone()),
+        Edit::Add(_) | Edit::Remove(_) => {
             Err(Reject::Invalid("+= and -= change a reservation that there is; write =".to_owned()))
         }
     }
@@ -340,7 +377,7 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
         }
         NodesAsk::These(list) => site::nodes_named(cluster, list).map_err(Reject::InvalidNodeName),
     };
-    let mut nodes: Vec<NodeId> = match (&ask.nodes, ask.node_count) {
+    let mut nodes: Vec<NodeId> = match (&ask.nodes, &ask.node_count) {
         (Some(_), Some(_)) => {
             return Err(Reject::Invalid("Nodes and NodeCnt exclude each other; give one of them".to_owned()));
         }
@@ -355,12 +392,13 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
             let gone = of_list(list)?;
             made.nodes.iter().copied().filter(|node| !gone.contains(node)).collect()
         }
-        (None, Some(count)) => {
+        (None, Some(counts)) => {
             let partition = partition.or(cluster.default_partition()).ok_or(Reject::NoDefaultPartition)?;
             made.partition = Some(Arc::clone(partition.name()));
             let features = ask.features.as_ref().and_then(Option::as_ref);
-            let site = Site { count, has: 0, partition: partition.name(), features };
-            site::choose(cluster, now, made, &site).map_err(Reject::NodesBusy)?
+            let partition = partition.name();
+            let groups = counts.iter().map(|count| Site { count: *count, has: 0, partition, features });
+            site::choose(cluster, now, made, groups).map_err(Reject::NodesBusy)?
         }
     };
     nodes.sort_unstable();
@@ -391,6 +429,16 @@ fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject>
     if often.iter().filter(|flag| made.has(**flag)).count() > 1 {
         return Err(Reject::Invalid("HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY: give one of them".to_owned()));
     }
+    if made.has(Flag::TimeFloat) && (made.repeats() || made.has(Flag::PurgeComp)) {
+        let text = "a reservation with TIME_FLOAT never begins: it goes with neither PURGE_COMP nor HOURLY, DAILY, \
+                    WEEKDAY, WEEKEND, WEEKLY";
+        return Err(Reject::Invalid(text.to_owned()));
+    }
+    if made.has(Flag::TimeFloat) && made.start <= now {
+        return Err(Reject::InvalidTime(
+            "with TIME_FLOAT the start lies ahead; StartTime=now+10minutes".to_owned(),
+        ));
+    }
     let replaces = [Flag::Replace, Flag::ReplaceDown];
     if let Some(flag) = replaces.into_iter().find(|flag| made.has(*flag)) {
         let stays = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes, Flag::StaticAlloc];
@@ -411,7 +459,8 @@ fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject>
         if let Some(other) = site::others(cluster, now, made, *node) {
             return Err(Reject::ReservationOverlap(format!("{} is in {} then", shown(), other.name)));
         }
-        let is_new = before.is_none_or(|before| !before.holds(*node) || made.start < before.start);
+        let is_new =
+            before.is_none_or(|before| !before.holds(*node) || made.start < before.anchored(now).start);
         if is_new
             && !made.has(Flag::IgnoreJobs)
             && let Some(job) = site::in_use(cluster, made, *node)

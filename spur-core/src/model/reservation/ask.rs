@@ -38,11 +38,11 @@ pub struct ReservationAsk {
     /// `EndTime=`
     pub end: Option<Time>,
     /// `Duration=`
-    pub duration: Option<TimeLimit>,
+    pub duration: Option<Edit<TimeLimit>>,
     /// `Nodes=`
     pub nodes: Option<Edit<NodesAsk>>,
-    /// `NodeCnt=`, `TRES=node=`
-    pub node_count: Option<u32>,
+    /// `NodeCnt=`, `TRES=node=`: how many nodes, group by group; each group is placed by itself.
+    pub node_count: Option<Box<[u32]>>,
     /// `PartitionName=`
     pub partition: Option<Arc<str>>,
     /// `Features=`
@@ -102,12 +102,11 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 /// Flags that Slurm has and this release does not, and what to do instead.
-const REFUSED_FLAGS: [(&str, &str); 6] = [
+const REFUSED_FLAGS: [(&str, &str); 5] = [
     ("ANY_NODES", "no licenses are reserved; FLEX lets its jobs use other nodes besides"),
     ("FIRST_CORES", "whole nodes are reserved; ask NodeCnt="),
     ("FORCE_START", "give a StartTime= that lies ahead"),
     ("LICENSE_ONLY", "nodes are reserved, no licenses; lower their number in spur.toml for that time"),
-    ("TIME_FLOAT", "a partition of these nodes with a max_time keeps longer jobs off them, too"),
     ("NO_PURGE_COMP", "Flags-=PURGE_COMP takes it away"),
 ];
 
@@ -137,8 +136,8 @@ impl ReservationAsk {
         if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| *name == known) {
             return Err(AskError(format!("{name}= is not supported by this release; {instead}")));
         }
-        if sign.is_some() && !["Nodes", "Users", "Accounts", "Flags"].contains(&known) {
-            return Err(wrong("only Nodes, Users, Accounts and Flags are added to".to_owned()));
+        if sign.is_some() && !["Nodes", "Users", "Accounts", "Flags", "Duration"].contains(&known) {
+            return Err(wrong("only Nodes, Users, Accounts, Flags and Duration are added to".to_owned()));
         }
         self.set(known, sign, value).map_err(wrong)
     }
@@ -148,17 +147,20 @@ impl ReservationAsk {
             "ReservationName" | "Reservation" => self.name = Some(name(value)?),
             "StartTime" => self.start = Some(time(value)?),
             "EndTime" => self.end = Some(time(value)?),
-            "Duration" => self.duration = Some(value.parse().map_err(|error| format!("{error}"))?),
+            "Duration" => {
+                let duration = value.parse().map_err(|error| format!("{error}"))?;
+                self.duration = Some(edit(sign, duration));
+            }
             "Nodes" if value.eq_ignore_ascii_case("all") => self.nodes = Some(edit(sign, NodesAsk::All)),
             "Nodes" => {
                 let list: HostExpr = value.parse().map_err(|error| format!("{error}"))?;
                 self.nodes = Some(edit(sign, NodesAsk::These(list)));
             }
-            "NodeCnt" => self.node_count = Some(count(value)?),
+            "NodeCnt" => self.node_count = Some(counts(value)?),
             "TRES" => {
                 let nodes =
                     value.strip_prefix("node=").ok_or("whole nodes are reserved; ask TRES=node=NUMBER")?;
-                self.node_count = Some(count(nodes)?);
+                self.node_count = Some(counts(nodes)?);
             }
             "PartitionName" | "Partition" => self.partition = Some(name(value)?),
             "Features" if value.is_empty() => self.features = Some(None),
@@ -197,6 +199,11 @@ fn time(value: &str) -> Result<Time, String> {
     value.parse().map(Time).map_err(|_| "not a time".to_owned())
 }
 
+/// Numbers of nodes, one for each group that is to be close together.
+fn counts(value: &str) -> Result<Box<[u32]>, String> {
+    value.split(',').map(count).collect()
+}
+
 /// A number of nodes; `k` means 1024 of them.
 fn count(value: &str) -> Result<u32, String> {
     let (digits, times) = match value.strip_suffix(['k', 'K']) {
@@ -204,7 +211,9 @@ fn count(value: &str) -> Result<u32, String> {
         None => (value, 1),
     };
     let count = digits.parse::<u32>().ok().and_then(|count| count.checked_mul(times));
-    count.filter(|count| *count > 0).ok_or_else(|| "write one number of nodes".to_owned())
+    count
+        .filter(|count| *count > 0)
+        .ok_or_else(|| "write a number of nodes, or several with commas between".to_owned())
 }
 
 /// The key that is meant: of this name, or the only one that begins so.
@@ -301,8 +310,8 @@ mod tests {
         let wanted = ReservationAsk {
             name: Some("r".into()),
             start: Some(Time(60)),
-            duration: Some(TimeLimit::Seconds(600)),
-            node_count: Some(4),
+            duration: Some(Edit::Set(TimeLimit::Seconds(600))),
+            node_count: Some(Box::from([4])),
             users: Some(Edit::Set(Members { except: true, names: vec!["a".into(), "b".into()] })),
             flags: Some(Edit::Set(vec![Flag::Maint, Flag::IgnoreJobs])),
             ..ReservationAsk::default()
@@ -315,8 +324,12 @@ mod tests {
         );
         assert_eq!(
             ask("NodeCnt=2k part=p").map(|ask| (ask.node_count, ask.partition)),
-            Ok((Some(2048), Some("p".into())))
+            Ok((Some(Box::from([2048])), Some("p".into())))
         );
+        assert_eq!(ask("NodeCnt=4,1").map(|ask| ask.node_count), Ok(Some(Box::from([4, 1]))));
+        let half_an_hour = TimeLimit::Seconds(1_800);
+        assert_eq!(ask("Duration+=30").map(|ask| ask.duration), Ok(Some(Edit::Add(half_an_hour))));
+        assert_eq!(ask("dur-=30").map(|ask| ask.duration), Ok(Some(Edit::Remove(half_an_hour))));
         for (flags, seconds) in
             [("DAILY", None), ("PURGE_COMP", Some(300)), ("DAILY,purge_comp=1:30", Some(90))]
         {
@@ -334,21 +347,20 @@ mod tests {
                 "CoreCnt= is not supported by this release; whole nodes are reserved; ask NodeCnt=",
             ),
             ("Core=4", "CoreCnt= is not supported by this release"),
-            (
-                "Flags=TIME_FLOAT",
-                "the flag TIME_FLOAT is not supported by this release; a partition of these nodes",
-            ),
+            ("Flags=FORCE_START", "the flag FORCE_START is not supported by this release; give a StartTime="),
             ("Flags=PURGE_COMP=0", "PURGE_COMP= wants some time"),
             ("Flags=PURGE_COMP=soon", "PURGE_COMP=soon: "),
             ("Skip=1", "write Skip alone"),
             ("Node=n1", "Unknown parameter Node; did you mean Nodes?"),
-            ("NodeCnt=5000000k", "write one number of nodes"),
+            ("NodeCnt=5000000k", "write a number of nodes"),
             ("Flags=MAINTT", "did you mean MAINT?"),
             ("StartTme=5", "Unknown parameter StartTme; did you mean StartTime?"),
             ("TRES=cpu=5", "ask TRES=node=NUMBER"),
-            ("NodeCnt=0", "write one number of nodes"),
+            ("NodeCnt=0", "write a number of nodes"),
+            ("NodeCnt=2,", "write a number of nodes"),
+            ("StartTime+=60", "only Nodes, Users, Accounts, Flags and Duration"),
             ("Users=a,-b", "not both"),
-            ("Comment+=x", "only Nodes, Users, Accounts and Flags"),
+            ("Comment+=x", "only Nodes, Users, Accounts, Flags and Duration"),
             ("ReservationName=a,b", "neither blanks nor commas"),
         ] {
             let error = ask(words).expect_err(words);

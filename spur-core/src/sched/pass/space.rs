@@ -174,8 +174,8 @@ pub(in crate::sched) trait Space {
     }
 
     /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if
-    /// there is one among several.
-    fn kept_out_by(&mut self, hunt: &Hunt<'_>) -> Option<Arc<Site>> {
+    /// there is one among several. `barring` are those that are always ahead, which the hunt knows nothing of.
+    fn kept_out_by(&mut self, hunt: &Hunt<'_>, barring: &[Arc<Site>]) -> Option<Arc<Site>> {
         if self.realms().is_single() {
             return None;
         }
@@ -183,7 +183,9 @@ pub(in crate::sched) trait Space {
         let (hunt, now) = (Hunt { realm: self.realms().unshut(), ..*hunt }, self.now());
         let hit = self.hit(&hunt, stage, lens, now..now + 1).filter(|hit| hit.starts)?;
         let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
-        let shut = nodes.filter_map(|node| self.realms().shut_by(node, now, now + hunt.run_time));
+        let bars = |node| barring.iter().find(|barring| barring.holds(node));
+        let shut = nodes
+            .filter_map(|node| self.realms().shut_by(node, now, now + hunt.run_time).or_else(|| bars(node)));
         shut.max_by_key(|reservation| reservation.has(Flag::Maint)).cloned()
     }
 }

@@ -1,11 +1,12 @@
 //! Jobs that have to wait: what is reserved for them, and what is said of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
-use crate::model::reservation::Flag;
+use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::explain;
 use crate::sched::later::Reservation;
 use crate::sched::plan::{RESERVED, Waiting};
@@ -19,6 +20,12 @@ use crate::sched::timeline::realm::OPEN;
 use super::reservation::Planned;
 use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
+
+/// What is said of a job that only a reservation of others keeps waiting.
+fn kept_out(by: &Site) -> (Reason, String) {
+    let what = RESERVED[usize::from(!by.has(Flag::Maint))];
+    (Reason::ReqNodeNotAvail, format!("{what}: {}", by.name))
+}
 
 impl<S: Space> Walk<S> {
     /// Says why a job waits, and reserves what was found for it.
@@ -37,6 +44,11 @@ impl<S: Space> Walk<S> {
         let behind = prospects.iter().find_map(|prospect| self.head_of(prospect));
         let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect));
         let never = if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(prospects) };
+        if never && let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
+            let (reason, detail) = kept_out(barring);
+            self.wait(candidate, reason, detail, None);
+            return;
+        }
         if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
             self.wait(candidate, reason, detail, None);
             return;
@@ -89,11 +101,10 @@ impl<S: Space> Walk<S> {
         }
         let open = prospects.iter().find(|prospect| prospect.realm == OPEN && self.explained < EXPLAINED);
         if let Some(prospect) = open
-            && let Some(other) = self.space.kept_out_by(&prospect.hunt(candidate, self.now + 1))
+            && let Some(other) = self.kept_out_by(candidate, prospect)
         {
             self.explained += 1;
-            let what = RESERVED[usize::from(!other.has(Flag::Maint))];
-            return (Reason::ReqNodeNotAvail, format!("{what}: {}", other.name));
+            return kept_out(&other);
         }
         let reason = match behind {
             Some(_) => Reason::Priority,
@@ -101,6 +112,18 @@ impl<S: Space> Walk<S> {
             None => Reason::Resources,
         };
         (reason, self.detail(candidate, prospects, behind))
+    }
+
+    /// The reservation that alone keeps a job from starting where nothing is reserved for it.
+    fn kept_out_by(&mut self, candidate: &Candidate, prospect: &Prospect) -> Option<Arc<Site>> {
+        if prospect.barred_by.is_empty() {
+            return self.space.kept_out_by(&prospect.hunt(candidate, self.now + 1), &[]);
+        }
+        let (realm, need) = (self.space.realms().unshut(), prospect.need);
+        let unshut = (realm, None);
+        let free =
+            self.lenses.prospect(&self.scene, candidate, prospect.choice, need, unshut, self.now).ok()?;
+        self.space.kept_out_by(&free.hunt(candidate, self.now + 1), &prospect.barred_by)
     }
 
     /// The reservations that have yet to begin for a job that can run in no others, in a sentence.

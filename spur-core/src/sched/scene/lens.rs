@@ -183,6 +183,8 @@ pub(in crate::sched) struct Filter<'a> {
     pub(in crate::sched) exclude: Option<&'a HostExpr>,
     /// The reservation whose nodes alone will do.
     pub(in crate::sched) within: Option<&'a Reservation>,
+    /// Reservations whose nodes will not do.
+    pub(in crate::sched) without: &'a [Arc<Reservation>],
 }
 
 /// Every way to choose one alternative of each `[a|b]` of a request; a single empty one where there is no choice.
@@ -198,11 +200,14 @@ impl<'a> Filter<'a> {
             shared: &[],
             exclude: shape.exclude.as_deref(),
             within: None,
+            without: &[],
         }
     }
 
     fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
-        if self.within.is_some_and(|within| !within.holds(node)) {
+        if self.within.is_some_and(|within| !within.holds(node))
+            || self.without.iter().any(|without| without.holds(node))
+        {
             return false;
         }
         if self.features.is_none() && self.shared.is_empty() {

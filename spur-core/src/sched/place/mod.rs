@@ -194,21 +194,31 @@ fn place_size(
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
         return outline::place_segments(fabric, view, ask, nodes, segment, &meter.anew());
     }
-    let plain = without_outline(ask, nodes);
+    let plain = without_needless(ask, nodes);
     let ask = plain.as_ref().unwrap_or(ask);
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
     problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
 }
 
-/// The same ask where an outline says no more than others do: one node follows itself, and one leaf lies beside itself.
-fn without_outline(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
+/// The same ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf
+/// has more of a job than there is.
+fn without_needless(ask: &Ask, nodes: Option<u32>) -> Option<Ask> {
     let is_single = nodes == Some(1) || ask.tasks == Some(1);
-    if ask.adjacent == Some(1) {
-        let plain = Ask { adjacent: None, must: lower(ask.must, Some(Layer::LEAF)), ..ask.clone() };
-        return Some(without_outline(&plain, nodes).unwrap_or(plain));
-    }
-    (ask.contiguous && is_single).then(|| Ask { contiguous: false, ..ask.clone() })
+    let slots = ask.tasks.or(nodes.filter(|_| ask.tasks_per_node.is_none()));
+    let is_wide = |cap: Option<u32>, all: Option<u32>| cap.zip(all).is_some_and(|(cap, all)| cap >= all);
+    let is_one_leaf = ask.adjacent == Some(1);
+    let follows_itself = ask.contiguous && is_single;
+    let caps_no_nodes = is_wide(ask.max_nodes_per_leaf, nodes.or(ask.tasks));
+    let caps_no_slots = is_wide(ask.max_slots_per_leaf, slots);
+    (is_one_leaf || follows_itself || caps_no_nodes || caps_no_slots).then(|| Ask {
+        adjacent: ask.adjacent.filter(|_| !is_one_leaf),
+        must: if is_one_leaf { lower(ask.must, Some(Layer::LEAF)) } else { ask.must },
+        contiguous: ask.contiguous && !follows_itself,
+        max_nodes_per_leaf: ask.max_nodes_per_leaf.filter(|_| !caps_no_nodes),
+        max_slots_per_leaf: ask.max_slots_per_leaf.filter(|_| !caps_no_slots),
+        ..ask.clone()
+    })
 }
 
 /// Solves one problem, whatever its width.

@@ -36,7 +36,7 @@ impl Random {
         self.between(1, times) == 1
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.between(0, u32::try_from(from.len() - 1).unwrap()) as usize]
     }
 

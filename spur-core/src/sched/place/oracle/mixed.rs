@@ -1,9 +1,9 @@
 //! Kinds of questions in which several options meet.
 
-use crate::model::fabric::Fabric;
+use crate::model::fabric::{Fabric, Layer};
 
 use super::case::{Case, Random};
-use super::{Ask, Mode, Segment, Strategy, search};
+use super::{Ask, Mode, Segment, Strategy, View, common_multiple, each_seed, place, search};
 
 /// Something that a question may ask besides its size.
 type Wish = fn(&mut Case, &mut Random);
@@ -81,6 +81,50 @@ fn shared_nodes() {
             any_mode(&mut case, random);
         }
         case
+    });
+}
+
+/// Shares of nodes on fabrics that are too large for brute force, with what counts over leaves: a count that any placement
+/// meets keeps an ask from the short cuts.
+#[test]
+fn shared_nodes_without_short_cuts() {
+    each_seed("nodes that are shared, without short cuts", 300, |random| {
+        let fabric = if random.one_in(3) { random.four_layers() } else { random.large_tree() };
+        let slots = if random.one_in(2) { random.many_tasks(&fabric) } else { random.shares(&fabric) };
+        let open = u32::try_from(slots.nodes()).expect("a few hundred");
+        let layer = |random: &mut Random| {
+            Layer(u8::try_from(random.between(1, fabric.top().0.into())).expect("a few"))
+        };
+        let mut ask = Ask { budget: 1 << 40, ..Ask::nodes(random.between(1, open.clamp(1, 30))) };
+        for _ in 0..random.pick(&[0, 1, 1, 2]) {
+            ask.multiples.push((layer(random), random.between(2, 4)));
+        }
+        let unit = common_multiple(ask.multiples.iter().map(|(_, by)| *by));
+        ask.nodes = ask.nodes.map(|(nodes, _)| (nodes.next_multiple_of(unit), nodes.next_multiple_of(unit)));
+        if random.one_in(3) {
+            ask.max_nodes_per_leaf = Some(random.between(1, 5));
+        }
+        for _ in 0..random.pick(&[0, 1, 2]) {
+            ask.prefer.push(layer(random));
+        }
+        ask.prefer.dedup();
+        if random.one_in(4) {
+            ask.max_spans.push((layer(random), random.between(1, 4)));
+        }
+        if random.one_in(4) {
+            ask.must = Some(layer(random));
+        }
+        if random.one_in(4) {
+            ask.score = random.score(fabric.len()).0;
+        }
+        let mut long = ask.clone();
+        long.counts.push((slots.open().clone(), 1));
+        let view = View::new(&slots, &slots);
+        let [short, long] =
+            [&ask, &long].map(|ask| place(&fabric, &view, ask).map_err(|missed| missed.exact));
+        let is_right = short == long && !matches!(short, Err(false));
+        let placed = short.is_ok();
+        if is_right { Ok(placed) } else { Err(format!("{short:?}, but {long:?}: {ask:?}")) }
     });
 }
 

@@ -101,6 +101,24 @@ impl<'a> Problem<'a> {
         slots - slots % self.node_multiple()
     }
 
+    /// The nodes of a leaf in the order in which shares of them are taken: those with the fewest slots first.
+    pub(in crate::sched::place) fn fullest_first(&self, leaf: DomainId) -> Vec<(u32, Pos)> {
+        let nodes = positions(self.fabric.domain(leaf).range()).map(|pos| (self.view.slots.at(pos), pos));
+        let mut nodes: Vec<(u32, Pos)> = nodes.filter(|(slots, _)| *slots > 0).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// The slots of none of these nodes, of the first, of the first two, and so on.
+    pub(in crate::sched::place) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
+        let mut sum = 0;
+        let rest = self.fullest_first(leaf).into_iter().map(|(slots, _)| {
+            sum += u64::from(slots);
+            sum
+        });
+        std::iter::once(0).chain(rest).collect()
+    }
+
     /// What each piece of a part of the fabric can take: its domains that count for a layer, or its nodes.
     pub(in crate::sched::place) fn pieces(&self, part: DomainId, layer: Layer, out: &mut Vec<u32>) {
         let domain = self.fabric.domain(part);

@@ -285,6 +285,15 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
+    /// Whether shares of nodes are placed that differ in nothing but their slots.
+    pub(super) fn shares_are_alike(&self) -> bool {
+        self.counts_shares()
+            && self.weights.is_empty()
+            && self.ask.counts.is_empty()
+            && self.required.is_empty()
+            && self.only.is_none()
+    }
+
     /// The weight of the lightest nodes there are, where nodes have weights.
     pub(super) fn lightest_weight(&self) -> Option<u32> {
         self.lightest

@@ -66,6 +66,20 @@ impl Problem<'_> {
     }
 }
 
+/// What so many of the nodes with the most slots have.
+fn most(slots: &[u16], count: u64) -> u64 {
+    let (mut left, mut sum, mut below) = (count, 0, u16::MAX);
+    while left > 0 && below > 0 {
+        let (next, alike) = (
+            slots.iter().fold(0, |most, &has| if has < below { has.max(most) } else { most }),
+            |next: u16| slots.iter().fold(0_u64, |count, &has| count + u64::from(has == next)),
+        );
+        let taken = alike(next).min(left);
+        (left, sum, below) = (left - taken, sum + taken * u64::from(next), next);
+    }
+    sum
+}
+
 impl Rounded {
     /// Slots of a domain.
     pub(super) fn of(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
@@ -95,6 +109,9 @@ impl Shared {
             0
         } else if is_leaf && self.over(id, problem, nodes) == 0 {
             problem.view.slots.of(id)
+        } else if is_leaf && let Some(small) = problem.view.slots.small_tasks() {
+            let over = self.over(id, problem, nodes);
+            problem.view.slots.of(id) - most(&small[domain.range()], over)
         } else if is_leaf || covers_any {
             self.left(problem, id).into_iter().map(u64::from).sum()
         } else {

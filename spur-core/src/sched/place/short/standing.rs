@@ -55,17 +55,25 @@ pub(super) fn head(problem: &Problem<'_>, holder: DomainId, order: &[Layer], cou
         return steps;
     }
     steps.extend(score(ScoreBefore::Fit));
-    let above = problem.fabric.domain(holder).layer().0..=problem.fabric.top().0;
-    let waste = above.map(|layer| number(problem.slots(problem.fabric.covering(holder, Layer(layer)))));
+    let above = told_apart(problem, problem.fabric.domain(holder).layer());
+    let waste = above.map(|layer| number(problem.slots(problem.fabric.covering(holder, layer))));
     steps.extend(waste);
     steps
+}
+
+/// The layers from one up of which two domains may cover holders of it.
+pub(super) fn told_apart(problem: &Problem<'_>, from: Layer) -> impl Iterator<Item = Layer> + use<> {
+    let top = problem.fabric.top();
+    let end = if problem.fabric.roots().len() == 1 { top.0 } else { top.0 + 1 };
+    (from.0..end).map(Layer)
 }
 
 /// What a choice comes to: smaller is better.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Standing {
     /// Domains used, by layer in the order in which they count; what the holder has, and those above it; slots of the domains
-    /// used, by layer from the top down; each with the score before it that counts there; and where the holder begins.
+    /// used, by layer from the top down, and of nodes that are shared; each with the score before it that counts there; and
+    /// where the holder begins.
     steps: Vec<i64>,
     /// Domains used alone.
     spans: Vec<u32>,
@@ -96,6 +104,10 @@ impl Standing {
         let spans: Vec<u32> = order.iter().map(|layer| used[layer.index()].0).collect();
         let mut steps = head(problem, holder, order, &spans);
         steps.extend(used.iter().skip(1).rev().map(|(_, slots)| number(*slots)));
+        if problem.counts_shares() {
+            let of_leaf = |&(leaf, nodes): &(DomainId, u32)| problem.slots_of_fullest(leaf)[nodes as usize];
+            steps.push(number(shares.iter().map(of_leaf).sum()));
+        }
         if problem.is_scored(ScoreBefore::None) {
             steps.push(problem.score(ScoreBefore::None, holder));
         }

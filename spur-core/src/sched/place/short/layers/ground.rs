@@ -31,7 +31,8 @@ pub(super) struct Part {
 }
 
 /// Everything below a holder; see the module.
-pub(super) struct Ground {
+pub(super) struct Ground<'p> {
+    problem: &'p Problem<'p>,
     /// A domain before those below it, in fabric order.
     pub(super) parts: Vec<Part>,
     /// The layers in the order in which using few of their domains counts.
@@ -39,28 +40,23 @@ pub(super) struct Ground {
     pub(super) amount: u32,
 }
 
-impl Ground {
+impl<'p> Ground<'p> {
     /// `takes` says what a domain takes, at least because it is sure to be used and at most; `order` has every layer from the leaves to below the holder.
     pub(super) fn new(
-        problem: &Problem<'_>,
+        problem: &'p Problem<'p>,
         holder: DomainId,
         order: Vec<Layer>,
         takes: impl Fn(DomainId) -> (u32, u32),
     ) -> Self {
-        let mut ground = Self { parts: Vec::new(), order, amount: problem.amount };
+        let mut ground = Self { problem, parts: Vec::new(), order, amount: problem.amount };
         for &child in problem.fabric.domain(holder).children() {
-            ground.add(problem, child, None, &takes);
+            ground.add(child, None, &takes);
         }
         ground
     }
 
-    fn add(
-        &mut self,
-        problem: &Problem<'_>,
-        id: DomainId,
-        above: Option<usize>,
-        takes: &impl Fn(DomainId) -> (u32, u32),
-    ) {
+    fn add(&mut self, id: DomainId, above: Option<usize>, takes: &impl Fn(DomainId) -> (u32, u32)) {
+        let problem = self.problem;
         let (least, own) = takes(id);
         if own == 0 {
             return;
@@ -84,7 +80,7 @@ impl Ground {
             end: at,
         });
         for &child in domain.children() {
-            self.add(problem, child, Some(at), takes);
+            self.add(child, Some(at), takes);
         }
         self.parts[at].end = self.parts.len();
     }
@@ -125,11 +121,25 @@ impl Ground {
         self.parts.iter().fold(0, |count, part| count + u32::from(part.sure >> layer & 1 == 1))
     }
 
-    /// How much of the job each of some leaves takes, which hold it together and are in fabric order: the first as much as it
-    /// can and leaves to those that are sure to be used.
-    pub(super) fn share(&self, leaves: &[usize]) -> Vec<(DomainId, u32)> {
+    /// Whether it matters how much of the job each leaf takes.
+    pub(super) fn is_shared(&self) -> bool {
+        self.problem.counts_shares()
+    }
+
+    /// The slots of none of the nodes of a leaf, of the first that is used, of the first two, and so on.
+    pub(super) fn slots_of_nodes(&self, leaf: usize) -> Vec<u64> {
+        self.problem.slots_of_fullest(self.parts[leaf].id)
+    }
+
+    /// How much of the job each of some leaves takes, which hold it together and are in fabric order: where that does not
+    /// matter the first as much as it can and leaves to those that are sure to be used.
+    pub(super) fn share(&self, leaves: &[(usize, u32)]) -> Vec<(DomainId, u32)> {
+        if self.is_shared() {
+            return leaves.iter().map(|&(leaf, takes)| (self.parts[leaf].id, takes)).collect();
+        }
+        let leaves: Vec<usize> = leaves.iter().map(|&(leaf, _)| leaf).collect();
         let mut shares = Vec::with_capacity(leaves.len());
-        self.give(leaves, 0..self.parts.len(), self.amount, &mut shares);
+        self.give(&leaves, 0..self.parts.len(), self.amount, &mut shares);
         shares
     }
 

@@ -53,8 +53,8 @@ pub(super) fn best_below(
 type Shares = Vec<(DomainId, u32)>;
 
 /// What there is to find below a domain.
-struct Layered {
-    ground: Ground,
+struct Layered<'p> {
+    ground: Ground<'p>,
     scope: Scope,
     /// How few domains of each of the first layers may hold the job, besides those that are sure to be used; of others with a
     /// limit, how many may; and the tolls that say so.
@@ -62,12 +62,12 @@ struct Layered {
     tolls: Vec<Tolls>,
 }
 
-impl Layered {
+impl<'p> Layered<'p> {
     /// For a domain over leaves; `takes` says what a domain takes at least, because it has to be used, and at most; `order`
     /// has every layer from the leaves to below it. With `is_limited` no more domains of a layer are used than may be;
     /// without that it is only known that no fewer would do.
     fn new(
-        problem: &Problem<'_>,
+        problem: &'p Problem<'p>,
         holder: DomainId,
         order: Vec<Layer>,
         takes: impl Fn(DomainId) -> (u32, u32),

@@ -9,7 +9,8 @@ use super::tolls::Scope;
 pub(super) struct Scale {
     /// Of every layer that is looked at: which it is in order, and where its number of domains stands.
     heads: Vec<(usize, u32)>,
-    /// Every layer from the top down, where its number of slots stands, and which layers in order it is.
+    /// Every layer from the top down, where its number of slots stands, and which layers in order it is. Those of nodes that
+    /// are shared stand below.
     tails: Vec<(u32, usize)>,
     /// What is added to find out which numbers of domains are too large, and which bits are set then.
     rest: u128,
@@ -24,7 +25,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// For no more domains of the layers that are looked at than `counts` says; slots count where those are all known.
-    pub(super) fn new(ground: &Ground, scope: &Scope, counts: &[u32]) -> Option<Self> {
+    pub(super) fn new(ground: &Ground<'_>, scope: &Scope, counts: &[u32]) -> Option<Self> {
         let mut scale = Self {
             heads: Vec::new(),
             tails: Vec::new(),
@@ -63,6 +64,13 @@ impl Scale {
         let mut layers: Vec<(Layer, usize)> = ground.order.iter().copied().zip(0..).collect();
         layers.sort_unstable();
         used = 0;
+        if ground.is_shared() {
+            // Nodes have no more than their leaves, of which there are no more than may be used.
+            let leaves = ground.parts.iter().enumerate().filter(|(at, part)| part.end == at + 1);
+            let most = leaves.map(|(_, part)| part.slots).max().unwrap_or(0);
+            let count = layers.first().map_or(0, |(_, layer)| counts[*layer]);
+            used = bits(u128::from(most) * u128::from(count)) + 1;
+        }
         for (_, layer) in layers {
             let counts_for = |part: &&Part| part.counts >> layer & 1 == 1;
             let most = ground.parts.iter().filter(counts_for).map(|part| part.slots).max().unwrap_or(0);

@@ -45,7 +45,7 @@ impl Scope {
 
 /// The domains down to the lowest of the layers that are looked at; what lies below is taken whole.
 pub(super) struct Survey<'g> {
-    ground: &'g Ground,
+    ground: &'g Ground<'g>,
     scope: &'g Scope,
     usable: Rc<FixedBitSet>,
     domains: Vec<Surveyed>,
@@ -67,7 +67,7 @@ struct Surveyed {
 
 impl<'g> Survey<'g> {
     /// `known` are the tolls of fewer layers: domains that those leave no room for are left out.
-    pub(super) fn new(ground: &'g Ground, scope: &'g Scope, known: &[Tolls]) -> Self {
+    pub(super) fn new(ground: &'g Ground<'g>, scope: &'g Scope, known: &[Tolls]) -> Self {
         let lowest = ground.lowest(scope);
         let (domains, sums) = (Vec::with_capacity(ground.parts.len() + 1), Vec::new());
         let usable = Rc::new(known.last().map_or_else(|| all(ground), |known| usable(ground, known)));
@@ -202,14 +202,14 @@ fn directions(order: &[Layer], scope: &Scope, counts: &[u32]) -> Vec<Vec<i64>> {
 }
 
 /// Every domain there is.
-fn all(ground: &Ground) -> FixedBitSet {
+fn all(ground: &Ground<'_>) -> FixedBitSet {
     let mut all = FixedBitSet::with_capacity(ground.parts.len());
     all.insert_range(..);
     all
 }
 
 /// Which domains may be used with what tolls leave to spend.
-fn usable(ground: &Ground, known: &Tolls) -> FixedBitSet {
+fn usable(ground: &Ground<'_>, known: &Tolls) -> FixedBitSet {
     let fees = fees(&known.tolls);
     let mut sums = vec![0_i64; ground.parts.len()];
     // What using each domain spends by itself.

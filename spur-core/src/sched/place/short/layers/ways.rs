@@ -14,6 +14,8 @@ use super::tolls::{Scope, Tolls, fees};
 
 /// Ways that are put together at most.
 const MOST: usize = 1 << 26;
+/// The same where it matters how much each leaf takes, which makes many more.
+const MOST_SHARED: usize = 1 << 22;
 /// Ways that are kept at most.
 const MOST_KEPT: usize = 1 << 24;
 /// What is spent, in lanes of 16 bits, of which one is left to tell that it is too much.
@@ -81,7 +83,7 @@ struct Spends {
 
 impl Spends {
     /// What lies lower than a layer is taken whole.
-    fn new(ground: &Ground, tolls: &[Tolls], lowest: Layer) -> Self {
+    fn new(ground: &Ground<'_>, tolls: &[Tolls], lowest: Layer) -> Self {
         let count = ground.parts.len();
         let mut spends = Self { skipped: vec![[0; LANES]; count], used: vec![[0; LANES]; count] };
         let mut sums = vec![0_i64; count];
@@ -110,7 +112,7 @@ impl Spends {
 
 /// The best choice for known numbers of domains.
 pub(super) struct Search<'g> {
-    ground: &'g Ground,
+    ground: &'g Ground<'g>,
     scale: Scale,
     spends: Spends,
     limits: Lanes,
@@ -118,28 +120,38 @@ pub(super) struct Search<'g> {
     known: usize,
     /// What lies lower is taken whole.
     lowest: Layer,
+    /// Whether a leaf may take less than it could.
+    divides: bool,
+    most: usize,
     fronts: Vec<Vec<Way>>,
     steps: Vec<Steps>,
     work: usize,
     kept: usize,
 }
 
-/// A choice: its leaves in fabric order, and how many domains of the last layer it uses.
+/// A choice: its leaves in fabric order with what each takes, and how many domains of the last layer it uses.
 pub(super) struct Found {
-    pub(super) leaves: Vec<usize>,
+    pub(super) leaves: Vec<(usize, u32)>,
     pub(super) last: u32,
 }
 
 impl<'g> Search<'g> {
     /// `tolls` are those of the first layer in order, of the first two, and so on; `counts` says how many domains of each
     /// of them are used, and of the last and of others in `scope` no more.
-    pub(super) fn new(ground: &'g Ground, scope: &Scope, tolls: &[Tolls], counts: &[u32]) -> Option<Self> {
+    pub(super) fn new(
+        ground: &'g Ground<'g>,
+        scope: &Scope,
+        tolls: &[Tolls],
+        counts: &[u32],
+    ) -> Option<Self> {
         // Of more than there are lanes for, the last say most.
         let known: Vec<Tolls> =
             tolls.iter().rev().filter(|tolls| tolls.slack <= WIDEST).take(LANES).cloned().collect();
         let mut limits = [0; LANES];
         limits.iter_mut().zip(&known).for_each(|(limit, tolls)| *limit = tolls.slack);
         let (count, lowest) = (ground.parts.len(), ground.lowest(scope));
+        // Before all layers are known, only how few domains hold the job matters.
+        let divides = ground.is_shared() && scope.known == ground.order.len();
         Some(Self {
             ground,
             scale: Scale::new(ground, scope, counts)?,
@@ -147,6 +159,8 @@ impl<'g> Search<'g> {
             limits,
             known: known.len(),
             lowest,
+            divides,
+            most: if divides { MOST_SHARED } else { MOST },
             fronts: vec![Vec::new(); count],
             steps: vec![Vec::new(); count],
             work: 0,
@@ -169,14 +183,14 @@ impl<'g> Search<'g> {
     }
 
     /// The leaves of a way that was put together in some steps.
-    fn follow(&self, steps: &Steps, link: u32, leaves: &mut Vec<usize>) {
+    fn follow(&self, steps: &Steps, link: u32, leaves: &mut Vec<(usize, u32)>) {
         let mut link = link;
         for (part, links) in steps.iter().rev() {
             let (way, rest) = links[link as usize];
             if way != NONE {
                 let own = &self.steps[*part];
                 if own.is_empty() {
-                    leaves.push(*part);
+                    leaves.push((*part, self.fronts[*part][way as usize].takes));
                 } else {
                     self.follow(own, self.fronts[*part][way as usize].link, leaves);
                 }
@@ -191,6 +205,10 @@ impl<'g> Search<'g> {
         let own = self.spends.used[at];
         let (head, tail) = self.scale.of(part);
         if self.scale.add(0, head).is_none() {
+            return Ok(());
+        }
+        if part.end == at + 1 && self.divides {
+            self.fronts[at] = self.divided(at, (head, tail), limits);
             return Ok(());
         }
         if part.end == at + 1 || part.layer <= self.lowest {
@@ -211,6 +229,27 @@ impl<'g> Search<'g> {
         self.fronts[at] = self.close(part, inside, &own, limits);
         self.steps[at] = steps;
         Ok(())
+    }
+
+    /// The ways to use a leaf, that which takes most first: of less the fullest nodes.
+    fn divided(&self, at: usize, (head, tail): (u128, u128), limits: &Lanes) -> Vec<Way> {
+        let (part, own) = (&self.ground.parts[at], self.spends.used[at]);
+        let mut ways = Vec::new();
+        if pack_within(&own, limits).is_none() {
+            return ways;
+        }
+        let nodes = self.ground.slots_of_nodes(at);
+        let mut takes = part.room;
+        while takes > 0 && takes >= part.least {
+            let mut lanes = own;
+            lanes.iter_mut().take(self.known).for_each(|lane| *lane += i64::from(part.room - takes));
+            let Some(spent) = pack_within(&lanes, limits) else { break };
+            let order = u32::try_from(ways.len()).unwrap_or(NONE);
+            let tail = tail + u128::from(nodes[takes as usize]);
+            ways.push(Way { takes, order, spent, head, tail, link: order });
+            takes -= part.unit.min(takes);
+        }
+        ways
     }
 
     /// Turns ways to use what is below a part into ways to use the part.
@@ -253,7 +292,7 @@ impl<'g> Search<'g> {
             let skipped = pack_within(&self.spends.skipped[child], &limits).filter(|_| may_skip);
             self.work += ways.len() * (self.fronts[child].len() + 1);
             self.kept += ways.len();
-            if self.work > MOST || self.kept > MOST_KEPT {
+            if self.work > self.most || self.kept > MOST_KEPT {
                 return Err(NoChoice::Unknown);
             }
             let front = &self.fronts[child];

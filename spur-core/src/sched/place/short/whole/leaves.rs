@@ -13,7 +13,7 @@ use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::sieve::{Parts, Sieve};
-use crate::sched::place::short::spend::{Prices, choose};
+use crate::sched::place::short::spend::{Prices, Used, choose};
 use crate::sched::place::short::step::{Step, Total};
 
 use super::super::standing::order;
@@ -218,6 +218,9 @@ pub(super) fn spread(
 ) -> Option<Vec<(DomainId, u32)>> {
     let amount = rooms.problem.amount;
     let sift = Sift { rooms, holder };
+    if rooms.problem.counts_shares() {
+        return sift.shares();
+    }
     let leaves = match sift.leaves(packing) {
         Leaves::Best(leaves) => {
             return Some(shared_out(amount, leaves.into_iter().map(|leaf| (leaf, rooms.room(leaf)))));
@@ -239,9 +242,9 @@ pub(super) fn spread(
 }
 
 /// Leaves out what cannot belong to the best way to spread a job over a domain.
-struct Sift<'s, 'p, 'a> {
-    rooms: &'s Rooms<'p, 'a>,
-    holder: DomainId,
+pub(super) struct Sift<'s, 'p, 'a> {
+    pub(super) rooms: &'s Rooms<'p, 'a>,
+    pub(super) holder: DomainId,
 }
 
 /// What leaving out comes to.
@@ -254,20 +257,36 @@ enum Leaves {
 
 /// The domains of two layers below the holder.
 #[derive(Default)]
-struct Members {
-    parts: Vec<DomainId>,
+pub(super) struct Members {
+    pub(super) parts: Vec<DomainId>,
     /// What the parts consist of, part after part.
-    pieces: Vec<DomainId>,
-    /// What the pieces have room for.
-    sizes: Parts,
+    pub(super) pieces: Vec<DomainId>,
+    /// What the pieces have room for, in units.
+    pub(super) sizes: Parts,
 }
 
 impl Members {
-    fn piece(&self, part: usize, piece: usize) -> DomainId {
+    pub(super) fn piece(&self, part: usize, piece: usize) -> DomainId {
         self.pieces[self.sizes.start(part) + piece]
     }
 
-    fn sieve(&self, amount: u32, are_parts_first: bool) -> Option<Sieve> {
+    /// The best choice of some of the parts; None where that is not told soon.
+    pub(super) fn cheapest(
+        &self,
+        sieve: &Sieve,
+        admitted: &[usize],
+        prices: &impl Prices,
+    ) -> Option<Vec<Used>> {
+        let mut fewer = sieve.of_fewer_parts(&self.sizes);
+        let found = fewer.find_map(|sieve| match choose(&self.sizes, &sieve, admitted, prices) {
+            Err(NoChoice::Nowhere) => None,
+            found => Some(found),
+        });
+        let known = || choose(&self.sizes, &sieve.of_known_parts(), admitted, prices);
+        found.unwrap_or_else(known).ok()
+    }
+
+    pub(super) fn sieve(&self, amount: u32, are_parts_first: bool) -> Option<Sieve> {
         if are_parts_first {
             Sieve::new(&self.sizes, amount)
         } else {
@@ -322,7 +341,7 @@ impl Sift<'_, '_, '_> {
                 self.of_parts(self.large_enough(leaves))
             };
         };
-        let members = self.members(first.max(second), first.min(second));
+        let members = self.members(first.max(second), first.min(second), 1);
         if first.min(second) == Layer::LEAF && are_few(&members.pieces) {
             return Leaves::Open(members.pieces);
         }
@@ -370,7 +389,7 @@ impl Sift<'_, '_, '_> {
     }
 
     /// The domains of one layer, each with its domains of a lower one, as far as they have room.
-    fn members(&self, high: Layer, low: Layer) -> Members {
+    pub(super) fn members(&self, high: Layer, low: Layer, unit: u32) -> Members {
         let mut members = Members { parts: self.rooms.below(self.holder, high), ..Members::default() };
         let open = self.rooms.problem.view.slots.nodes_of(self.holder) as usize;
         members.pieces.reserve(open.min(MANY));
@@ -378,7 +397,7 @@ impl Sift<'_, '_, '_> {
         for &part in &members.parts {
             let start = members.pieces.len();
             self.rooms.add_below(part, low, &mut members.pieces);
-            members.sizes.push(members.pieces[start..].iter().map(|&piece| self.rooms.room(piece)));
+            members.sizes.push(members.pieces[start..].iter().map(|&piece| self.rooms.room(piece) / unit));
         }
         members
     }
@@ -403,13 +422,7 @@ impl Sift<'_, '_, '_> {
             *count <= sieve.parts()
         };
         let admitted: Vec<usize> = (0..members.parts.len()).filter(is_one_of_few).collect();
-        let mut fewer = sieve.of_fewer_parts(&members.sizes);
-        let found = fewer.find_map(|sieve| match choose(&members.sizes, &sieve, &admitted, &slots) {
-            Err(NoChoice::Nowhere) => None,
-            found => Some(found),
-        });
-        let known = || choose(&members.sizes, &sieve.of_known_parts(), &admitted, &slots);
-        let used = found.unwrap_or_else(known).ok()?;
+        let used = members.cheapest(sieve, &admitted, &slots)?;
         Some(used.into_iter().map(|used| members.piece(used.part, used.piece)).collect())
     }
 

@@ -1,4 +1,5 @@
-//! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain.
+//! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain; and shares
+//! of nodes where more is asked than adds up over these, of which the fullest of every leaf are taken ([`shared`]).
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
@@ -7,6 +8,7 @@
 
 mod leaves;
 mod rooms;
+mod shared;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
 use super::layers::best_below;
-use super::standing::{Found, NotPlain, Standing, best_scored, order, preferred_spans, scored};
+use super::standing::{Found, NotPlain, Standing, best_scored, order, preferred_spans, scored, told_apart};
 use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
@@ -76,7 +78,7 @@ fn fill(rooms: &Rooms<'_, '_>, id: DomainId, amount: u32, shares: &mut Vec<(Doma
 
 fn applies(problem: &Problem<'_>) -> bool {
     let ask = problem.ask;
-    problem.nodes_of_a_weight_are_alike()
+    (problem.nodes_of_a_weight_are_alike() || are_shares(problem))
         && (problem.layout.weights == 0 || problem.is_free_within_a_weight())
         && ask.mode == Mode::Consolidated
         && ask.prefer_domain.is_none()
@@ -85,6 +87,12 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.within != Some(Layer::NODE)
         && problem.unit(Layer::NODE) == 1
         && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
+}
+
+/// Whether shares of several nodes are placed that are counted like whole nodes, and not all that is asked adds up over nodes.
+fn are_shares(problem: &Problem<'_>) -> bool {
+    let is_plain = problem.adds_up() && problem.layout.prefer.is_empty() && problem.span_caps.is_empty();
+    problem.shares_are_alike() && problem.amount > 1 && !is_plain
 }
 
 /// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
@@ -168,7 +176,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     let fabric = problem.fabric;
     let Some(&first) = holders.first() else { return Ok(None) };
     let layer = fabric.domain(first).layer();
-    let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
+    let most_slots = holders.iter().map(|&id| problem.view.slots.of(id)).max().unwrap_or(0);
     let packing = if problem.takes_add_up() { Packing::new(problem, layer, most_slots) } else { None };
     let order = order(problem, layer);
     let mut best: Option<(Standing, Found)> = None;
@@ -211,6 +219,10 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<
     for before in [ScoreBefore::Span, ScoreBefore::Fit] {
         tied = best_scored(problem, before, tied);
     }
+    if problem.counts_shares() {
+        // Of choices with as many slots in their leaves that with the fewest in its nodes is better.
+        return over_domains(rooms, &least_wasteful(rooms, &tied));
+    }
     let holder = least_waste(rooms, &tied, Some(count));
     match subset(rooms, holder, count) {
         Some(shares) => Ok(Some((holder, shares))),
@@ -231,15 +243,49 @@ fn fewest(rooms: &Rooms<'_, '_>, domains: &[DomainId], scratch: &mut Vec<u32>) -
 fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>) -> DomainId {
     let problem = rooms.problem;
     let fabric = problem.fabric;
+    let tied = least_wasteful(rooms, holders);
+    let is_last = problem.is_scored(ScoreBefore::None) || problem.counts_shares();
+    if tied.len() == 1 || leaves.is_none() && !is_last {
+        return tied[0];
+    }
+    // Domains whose leaves are the same but for their order leave the same.
+    let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
+    let mut left = |id: DomainId| {
+        let Some(count) = leaves else {
+            return if problem.counts_shares() {
+                problem.slots_of_fullest(id)[problem.amount as usize]
+            } else {
+                0
+            };
+        };
+        let leaves = fabric.domain(id).children().iter();
+        let mut sorted: Vec<_> = leaves.map(|&leaf| (rooms.room(leaf), problem.slots(leaf))).collect();
+        sorted.sort_unstable();
+        *known.entry(sorted).or_insert_with(|| {
+            let shares = subset(rooms, id, count).unwrap_or_default();
+            shares.iter().map(|&(leaf, _)| problem.slots(leaf)).sum()
+        })
+    };
+    let order = |id: &DomainId| {
+        (left(*id), problem.score(ScoreBefore::None, *id), fabric.domain(*id).range().start, *id)
+    };
+    tied.iter().copied().min_by_key(order).expect("there is at least one holder")
+}
+
+/// Those of some domains of one layer that have the best score and the fewest slots, then in the ancestors the fewest.
+fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> {
+    let problem = rooms.problem;
+    let fabric = problem.fabric;
     let mut tied = holders.to_vec();
     for before in [ScoreBefore::Span, ScoreBefore::Fit] {
         tied = best_scored(problem, before, tied);
     }
-    let Some(least) = tied.iter().map(|&id| problem.slots(id)).min() else { return holders[0] };
-    tied.retain(|&id| problem.slots(id) == least);
-    for layer in (fabric.domain(tied[0]).layer().0 + 1..=fabric.top().0).map(Layer) {
-        if let [only] = tied.as_slice() {
-            return *only;
+    let least = tied.iter().map(|&id| problem.slots(id)).min();
+    tied.retain(|&id| Some(problem.slots(id)) == least);
+    let above = fabric.domain(holders[0]).layer().0 + 1;
+    for layer in told_apart(problem, Layer(above)) {
+        if tied.len() == 1 {
+            break;
         }
         // Neighbours mostly have the same parent.
         let mut known = (None, 0);
@@ -256,26 +302,7 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
         let mut kept = slots.iter().map(|&slots| Some(slots) == least);
         tied.retain(|_| kept.next().unwrap_or(true));
     }
-    let is_last = problem.is_scored(ScoreBefore::None);
-    if tied.len() == 1 || leaves.is_none() && !is_last {
-        return tied[0];
-    }
-    // Domains whose leaves are the same but for their order leave the same.
-    let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
-    let mut left = |id: DomainId| {
-        let Some(count) = leaves else { return 0 };
-        let leaves = fabric.domain(id).children().iter();
-        let mut sorted: Vec<_> = leaves.map(|&leaf| (rooms.room(leaf), problem.slots(leaf))).collect();
-        sorted.sort_unstable();
-        *known.entry(sorted).or_insert_with(|| {
-            let shares = subset(rooms, id, count).unwrap_or_default();
-            shares.iter().map(|&(leaf, _)| problem.slots(leaf)).sum()
-        })
-    };
-    let order = |id: &DomainId| {
-        (left(*id), problem.score(ScoreBefore::None, *id), fabric.domain(*id).range().start, *id)
-    };
-    tied.iter().copied().min_by_key(order).expect("there is at least one holder")
+    tied
 }
 
 /// Exactly `count` leaves of a domain that hold the job with the fewest slots in sum, the first such, and how much of
@@ -310,7 +337,7 @@ fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
     let each = problem.per_node.unwrap_or(1);
     let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
     for &(leaf, amount) in shares {
-        nodes.extend(rooms.nodes_of(leaf).take(amount as usize).map(|pos| (pos, each)));
+        nodes.extend(rooms.taken_of(leaf, amount as usize).into_iter().map(|pos| (pos, each)));
     }
     Placement::new(problem, nodes, Some(*holder), true)
 }

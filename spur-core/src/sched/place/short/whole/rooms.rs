@@ -103,8 +103,19 @@ impl<'p, 'a> Rooms<'p, 'a> {
         (shares.iter().map(|(_, room)| room).sum::<u32>() == amount).then_some(shares)
     }
 
+    /// So many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
+    pub(super) fn taken_of(&self, leaf: DomainId, count: usize) -> Vec<Pos> {
+        if !self.problem.counts_shares() {
+            return self.nodes_of(leaf).take(count).collect();
+        }
+        let fullest = self.problem.fullest_first(leaf).into_iter().take(count);
+        let mut taken: Vec<Pos> = fullest.map(|(_, pos)| pos).collect();
+        taken.sort_unstable();
+        taken
+    }
+
     /// The nodes of a leaf that the job may have, in fabric order.
-    pub(super) fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
+    fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
         let open = self.problem.view.slots.open();
         let is_light = |index| self.lightest.as_ref().is_none_or(|lightest| lightest.nodes.contains(index));
         positions(self.problem.fabric.domain(leaf).range())

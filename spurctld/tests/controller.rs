@@ -313,6 +313,36 @@ async fn a_what_if_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_is_told_when_he_will_start() {
+    let controller = Controller::start("starts").await;
+    let mut node = controller.welcome_node("n1").await;
+    let mut ada = controller.client(ADA).await;
+    let whole = |name| v1::JobSpec { sharing: v1::Sharing::Exclusive.into(), ..job(name) };
+    submit(&mut ada, whole("runs")).await;
+    node.launch().await;
+    let mut waiting = Vec::new();
+    for name in ["first", "second", "third"] {
+        waiting.push(submit(&mut ada, whole(name)).await);
+    }
+    let nine = submit(&mut ada, v1::JobSpec { tasks: Some(9), ..job("nine") }).await;
+    let filter = v1::JobFilter { states: vec!["PENDING".into()], ..v1::JobFilter::default() };
+    // Where only the head has a planned start, the others are asked for.
+    let others = jobs(&mut ada, filter.clone()).await;
+    assert!(others.iter().all(|job| job.id <= waiting[0] || job.start_time.is_none()), "{others:?}");
+    let request =
+        v1::ListJobsRequest { filter: Some(filter), starts: true, ..v1::ListJobsRequest::default() };
+    let mut stream = ada.list_jobs(request).await.unwrap().into_inner();
+    let told = stream.message().await.unwrap().unwrap().jobs;
+    let job = |id: u32| told.iter().find(|job| job.id == id).unwrap();
+    let starts: Vec<i64> = waiting.iter().map(|id| job(*id).start_time.unwrap()).collect();
+    assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [600, 600]);
+    assert_eq!(job(waiting[2]).planned_nodes, "n1");
+    // There are too few nodes in service for it.
+    assert_eq!((job(nine).start_time, job(nine).num_nodes), (None, 3));
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_falls_silent_loses_its_jobs() {
     let silence = "[recovery]\nnode_timeout = \"1s\"\nrequeue_delay = \"0s\"";
     let controller = Controller::start_configured("silence", silence).await;

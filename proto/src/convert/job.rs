@@ -9,6 +9,7 @@ use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, S
 use spur_core::model::node::NodeGres;
 use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
+use spur_core::sched;
 use spur_core::sched::plan::{RESERVED, Waiting};
 use spur_core::sched::preempt::rule::exempt_until;
 use spur_core::text::array::ArraySpec;
@@ -311,6 +312,9 @@ fn waiting(
     message: &mut v1::Job,
 ) {
     message.eligible_time = pending.eligible.or(pending.not_before).map(|eligible| eligible.0);
+    if job.spec.shape.nodes.is_none() {
+        message.num_nodes = message.num_nodes.max(sched::fewest_nodes(cluster, &job.spec));
+    }
     let planned = outlook.waiting;
     if let Some(planned) = planned {
         message.priority = planned.priority;

@@ -110,7 +110,17 @@ pub async fn jobs_with(
     filter: JobFilter,
     details: bool,
 ) -> Result<Vec<Job>, CallError> {
-    listed(connection, ListJobsRequest { filter: Some(filter), details }).await
+    let filter = Some(filter);
+    listed(connection, ListJobsRequest { filter, details, ..ListJobsRequest::default() }).await
+}
+
+/// The same, with when and where each of the first that wait will start, also where no plan has a start for it.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn jobs_with_starts(connection: &mut Connection, filter: JobFilter) -> Result<Vec<Job>, CallError> {
+    let filter = Some(filter);
+    listed(connection, ListJobsRequest { filter, starts: true, ..ListJobsRequest::default() }).await
 }
 
 async fn listed(connection: &mut Connection, request: ListJobsRequest) -> Result<Vec<Job>, CallError> {

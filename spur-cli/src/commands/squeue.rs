@@ -365,7 +365,10 @@ impl Query {
             filter.job_ids.extend(jobs.map(|job| job.job.to_string()));
             return self.steps_text(query::steps(connection, filter).await?, &show);
         }
-        let jobs = query::jobs(connection, self.request()).await?;
+        let jobs = match self.start {
+            true => query::jobs_with_starts(connection, self.request()).await?,
+            false => query::jobs(connection, self.request()).await?,
+        };
         if jobs.is_empty() && self.alone() {
             return Err(Failure::new("Invalid job id specified").into());
         }

@@ -57,6 +57,7 @@ use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::Backfill;
+use crate::model::job::JobSpec;
 use crate::text::time::Time;
 
 use forecast::{Forecast, Prudent, Recent};
@@ -81,9 +82,34 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
     let job = cluster.jobs().components(job).first().copied().unwrap_or(job);
+    foretell_up_to(cluster, now, forecast, |_| Some(job))
+}
+
+/// The same for each of the first so many jobs of the queue, in one plan.
+#[must_use]
+pub fn foretell_first(cluster: &Cluster, now: Time, forecast: &dyn Forecast, count: usize) -> Plan {
+    foretell_up_to(cluster, now, forecast, |line| line.last_of(count))
+}
+
+fn foretell_up_to(
+    cluster: &Cluster,
+    now: Time,
+    forecast: &dyn Forecast,
+    last: impl FnOnce(&Line) -> Option<JobId>,
+) -> Plan {
     let scene = cluster.standing(Scene::new);
     let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
-    Pass::foretelling(cluster, scene, &line, &Prudent { by: forecast, firm }, now, job).finish().0
+    let Some(last) = last(&line) else { return Plan::default() };
+    Pass::foretelling(cluster, scene, &line, &Prudent { by: forecast, firm }, now, last).finish().0
+}
+
+/// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts
+/// tasks, not nodes.
+#[must_use]
+pub fn fewest_nodes(cluster: &Cluster, spec: &JobSpec) -> u32 {
+    let scene = cluster.standing(Scene::new);
+    let partitions = spec.partitions.iter().filter_map(|name| scene.partition(name));
+    partitions.filter_map(|partition| scene.fewest_nodes(partition, spec)).min().unwrap_or(1)
 }
 
 /// What is kept from one pass to the next.

@@ -16,7 +16,7 @@
 //! start 2 n[0-1] | 2 nodes
 //! ```
 //!
-//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
+//! Other commands: `expire`, `check OPTIONS`, `foretell JOB`, `foretell-first NUMBER`, `start-now`, `next`, `hold JOB`, `down NODES`, `drain NODES`, `close PARTITION`.
 
 use std::sync::Arc;
 
@@ -129,6 +129,12 @@ impl Script {
                 plan.waiting.retain(|waiting| waiting.job == job);
                 plan.promise = None;
                 self.result = show(&world, &plan);
+            }
+            "foretell-first" => {
+                let world = self.world().clone();
+                let count = words[0].parse().expect("a number");
+                let plan = sched::foretell_first(&world.cluster, world.now, &Limits, count);
+                self.result = show(&world, &Plan { promise: None, ..plan });
             }
             "start-now" => self.start_now(),
             "next" => {

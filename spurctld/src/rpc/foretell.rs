@@ -1,14 +1,16 @@
 //! What would become of a job, and what will become of one that waits: plans made for the asking, on a copy of the
 //! cluster that may be a moment old.
 
+use std::collections::BTreeMap;
+
 use spur_core::cluster::Cluster;
 use spur_core::controller::{self, Command, Input, Reject, Reply};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
 use spur_core::model::phase::Phase;
 use spur_core::sched::forecast::Limits;
-use spur_core::sched::foretell;
-use spur_core::sched::plan::{Plan, Waiting};
+use spur_core::sched::plan::{Plan, Start, Waiting};
+use spur_core::sched::{foretell, foretell_first};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Civil, Time};
 use spur_proto::convert::job::{self, Outlook};
@@ -22,7 +24,44 @@ use crate::answer::Answer;
 use crate::clock;
 use crate::inbox::{Ask, NoAnswer};
 
+/// How many jobs of the queue are told at once when they will start: as many as Slurm's backfill looks at.
+const TOLD: usize = 500;
+
+/// When and where waiting jobs will start, by job.
+#[derive(Default)]
+pub(super) struct Foretold(BTreeMap<JobId, Waiting>);
+
+impl Foretold {
+    fn new(plan: &Plan, now: Time) -> Self {
+        let starts = plan.starts.iter().flat_map(Start::all).map(|start| about_to(start, now));
+        let waiting = plan.waiting.iter().filter(|waiting| waiting.start.is_some()).cloned();
+        Self(starts.chain(waiting).map(|waiting| (waiting.job, waiting)).collect())
+    }
+
+    /// What is said of a job with the start that it will have, where no plan has one.
+    pub(super) fn of(&self, job: JobId, known: Option<&Waiting>) -> Option<Waiting> {
+        let told = self.0.get(&job)?.clone();
+        match known {
+            None => Some(told),
+            Some(known) if known.start.is_none() => {
+                let Waiting { start, nodes, place, after, .. } = told;
+                Some(Waiting { start, nodes, place, after, ..known.clone() })
+            }
+            Some(_) => None,
+        }
+    }
+}
+
 impl Desk {
+    /// When and where the first jobs of the queue will start.
+    pub(super) async fn foretold(&self) -> Result<Foretold, Status> {
+        self.on_copy(move |cluster| {
+            let now = clock::now().max(cluster.at());
+            Ok(Foretold::new(&foretell_first(&cluster, now, &Limits, TOLD), now))
+        })
+        .await
+    }
+
     /// Plans a copy of the cluster with the job in it.
     pub(super) async fn test(
         &self,
@@ -104,9 +143,14 @@ fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
     let waiting = plan.waiting.iter().find(|waiting| waiting.job == id);
     waiting.cloned().or_else(|| {
         let start = plan.starts.iter().flat_map(|start| start.all()).find(|start| start.attempt.job == id)?;
-        let nodes = start.parts.iter().map(|part| part.node).collect();
-        Some(Waiting { start: Some(now), nodes, ..Waiting::of(id) })
+        Some(about_to(start, now))
     })
+}
+
+/// What is said of a job that can start now.
+fn about_to(start: &Start, now: Time) -> Waiting {
+    let nodes = start.parts.iter().map(|part| part.node).collect();
+    Waiting { start: Some(now), nodes, ..Waiting::of(start.attempt.job) }
 }
 
 /// What a plan says of a job.

@@ -7,6 +7,7 @@ use spur_core::cluster::Cluster;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
+use spur_proto::convert::job::Outlook;
 use spur_proto::convert::{BadField, job, node, partition, reject, reservation, step, topology};
 use spur_proto::v1;
 use tokio::sync::mpsc;
@@ -14,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::filter::{self, Filter};
+use super::foretell::Foretold;
 use super::{Desk, Listing};
 use crate::clock;
 
@@ -31,12 +33,19 @@ struct Page<T> {
 }
 
 impl Desk {
-    pub(super) fn jobs(&self, wire: &v1::ListJobsRequest) -> Result<Listing<v1::ListJobsResponse>, Status> {
+    pub(super) async fn jobs(
+        &self,
+        wire: &v1::ListJobsRequest,
+    ) -> Result<Listing<v1::ListJobsResponse>, Status> {
+        let foretold = if wire.starts { self.foretold().await? } else { Foretold::default() };
         let desk = self.clone();
         let details = wire.details;
         let render = move |cluster: &Cluster, found: &Job| {
             let outlooks = desk.overlay.read();
-            let mut message = job::render(cluster, found, outlooks.of(found.id), clock::now());
+            let known = outlooks.of(found.id);
+            let waiting = foretold.of(found.id, known.waiting);
+            let outlook = Outlook { waiting: waiting.as_ref().or(known.waiting), ..known };
+            let mut message = job::render(cluster, found, outlook, clock::now());
             let alloc = found.phase.alloc().filter(|_| details);
             message.allocated = alloc.map_or_else(Vec::new, |alloc| job::shares(cluster, alloc));
             vec![message]

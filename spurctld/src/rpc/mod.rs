@@ -259,7 +259,7 @@ impl Controller for Desk {
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<Self::ListJobsStream>, Status> {
         caller_of(&request)?;
-        self.jobs(&request.into_inner()).map(Response::new)
+        self.jobs(&request.into_inner()).await.map(Response::new)
     }
 
     async fn list_steps(

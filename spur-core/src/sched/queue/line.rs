@@ -309,6 +309,11 @@ impl Line {
         self.rows.iter().filter(within).take(total).copied().collect()
     }
 
+    /// The last of the first so many jobs; `None` if nobody is in the line.
+    pub(in crate::sched) fn last_of(&self, count: usize) -> Option<JobId> {
+        self.rows.iter().take(count).last().map(|row| row.key.job)
+    }
+
     /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
     pub(in crate::sched) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
         let window = match last.and_then(|last| self.key(last)) {

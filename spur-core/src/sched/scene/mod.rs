@@ -41,6 +41,8 @@ pub(super) struct ScenePartition {
     pub(super) fabric: Arc<Fabric>,
     /// Partitions that share nodes have the same number: a job that waits in one may keep jobs of the other waiting.
     pub(super) component: usize,
+    /// The classes of its nodes, each once.
+    classes: Vec<ClassId>,
 }
 
 /// Nodes, partitions and fabrics.
@@ -86,6 +88,7 @@ impl Scene {
             ),
             partition: partition.clone(),
             component,
+            classes: classes(partition, &nodes),
         });
         let partitions = partitions.collect();
         let fabrics = cluster.topologies().iter();
@@ -107,6 +110,18 @@ impl Scene {
     /// The number of the partition of that name.
     pub(super) fn partition(&self, name: &str) -> Option<usize> {
         self.partitions.iter().position(|scene| &**scene.partition.name() == name)
+    }
+
+    /// The fewest nodes of a partition that a job can run on when nothing else does; `None` if it never can.
+    pub(super) fn fewest_nodes(&self, partition: usize, spec: &JobSpec) -> Option<u32> {
+        let partition = &self.partitions[partition];
+        let request = Request::new(spec, &partition.partition.config).ok()?;
+        let slots = |class: &ClassId| {
+            request.need.slots(self.rooms.shape(*class), self.rooms.amount(self.rooms.full(*class)))
+        };
+        let most = partition.classes.iter().map(slots).max().filter(|most| *most > 0)?;
+        let fewest = u32::try_from(request.min_slots().div_ceil(u64::from(most))).ok()?;
+        Some(fewest.max(request.min_nodes()))
     }
 
     /// Whether a job may close to others what it does not use of its leaves.
@@ -185,6 +200,17 @@ pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     let nodes = cluster.nodes().iter().filter(|node| node.configured);
     let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
     Arc::new(Fabric::flat("none", &nodes))
+}
+
+/// The classes of the nodes of a partition.
+fn classes(partition: &Partition, nodes: &[SceneNode]) -> Vec<ClassId> {
+    let mut classes: Vec<ClassId> = Vec::new();
+    for node in partition.nodes.iter().map(|id| &nodes[id.index()]).filter(|node| node.configured) {
+        if !classes.contains(&node.class) {
+            classes.push(node.class);
+        }
+    }
+    classes
 }
 
 /// A number for each partition, the same for those that share nodes, directly or through others.

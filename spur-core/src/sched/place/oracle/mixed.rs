@@ -117,6 +117,12 @@ fn shared_nodes_without_short_cuts() {
         if random.one_in(4) {
             ask.score = random.score(fabric.len()).0;
         }
+        if random.one_in(3) {
+            let each = random.between(1, 3);
+            ask.tasks = ask.nodes.map(|(nodes, _)| nodes * each);
+            ask.tasks_per_node = Some(each);
+            ask.multiples.iter_mut().for_each(|(_, by)| *by *= each);
+        }
         let mut long = ask.clone();
         long.counts.push((slots.open().clone(), 1));
         let view = View::new(&slots, &slots);

@@ -101,10 +101,12 @@ impl<'a> Problem<'a> {
         slots - slots % self.node_multiple()
     }
 
-    /// The nodes of a leaf in the order in which shares of them are taken: those with the fewest slots first.
-    pub(in crate::sched::place) fn fullest_first(&self, leaf: DomainId) -> Vec<(u32, Pos)> {
-        let nodes = positions(self.fabric.domain(leaf).range()).map(|pos| (self.view.slots.at(pos), pos));
-        let mut nodes: Vec<(u32, Pos)> = nodes.filter(|(slots, _)| *slots > 0).collect();
+    /// The nodes of a leaf in the order in which they are shared: those with the fewest slots first.
+    pub(in crate::sched::place) fn fullest_first(&self, leaf: DomainId) -> Vec<(u64, Pos)> {
+        let least = self.per_node.unwrap_or(1).max(1);
+        let nodes =
+            positions(self.fabric.domain(leaf).range()).filter(|&pos| self.view.slots.at(pos) >= least);
+        let mut nodes: Vec<(u64, Pos)> = nodes.map(|pos| (self.slots_of_node(pos), pos)).collect();
         nodes.sort_unstable();
         nodes
     }
@@ -113,7 +115,7 @@ impl<'a> Problem<'a> {
     pub(in crate::sched::place) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
         let mut sum = 0;
         let rest = self.fullest_first(leaf).into_iter().map(|(slots, _)| {
-            sum += u64::from(slots);
+            sum += slots;
             sum
         });
         std::iter::once(0).chain(rest).collect()

@@ -285,9 +285,14 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
-    /// Whether shares of nodes are placed that differ in nothing but their slots.
-    pub(super) fn shares_are_alike(&self) -> bool {
-        self.counts_shares()
+    /// Whether nodes are counted that are shared: each gives as many slots and may have more.
+    pub(super) fn shares_nodes(&self) -> bool {
+        self.per_node.is_some() && !self.view.slots.are_whole()
+    }
+
+    /// Whether nodes are shared that differ in nothing but their slots.
+    pub(super) fn shared_nodes_are_alike(&self) -> bool {
+        self.shares_nodes()
             && self.weights.is_empty()
             && self.ask.counts.is_empty()
             && self.required.is_empty()

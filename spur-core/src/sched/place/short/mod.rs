@@ -1,8 +1,8 @@
 //! Short cuts: what the fronts would give, without them, where a case is of a kind that counts decide.
 //!
-//! The rooms, in the order in which they are asked: `equal` makes tasks on nodes that all take as many a question about whole
-//! nodes; `whole` has whole nodes that weigh the same, or of which the lightest will do; `sure` has those of which some are
-//! used in every choice; `uneven` has nodes that take unequally much. What they share: `layers` finds the best leaves in any
+//! The rooms, in the order in which they are mostly asked: `equal` makes tasks on nodes that all take as many a question about
+//! whole nodes; `whole` has whole nodes, and such that are shared, that weigh the same, or of which the lightest will do; `sure`
+//! has those of which some are used in every choice; `uneven` has nodes that take unequally much. What they share: `layers` finds the best leaves in any
 //! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
 //! chooses where little is to spare, and `step` is a step of a walk.
 
@@ -16,6 +16,7 @@ mod sure;
 mod uneven;
 mod whole;
 
+use crate::model::fabric::Layer;
 use crate::sched::place::ask::Ask;
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
@@ -75,13 +76,29 @@ fn before_domain(problem: &Problem<'_>, placement: &Placement) -> (Vec<u32>, Vec
 }
 
 fn anywhere(problem: &Problem<'_>) -> Short {
-    for place in [whole::place, sure::place] {
+    let ways: [fn(&Problem<'_>) -> Short; 3] = if adds_up_in_tables(problem) {
+        [uneven::place, whole::place, sure::place]
+    } else {
+        [whole::place, sure::place, uneven::place]
+    };
+    let mut cut = Short::Other;
+    for place in ways {
         match place(problem) {
             Short::Other => {}
+            Short::Placed(found) if !found.exact => cut = Short::Placed(found),
             answer => return answer,
         }
     }
-    uneven::place(problem)
+    cut
+}
+
+/// Whether nodes are shared and all that is asked adds up over them, in several leaves and as few layers as tables are made
+/// for.
+fn adds_up_in_tables(problem: &Problem<'_>) -> bool {
+    let is_plain = problem.adds_up() && problem.layout.prefer.is_empty() && problem.span_caps.is_empty();
+    let is_flat = problem.fabric.top().0 <= Layer::LEAF.0 + 2;
+    let open = || problem.view.slots.nodes_by_domain(problem.fabric, Layer::LEAF).iter().copied().max();
+    problem.shares_nodes() && is_plain && is_flat && (problem.amount == 1 || open() < Some(problem.amount))
 }
 
 /// The best few of the domains that could have held a job, and at which step each lost; None where that has no short cut.

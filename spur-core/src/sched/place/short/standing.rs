@@ -104,7 +104,7 @@ impl Standing {
         let spans: Vec<u32> = order.iter().map(|layer| used[layer.index()].0).collect();
         let mut steps = head(problem, holder, order, &spans);
         steps.extend(used.iter().skip(1).rev().map(|(_, slots)| number(*slots)));
-        if problem.counts_shares() {
+        if problem.shares_nodes() {
             let of_leaf = |&(leaf, nodes): &(DomainId, u32)| problem.slots_of_fullest(leaf)[nodes as usize];
             steps.push(number(shares.iter().map(of_leaf).sum()));
         }

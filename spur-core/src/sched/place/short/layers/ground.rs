@@ -123,7 +123,7 @@ impl<'p> Ground<'p> {
 
     /// Whether it matters how much of the job each leaf takes.
     pub(super) fn is_shared(&self) -> bool {
-        self.problem.counts_shares()
+        self.problem.shares_nodes()
     }
 
     /// The slots of none of the nodes of a leaf, of the first that is used, of the first two, and so on.

@@ -218,7 +218,7 @@ pub(super) fn spread(
 ) -> Option<Vec<(DomainId, u32)>> {
     let amount = rooms.problem.amount;
     let sift = Sift { rooms, holder };
-    if rooms.problem.counts_shares() {
+    if rooms.problem.shares_nodes() {
         return sift.shares();
     }
     let leaves = match sift.leaves(packing) {

@@ -1,5 +1,5 @@
 //! The common case without a general search: whole nodes, packed, into one leaf or into the leaves of one domain; and shares
-//! of nodes where more is asked than adds up over these, of which the fullest of every leaf are taken ([`shared`]).
+//! nodes that are shared, of which the fullest of every leaf are taken ([`shared`]).
 //!
 //! Gives exactly what the dynamic program would, from counts per domain alone; where a case is not of this kind it
 //! says so and leaves it to the general solver. Of several leaves the fewest that hold the job are taken, of those
@@ -78,7 +78,7 @@ fn fill(rooms: &Rooms<'_, '_>, id: DomainId, amount: u32, shares: &mut Vec<(Doma
 
 fn applies(problem: &Problem<'_>) -> bool {
     let ask = problem.ask;
-    (problem.nodes_of_a_weight_are_alike() || are_shares(problem))
+    (problem.nodes_of_a_weight_are_alike() || problem.shared_nodes_are_alike() && problem.amount > 1)
         && (problem.layout.weights == 0 || problem.is_free_within_a_weight())
         && ask.mode == Mode::Consolidated
         && ask.prefer_domain.is_none()
@@ -87,12 +87,6 @@ fn applies(problem: &Problem<'_>) -> bool {
         && problem.within != Some(Layer::NODE)
         && problem.unit(Layer::NODE) == 1
         && problem.span_caps.iter().all(|&(_, cap)| cap > 0)
-}
-
-/// Whether shares of several nodes are placed that are counted like whole nodes, and not all that is asked adds up over nodes.
-fn are_shares(problem: &Problem<'_>) -> bool {
-    let is_plain = problem.adds_up() && problem.layout.prefer.is_empty() && problem.span_caps.is_empty();
-    problem.shares_are_alike() && problem.amount > 1 && !is_plain
 }
 
 /// The best placement: in the lowest layer that holds the job, unless a higher one touches fewer domains of the layers
@@ -219,7 +213,7 @@ fn several_leaves(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<
     for before in [ScoreBefore::Span, ScoreBefore::Fit] {
         tied = best_scored(problem, before, tied);
     }
-    if problem.counts_shares() {
+    if problem.shares_nodes() {
         // Of choices with as many slots in their leaves that with the fewest in its nodes is better.
         return over_domains(rooms, &least_wasteful(rooms, &tied));
     }
@@ -244,7 +238,7 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
     let problem = rooms.problem;
     let fabric = problem.fabric;
     let tied = least_wasteful(rooms, holders);
-    let is_last = problem.is_scored(ScoreBefore::None) || problem.counts_shares();
+    let is_last = problem.is_scored(ScoreBefore::None) || problem.shares_nodes();
     if tied.len() == 1 || leaves.is_none() && !is_last {
         return tied[0];
     }
@@ -252,7 +246,7 @@ fn least_waste(rooms: &Rooms<'_, '_>, holders: &[DomainId], leaves: Option<u32>)
     let mut known: BTreeMap<Vec<(u32, u64)>, u64> = BTreeMap::new();
     let mut left = |id: DomainId| {
         let Some(count) = leaves else {
-            return if problem.counts_shares() {
+            return if problem.shares_nodes() {
                 problem.slots_of_fullest(id)[problem.amount as usize]
             } else {
                 0

@@ -105,7 +105,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
 
     /// So many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
     pub(super) fn taken_of(&self, leaf: DomainId, count: usize) -> Vec<Pos> {
-        if !self.problem.counts_shares() {
+        if !self.problem.shares_nodes() {
             return self.nodes_of(leaf).take(count).collect();
         }
         let fullest = self.problem.fullest_first(leaf).into_iter().take(count);

@@ -1,4 +1,4 @@
-//! The leaves over which shares of nodes are spread best, and how many of each.
+//! The leaves over which nodes that are shared are spread best, and how many of each.
 //!
 //! As for whole nodes the fewest domains come first and then the fewest slots in those, but of choices that have as many
 //! there that one is better whose nodes have fewer: of every leaf the fullest are taken, so that it costs what these have

@@ -1,7 +1,7 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 11] = [
+const SHOWN: [&str; 12] = [
     "AllocatedNodes",
     "Job",
     "Span",
@@ -9,6 +9,7 @@ const SHOWN: [&str; 11] = [
     "Node",
     "Partition",
     "Reservation",
+    "License",
     "Topology",
     "Domain",
     "AccountingRow",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
+use nix::unistd::{Uid, User};
 use spur_proto::client::Connection;
 use spur_proto::v1::TokenClaims;
 
@@ -42,6 +43,15 @@ impl Session {
     /// A variable of the environment, if it is set and UTF-8.
     pub fn env(&self, name: &str) -> Option<String> {
         self.environment.get(OsStr::new(name))?.to_str().map(str::to_owned)
+    }
+
+    /// Whether this host knows a user, by name or number. Where everything is in memory, users are not those of a host.
+    pub fn knows_user(&self, name: &str) -> bool {
+        let by_number = || User::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten();
+        // A host that cannot tell knows everybody.
+        self.complaints.is_some()
+            || User::from_name(name).map_or(true, |found| found.is_some())
+            || by_number().is_some()
     }
 
     /// The environment.

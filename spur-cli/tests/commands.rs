@@ -337,6 +337,12 @@ impl Controller for Fake {
         Ok(Response::new(v1::ListReservationsResponse::default()))
     }
 
+    async fn list_licenses(&self, _: Request<v1::ListLicensesRequest>) -> Answer<v1::ListLicensesResponse> {
+        self.heard("ListLicenses", &[]);
+        let licenses = vec![v1::License { name: "matlab".into(), total: 4, used: 1 }];
+        Ok(Response::new(v1::ListLicensesResponse { licenses }))
+    }
+
     async fn reconfigure(&self, _: Request<v1::ReconfigureRequest>) -> Answer<v1::ReconfigureResponse> {
         self.heard("Reconfigure", &[]);
         Ok(Response::new(v1::ReconfigureResponse { changes: vec!["node n9 is new".into()] }))

@@ -14,7 +14,7 @@ use spur_cli::format::Show;
 use spur_cli::format::fields::job::is_meant;
 use spur_cli::options::Settled;
 use spur_core::text::jobid::JobRef;
-use spur_proto::v1::{AccountingRow, Job, Node, Partition, Reservation, Step, Topology};
+use spur_proto::v1::{AccountingRow, Job, License, Node, Partition, Reservation, Step, Topology};
 
 #[derive(Deserialize)]
 struct Cluster {
@@ -25,6 +25,7 @@ struct Cluster {
     partitions: Vec<Partition>,
     topology: Topology,
     reservations: Vec<Reservation>,
+    licenses: Vec<License>,
     accounting: Vec<AccountingRow>,
 }
 
@@ -97,6 +98,9 @@ fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<
         Settled::Show(text) => return Ok(text),
         Settled::Run(operands) => operands,
     };
+    if operands[0] == "completing" {
+        return Ok(scontrol::completing::text(&cluster.jobs, show));
+    }
     let name = operands.get(2).cloned().unwrap_or_default();
     let is = |other: &str| name.is_empty() || name == other;
     Ok(match operands[1].as_str() {
@@ -121,6 +125,7 @@ fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<
             let reservations: Vec<Reservation> = all.cloned().collect();
             scontrol::show_reservation::text(&reservations, settings.oneline, show)
         }
+        "licenses" => scontrol::show_license::text(&cluster.licenses, settings.oneline),
         "step" => scontrol::show_step::text(&cluster.steps, settings.oneline, show),
         "topology" => scontrol::show_topology::text(&cluster.topology, None),
         "hostnames" => scontrol::hostnames::text(&name.parse()?, Form::Names),

@@ -79,6 +79,7 @@ fn wrong_commands_change_nothing() {
         (&["scontrol", "show", "hostnames", "n[1-"], "n[1-"),
         (&["scancel", "-s", "USR1", "4711"], "4711"),
         (&["scancel", "-s", "SIGNONSENSE", &job], "SIGNONSENSE"),
+        (&["scancel", "-u", "nobody-there"], "Invalid user name: nobody-there"),
         (&["squeue", "--states", "sleeping"], "sleeping"),
         (&["squeue", "-o", "%{"], "%{"),
         (&["sacct", "-o", "jobid,shoesize"], "shoesize"),
@@ -89,6 +90,10 @@ fn wrong_commands_change_nothing() {
         assert!(complaint.to_lowercase().contains(&expected.to_lowercase()), "{words:?}: {complaint}");
     }
     assert_eq!((shown(&["job", &job]), shown(&["partition"]), cluster.ok(&["sinfo", "-h"])), before);
+    // Of others in the same list something is shown all the same.
+    let mixed = cluster.run(&["squeue", "-h", "-o", "%i", "-u", "nobody-there,0"]);
+    assert_eq!((mixed.code, mixed.out), (Some(0), cluster.ok(&["squeue", "-h", "-o", "%i", "-u", "0"])));
+    assert!(mixed.err.contains("squeue: error: Invalid user: nobody-there\n"), "{}", mixed.err);
 }
 
 #[test]

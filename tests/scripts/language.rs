@@ -19,7 +19,6 @@ use spur_core::sched::plan::{Preemption, Start, StartPart};
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
 use spur_core::text::jobid::{JobPart, JobRef};
-use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::{Time, TimeLimit};
 
 use crate::print;
@@ -398,7 +397,7 @@ fn submission(rest: &[&str]) -> Submission {
         partitions: get("partition")
             .map_or_else(Box::default, |names| names.split(',').map(Arc::from).collect()),
         shape: Shape {
-            nodes: number("nodes").map(NodeCount::exactly),
+            nodes: get("nodes").map(|text| text.parse().expect("a number of nodes")),
             tasks: number("tasks"),
             cpus_per_task: number("cpus"),
             nodelist: get("on").map(|list| Box::new(list.parse().expect("a hostlist"))),

@@ -329,6 +329,9 @@ fn waiting(
         message.priority = 0;
         return;
     }
+    if message.priority == 0 {
+        message.priority = sched::first_priority(cluster, job, now);
+    }
     if let Some(start) = planned.and_then(|planned| planned.start) {
         message.start_time = Some(start.0);
         message.start_is_planned = true;

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod config;
 pub mod job;
+pub mod license;
 pub mod node;
 pub mod partition;
 pub mod reject;

@@ -108,6 +108,7 @@ impl<A: Answers> Controller for Fake<A> {
         update_reservation(UpdateReservationRequest) -> UpdateReservationResponse;
         delete_reservation(DeleteReservationRequest) -> DeleteReservationResponse;
         list_reservations(ListReservationsRequest) -> ListReservationsResponse;
+        list_licenses(ListLicensesRequest) -> ListLicensesResponse;
         reconfigure(ReconfigureRequest) -> ReconfigureResponse;
         shutdown(ShutdownRequest) -> ShutdownResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;

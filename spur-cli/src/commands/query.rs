@@ -12,9 +12,9 @@ use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
-    ExpandHostlistRequest, Job, JobFilter, ListJobsRequest, ListNodesRequest, ListPartitionsRequest,
-    ListReservationsRequest, ListStepsRequest, ListTopologyRequest, Node, Partition, Reservation, Step,
-    Topology,
+    ExpandHostlistRequest, Job, JobFilter, License, ListJobsRequest, ListLicensesRequest, ListNodesRequest,
+    ListPartitionsRequest, ListReservationsRequest, ListStepsRequest, ListTopologyRequest, Node, Partition,
+    Reservation, Step, Topology,
 };
 use tokio::time::MissedTickBehavior;
 
@@ -133,6 +133,25 @@ async fn listed(connection: &mut Connection, request: ListJobsRequest) -> Result
     Ok(all)
 }
 
+/// Those of some users whom neither this host knows nor the controller, by any job of theirs.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn unknown_users(session: &mut Session, users: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut unknown = Vec::new();
+    for user in users {
+        if session.knows_user(user) {
+            continue;
+        }
+        let (users, states) = (vec![user.clone()], vec!["all".to_owned()]);
+        let filter = JobFilter { users, states, ..JobFilter::default() };
+        if jobs(session.connection()?, filter).await?.is_empty() {
+            unknown.push(user.clone());
+        }
+    }
+    Ok(unknown)
+}
+
 /// The steps of the jobs that `filter` admits.
 ///
 /// # Errors
@@ -182,6 +201,15 @@ pub async fn partitions(
 pub async fn reservations(connection: &mut Connection) -> Result<Vec<Reservation>, CallError> {
     let call = async |mut controller: Controller, request| controller.list_reservations(request).await;
     Ok(connection.read(ListReservationsRequest::default(), call).await?.reservations)
+}
+
+/// All licenses.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn licenses(connection: &mut Connection) -> Result<Vec<License>, CallError> {
+    let call = async |mut controller: Controller, request| controller.list_licenses(request).await;
+    Ok(connection.read(ListLicensesRequest {}, call).await?.licenses)
 }
 
 /// One topology; its domains may come in several messages.

@@ -284,6 +284,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(order) => order,
     };
+    if let Some(user) = query::unknown_users(session, &order.filter.users).await?.first() {
+        return Err(Failure::new(format!("Invalid user name: {user}")).into());
+    }
     if order.interactive {
         order.confirm(session).await?;
         if order.steps.is_empty() && order.filter == JobFilter::default() {

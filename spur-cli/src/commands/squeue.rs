@@ -388,6 +388,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
+    for user in query::unknown_users(session, &query.filter.users).await? {
+        session.error(&format!("Invalid user: {user}\n"));
+    }
     query::pages(session, query.iterate, async |session: &mut Session| query.page(session).await).await?;
     Ok(0)
 }

@@ -20,7 +20,9 @@ use spur_core::text::time::{TimeLimit, When};
 use spur_proto::v1::Sharing;
 
 use super::submission::{Export, Propagate, Submission};
-use super::values::{count, mail_types, number, on_off, parsed, resource_limits, text, yes_no};
+use super::values::{
+    count, mail_types, number, on_off, parsed, parsed_or_none, resource_limits, text, yes_no,
+};
 use super::{CommandLine, Opt};
 
 const SBATCH: u8 = 1;
@@ -67,13 +69,13 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(JOB | SRUN)
     .env(&["SBATCH_JOB_NAME", "SALLOC_JOB_NAME"]),
     Def::value("account", Some('A'), "NAME", "account to charge", |s, v| {
-        s.spec.account = text(v)?;
+        v.clone_into(&mut s.spec.account);
         Ok(())
     })
     .only(JOB)
     .env(&["SBATCH_ACCOUNT", "SALLOC_ACCOUNT"]),
     Def::value("qos", Some('q'), "NAME", "quality of service", |s, v| {
-        s.spec.qos = text(v)?;
+        v.clone_into(&mut s.spec.qos);
         Ok(())
     })
     .only(JOB)
@@ -91,13 +93,13 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(JOB)
     .env(&["SBATCH_PARTITION", "SALLOC_PARTITION"]),
     Def::value("reservation", None, "NAME", "reservation to run in", |s, v| {
-        s.spec.reservation = text(v)?;
+        v.clone_into(&mut s.spec.reservation);
         Ok(())
     })
     .only(JOB)
     .env(&["SBATCH_RESERVATION", "SALLOC_RESERVATION"]),
     Def::value("wckey", None, "KEY", "workload characterization key, for accounting", |s, v| {
-        s.spec.wckey = text(v)?;
+        v.clone_into(&mut s.spec.wckey);
         Ok(())
     })
     .only(JOB)
@@ -185,7 +187,7 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(JOB)
     .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK"]),
     Def::value("licenses", Some('L'), "LIST", "licenses, e.g. matlab:2", |s, v| {
-        s.spec.licenses = text(v)?;
+        v.clone_into(&mut s.spec.licenses);
         Ok(())
     })
     .only(JOB),
@@ -196,7 +198,7 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
         "FEATURES",
         "features that nodes must have, e.g. ib&(a|b)",
         |s, v| {
-            parsed::<FeatureExpr>(v)?;
+            parsed_or_none::<FeatureExpr>(v)?;
             s.spec.features = v.to_owned();
             Ok(())
         },
@@ -390,7 +392,7 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
         "LIST",
         "start after other jobs: afterok:ID[:ID], singleton",
         |s, v| {
-            s.dependency = Some(parsed::<Dependency>(v)?);
+            s.dependency = parsed_or_none::<Dependency>(v)?;
             Ok(())
         },
     )
@@ -423,7 +425,7 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     })
     .only(JOB),
     Def::value("array", Some('a'), "INDICES", "submit an array of tasks, e.g. 0-15:4%2", |s, v| {
-        parsed::<ArraySpec>(v)?;
+        parsed_or_none::<ArraySpec>(v)?;
         s.spec.array = v.to_owned();
         Ok(())
     })
@@ -488,8 +490,8 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .only(PROGRAM)
     .env(&["SBATCH_INPUT", "SLURM_STDINMODE"]),
     Def::value("output", Some('o'), "FILE", "standard output, with patterns such as %j and %x", |s, v| {
-        parsed::<FilePattern>(v)?;
-        s.files.output = Some(text(v)?);
+        parsed_or_none::<FilePattern>(v)?;
+        s.files.output = (!v.is_empty()).then(|| v.to_owned());
         Ok(())
     })
     .only(PROGRAM)
@@ -500,8 +502,8 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
         "FILE",
         "standard error; without it, where standard output goes",
         |s, v| {
-            parsed::<FilePattern>(v)?;
-            s.files.error = Some(text(v)?);
+            parsed_or_none::<FilePattern>(v)?;
+            s.files.error = (!v.is_empty()).then(|| v.to_owned());
             Ok(())
         },
     )

@@ -36,6 +36,11 @@ pub(super) fn text(value: &str) -> Result<String, String> {
     if value.is_empty() { Err("the value is empty".to_owned()) } else { Ok(value.to_owned()) }
 }
 
+/// A text of a language that has a parser, or an empty one, which says nothing: `--dependency=$AFTER` where that is not set.
+pub(super) fn parsed_or_none<T: FromStr<Err: Display>>(value: &str) -> Result<Option<T>, String> {
+    if value.is_empty() { Ok(None) } else { parsed(value).map(Some) }
+}
+
 /// A number of a type.
 pub(super) fn number<T: FromStr>(value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("`{value}` is no number that fits here"))

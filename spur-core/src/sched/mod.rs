@@ -57,7 +57,7 @@ use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
 use crate::model::config::Backfill;
-use crate::model::job::JobSpec;
+use crate::model::job::{Job, JobSpec};
 use crate::text::time::Time;
 
 use forecast::{Forecast, Prudent, Recent};
@@ -101,6 +101,13 @@ fn foretell_up_to(
     let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
     let Some(last) = last(&line) else { return Plan::default() };
     Pass::foretelling(cluster, scene, &line, &Prudent { by: forecast, firm }, now, last).finish().0
+}
+
+/// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for a time or
+/// for others, or that no pass has looked at.
+#[must_use]
+pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
+    queue::first_priority(&cluster.standing(Scene::new), job, now)
 }
 
 /// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts

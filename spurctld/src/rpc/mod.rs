@@ -24,7 +24,7 @@ use spur_core::model::caller::Caller;
 use spur_core::model::config::NodeAddress;
 use spur_core::text::time::Time;
 use spur_proto::auth::ClusterKey;
-use spur_proto::convert::reject;
+use spur_proto::convert::{license, reject};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::controller_server::Controller;
@@ -382,6 +382,15 @@ impl Controller for Desk {
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
         caller_of(&request)?;
         self.reservations(&request.into_inner().names).map(Response::new)
+    }
+
+    async fn list_licenses(
+        &self,
+        request: Request<v1::ListLicensesRequest>,
+    ) -> Result<Response<v1::ListLicensesResponse>, Status> {
+        caller_of(&request)?;
+        let licenses = license::render_all(&self.replica.read());
+        Ok(Response::new(v1::ListLicensesResponse { licenses }))
     }
 
     async fn reconfigure(

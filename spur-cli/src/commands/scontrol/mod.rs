@@ -1,11 +1,13 @@
 //! `scontrol`: shows everything there is in full, and changes it.
 
+pub mod completing;
 pub mod hostnames;
 mod record;
 pub mod reservation;
 mod show;
 pub mod show_config;
 pub mod show_job;
+pub mod show_license;
 pub mod show_node;
 pub mod show_partition;
 pub mod show_reservation;
@@ -23,12 +25,13 @@ use jiff::tz::TimeZone;
 use spur_core::text::nearest::nearest;
 use spur_proto::client::{CallError, Controller};
 use spur_proto::v1::{
-    CreateReservationRequest, GetScriptRequest, HoldJobsRequest, JobsChangedResponse, PingRequest,
+    CreateReservationRequest, GetScriptRequest, HoldJobsRequest, JobFilter, JobsChangedResponse, PingRequest,
     PingResponse, ReconfigureRequest, ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
     SuspendJobsRequest, UpdateReservationRequest,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::query;
 use crate::command::version;
 use crate::error::{FAILURE, Failure};
 use crate::format::json;
@@ -76,7 +79,8 @@ pub const LINE: CommandLine<Settings> = CommandLine {
     permute: true,
 };
 
-const KEYWORDS: [&str; 18] = [
+const KEYWORDS: [&str; 19] = [
+    "completing",
     "create",
     "delete",
     "help",
@@ -113,7 +117,8 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
                                     Features= Users= Accounts= Flags= Comment=
     update ReservationName=NAME …   the same keys but NodeCnt; Nodes, Users, Accounts and Flags also with += and -=
     delete ReservationName=NAME     end a reservation; jobs that wait for it are held
-    show job|node|partition|reservation|step [NAMES]
+    show job|node|partition|reservation|step|license [NAMES]
+    completing                      jobs that have ended and still hold nodes
     show topology [NAME] [unit=NAME] [node=NODES]
     show config
     show hostnames [LIST]           names, one on a line; by default those of the job
@@ -189,6 +194,13 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             Ok(0)
         }
         "write" => write_script(session, rest).await,
+        "completing" => {
+            let show = query::show(&|name| session.env(name))?;
+            let filter = JobFilter { states: vec!["COMPLETING".into()], ..JobFilter::default() };
+            let jobs = query::jobs(session.connection()?, filter).await?;
+            write!(session.out, "{}", completing::text(&jobs, &show))?;
+            Ok(0)
+        }
         "help" => {
             write!(session.out, "{HELP}")?;
             Ok(0)

@@ -10,7 +10,7 @@ use spur_proto::v1::{JobFilter, ShowConfigRequest};
 
 use super::hostnames::Form;
 use super::{
-    Settings, hostnames, is_up, meant, ping, show_config, show_job, show_node, show_partition,
+    Settings, hostnames, is_up, meant, ping, show_config, show_job, show_license, show_node, show_partition,
     show_reservation, show_step, show_topology, update,
 };
 use crate::commands::query;
@@ -19,12 +19,13 @@ use crate::format::fields::step;
 use crate::format::json;
 use crate::session::Session;
 
-const ENTITIES: [&str; 10] = [
+const ENTITIES: [&str; 11] = [
     "config",
     "hostlist",
     "hostlistsorted",
     "hostnames",
     "jobs",
+    "licenses",
     "nodes",
     "partitions",
     "reservations",
@@ -83,6 +84,7 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
     let Shown { text, complaints } = match entity {
         "config" => config(session, settings, name).await?.into(),
         "jobs" => jobs(session, settings, name).await?,
+        "licenses" => licenses(session, settings, name).await?.into(),
         "nodes" => nodes(session, settings, name).await?,
         "partitions" => partitions(session, settings, name).await?,
         "reservations" => reservations(session, settings, name).await?,
@@ -144,6 +146,19 @@ async fn reservations(session: &mut Session, settings: Settings, name: &str) -> 
         true => json::document("reservations", chosen),
         false => show_reservation::text(chosen, settings.oneline, &show),
     }))
+}
+
+/// All licenses, or one; of one that there is not Slurm says nothing.
+async fn licenses(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
+    let mut licenses = query::licenses(session.connection()?).await?;
+    if licenses.is_empty() && !settings.json {
+        return Ok("No licenses configured in Slurm.\n".to_owned());
+    }
+    licenses.retain(|license| name.is_empty() || license.name == name);
+    Ok(match settings.json {
+        true => json::document("licenses", &licenses),
+        false => show_license::text(&licenses, settings.oneline),
+    })
 }
 
 async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {

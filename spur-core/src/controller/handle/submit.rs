@@ -11,6 +11,7 @@ use crate::model::caller::{Caller, Owner};
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Sharing};
 use crate::sched::feasible;
 use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
+use crate::text::hostlist::HostList;
 use crate::text::nodes::NodeCount;
 use crate::text::time::{Time, TimeLimit};
 
@@ -37,9 +38,11 @@ pub(super) fn check(
     if !submission.rest.is_empty() {
         return check_het(cluster, now, caller, submission);
     }
+    let mut submission = submission;
+    let told = count_nodes(&mut submission.spec);
     let spec = resolve(cluster, caller, submission)?;
     array(cluster, &spec)?;
-    let warnings = judge(cluster, now, &spec)?;
+    let warnings = told.into_iter().chain(judge(cluster, now, &spec)?).collect();
     Ok(Decision { specs: vec![Arc::new(spec)], warnings })
 }
 
@@ -64,6 +67,7 @@ fn check_het(
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let het = HetPart { leader, offset: number(offset), size: number(size) };
         component.requeue = requeue;
+        let counted = count_nodes(&mut component.spec);
         if let Some(first) = specs.first() {
             qos::of_whole(cluster, first, &mut component.spec)
                 .map_err(|reject| reject.of_component(offset))?;
@@ -73,7 +77,7 @@ fn check_het(
             Ok((judge(cluster, now, &spec)?, spec))
         });
         let (told, spec) = judged.map_err(|reject| reject.of_component(offset))?;
-        warnings.extend(told.into_iter().map(|told| format!("component {offset}: {told}")));
+        warnings.extend(counted.into_iter().chain(told).map(|told| format!("component {offset}: {told}")));
         specs.push(Arc::new(spec));
     }
     warnings.extend(together(cluster, &specs)?);
@@ -118,7 +122,6 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
         let partition = reserved.or(cluster.default_partition()).ok_or(Reject::NoDefaultPartition)?;
         spec.partitions = [Arc::clone(partition.name())].into();
     }
-    count_named_nodes(&mut spec);
     let partitions = partitions(cluster, &spec)?;
     spec.qos = spec.qos.or_else(|| qos::default(cluster, &partitions));
     let qos = cluster.policy().qos_of(spec.qos.as_deref());
@@ -154,15 +157,30 @@ fn array(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
 }
 
 /// A job that names its nodes and gives no count gets all of them, as with Slurm. A list with functions (`switch{}`) says
-/// where, not how many: such a job is counted like any other.
-fn count_named_nodes(spec: &mut JobSpec) {
+/// where, not how many: such a job is counted like any other. One that has fewer tasks than nodes gets as many nodes as tasks,
+/// the first of those that it names, and its user is told.
+fn count_nodes(spec: &mut JobSpec) -> Option<String> {
     let shape = &mut spec.shape;
-    let named = shape.nodelist.as_ref().and_then(|list| list.as_plain());
-    if let (None, Some(named)) = (&shape.nodes, named) {
-        let count = u32::try_from(named.unique().len()).unwrap_or(u32::MAX);
-        let counted = if shape.tasks.is_some() { NodeCount::at_least } else { NodeCount::exactly };
-        shape.nodes = Some(counted(count));
+    let named = shape.nodelist.as_ref().and_then(|list| list.as_plain()).map(|named| named.unique().sorted());
+    let listed = named.as_ref().map(|named| u32::try_from(named.len()).unwrap_or(u32::MAX));
+    let (min, max) = shape.nodes.as_ref().map_or((0, None), |nodes| (nodes.min, nodes.max));
+    let has_sizes = shape.nodes.as_ref().is_some_and(|nodes| nodes.sizes.is_some());
+    let least = min.max(listed.unwrap_or(0));
+    if let Some(tasks) = shape.tasks.filter(|tasks| *tasks < least && !has_sizes)
+        && max.is_none_or(|max| least <= max)
+    {
+        shape.nodes = Some(NodeCount::exactly(tasks));
+        if let Some(named) = named.filter(|_| listed > Some(tasks)) {
+            let first = HostList::from_names(named.iter().take(tasks as usize));
+            shape.nodelist = first.to_string().parse().ok().map(Box::new);
+        }
+        return Some(format!("can't run {tasks} processes on {least} nodes, setting nnodes to {tasks}"));
     }
+    if let (None, Some(listed)) = (&shape.nodes, listed) {
+        let counted = if shape.tasks.is_some() { NodeCount::at_least } else { NodeCount::exactly };
+        shape.nodes = Some(counted(listed));
+    }
+    None
 }
 
 /// Whether the request, new or changed, can be honoured; what its user should know if it can.

@@ -24,7 +24,7 @@ use super::preempt::rule;
 use super::request::{Request, least};
 use super::scene::{Scene, lens};
 use forecast::Forecast;
-use priority::{Facts, Scale};
+use priority::Facts;
 use rows::{Counts, Key, Least};
 
 /// A job that may be started if there is room: what does not change while it waits.
@@ -223,11 +223,30 @@ impl Ranked {
     }
 }
 
+/// The priority that a job begins with when nothing but room keeps it waiting.
+pub(super) fn first_priority(scene: &Scene, job: &Job, now: Time) -> u32 {
+    let partitions = job.spec.partitions.iter().filter_map(|name| scene.partition(name));
+    let factors = partitions.map(|index| scene.partitions[index].partition.config.priority_job_factor);
+    let (nodes, cpus) = least(&job.spec.shape);
+    let facts = Facts {
+        submitted: job.submitted,
+        eligible: now,
+        nodes,
+        cpus,
+        run_time: 1,
+        weighed_time: 1,
+        partition_factor: factors.max().unwrap_or(0),
+        qos_priority: scene.policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
+        explicit: job.spec.priority,
+        nice: job.spec.nice,
+    };
+    priority::multifactor(&scene.policy.scheduler, &scene.scale, &facts, now)
+}
+
 /// What jobs are measured by.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
     scene: Arc<Scene>,
-    scale: Scale,
     /// By QOS: how far behind others its jobs stand, because these may preempt them. Empty where QOS do not preempt.
     depths: Vec<u32>,
     /// What the last jobs wanted, the newest first.
@@ -237,17 +256,9 @@ pub(super) struct Measure {
 impl Measure {
     /// The measures of a scene.
     pub(super) fn new(scene: Arc<Scene>) -> Self {
-        let configured = || scene.nodes.iter().filter(|node| node.configured);
-        let factors = scene.partitions.iter().map(|scene| scene.partition.config.priority_job_factor);
-        let scale = Scale {
-            nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
-            cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
-            partition_factor: factors.max().unwrap_or(0),
-            qos_priority: scene.policy.qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
-        };
         let by_qos = scene.policy.preempt.by == PreemptBy::Qos;
         let depths = if by_qos { scene.policy.qos_depths() } else { Vec::new() };
-        Self { scene, scale, depths, alike: VecDeque::with_capacity(ALIKE) }
+        Self { scene, depths, alike: VecDeque::with_capacity(ALIKE) }
     }
 
     /// Whether jobs change places while they wait, other than by waiting too long.
@@ -390,7 +401,7 @@ impl Measure {
 
     /// A job's priority.
     pub(super) fn priority(&self, ranked: &Ranked, now: Time) -> u32 {
-        priority::multifactor(&self.scene.policy.scheduler, &self.scale, &ranked.facts, now)
+        priority::multifactor(&self.scene.policy.scheduler, &self.scene.scale, &ranked.facts, now)
     }
 
     /// What a job is sorted by. Of several partitions the best counts.

@@ -17,6 +17,7 @@ use crate::model::job::{JobSpec, Sharing};
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
+use crate::sched::queue::priority::Scale;
 use crate::sched::request::wish::Wisher;
 use crate::text::time::Time;
 
@@ -61,6 +62,8 @@ pub(super) struct Scene {
     pub(super) reservations: Arc<[Arc<Reservation>]>,
     /// The classes of the nodes.
     pub(super) rooms: Rooms,
+    /// What priorities are measured against.
+    pub(super) scale: Scale,
     no_topology: TopologyConfig,
 }
 
@@ -95,6 +98,7 @@ impl Scene {
         let fabrics =
             fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
         Self {
+            scale: scale(cluster),
             policy: Arc::clone(cluster.policy()),
             ground: cluster.ground(),
             nodes,
@@ -200,6 +204,17 @@ pub(super) fn flat(cluster: &Cluster) -> Arc<Fabric> {
     let nodes = cluster.nodes().iter().filter(|node| node.configured);
     let nodes: Vec<(NodeId, &str)> = nodes.map(|node| (node.id, &**node.name())).collect();
     Arc::new(Fabric::flat("none", &nodes))
+}
+
+fn scale(cluster: &Cluster) -> Scale {
+    let configured = || cluster.nodes().iter().filter(|node| node.configured);
+    let factors = cluster.partitions().iter().map(|partition| partition.config.priority_job_factor);
+    Scale {
+        nodes: u32::try_from(configured().count()).unwrap_or(u32::MAX),
+        cpus: configured().map(|node| u64::from(node.shape.cpus)).sum(),
+        partition_factor: factors.max().unwrap_or(0),
+        qos_priority: cluster.policy().qos.iter().map(|qos| qos.priority).max().unwrap_or(0),
+    }
 }
 
 /// The classes of the nodes of a partition.

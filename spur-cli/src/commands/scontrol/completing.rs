@@ -1,0 +1,22 @@
+//! `scontrol completing`: jobs that have ended, and whose nodes have not said so yet.
+
+use spur_proto::v1::Job;
+
+use crate::format::Show;
+use crate::format::value::{long_limit, time};
+
+/// A line for each, with how long it has been ending and where.
+pub fn text(jobs: &[Job], show: &Show) -> String {
+    let line = |job: &Job| {
+        let ended = job.end_time.unwrap_or(show.now);
+        let since = u64::try_from(show.now - ended).unwrap_or(0);
+        format!(
+            "JobId={} EndTime={} CompletingTime={} Nodes(COMPLETING)={} \n",
+            job.id,
+            time(job.end_time, "Unknown", show),
+            long_limit(Some(since)),
+            job.nodes,
+        )
+    };
+    jobs.iter().filter(|job| job.state == "COMPLETING").map(line).collect()
+}

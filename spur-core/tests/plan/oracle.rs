@@ -197,19 +197,30 @@ impl Place {
         }
     }
 
-    /// Whether a node is for the job in every one of some seconds.
-    fn opens(&self, world: &World, node: NodeId, at: Time, seconds: u64) -> bool {
-        let shut = |other: &&Arc<Reservation>| {
-            let own = self.0.as_ref();
-            let spares = own.is_some_and(|own| {
-                own.name == other.name
-                    || own.has(Flag::Maint)
-                    || (own.has(Flag::Overlap) && !other.has(Flag::Maint))
-            });
-            !spares && other.nodes.contains(&node) && other.start < at + seconds && at < other.end
+    /// Whether a reservation gives way to the one that the job is in.
+    fn spares(&self, other: &Reservation) -> bool {
+        self.0.as_ref().is_some_and(|own| {
+            own.name == other.name
+                || own.has(Flag::Maint)
+                || (own.has(Flag::Overlap) && !other.has(Flag::Maint))
+        })
+    }
+
+    /// Whether a node is for a job of so many seconds at any time: of its reservation, and of none that is always ahead by less.
+    fn admits(&self, world: &World, node: NodeId, seconds: u64) -> bool {
+        let bars = |other: &&Arc<Reservation>| {
+            other.bars(seconds) && other.nodes.contains(&node) && !self.spares(other)
         };
         self.bounds().is_none_or(|own| own.nodes.contains(&node))
-            && !world.cluster.reservations().any(|other| shut(&other))
+            && !world.cluster.reservations().any(|other| bars(&other))
+    }
+
+    /// Whether a node is for the job in every one of some seconds.
+    fn opens(&self, world: &World, node: NodeId, at: Time, seconds: u64) -> bool {
+        let meets = |other: &Reservation| other.start < at + seconds && at < other.end;
+        let shut =
+            |other: &&Arc<Reservation>| !self.spares(other) && other.nodes.contains(&node) && meets(other);
+        !world.cluster.reservations().any(|other| shut(&other))
     }
 }
 
@@ -217,7 +228,8 @@ impl Place {
 pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
     let scheduler = &world.cluster.policy().scheduler;
     let all: u64 = world.cluster.jobs().iter().map(|job| job.spec.time_limit.seconds().unwrap()).sum();
-    let last = world.cluster.reservations().map(|reservation| reservation.end.since(world.now)).max();
+    let comes = world.cluster.reservations().filter(|reservation| reservation.lead.is_none());
+    let last = comes.map(|reservation| reservation.end.since(world.now)).max();
     let horizon = usize::try_from(all + last.unwrap_or(0)).unwrap() * 2 + 10;
     let mut seconds = Seconds::of(world, horizon);
     let mut starts = Starts::new();
@@ -309,10 +321,11 @@ fn fit(
         let open = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, _)| index);
         Slots::whole(fabric, open.collect())
     };
+    let holds = |node: NodeId| place.admits(world, node, plain.seconds);
     let now = slots(&|node| {
-        if place.opens(world, node, at, lasts) { seconds.throughout(node, at, lasts) } else { [0; 3] }
+        let opens = holds(node) && place.opens(world, node, at, lasts);
+        if opens { seconds.throughout(node, at, lasts) } else { [0; 3] }
     });
-    let holds = |node: NodeId| place.bounds().is_none_or(|own| own.nodes.contains(&node));
     let idle = slots(&|node| if holds(node) { full(world, node) } else { [0; 3] });
     let placement = place::place(fabric, &View::new(&now, &idle), &plain.ask(fabric)).ok()?;
     Some(placement.shares.iter().map(|(pos, tasks)| (fabric.node(*pos), *tasks)).collect())

@@ -72,6 +72,7 @@ fn kept() -> impl Strategy<Value = Kept> {
         1 => Just(vec![Flag::Overlap]),
         1 => Just(vec![Flag::Flex]),
         1 => Just(vec![Flag::Magnetic]),
+        1 => Just(vec![Flag::TimeFloat]),
     ];
     (0_u32..16, 1_u32..4, 0_i64..12, 1_u64..12, flags)
 }
@@ -194,7 +195,8 @@ impl Case {
             let nodes = (first..(first + nodes).min(count)).map(NodeId).collect();
             let name = format!("r{index}");
             let start = Time(*start);
-            let reservation = world::reservation(&name, nodes, start, start + *seconds, flags);
+            let made = world::reservation(&name, nodes, start, start + *seconds, flags);
+            let reservation = if made.has(Flag::TimeFloat) { made.floating(world.now) } else { made };
             world.apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
         }
         for wish in &self.queue {

@@ -326,6 +326,12 @@ impl Fabric {
         &self.roots
     }
 
+    /// The leaf of every position that has one; those that have none come last.
+    #[must_use]
+    pub fn leaves_by_position(&self) -> &[DomainId] {
+        &self.leaf_of
+    }
+
     /// The leaf or base block of a position; none for a node that is in no domain.
     #[must_use]
     pub fn leaf_of(&self, pos: Pos) -> Option<DomainId> {

@@ -159,6 +159,12 @@ impl Lens {
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
+    /// By node: where it is, if it may be used, or [`NOWHERE`].
+    #[inline]
+    pub(in crate::sched) fn seats(&self) -> &[u32] {
+        &self.seats
+    }
+
     /// What a placement looks at.
     pub(in crate::sched) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }

@@ -2,9 +2,7 @@
 
 use crate::sched::request::{Given, Need};
 use crate::sched::scene::room::{ClassId, RoomId, Rooms};
-
-/// A number of slots that has not been worked out, or is too large to be kept.
-const UNKNOWN: u16 = u16::MAX;
+use crate::sched::timeline::sweep::UNKNOWN;
 
 /// What is known of one need.
 #[derive(Debug, Default)]
@@ -23,6 +21,11 @@ impl Known {
             Some(slots) if *slots != UNKNOWN => u32::from(*slots),
             _ => self.find(rooms, need, room),
         }
+    }
+
+    /// By room, as far as they are known.
+    pub(super) fn by_room(&self) -> &[u16] {
+        &self.slots
     }
 
     /// The same, worked out.

@@ -109,6 +109,10 @@ impl Judge for Trial<'_> {
         self.known.slots(self.rooms, self.need, room)
     }
 
+    fn known(&self) -> &[u16] {
+        self.known.by_room()
+    }
+
     fn is_idle(&self, room: RoomId) -> bool {
         self.rooms.full(self.rooms.class_of(room)) == room
     }

@@ -107,7 +107,12 @@ impl Shelves {
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
-    /// The same without those that last for ever, which never share a shelf with others.
+    /// Of these the shelves whose holes last for ever, which never share a shelf with others.
+    pub(in crate::sched) fn lasting(&self, least: Measure) -> impl Iterator<Item = &Holes> {
+        self.holding(least, FOR_EVER)
+    }
+
+    /// Of these the others.
     pub(in crate::sched) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         let may =
             move |shelf: &&Shelf| (duration..FOR_EVER).contains(&shelf.longest) && shelf.most.holds(&least);

@@ -19,12 +19,15 @@ use crate::sched::scene::lens::{Domains, Kind, Lens};
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
 
-use super::holes::Hole;
+use super::holes::{Hole, Reaching};
 use super::second::Second;
 use super::shelves::Measure;
 
 /// The number of a node that belongs to no domain of the layer, or has no position.
 pub(in crate::sched) const NOWHERE: u32 = u32::MAX;
+
+/// A number of slots that nobody has worked out, or that is too large to be kept.
+pub(in crate::sched) const UNKNOWN: u16 = u16::MAX;
 
 /// Shelves that a sweep usually goes on to walk along.
 const SHELVES: usize = 32;
@@ -82,6 +85,10 @@ pub(in crate::sched) struct Counters {
     spare: (Slots, Option<Arc<Fabric>>),
     /// By node: until when it has its slots; the beginning where they last for ever.
     until: Vec<Second>,
+    /// Positions that have something at the beginning and for ever, until their domains are told.
+    begun: Vec<Pos>,
+    /// Holes at the beginning of which nobody knows the slots yet.
+    unknown: Vec<Hole>,
     /// Nodes whose slots had an end at some time of the sweep.
     ending: Vec<u32>,
     /// Nodes and slots of every domain.
@@ -167,6 +174,21 @@ impl Counters {
         self.next_end = Second::NEVER;
     }
 
+    /// Counts what nodes have at the beginning and for ever, before anything else. It is most of what a search looks at, so
+    /// that nobody is told yet.
+    fn begin_for_ever(&mut self, search: &Search<'_>, holes: &[Hole], judge: &mut impl Judge) {
+        let (seats, known) = (search.lens.seats(), judge.known());
+        let offers = holes.iter().filter_map(|hole| {
+            let seat = seats[hole.node as usize];
+            let slots = known.get(hole.room.index()).copied().unwrap_or(UNKNOWN);
+            if slots == UNKNOWN {
+                self.unknown.push(*hole);
+            }
+            (seat != NOWHERE && slots != UNKNOWN).then_some((Pos(seat), slots))
+        });
+        self.slots.raise_all(offers, &mut self.begun);
+    }
+
     /// Counts what a node has at the beginning, if it is more than what it has already; the sums of domains do not know
     /// yet.
     #[inline]
@@ -240,7 +262,13 @@ impl Counters {
         let Some(before) = self.slots.raise(&search.lens.fabric, pos, slots) else { return false };
         self.is_stale = true;
         self.lasts(hole.node, hole.end);
-        self.recount(search, hole.node, before, slots);
+        let domain = search.domains.of_node[hole.node as usize];
+        if domain != NOWHERE {
+            let sum = &mut self.sums[domain as usize];
+            let had = search.enough(*sum);
+            *sum = (sum.0 + u32::from(before == 0), sum.1 + u64::from(slots - before));
+            self.enough += u32::from(!had && search.enough(*sum));
+        }
         search.helps(before, slots)
     }
 
@@ -304,7 +332,8 @@ impl Search<'_> {
     }
 
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
-    /// first time for which it does is the answer. Without one, `counters` tell what there was at the last time.
+    /// first time for which it does is the answer. Without one, `counters` tell what there was if that was a search of one
+    /// moment.
     pub(in crate::sched) fn sweep(
         &self,
         timeline: &Timeline,
@@ -329,24 +358,26 @@ impl Search<'_> {
         counters.clear(self);
         let needed = self.from.after(self.duration);
         let mut later: SmallVec<[_; SHELVES]> = SmallVec::new();
-        for shelf in timeline.holes().holding(self.least, self.duration) {
-            let mut chunks = shelf.reaching(self.duration, needed, self.until);
-            let open = |hole: &Hole| hole.start <= self.from;
-            let next = chunks.find_map(|holes| {
-                let all_open = holes.last().is_some_and(open);
-                let at_once = if all_open { holes.len() } else { holes.partition_point(open) };
-                for hole in holes[..at_once].iter().filter(|hole| hole.end >= needed) {
+        for shelf in timeline.holes().lasting(self.least) {
+            let chunks = shelf.reaching(self.duration, needed, self.until);
+            let cursor = Cursor::behind(chunks, self.from, |open| counters.begin_for_ever(self, open, judge));
+            later.extend(cursor.with_next(self));
+        }
+        counters.slots.tell_leaves(&self.lens.fabric, &counters.begun);
+        counters.begun.clear();
+        while let Some(hole) = counters.unknown.pop() {
+            counters.begin_with(self, &hole, judge.slots(hole.room));
+        }
+        for shelf in timeline.holes().ending(self.least, self.duration) {
+            let chunks = shelf.reaching(self.duration, needed, self.until);
+            let cursor = Cursor::behind(chunks, self.from, |open| {
+                for hole in open.iter().filter(|hole| hole.end >= needed) {
                     counters.begin_with(self, hole, judge.slots(hole.room));
                 }
-                (at_once < holes.len()).then(|| holes[at_once..].iter())
             });
-            let mut cursor = Cursor { chunks, holes: next.unwrap_or_default() };
-            if let Some(hole) = cursor.next(self) {
-                let number = u32::try_from(later.len()).expect("shelves are numbered in u32");
-                ahead.push(Reverse(Mark::new(hole.start, number)));
-                later.push((hole, cursor));
-            }
+            later.extend(cursor.with_next(self));
         }
+        ahead.extend((0..).zip(&later).map(|(shelf, (hole, _))| Reverse(Mark::new(hole.start, shelf))));
         counters.sum_up(self);
         let mut now = self.from;
         let mut grew = true;
@@ -377,14 +408,15 @@ impl Search<'_> {
                     return None;
                 }
                 now = start;
-                grew = self.expire(timeline, counters, judge, now);
+                grew = false;
             }
             grew |= counters.offer(self, hole, slots) || empties;
         }
         if grew { self.look(timeline, counters, judge, now).flatten() } else { None }
     }
 
-    /// Asks the caller, if some domain has enough. The outer `None` is "go on".
+    /// Asks the caller, if some domain has enough. The outer `None` is "go on". Offers that have ended are still counted until
+    /// then: with them there may seem to be enough where there is not, and never the other way round.
     fn look(
         &self,
         timeline: &Timeline,
@@ -407,18 +439,13 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes whose slots would not last long enough any more get what their other holes offer; says whether that helps
-    /// anywhere. Mostly there are none.
+    /// Nodes whose slots would not last long enough any more get what their other holes offer. Mostly there are none.
     #[inline]
-    fn expire(
-        &self,
-        timeline: &Timeline,
-        counters: &mut Counters,
-        judge: &mut impl Judge,
-        now: Second,
-    ) -> bool {
+    fn expire(&self, timeline: &Timeline, counters: &mut Counters, judge: &mut impl Judge, now: Second) {
         let needed = now.after(self.duration);
-        counters.next_end < needed && self.replace(timeline, counters, judge, (now, needed))
+        if counters.next_end < needed {
+            self.replace(timeline, counters, judge, (now, needed));
+        }
     }
 
     fn replace(
@@ -427,28 +454,44 @@ impl Search<'_> {
         counters: &mut Counters,
         judge: &mut impl Judge,
         (now, needed): (Second, Second),
-    ) -> bool {
-        let mut grew = false;
+    ) {
         while let Some(node) = counters.ended(needed) {
             let holes = timeline.holes_on(node).iter();
             let lasting = holes.filter(|hole| hole.start <= now && hole.end >= needed);
             let best =
                 lasting.map(|hole| (judge.slots(hole.room), hole.end)).max().unwrap_or((0, Second::NEVER));
-            let Some(pos) = self.lens.pos(node) else { continue };
-            grew |= self.helps(counters.slots.at(pos), best.0);
-            counters.set(self, node, pos, best.0, best.1);
+            if let Some(pos) = self.lens.pos(node) {
+                counters.set(self, node, pos, best.0, best.1);
+            }
         }
-        grew
     }
 }
 
 /// A place among the holes of a shelf behind those that are open where a sweep begins.
-struct Cursor<'a, I> {
-    chunks: I,
+struct Cursor<'a> {
+    chunks: Reaching<'a>,
     holes: std::slice::Iter<'a, Hole>,
 }
 
-impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
+impl<'a> Cursor<'a> {
+    /// Shows `see` the holes that are open at a moment, and stands behind them.
+    fn behind(mut chunks: Reaching<'a>, at: Second, mut see: impl FnMut(&'a [Hole])) -> Self {
+        let open = |hole: &Hole| hole.start <= at;
+        let next = chunks.find_map(|holes| {
+            let all_open = holes.last().is_some_and(open);
+            let (before, behind) =
+                holes.split_at(if all_open { holes.len() } else { holes.partition_point(open) });
+            see(before);
+            (!behind.is_empty()).then(|| behind.iter())
+        });
+        Self { chunks, holes: next.unwrap_or_default() }
+    }
+
+    /// It with the next hole that is long enough, if there is one.
+    fn with_next(mut self, search: &Search<'_>) -> Option<(&'a Hole, Self)> {
+        Some((self.next(search)?, self))
+    }
+
     /// The next hole that is long enough.
     #[inline]
     fn next(&mut self, search: &Search<'_>) -> Option<&'a Hole> {
@@ -468,6 +511,10 @@ impl<'a, I: Iterator<Item = &'a [Hole]>> Cursor<'a, I> {
 pub(in crate::sched) trait Judge {
     /// How many slots a room has.
     fn slots(&mut self, room: RoomId) -> u32;
+
+    /// How many slots rooms have, by their numbers, as far as that is known; [`UNKNOWN`] for others, and where they are very
+    /// many.
+    fn known(&self) -> &[u16];
 
     /// Whether a room is all that a node has.
     fn is_idle(&self, room: RoomId) -> bool;

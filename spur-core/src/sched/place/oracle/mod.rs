@@ -7,6 +7,7 @@ mod counted;
 mod judge;
 mod mixed;
 mod named;
+mod slots;
 mod sure;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};

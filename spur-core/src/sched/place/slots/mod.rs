@@ -85,7 +85,7 @@ impl Slots {
     /// Has no slots any more.
     pub fn clear(&mut self) {
         if let Some(tasks) = &mut self.tasks {
-            tasks.clear(self.open.ones());
+            tasks.clear(self.open.as_slice());
         }
         self.open.clear();
         self.sums.fill(0);
@@ -96,29 +96,60 @@ impl Slots {
     /// of it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
     #[inline]
     pub fn raise(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
-        if self.tasks.is_some() {
-            return self.raise_tasks(fabric, pos, slots);
-        }
-        if slots == 0 || self.open.put(pos.index()) {
-            return None;
-        }
-        if let Some(leaf) = fabric.leaf_of(pos) {
-            self.nodes[leaf.index()] += 1;
-        }
-        Some(0)
-    }
-
-    #[inline]
-    fn raise_tasks(&mut self, fabric: &Fabric, pos: Pos, slots: u32) -> Option<u32> {
-        let had = self.tasks.as_mut()?.raise(pos.index(), slots)?;
+        let leaf = fabric.leaf_of(pos);
+        let had = match &mut self.tasks {
+            Some(tasks) => {
+                let had = tasks.raise(pos.index(), slots)?;
+                if let Some(leaf) = leaf {
+                    self.sums[leaf.index()] += u64::from(slots - had);
+                }
+                had
+            }
+            None if slots == 0 || self.open.contains(pos.index()) => return None,
+            None => 0,
+        };
         if had == 0 {
             self.open.insert(pos.index());
-        }
-        if let Some(leaf) = fabric.leaf_of(pos) {
-            self.nodes[leaf.index()] += u32::from(had == 0);
-            self.sums[leaf.index()] += u64::from(slots - had);
+            if let Some(leaf) = leaf {
+                self.nodes[leaf.index()] += 1;
+            }
         }
         Some(had)
+    }
+
+    /// Gives positions that many slots where they have fewer, and writes down those that had none; not even their leaves know
+    /// of them before [`Slots::tell_leaves`]. The numbers are below [`u16::MAX`].
+    #[inline]
+    pub fn raise_all(&mut self, slots: impl Iterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
+        match &mut self.tasks {
+            Some(tasks) => tasks.raise_all(slots, begun),
+            None => {
+                let new = slots.filter(|(pos, slots)| *slots > 0 && !self.open.put(pos.index()));
+                begun.extend(new.map(|(pos, _)| pos));
+            }
+        }
+    }
+
+    /// Tells the leaves of positions that had no slots before they were raised all at once what these have now.
+    pub fn tell_leaves(&mut self, fabric: &Fabric, begun: &[Pos]) {
+        let leaves = fabric.leaves_by_position();
+        let (open, nodes) = (&mut self.open, self.nodes.as_mut_slice());
+        let Some(tasks) = &self.tasks else {
+            for pos in begun {
+                if let Some(leaf) = leaves.get(pos.index()) {
+                    nodes[leaf.index()] += 1;
+                }
+            }
+            return;
+        };
+        let sums = self.sums.as_mut_slice();
+        for (pos, tasks) in tasks.of_all(begun) {
+            open.insert(pos.index());
+            if let Some(leaf) = leaves.get(pos.index()) {
+                nodes[leaf.index()] += 1;
+                sums[leaf.index()] += u64::from(tasks);
+            }
+        }
     }
 
     /// Gives a position that many slots and says how many it had. What is above leaves does not know of it before

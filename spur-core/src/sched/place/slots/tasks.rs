@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::model::fabric::Pos;
+
 /// What is written down for a position that takes at least that many, which are kept apart.
 const LARGE: u16 = u16::MAX;
 
@@ -50,25 +52,55 @@ impl Tasks {
     /// Gives a position that many tasks if it has fewer, and says how many it had then.
     #[inline]
     pub(super) fn raise(&mut self, index: usize, count: u32) -> Option<u32> {
-        let had = self.small[index];
+        let had = &mut self.small[index];
         match u16::try_from(count) {
             // By far the most.
-            Ok(small) if small < LARGE => {
-                (had < small).then(|| u32::from(std::mem::replace(&mut self.small[index], small)))
-            }
-            _ => {
-                let had = self.at(index);
-                (had < count).then(|| {
-                    self.set(index, count);
-                    had
-                })
+            Ok(small) if small < LARGE => (*had < small).then(|| u32::from(std::mem::replace(had, small))),
+            _ => self.raise_to_many(index, count),
+        }
+    }
+
+    /// Gives positions that many tasks where they have fewer, and writes down those that had none. The numbers are below
+    /// [`LARGE`].
+    #[inline]
+    pub(super) fn raise_all(&mut self, tasks: impl Iterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
+        let small = self.small.as_mut_slice();
+        for (pos, count) in tasks {
+            let had = &mut small[pos.index()];
+            if *had < count && std::mem::replace(had, count) == 0 {
+                begun.push(pos);
             }
         }
     }
 
-    /// Takes the tasks of some positions away, which are all that have any.
-    pub(super) fn clear(&mut self, positions: impl Iterator<Item = usize>) {
-        positions.for_each(|index| self.small[index] = 0);
+    /// Positions with their tasks.
+    pub(super) fn of_all<'a>(&'a self, positions: &'a [Pos]) -> impl Iterator<Item = (Pos, u32)> + 'a {
+        let (small, large) = (self.small.as_slice(), &self.large);
+        positions.iter().map(move |pos| match small[pos.index()] {
+            LARGE => (*pos, large[&pos.index()]),
+            small => (*pos, small.into()),
+        })
+    }
+
+    #[cold]
+    fn raise_to_many(&mut self, index: usize, count: u32) -> Option<u32> {
+        let had = self.at(index);
+        (had < count).then(|| {
+            self.set(index, count);
+            had
+        })
+    }
+
+    /// Takes all tasks away; `open` has a bit for every position, set where there are any.
+    pub(super) fn clear(&mut self, open: &[usize]) {
+        const BLOCK: usize = usize::BITS as usize;
+        let (blocks, rest) = self.small.as_chunks_mut::<BLOCK>();
+        blocks
+            .iter_mut()
+            .zip(open)
+            .filter(|(_, open)| **open != 0)
+            .for_each(|(block, _)| *block = [0; BLOCK]);
+        rest.fill(0);
         self.large.clear();
     }
 
@@ -105,7 +137,20 @@ mod tests {
         let had = raised.map(|(index, count)| tasks.raise(index, count));
         assert_eq!(had, [None, Some(3), Some(0), None, Some(70_000), None, Some(65_534)]);
         assert_eq!(all(&tasks), [4, 65_535, 7, 0, 80_000]);
-        tasks.clear([0, 1, 2, 4].into_iter());
+        tasks.clear(&[0b10111]);
         assert_eq!((all(&tasks), tasks.small()), (vec![0; 5], Some(&[0; 5][..])));
+    }
+
+    #[test]
+    fn many_positions_are_cleared_by_the_block() {
+        let mut tasks = Tasks::none(150);
+        let mut open = [0_usize; 3];
+        for index in [0, 63, 64, 130, 149] {
+            tasks.set(index, 3);
+            open[index / usize::BITS as usize] |= 1 << (index % usize::BITS as usize);
+        }
+        assert_eq!(tasks.sum(0..150), 15);
+        tasks.clear(&open);
+        assert_eq!(tasks, Tasks::none(150));
     }
 }

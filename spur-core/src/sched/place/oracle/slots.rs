@@ -1,0 +1,43 @@
+//! Slots counted little by little are those counted at once.
+
+use super::case::Random;
+use super::{Pos, Slots};
+
+#[test]
+fn slots_are_the_same_however_they_are_counted() {
+    for seed in 0..super::cases(300) {
+        let mut random = Random::new(seed);
+        let fabric = random.fabric();
+        let positions: Vec<Pos> = (0..).take(fabric.len()).map(Pos).collect();
+        let count = if positions.is_empty() { 0 } else { random.between(0, 30) };
+        let offers: Vec<(Pos, u32)> =
+            (0..count).map(|_| (random.pick(&positions), random.between(0, 5))).collect();
+        let (at_once, one_by_one) =
+            offers.split_at(random.between(0, u32::try_from(offers.len()).unwrap()) as usize);
+        for whole in [false, true] {
+            let mut counted = Slots::none(&fabric, whole);
+            // What was there before leaves nothing behind.
+            counted
+                .refill(&fabric, (0..fabric.len()).map(|index| (Pos(u32::try_from(index).unwrap()), 70_000)));
+            counted.clear();
+            assert_eq!(counted, Slots::none(&fabric, whole), "seed {seed}");
+            let mut begun = Vec::new();
+            let small = at_once.iter().map(|(pos, slots)| (*pos, u16::try_from(*slots).unwrap()));
+            counted.raise_all(small, &mut begun);
+            counted.tell_leaves(&fabric, &begun);
+            for (pos, slots) in one_by_one {
+                counted.raise(&fabric, *pos, *slots);
+            }
+            counted.sum_up(&fabric);
+            let most = |index: usize| {
+                offers.iter().filter(|(pos, _)| pos.index() == index).map(|(_, slots)| *slots).max()
+            };
+            let tasks: Vec<u32> = (0..fabric.len()).map(|index| most(index).unwrap_or(0)).collect();
+            let wanted = match whole {
+                true => Slots::whole(&fabric, (0..tasks.len()).filter(|index| tasks[*index] > 0).collect()),
+                false => Slots::tasks(&fabric, tasks),
+            };
+            assert_eq!(counted, wanted, "seed {seed}");
+        }
+    }
+}

@@ -140,16 +140,10 @@ impl Lens {
     }
 
     /// Some nodes with their slots, by position.
-    pub(in crate::sched) fn slots_of(&self, nodes: Vec<(u32, u32)>) -> Slots {
-        let places = nodes.into_iter().filter_map(|(node, slots)| Some((self.pos(node)?, slots)));
-        if self.is_whole {
-            let mut open = FixedBitSet::with_capacity(self.fabric.len());
-            places.for_each(|(pos, _)| open.insert(pos.index()));
-            return Slots::whole(&self.fabric, open);
-        }
-        let mut by_position = vec![0; self.fabric.len()];
-        places.for_each(|(pos, slots)| by_position[pos.index()] = slots);
-        Slots::tasks(&self.fabric, by_position)
+    pub(in crate::sched) fn slots_of(&self, nodes: impl Iterator<Item = (u32, u32)>) -> Slots {
+        let mut slots = Slots::none(&self.fabric, self.is_whole);
+        slots.refill(&self.fabric, nodes.filter_map(|(node, slots)| Some((self.pos(node)?, slots))));
+        slots
     }
 
     /// Where a node is, if it may be used.

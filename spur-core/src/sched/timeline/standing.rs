@@ -87,11 +87,14 @@ impl Standing {
 }
 
 /// The nodes that have something from now on for ever, and how many slots.
-fn lasting(moment: &Moment<'_>, mut slots_in: impl FnMut(RoomId) -> u32) -> Vec<(u32, u32)> {
-    let shelves = moment.timeline.holes().holding(moment.least, FOR_EVER);
+fn lasting<'a>(
+    moment: &Moment<'a>,
+    mut slots_in: impl FnMut(RoomId) -> u32 + 'a,
+) -> impl Iterator<Item = (u32, u32)> + 'a {
+    let shelves = moment.timeline.holes().lasting(moment.least);
     let chunks = shelves.flat_map(|holes| holes.reaching(FOR_EVER, Second::NEVER, Second(1)));
-    let holes = chunks.flatten().filter(|hole| hole.start == Second::BEGIN && hole.end.is_never());
-    holes.map(|hole| (hole.node, slots_in(hole.room))).filter(|(_, slots)| *slots > 0).collect()
+    let holes = chunks.flatten().filter(|hole| hole.start == Second::BEGIN);
+    holes.map(move |hole| (hole.node, slots_in(hole.room)))
 }
 
 /// Gives a node the slots of the best of some of its holes; what it had before, if that was something else.

@@ -76,7 +76,17 @@ impl Slots {
     /// are passed over.
     pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
         self.clear();
-        for (pos, slots) in slots {
+        let (mut begun, mut many) = (Vec::new(), Vec::new());
+        let few = slots.filter_map(|(pos, slots)| match u16::try_from(slots) {
+            Ok(few) if few < u16::MAX => Some((pos, few)),
+            _ => {
+                many.push((pos, slots));
+                None
+            }
+        });
+        self.raise_all(few, &mut begun);
+        self.tell_leaves(fabric, &begun);
+        for (pos, slots) in many {
             let _ = self.raise(fabric, pos, slots);
         }
         self.sum_up(fabric);

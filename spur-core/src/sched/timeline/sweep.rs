@@ -262,6 +262,7 @@ impl Counters {
         let Some(before) = self.slots.raise(&search.lens.fabric, pos, slots) else { return false };
         self.is_stale = true;
         self.lasts(hole.node, hole.end);
+        // As `recount` does, for what only grows.
         let domain = search.domains.of_node[hole.node as usize];
         if domain != NOWHERE {
             let sum = &mut self.sums[domain as usize];

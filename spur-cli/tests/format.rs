@@ -98,9 +98,6 @@ fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<
         Settled::Show(text) => return Ok(text),
         Settled::Run(operands) => operands,
     };
-    if operands[0] == "completing" {
-        return Ok(scontrol::completing::text(&cluster.jobs, show));
-    }
     let name = operands.get(2).cloned().unwrap_or_default();
     let is = |other: &str| name.is_empty() || name == other;
     Ok(match operands[1].as_str() {

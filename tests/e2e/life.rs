@@ -161,6 +161,29 @@ fn a_job_over_its_limit_is_asked_to_end_and_then_made_to() {
 }
 
 #[test]
+fn a_cancelled_job_is_completing_until_its_node_has_ended_it() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let (mut up, mut told, mut leave) = (cluster.gate("up"), cluster.gate("told"), cluster.gate("leave"));
+    cluster.script(
+        "slow.sh",
+        "#!/bin/sh\ntrap 'echo TERM >told; until read x <leave; do :; done; exit' TERM\necho up >up\n\
+         while :; do sleep 1000 & wait $!; done\n",
+    );
+    let slow = cluster.sbatch(&["slow.sh"]);
+    up.wait();
+    assert_eq!(cluster.ok(&["scontrol", "completing"]), "");
+    cluster.ok(&["scancel", &slow.to_string()]);
+    told.wait();
+    let shown = cluster.ok(&["scontrol", "completing"]);
+    assert!(shown.starts_with(&format!("JobId={slow} EndTime=")), "{shown}");
+    assert!(shown.ends_with(" Nodes(COMPLETING)=n1 \n"), "{shown}");
+    leave.open();
+    client.wait_for(slow, "CANCELLED");
+    assert_eq!(cluster.ok(&["scontrol", "completing"]), "");
+}
+
+#[test]
 fn a_job_can_be_cancelled_before_and_while_it_runs() {
     let cluster = Cluster::start(&Setup::default());
     let mut client = cluster.client();

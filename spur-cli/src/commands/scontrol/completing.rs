@@ -5,8 +5,8 @@ use spur_proto::v1::Job;
 use crate::format::Show;
 use crate::format::value::{long_limit, time};
 
-/// A line for each, with how long it has been ending and where.
-pub fn text(jobs: &[Job], show: &Show) -> String {
+/// A line for each of these jobs, with how long it has been ending and where.
+pub(super) fn text(jobs: &[Job], show: &Show) -> String {
     let line = |job: &Job| {
         let ended = job.end_time.unwrap_or(show.now);
         let since = u64::try_from(show.now - ended).unwrap_or(0);
@@ -18,5 +18,5 @@ pub fn text(jobs: &[Job], show: &Show) -> String {
             job.nodes,
         )
     };
-    jobs.iter().filter(|job| job.state == "COMPLETING").map(line).collect()
+    jobs.iter().map(line).collect()
 }

@@ -1,6 +1,6 @@
 //! `scontrol`: shows everything there is in full, and changes it.
 
-pub mod completing;
+mod completing;
 pub mod hostnames;
 mod record;
 pub mod reservation;
@@ -115,7 +115,7 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
     create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
                                     Features= Users= Accounts= Flags= Comment=
-    update ReservationName=NAME …   the same keys but NodeCnt; Nodes, Users, Accounts and Flags also with += and -=
+    update ReservationName=NAME …   the same keys; Duration, Nodes, Users, Accounts and Flags also with += and -=
     delete ReservationName=NAME     end a reservation; jobs that wait for it are held
     show job|node|partition|reservation|step|license [NAMES]
     completing                      jobs that have ended and still hold nodes

@@ -294,7 +294,10 @@ fn why_tells_when_any_job_will_start() {
     let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
     assert_eq!((&plan["reason"], &plan["spans"]["node"]), (&"Priority".into(), &1.into()), "{plan}");
     let test = cluster.run(&["sbatch", "--test-only", "-t", "5", "--exclusive", "--wrap", "true"]).err;
-    assert!(test.contains("sbatch: Job 4 to start at"), "{test}");
+    assert!(
+        test.contains("sbatch: Job 4 to start at") && test.contains("using 4 processors on nodes n1"),
+        "{test}"
+    );
     let held = ["sbatch", "--test-only", "-H", "--begin", "2038-01-02T03:04:05", "-t", "5", "--wrap", "true"];
     let held = cluster.run(&held);
     assert!(held.code == Some(0) && held.err.contains("to start at 2038-01-02T03:04:05"), "{held:?}");

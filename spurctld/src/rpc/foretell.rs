@@ -10,6 +10,7 @@ use spur_core::model::caller::Caller;
 use spur_core::model::phase::Phase;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::{Plan, Start, Waiting};
+use spur_core::sched::request::takes_whole_nodes;
 use spur_core::sched::{foretell, foretell_first};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Civil, Time};
@@ -188,7 +189,10 @@ fn foretold(
         told.start_time = waiting.start.map(|start| start.0);
         let components = cluster.jobs().components(id);
         let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
-        let nodes: Vec<NodeId> = of_components.flat_map(|waiting| waiting.nodes.iter().copied()).collect();
+        let of_components: Vec<&Waiting> = of_components.collect();
+        told.num_cpus = of_components.iter().map(|waiting| least_cpus(cluster, waiting)).sum();
+        let nodes: Vec<NodeId> =
+            of_components.iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
         told.nodes = names(&mut nodes.iter().copied());
         let spans = job.filter(|_| waiting.start.is_some()).map(|job| cluster.spans(job, &nodes));
         told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(&layer, count)).collect();
@@ -196,4 +200,13 @@ fn foretold(
         told.detail = waiting.sentence(|time| format!("{}Z", Civil::from_utc(time)));
     }
     told
+}
+
+/// The CPUs that a job will have at the least: all of the nodes planned for it if it has them for itself.
+fn least_cpus(cluster: &Cluster, waiting: &Waiting) -> u32 {
+    let Some(job) = cluster.job(waiting.job) else { return 0 };
+    let mut partitions = job.spec.partitions.iter().filter_map(|name| cluster.partition(name));
+    let whole = partitions.all(|partition| takes_whole_nodes(&job.spec, &partition.config));
+    let nodes = waiting.nodes.iter().filter(|_| whole).filter_map(|node| cluster.node(*node));
+    nodes.map(|node| node.shape.cpus).sum::<u32>().max(job::least_cpus(&job.spec.shape))
 }

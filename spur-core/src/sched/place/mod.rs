@@ -27,6 +27,7 @@ pub use ask::{
     Ask, AskError, BlockRule, Containment, Mode, Resolved, Score, Segment, Strategy, Wish, resolve, strategy,
 };
 pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit, could_hold, refusal};
+pub(in crate::sched) use slots::open;
 pub use slots::{Slots, View, Weights};
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};

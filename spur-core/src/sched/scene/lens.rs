@@ -10,10 +10,11 @@ use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
 use crate::model::reservation::Reservation;
-use crate::sched::place::{Slots, View, Weights};
+use crate::sched::place::{Slots, View, Weights, open};
 use crate::sched::request::Need;
 use crate::sched::scene::Scene;
-use crate::sched::timeline::sweep::NOWHERE;
+use crate::sched::scene::room::RoomId;
+use crate::sched::timeline::sweep::{NOWHERE, UNKNOWN};
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
@@ -139,11 +140,26 @@ impl Lens {
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
-    /// Some nodes with their slots, by position.
-    pub(in crate::sched) fn slots_of(&self, nodes: impl Iterator<Item = (u32, u32)>) -> Slots {
-        let mut slots = Slots::none(&self.fabric, self.is_whole);
-        slots.refill(&self.fabric, nodes.filter_map(|(node, slots)| Some((self.pos(node)?, slots))));
-        slots
+    /// Slots of the nodes that may be used, by position: what each has, and by room how many slots there are in it. Those
+    /// of whom that is not known have none yet and are written down.
+    pub(in crate::sched) fn slots_by(
+        &self,
+        nodes: &[Option<RoomId>],
+        known: &[u16],
+        unknown: &mut Vec<(Pos, RoomId)>,
+    ) -> Slots {
+        let mut slots = vec![0_u16; self.fabric.len()];
+        for (seat, room) in self.seats.iter().zip(nodes) {
+            let (Some(room), Some(here)) = (room, slots.get_mut(*seat as usize)) else { continue };
+            match known.get(room.index()).copied().unwrap_or(UNKNOWN) {
+                UNKNOWN => unknown.push((Pos(*seat), *room)),
+                slots => *here = slots,
+            }
+        }
+        match self.is_whole {
+            true => Slots::whole(&self.fabric, open(&slots)),
+            false => Slots::few_tasks(&self.fabric, slots),
+        }
     }
 
     /// Where a node is, if it may be used.
@@ -313,9 +329,7 @@ pub(in crate::sched) fn slots_by_position(fabric: &Fabric, need: &Need, slots: V
 
 /// The positions that have a slot, as whole nodes.
 fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
-    let mut open = FixedBitSet::with_capacity(fabric.len());
-    slots.iter().enumerate().filter(|(_, slots)| **slots > 0).for_each(|(index, _)| open.insert(index));
-    Slots::whole(fabric, open)
+    Slots::whole(fabric, open(slots))
 }
 
 fn pos(index: usize) -> Pos {

@@ -121,6 +121,12 @@ impl Rooms {
         self.rooms[room.index()].amount(&self.amounts)
     }
 
+    /// Classes and amounts of the rooms from a number on.
+    pub(in crate::sched) fn amounts_from(&self, first: usize) -> impl Iterator<Item = (ClassId, &[u64])> {
+        let rooms = self.rooms.get(first..).unwrap_or_default();
+        rooms.iter().map(|room| (room.class, room.amount(&self.amounts)))
+    }
+
     /// Whether there is a CPU in it: without one nothing can run there.
     pub(in crate::sched) fn usable(&self, room: RoomId) -> bool {
         self.amount(room)[CPUS] > 0

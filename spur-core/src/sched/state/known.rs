@@ -2,6 +2,7 @@
 
 use crate::sched::request::{Given, Need};
 use crate::sched::scene::room::{ClassId, RoomId, Rooms};
+use crate::sched::timeline::standing::Counts;
 use crate::sched::timeline::sweep::UNKNOWN;
 
 /// What is known of one need.
@@ -28,23 +29,73 @@ impl Known {
         &self.slots
     }
 
+    /// Works out what all rooms have that there are by now, where that is easy.
+    pub(super) fn learn(&mut self, rooms: &Rooms, need: &Need) {
+        self.learn_classes(rooms, need);
+        let (known, floors) = (self.slots.len(), self.floors.as_slice());
+        let all = rooms.amounts_from(known).map(|(class, amount)| match &floors[class.index()] {
+            Some(floor) => cut(times(amount, floor)),
+            None => UNKNOWN,
+        });
+        self.slots.extend(all);
+    }
+
     /// The same, worked out.
     #[cold]
     fn find(&mut self, rooms: &Rooms, need: &Need, room: RoomId) -> u32 {
         let (class, amount) = (rooms.class_of(room), rooms.amount(room));
-        let known = self.floors.len();
-        let next = rooms.classes().skip(known).take_while(|next| *next <= class);
-        self.floors.extend(next.map(|next: ClassId| need.floor(rooms.shape(next))));
+        if self.floors.len() <= class.index() {
+            self.learn_classes(rooms, need);
+        }
         let slots = match &self.floors[class.index()] {
-            Some(floor) => {
-                let times = amount.iter().zip(floor).filter_map(|(have, least)| have.checked_div(*least));
-                times.min().map_or(0, |times| u32::try_from(times).unwrap_or(u32::MAX))
-            }
+            Some(floor) => times(amount, floor),
             None => need.slots(rooms.shape(class), amount),
         };
         self.slots.resize(self.slots.len().max(rooms.len()), UNKNOWN);
-        self.slots[room.index()] = u16::try_from(slots).unwrap_or(UNKNOWN);
+        self.slots[room.index()] = cut(slots);
         slots
+    }
+
+    fn learn_classes(&mut self, rooms: &Rooms, need: &Need) {
+        let next = rooms.classes().skip(self.floors.len());
+        self.floors.extend(next.map(|next: ClassId| need.floor(rooms.shape(next))));
+    }
+}
+
+/// A number of slots as it is kept.
+fn cut(slots: u32) -> u16 {
+    u16::try_from(slots).unwrap_or(UNKNOWN)
+}
+
+/// How many times an amount holds another that is not nothing.
+fn times(amount: &[u64], floor: &[u64]) -> u32 {
+    let mut most = None;
+    for (have, least) in amount.iter().zip(floor).filter(|(_, least)| **least > 0) {
+        // Most rooms have too little of something.
+        if have < least {
+            return 0;
+        }
+        let times = have / least;
+        most = Some(most.map_or(times, |most: u64| most.min(times)));
+    }
+    most.map_or(0, |most| u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// What is known of one need, and what is not known yet is worked out from.
+pub(super) struct Seen<'a> {
+    pub(super) known: &'a mut Known,
+    pub(super) rooms: &'a Rooms,
+    pub(super) need: &'a Need,
+}
+
+impl Counts for Seen<'_> {
+    #[inline]
+    fn slots(&mut self, room: RoomId) -> u32 {
+        self.known.slots(self.rooms, self.need, room)
+    }
+
+    fn known(&self) -> &[u16] {
+        self.known.by_room()
     }
 }
 
@@ -111,12 +162,16 @@ mod tests {
             });
             let mut rooms = Rooms::default();
             let classes = shapes.map(|shape| rooms.class(&shape));
-            let mut known = Known::default();
+            let (mut known, mut learned) = (Known::default(), Known::default());
             for (class, cpus, memory, gres) in amounts {
                 let room = rooms.intern(classes[class], &[cpus, memory, gres[0], gres[1]]);
                 let slots = need.slots(rooms.shape(classes[class]), rooms.amount(room));
+                if cpus % 3 == 0 {
+                    learned.learn(&rooms, &need);
+                }
                 for _ in 0..2 {
                     prop_assert_eq!(known.slots(&rooms, &need, room), slots);
+                    prop_assert_eq!(learned.slots(&rooms, &need, room), slots);
                 }
             }
         }

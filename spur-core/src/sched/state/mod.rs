@@ -25,8 +25,8 @@ use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::second::length;
 use crate::sched::timeline::shelves::Measure;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
-use crate::sched::timeline::standing::{Moment, Standing};
-use crate::sched::timeline::sweep::{Counters, Judge, Search};
+use crate::sched::timeline::standing::{Counts, Moment, Standing};
+use crate::sched::timeline::sweep::{Counters, Search};
 use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
@@ -34,7 +34,7 @@ use super::place::{Ask, BlockRule, Lost, Placement, Strategy};
 use super::request::{Need, Request};
 use super::scene::{Scene, SceneNode};
 use super::timeline::Timeline;
-use known::Known;
+use known::{Known, Seen};
 use trial::{Trial, placed};
 
 /// Times at which one job may be tried and not fit before the search for its start is given up: a count, so that a
@@ -226,7 +226,6 @@ impl State {
     fn sweep(
         &mut self,
         hunt: &Hunt<'_>,
-        need: usize,
         stage: &Stage,
         lens: &Arc<Lens>,
         times: std::ops::Range<Time>,
@@ -238,7 +237,7 @@ impl State {
             lens,
             need: &hunt.request.need,
             rooms: &self.rooms,
-            known: &mut self.slots[need],
+            known: &mut self.slots[hunt.need],
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
@@ -268,7 +267,7 @@ impl State {
         let counts_nodes = search.counts_nodes && search.min_slots <= u64::from(search.min_nodes);
         let layer = layer(lens, stage.ask()).filter(|_| counts_nodes && !domains.ids.is_empty());
         // A search of one moment is told of what there is even if it is not enough.
-        let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, need, layer));
+        let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, hunt.need, layer));
         let answer = key.and_then(|key| {
             let found = self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
             search.from = found.at.min(search.until);
@@ -306,19 +305,16 @@ impl State {
     }
 
     /// A start at this moment.
-    fn look(&mut self, hunt: &Hunt<'_>, need: usize, stage: &Stage, lens: &Arc<Lens>) -> Option<Hit> {
+    fn look(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>) -> Option<Hit> {
         let domains = self.domains(lens, stage.ask());
-        let (rooms, known) = (&self.rooms, &mut self.slots[need]);
-        let moment = Moment {
-            timeline: &self.timelines[hunt.realm],
-            run_time: hunt.run_time,
-            least: Measure::of(&hunt.request.need),
-        };
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
         let min_slots = hunt.request.min_slots();
         let names = self.names_rivals;
-        let slots_in = |room| known.slots(rooms, &hunt.request.need, room);
-        let found = self.standing.look(lens, need, &moment, slots_in, |slots| {
+        let moment = Moment { timeline: &self.timelines[hunt.realm], run_time: hunt.run_time };
+        let need = &hunt.request.need;
+        let mut seen = Seen { known: &mut self.slots[hunt.need], rooms: &self.rooms, need };
+        seen.known.learn(seen.rooms, need);
+        let found = self.standing.look(lens, hunt.need, &moment, &mut seen, |slots| {
             let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
             if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
                 return None;

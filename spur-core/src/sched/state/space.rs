@@ -67,13 +67,13 @@ impl Space for State {
     ) -> (Option<Hit>, bool) {
         let is_now = times.start == self.now && times.end == self.now + 1;
         if is_now && self.stands(hunt.realm, stage) {
-            return (self.look(hunt, hunt.need, stage, lens), false);
+            return (self.look(hunt, stage, lens), false);
         }
-        self.sweep(hunt, hunt.need, stage, lens, times)
+        self.sweep(hunt, stage, lens, times)
     }
 
     fn hit(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, times: Range<Time>) -> Option<Hit> {
-        self.sweep(hunt, hunt.need, stage, lens, times).0
+        self.sweep(hunt, stage, lens, times).0
     }
 
     fn slots_now(&mut self, _hunt: &Hunt<'_>, _lens: &Arc<Lens>) -> Slots {

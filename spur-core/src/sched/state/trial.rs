@@ -9,6 +9,7 @@ use crate::sched::scene::lens::{Canvas, Lens};
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::timeline::Timeline;
 use crate::sched::timeline::second::Second;
+use crate::sched::timeline::standing::Counts;
 use crate::sched::timeline::sweep::{Counters, Found, Judge, Search};
 use crate::sched::timeline::tails::Earliest;
 use crate::text::time::Time;
@@ -103,7 +104,7 @@ pub(super) fn placed(
     Some((placement, lost))
 }
 
-impl Judge for Trial<'_> {
+impl Counts for Trial<'_> {
     #[inline]
     fn slots(&mut self, room: RoomId) -> u32 {
         self.known.slots(self.rooms, self.need, room)
@@ -112,7 +113,9 @@ impl Judge for Trial<'_> {
     fn known(&self) -> &[u16] {
         self.known.by_room()
     }
+}
 
+impl Judge for Trial<'_> {
     fn is_idle(&self, room: RoomId) -> bool {
         self.rooms.full(self.rooms.class_of(room)) == room
     }

@@ -60,6 +60,8 @@ pub(super) struct Timeline {
     shortest: u32,
     /// Nodes that have a hole from the beginning on that ends: something is planned there.
     limited: FixedBitSet,
+    /// By node: what it has from the beginning on for ever.
+    standing: Vec<Option<RoomId>>,
     /// Nodes that were changed, one after another, and where each stands there last.
     changed: Vec<u32>,
     last_change: Vec<usize>,
@@ -95,6 +97,7 @@ impl Timeline {
             holes: Shelves::default(),
             shortest: length(shortest.max(1)),
             limited: FixedBitSet::with_capacity(nodes),
+            standing: vec![None; nodes],
             changed: Vec::new(),
             last_change: vec![0; nodes],
             returns: 0,
@@ -179,6 +182,11 @@ impl Timeline {
         self.nodes.iter().flat_map(|node| &node.steps).map(|step| step.from.time(self.begin)).chain(screens)
     }
 
+    /// By node: what it has from the beginning on for ever, if that is anything.
+    pub(super) fn standing(&self) -> &[Option<RoomId>] {
+        &self.standing
+    }
+
     /// How many changes there were: bookings and returns, node by node.
     pub(super) fn changes(&self) -> usize {
         self.changed.len()
@@ -189,22 +197,29 @@ impl Timeline {
         self.returns
     }
 
-    /// The nodes of interest that were changed after the first so many changes, each once.
-    pub(super) fn changed_since<'a>(
-        &'a self,
-        changes: usize,
-        of_interest: impl Fn(u32) -> bool + 'a,
-    ) -> impl Iterator<Item = u32> + 'a {
-        let changed = self.changed.iter().copied().enumerate().skip(changes);
-        changed
-            .filter(move |(at, node)| of_interest(*node) && self.last_change[*node as usize] == *at)
-            .map(|(_, node)| node)
+    /// The nodes that were changed after the first so many changes, each once.
+    pub(super) fn changed_since(&self, changes: usize) -> impl Iterator<Item = u32> + '_ {
+        let changed = self.changes_since(changes).iter().copied().zip(changes..);
+        changed.filter(|(node, at)| self.last_change[*node as usize] == *at).map(|(node, _)| node)
     }
 
-    /// Notes whether what a node has at the beginning ends.
+    /// The same, each as often as it was changed.
+    pub(super) fn changes_since(&self, changes: usize) -> &[u32] {
+        self.changed.get(changes..).unwrap_or_default()
+    }
+
+    /// Notes what a node has from the beginning on for ever, and whether it has more there that ends.
     fn find_limits(&mut self, node: usize) {
         let now = self.nodes[node].holes.iter().take_while(|hole| hole.start == Second::BEGIN);
-        self.limited.set(node, now.into_iter().any(|hole| !hole.end.is_never()));
+        let (mut ends, mut stands) = (false, None);
+        for hole in now {
+            match hole.end.is_never() {
+                true => stands = Some(hole.room),
+                false => ends = true,
+            }
+        }
+        self.limited.set(node, ends);
+        self.standing[node] = stands;
     }
 
     /// What a node has throughout a stretch of time.

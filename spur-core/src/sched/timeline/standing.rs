@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::model::fabric::Pos;
 use crate::sched::place::Slots;
 use crate::sched::scene::lens::Lens;
@@ -16,12 +14,12 @@ use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
 
 use super::holes::Hole;
-use super::second::{FOR_EVER, Second, length};
-use super::shelves::Measure;
+use super::second::{Second, length};
 
 /// One lens.
 #[derive(Clone, Debug)]
 struct Sight {
+    /// What is above the leaves is summed up for each look.
     slots: Slots,
     /// How many of the changes it has followed, and how many of them gave something back.
     followed: usize,
@@ -39,62 +37,57 @@ pub(in crate::sched) struct Moment<'a> {
     pub(in crate::sched) timeline: &'a Timeline,
     /// Planned run time, seconds.
     pub(in crate::sched) run_time: u64,
-    /// What a slot takes, at least.
-    pub(in crate::sched) least: Measure,
+}
+
+/// How many slots rooms have for a need.
+pub(in crate::sched) trait Counts {
+    /// How many a room has.
+    fn slots(&mut self, room: RoomId) -> u32;
+
+    /// How many rooms have, by their numbers, as far as that is known; [`UNKNOWN`](super::sweep::UNKNOWN) for others, and
+    /// where they are very many.
+    fn known(&self) -> &[u16];
 }
 
 impl Standing {
-    /// Shows `look` what a lens sees for a job that starts now; `slots_in` says how many slots a room has.
+    /// Shows `look` what a lens sees for a job that starts now.
     pub(in crate::sched) fn look<T>(
         &mut self,
         lens: &Arc<Lens>,
         need: usize,
         moment: &Moment<'_>,
-        mut slots_in: impl FnMut(RoomId) -> u32,
+        counts: &mut impl Counts,
         look: impl FnOnce(&Slots) -> T,
     ) -> T {
         let timeline = moment.timeline;
         let needed = Second::BEGIN.after(length(moment.run_time));
-        let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| Sight {
-            slots: lens.slots_of(lasting(moment, &mut slots_in)),
-            followed: timeline.changes(),
-            returns: timeline.returns(),
+        let standing = timeline.standing();
+        let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| {
+            let mut unknown = Vec::new();
+            let mut slots = lens.slots_by(standing, counts.known(), &mut unknown);
+            for (pos, room) in unknown {
+                slots.put(&lens.fabric, pos, counts.slots(room));
+            }
+            Sight { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
-        let only_shrank = timeline.returns() == sight.returns;
-        // Where there was nothing, there still is nothing.
-        let may_differ = |slots: &Slots, node| match lens.pos(node) {
-            Some(pos) => !only_shrank || slots.at(pos) > 0,
-            None => false,
-        };
-        let changed: SmallVec<[u32; 256]> =
-            timeline.changed_since(sight.followed, |node| may_differ(&sight.slots, node)).collect();
-        for node in changed {
-            let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end.is_never();
-            set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in);
-        }
+        let only_shrunk = timeline.returns() == sight.returns;
+        let changed = timeline.changes_since(sight.followed).iter();
+        let changed = changed.filter_map(|node| Some((lens.pos(*node)?, *node)));
+        let slots_of = |node: u32| standing[node as usize].map_or(0, |room| counts.slots(room));
+        sight.slots.recount(&lens.fabric, changed, only_shrunk, slots_of);
         (sight.followed, sight.returns) = (timeline.changes(), timeline.returns());
         let mut before: Vec<(Pos, u32)> = Vec::new();
         for node in timeline.limited() {
             let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end >= needed;
-            before.extend(set(lens, &mut sight.slots, node, timeline, suits, &mut slots_in));
+            before.extend(set(lens, &mut sight.slots, node, timeline, suits, counts));
         }
+        sight.slots.sum_up(&lens.fabric);
         let answer = look(&sight.slots);
         for (pos, slots) in before {
-            sight.slots.set(&lens.fabric, pos, slots);
+            sight.slots.put(&lens.fabric, pos, slots);
         }
         answer
     }
-}
-
-/// The nodes that have something from now on for ever, and how many slots.
-fn lasting<'a>(
-    moment: &Moment<'a>,
-    mut slots_in: impl FnMut(RoomId) -> u32 + 'a,
-) -> impl Iterator<Item = (u32, u32)> + 'a {
-    let shelves = moment.timeline.holes().lasting(moment.least);
-    let chunks = shelves.flat_map(|holes| holes.reaching(FOR_EVER, Second::NEVER, Second(1)));
-    let holes = chunks.flatten().filter(|hole| hole.start == Second::BEGIN);
-    holes.map(move |hole| (hole.node, slots_in(hole.room)))
 }
 
 /// Gives a node the slots of the best of some of its holes; what it had before, if that was something else.
@@ -104,15 +97,15 @@ fn set(
     node: u32,
     timeline: &Timeline,
     suits: impl Fn(&Hole) -> bool,
-    mut slots_in: impl FnMut(RoomId) -> u32,
+    counts: &mut impl Counts,
 ) -> Option<(Pos, u32)> {
     let pos = lens.pos(node)?;
     let holes = timeline.holes_on(node).iter().filter(|hole| suits(hole));
-    let after = holes.map(|hole| slots_in(hole.room)).max().unwrap_or(0);
+    let after = holes.map(|hole| counts.slots(hole.room)).max().unwrap_or(0);
     let before = slots.at(pos);
     if before == after {
         return None;
     }
-    slots.set(&lens.fabric, pos, after);
+    slots.put(&lens.fabric, pos, after);
     Some((pos, before))
 }

@@ -22,6 +22,7 @@ use crate::sched::timeline::Timeline;
 use super::holes::{Hole, Reaching};
 use super::second::Second;
 use super::shelves::Measure;
+use super::standing::Counts;
 
 /// The number of a node that belongs to no domain of the layer, or has no position.
 pub(in crate::sched) const NOWHERE: u32 = u32::MAX;
@@ -509,14 +510,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// What the caller of a sweep knows and the timeline does not.
-pub(in crate::sched) trait Judge {
-    /// How many slots a room has.
-    fn slots(&mut self, room: RoomId) -> u32;
-
-    /// How many slots rooms have, by their numbers, as far as that is known; [`UNKNOWN`] for others, and where they are very
-    /// many.
-    fn known(&self) -> &[u16];
-
+pub(in crate::sched) trait Judge: Counts {
     /// Whether a room is all that a node has.
     fn is_idle(&self, room: RoomId) -> bool;
 

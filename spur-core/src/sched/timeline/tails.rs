@@ -69,7 +69,7 @@ impl Tails {
         known.order = known.order.take().filter(|_| passed <= FAR);
         let order = match &mut known.order {
             Some(order) => {
-                for node in timeline.changed_since(before, |_| true) {
+                for node in timeline.changed_since(before) {
                     order.count(node, search, timeline, &mut slots_in);
                 }
                 order

@@ -41,3 +41,33 @@ fn slots_are_the_same_however_they_are_counted() {
         }
     }
 }
+
+#[test]
+fn slots_that_were_counted_again_are_those_counted_at_once() {
+    for seed in 0..super::cases(300) {
+        let mut random = Random::new(seed);
+        let fabric = random.fabric();
+        let some = |random: &mut Random| random.pick(&[0, 0, 1, 2, 5, 65_534, 65_535, 70_000]);
+        let before: Vec<u32> = (0..fabric.len()).map(|_| some(&mut random)).collect();
+        let mut after = before.clone();
+        let changes = if before.is_empty() { 0 } else { random.between(0, 30) };
+        let only_shrunk = random.between(0, 1) > 0;
+        let mut changed = Vec::new();
+        for _ in 0..changes {
+            let index = random.between(0, u32::try_from(before.len() - 1).unwrap());
+            let slots = &mut after[index as usize];
+            *slots = if only_shrunk { (*slots).min(some(&mut random)) } else { some(&mut random) };
+            changed.push((Pos(index), index));
+        }
+        for whole in [false, true] {
+            let count = |tasks: &[u32]| match whole {
+                true => Slots::whole(&fabric, (0..tasks.len()).filter(|index| tasks[*index] > 0).collect()),
+                false => Slots::tasks(&fabric, tasks.to_vec()),
+            };
+            let mut counted = count(&before);
+            counted.recount(&fabric, changed.iter().copied(), only_shrunk, |index| after[index as usize]);
+            counted.sum_up(&fabric);
+            assert_eq!(counted, count(&after), "seed {seed}");
+        }
+    }
+}

@@ -44,12 +44,19 @@ impl Slots {
     /// Tasks per position, 0 where none fits; `tasks` has one number for each position of the fabric.
     #[must_use]
     pub fn tasks(fabric: &Fabric, tasks: Vec<u32>) -> Self {
-        debug_assert_eq!(tasks.len(), fabric.len(), "one number for each position");
-        let mut open = FixedBitSet::with_capacity(fabric.len());
-        tasks.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(index, _)| open.insert(index));
+        Self::with_tasks(fabric, open(&tasks), Tasks::new(&tasks))
+    }
+
+    /// The same, where no position takes [`u16::MAX`] or more.
+    #[must_use]
+    pub fn few_tasks(fabric: &Fabric, tasks: Vec<u16>) -> Self {
+        Self::with_tasks(fabric, open(&tasks), Tasks::few(tasks))
+    }
+
+    fn with_tasks(fabric: &Fabric, open: FixedBitSet, tasks: Tasks) -> Self {
+        debug_assert_eq!(open.len(), fabric.len(), "one number for each position");
         let nodes =
             count_domains(fabric, |range| u32::try_from(open.count_ones(range)).expect("positions are u32"));
-        let tasks = Tasks::new(&tasks);
         let mut sums = vec![0; nodes.len()];
         for (id, domain) in fabric.domains() {
             sums[id.index()] = match domain.children() {
@@ -188,6 +195,47 @@ impl Slots {
         before
     }
 
+    /// Asks again how many slots some positions have; if room has `only_shrunk`, those that have none still have none. What
+    /// is above leaves does not know of it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
+    pub fn recount<T>(
+        &mut self,
+        fabric: &Fabric,
+        positions: impl Iterator<Item = (Pos, T)>,
+        only_shrunk: bool,
+        mut slots_of: impl FnMut(T) -> u32,
+    ) {
+        let leaves = fabric.leaves_by_position();
+        for (pos, what) in positions {
+            let before = match &self.tasks {
+                Some(tasks) => tasks.at(pos.index()),
+                None => u32::from(self.open.contains(pos.index())),
+            };
+            if before == 0 && only_shrunk {
+                continue;
+            }
+            let slots = slots_of(what);
+            let after = if self.tasks.is_some() { slots } else { slots.min(1) };
+            if after == before {
+                continue;
+            }
+            let leaf = leaves.get(pos.index());
+            if let Some(tasks) = &mut self.tasks {
+                tasks.set(pos.index(), after);
+                if let Some(leaf) = leaf {
+                    let sum = &mut self.sums[leaf.index()];
+                    *sum = *sum - u64::from(before) + u64::from(after);
+                }
+            }
+            if (before > 0) != (after > 0) {
+                self.open.set(pos.index(), after > 0);
+                if let Some(leaf) = leaf {
+                    let nodes = &mut self.nodes[leaf.index()];
+                    *nodes = *nodes - u32::from(before > 0) + u32::from(after > 0);
+                }
+            }
+        }
+    }
+
     /// Works out what is above the leaves from what they have.
     pub fn sum_up(&mut self, fabric: &Fabric) {
         for (id, domain, row) in fabric.inner() {
@@ -306,6 +354,15 @@ impl Slots {
             (pos, self.at(pos))
         })
     }
+}
+
+/// The positions whose number is not 0.
+pub(in crate::sched) fn open<T: Copy + Default + PartialEq>(slots: &[T]) -> FixedBitSet {
+    let zero = T::default();
+    let blocks = slots.chunks(usize::BITS as usize);
+    let blocks =
+        blocks.map(|slots| slots.iter().rev().fold(0, |open, count| open << 1 | usize::from(*count != zero)));
+    FixedBitSet::with_capacity_and_blocks(slots.len(), blocks)
 }
 
 /// Open positions that are quicker counted one by one than range by range.

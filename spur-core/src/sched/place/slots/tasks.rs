@@ -23,9 +23,20 @@ impl Tasks {
 
     /// One number for each position.
     pub(super) fn new(by_position: &[u32]) -> Self {
-        let mut tasks = Self::none(by_position.len());
-        by_position.iter().enumerate().for_each(|(index, &count)| tasks.set(index, count));
-        tasks
+        let cut = |count: &u32| u16::try_from(*count).unwrap_or(LARGE);
+        let small: Vec<u16> = by_position.iter().map(cut).collect();
+        let mut large = BTreeMap::new();
+        if small.contains(&LARGE) {
+            let all = by_position.iter().copied().enumerate();
+            large.extend(all.filter(|(_, count)| *count >= u32::from(LARGE)));
+        }
+        Self { small, large }
+    }
+
+    /// The same, all below [`LARGE`].
+    pub(super) fn few(by_position: Vec<u16>) -> Self {
+        debug_assert!(!by_position.contains(&LARGE), "none has very many");
+        Self { small: by_position, large: BTreeMap::new() }
     }
 
     /// Tasks of a position.
@@ -40,6 +51,16 @@ impl Tasks {
     /// Gives a position another number of tasks.
     #[inline]
     pub(super) fn set(&mut self, index: usize, count: u32) {
+        let known = &mut self.small[index];
+        match u16::try_from(count) {
+            // By far the most.
+            Ok(small) if small < LARGE && *known < LARGE => *known = small,
+            _ => self.set_many(index, count),
+        }
+    }
+
+    #[cold]
+    fn set_many(&mut self, index: usize, count: u32) {
         if self.small[index] == LARGE {
             self.large.remove(&index);
         }

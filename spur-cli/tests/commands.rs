@@ -339,7 +339,7 @@ impl Controller for Fake {
 
     async fn list_licenses(&self, _: Request<v1::ListLicensesRequest>) -> Answer<v1::ListLicensesResponse> {
         self.heard("ListLicenses", &[]);
-        let licenses = vec![v1::License { name: "matlab".into(), total: 4, used: 1 }];
+        let licenses = vec![v1::License { name: "matlab".into(), total: 4, used: 1, reserved: 2 }];
         Ok(Response::new(v1::ListLicensesResponse { licenses }))
     }
 

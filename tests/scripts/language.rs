@@ -8,7 +8,7 @@ use spur_core::controller::command::{Held, NodeChange, NodeStateChange, Report, 
 use spur_core::controller::{self, Command, Input, timers};
 use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
-use spur_core::model::change::JobChange;
+use spur_core::model::change::{JobChange, licenses};
 use spur_core::model::config::Config;
 use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
 use spur_core::model::node::Registration;
@@ -375,7 +375,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -386,6 +386,7 @@ fn submission(rest: &[&str]) -> Submission {
         no_kill: rest.contains(&"no-kill"),
         no_preempt: rest.contains(&"no-preempt"),
         reservation: get("reservation").map(Into::into),
+        licenses: get("licenses").map(|list| licenses(list).expect("licenses")).unwrap_or_default(),
         signal: get("signal").map(|text| text.parse().expect("a signal")),
         ..Extra::default()
     };

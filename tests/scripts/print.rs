@@ -166,7 +166,9 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
         Some(lead) => format!("always {lead} ahead for {}", end.since(*start)),
         None => format!("{}..{}", start.0, end.0),
     };
-    format!("{name} {times} on {nodes} users={users} accounts={accounts} flags={flags}")
+    let licenses = reservation.licenses.iter().map(|(name, count)| format!(" {name}:{count}"));
+    let licenses = licenses.collect::<String>();
+    format!("{name} {times} on {nodes}{licenses} users={users} accounts={accounts} flags={flags}")
 }
 
 pub(crate) fn effect(effect: &Effect) -> String {

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use spur_core::cluster::Cluster;
+use spur_core::text::time::Time;
 
 use super::narrow;
 use crate::v1;
 
-/// All licenses that there are, by name; jobs have theirs until they have ended.
-pub fn render_all(cluster: &Cluster) -> Vec<v1::License> {
-    let mut used: BTreeMap<&str, u64> = BTreeMap::new();
-    let extras = cluster.jobs().active().filter_map(|job| job.spec.extra.as_ref());
-    for (name, count) in extras.flat_map(|extra| &extra.licenses) {
-        *used.entry(name).or_default() += u64::from(*count);
-    }
+/// All licenses that there are, by name, at `now`; jobs have theirs until they have ended.
+pub fn render_all(cluster: &Cluster, now: Time) -> Vec<v1::License> {
+    let extras = cluster.jobs().licensed().filter_map(|job| job.spec.extra.as_ref());
+    let used = sums(extras.flat_map(|extra| &extra.licenses));
+    let active = cluster.reservations().filter(|reservation| reservation.is_active(now));
+    let reserved = sums(active.flat_map(|reservation| &reservation.licenses));
+    let of = |sums: &BTreeMap<&str, u64>, name: &str| narrow(sums.get(name).copied().unwrap_or(0));
     let mut licenses: Vec<v1::License> = cluster
         .policy()
         .licenses
@@ -21,9 +22,19 @@ pub fn render_all(cluster: &Cluster) -> Vec<v1::License> {
         .map(|(name, total)| v1::License {
             name: name.to_string(),
             total: *total,
-            used: narrow(used.get(&**name).copied().unwrap_or(0)),
+            used: of(&used, name),
+            reserved: of(&reserved, name),
         })
         .collect();
     licenses.sort_by(|one, other| one.name.cmp(&other.name));
     licenses
+}
+
+/// How many of each there are in all.
+fn sums<'a>(counts: impl Iterator<Item = &'a (Box<str>, u32)>) -> BTreeMap<&'a str, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in counts {
+        *sums.entry(&**name).or_default() += u64::from(*count);
+    }
+    sums
 }

@@ -1,4 +1,4 @@
-//! A reservation of nodes and time as `scontrol show reservation` reads it, and what is asked of one.
+//! A reservation of nodes, licenses and time as `scontrol show reservation` reads it, and what is asked of one.
 
 use spur_core::cluster::Cluster;
 use spur_core::model::reservation::{Flag, Reservation, ReservationAsk};
@@ -16,7 +16,10 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
     let cpus: u64 = nodes().map(|node| u64::from(node.shape.cpus)).sum();
     let cores = nodes().map(|node| u64::from(node.shape.cpus / node.shape.threads_per_core.max(1))).sum();
     let mut tres = Tres::default();
-    tres.set(TresKind::Cpu, cpus);
+    if cpus > 0 {
+        tres.set(TresKind::Cpu, cpus);
+    }
+    let licenses = reservation.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
     v1::Reservation {
         name: reservation.name.to_string(),
         start_time: reservation.start.0,
@@ -31,6 +34,7 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
         users: reservation.users.to_string(),
         accounts: reservation.accounts.to_string(),
         active: reservation.is_active(now) && !reservation.has(Flag::TimeFloat),
+        licenses: licenses.collect::<Vec<_>>().join(","),
         comment: reservation.comment.as_deref().unwrap_or_default().to_owned(),
     }
 }

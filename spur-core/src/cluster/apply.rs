@@ -153,7 +153,7 @@ impl Cluster {
         self.derived = Derived::default();
         found.config.state = state;
         if !found.starts() {
-            self.drop_nominations(|nomination| *nomination.partition == *name);
+            self.drop_nominations(|_, nomination| *nomination.partition == *name);
         }
     }
 
@@ -180,7 +180,7 @@ impl Cluster {
                 }
             }
         }
-        self.drop_nominations(|_| true);
+        self.drop_nominations(|_, _| true);
         self.derive();
     }
 

@@ -26,6 +26,8 @@ pub struct Jobs {
     het: BTreeSet<JobId>,
     /// Suspended jobs that want their CPUs back.
     claims: BTreeSet<JobId>,
+    /// Active jobs that hold licenses.
+    licensed: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
@@ -169,6 +171,11 @@ impl Jobs {
         self.active.iter().filter_map(|id| self.get(*id))
     }
 
+    /// Those of them that hold licenses, by number.
+    pub fn licensed(&self) -> impl Iterator<Item = &Job> {
+        self.licensed.iter().filter_map(|id| self.get(*id))
+    }
+
     /// Finished jobs, the longest finished first, with the time they ended.
     pub fn ended(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ended.iter().copied()
@@ -259,13 +266,16 @@ impl Jobs {
     pub(super) fn change(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
         let Some(job) = self.all.get_mut(&id) else { return };
         let job = Arc::make_mut(job);
-        let (before, waited_for, was_due) = (shelf(job), awaited(job), due(job));
+        let (before, waited_for, was_due, had_licenses) = (shelf(job), awaited(job), due(job), licensed(job));
         count(&mut self.arrays, &mut self.unrecorded, job, false);
         count_users(&mut self.users, job, false);
         change(job);
         count(&mut self.arrays, &mut self.unrecorded, job, true);
         count_users(&mut self.users, job, true);
-        let (after, waits_for, is_due) = (shelf(job), awaited(job), due(job));
+        let (after, waits_for, is_due, has_licenses) = (shelf(job), awaited(job), due(job), licensed(job));
+        if had_licenses != has_licenses {
+            self.license(id, has_licenses);
+        }
         if was_due != is_due {
             self.schedule(id, was_due, false);
             self.schedule(id, is_due, true);
@@ -284,8 +294,17 @@ impl Jobs {
         count(&mut self.arrays, &mut self.unrecorded, job, present);
         count_users(&mut self.users, job, present);
         self.shelve(job.id, shelf(job), present);
+        self.license(job.id, present && licensed(job));
         self.schedule(job.id, due(job), present);
         self.link(job.id, &awaited(job), present);
+    }
+
+    fn license(&mut self, id: JobId, holds: bool) {
+        if holds {
+            self.licensed.insert(id);
+        } else {
+            self.licensed.remove(&id);
+        }
     }
 
     fn schedule(&mut self, id: JobId, due: Option<Time>, present: bool) {
@@ -354,6 +373,12 @@ impl Jobs {
             }
         }
     }
+}
+
+/// Whether a job holds licenses: from its start until it has ended.
+fn licensed(job: &Job) -> bool {
+    let wants = job.spec.extra.as_ref().is_some_and(|extra| !extra.licenses.is_empty());
+    wants && !matches!(job.phase, Phase::Pending(_) | Phase::Ended(_))
 }
 
 /// Counts a record in or out of the array it belongs to.

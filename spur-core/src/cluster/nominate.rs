@@ -83,8 +83,8 @@ impl Cluster {
     }
 
     /// Drops the nominations of which something is true.
-    pub(super) fn drop_nominations(&mut self, which: impl Fn(&Nomination) -> bool) {
-        let dropped = self.jobs.nominated().filter(|(_, nomination)| which(nomination));
+    pub(super) fn drop_nominations(&mut self, which: impl Fn(&Job, &Nomination) -> bool) {
+        let dropped = self.jobs.nominated().filter(|(job, nomination)| which(job, nomination));
         for job in dropped.map(|(job, _)| job.id).collect::<Vec<_>>() {
             self.nominate(job, None);
         }

@@ -18,7 +18,7 @@ impl Cluster {
             let Some(node) = self.nodes.get_mut(id.index()) else { continue };
             node.places.extend(places.iter().map(|(topology, place)| (Arc::clone(topology), place.clone())));
         }
-        self.drop_nominations(|_| true);
+        self.drop_nominations(|_, _| true);
         self.derive_topologies();
     }
 

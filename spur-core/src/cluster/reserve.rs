@@ -21,7 +21,13 @@ impl Cluster {
         if !goes_on {
             self.drop_promises();
         }
-        self.drop_nominations(|nomination| nomination.nodes().any(|node| reservation.holds(node)));
+        let wants = |job: &Job| {
+            let licenses = job.spec.extra.iter().flat_map(|extra| &extra.licenses);
+            licenses.into_iter().any(|(name, _)| reservation.license(name) > 0)
+        };
+        self.drop_nominations(|job, nomination| {
+            nomination.nodes().any(|node| reservation.holds(node)) || wants(job)
+        });
         let name = &reservation.name;
         let within: Vec<JobId> = self.running_in(name).map(|job| job.id).collect();
         let end = self.ends_by(name);
@@ -52,7 +58,7 @@ impl Cluster {
     /// When a job that starts in a reservation has to be over.
     pub(super) fn ends_by(&self, name: &str) -> Option<Time> {
         let reservation = self.reservations.get(name)?;
-        (!reservation.has(Flag::Flex)).then_some(reservation.end)
+        reservation.binds_to_time().then_some(reservation.end)
     }
 
     /// Writes down since when reservations that end with their jobs have been idle.
@@ -103,7 +109,7 @@ impl Cluster {
         nodes: &[NodeId],
         now: Time,
     ) -> bool {
-        let own = reservation.and_then(|name| self.reservation(name)).filter(|own| !own.has(Flag::Flex));
+        let own = reservation.and_then(|name| self.reservation(name)).filter(|own| own.binds_to_nodes());
         let within = own.is_none_or(|own| nodes.iter().all(|node| own.holds(*node)));
         within && self.lets_run(job, limit, reservation, nodes, now)
     }
@@ -127,7 +133,7 @@ impl Cluster {
         };
         let limit = limit.end(now);
         let end = match own {
-            Some(own) if !own.has(Flag::Flex) => {
+            Some(own) if own.binds_to_time() => {
                 if !own.is_active(now) {
                     return false;
                 }

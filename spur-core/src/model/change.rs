@@ -360,21 +360,24 @@ fn gres(value: &str) -> Result<Vec<GresSpec>, String> {
     optional::<GresList>(&list).map(|list| list.map_or_else(Vec::new, |list| list.0))
 }
 
-/// `NAME[:COUNT],…`
+/// `NAME[:COUNT],…`; what is said of one name again comes on top.
 ///
 /// # Errors
 /// The first item that is none.
 pub fn licenses(written: &str) -> Result<Vec<(Box<str>, u32)>, String> {
-    let items = written.split(',').filter(|item| !item.is_empty());
-    items
-        .map(|item| {
-            let (name, count) = item.split_once([':', '=']).unwrap_or((item, "1"));
-            match (name.is_empty(), count.parse::<u32>()) {
-                (false, Ok(count)) if count > 0 => Ok((name.into(), count)),
-                _ => Err(format!("`{item}`: write NAME or NAME:COUNT, e.g. matlab:2")),
-            }
-        })
-        .collect()
+    let mut licenses: Vec<(Box<str>, u32)> = Vec::new();
+    for item in written.split(',').filter(|item| !item.is_empty()) {
+        let (name, count) = item.split_once([':', '=']).unwrap_or((item, "1"));
+        let count = match (name.is_empty(), count.parse::<u32>()) {
+            (false, Ok(count)) if count > 0 => count,
+            _ => return Err(format!("`{item}`: write NAME or NAME:COUNT, e.g. matlab:2")),
+        };
+        match licenses.iter_mut().find(|(known, _)| **known == *name) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => licenses.push((name.into(), count)),
+        }
+    }
+    Ok(licenses)
 }
 
 fn flag(value: &str) -> Result<bool, String> {
@@ -432,6 +435,8 @@ mod tests {
         assert_eq!(JobChange::parse("gres", ""), Ok(JobChange::Gres(Vec::new())));
         let licenses = vec![("matlab".into(), 2), ("ansys".into(), 1)];
         assert_eq!(JobChange::parse("Licenses", "matlab:2,ansys"), Ok(JobChange::Licenses(licenses)));
+        let twice = JobChange::parse("Licenses", "matlab,ansys,matlab:1");
+        assert_eq!(twice, JobChange::parse("Licenses", "matlab:2,ansys"));
         assert!(JobChange::parse("Licenses", "matlab:0").is_err());
         assert_eq!(JobChange::parse("oversubscribe", "no"), Ok(JobChange::Sharing(Sharing::Exclusive)));
     }

@@ -1,6 +1,7 @@
-//! Reservations of nodes and time: who has which nodes for himself, from when until when, and how often again.
+//! Reservations of nodes, licenses and time: who has which of them for himself, from when until when, and how often
+//! again.
 //!
-//! Whole nodes are reserved, by number. A reservation is in force in its *windows*: the one from start to end, and where
+//! Whole nodes are reserved, by number, and of licenses so many, or nothing but licenses. A reservation is in force in its *windows*: the one from start to end, and where
 //! it repeats those that follow. The record always holds the window that is next to end; the controller moves it on.
 
 mod ask;
@@ -28,7 +29,7 @@ pub const NOT_YET: Time = Time(1 << 40);
 /// How long a reservation with `PURGE_COMP` may be idle unless it says, seconds: Slurm's five minutes.
 pub const PURGE_AFTER: u64 = 300;
 
-/// A reservation of nodes and time.
+/// A reservation of nodes, licenses and time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// Its name.
@@ -45,6 +46,9 @@ pub struct Reservation {
     pub ends_then: bool,
     /// What is reserved, by number.
     pub nodes: Box<[NodeId]>,
+    /// How many of which licenses are reserved, each name once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub licenses: Vec<(Box<str>, u32)>,
     /// The partition that its jobs run in unless they name one.
     #[serde(default)]
     pub partition: Option<Arc<str>>,
@@ -158,6 +162,8 @@ flags! {
     SpecNodes = "SPEC_NODES",
     /// It has all nodes.
     AllNodes = "ALL_NODES",
+    /// Its jobs may use other nodes, too; it need not have any of its own.
+    AnyNodes = "ANY_NODES",
     /// It has all nodes of its partition, whichever these are.
     PartNodes = "PART_NODES",
     /// Its nodes stay the same, also where the controller chose them.
@@ -216,6 +222,24 @@ impl Reservation {
     pub fn purged_at(&self) -> Option<Time> {
         let idle = self.idle_since.filter(|_| self.has(Flag::PurgeComp))?;
         Some(idle.max(self.start) + self.purge_after)
+    }
+
+    /// Whether its jobs may use no nodes but its own.
+    #[must_use]
+    pub fn binds_to_nodes(&self) -> bool {
+        !self.has(Flag::Flex) && !self.has(Flag::AnyNodes)
+    }
+
+    /// Whether its jobs have to be over when it is, and begin when it does.
+    #[must_use]
+    pub fn binds_to_time(&self) -> bool {
+        !self.has(Flag::Flex)
+    }
+
+    /// How many of a license it has.
+    #[must_use]
+    pub fn license(&self, name: &str) -> u32 {
+        self.licenses.iter().find(|(known, _)| **known == *name).map_or(0, |(_, count)| *count)
     }
 
     /// Whether it is in force.
@@ -330,19 +354,28 @@ impl Reservation {
     /// Whether it has a node at some time in common with another, from `now` on.
     #[must_use]
     pub fn meets(&self, other: &Self, now: Time) -> bool {
+        self.nodes.iter().any(|node| other.holds(*node)) && self.is_at_one_time_with(other, now)
+    }
+
+    /// Whether both are in force at some time, from `now` on.
+    #[must_use]
+    pub fn is_at_one_time_with(&self, other: &Self, now: Time) -> bool {
         let theirs = other.anchored(now).windows(now);
-        self.nodes.iter().any(|node| other.holds(*node))
-            && self
-                .anchored(now)
-                .windows(now)
-                .iter()
-                .any(|mine| theirs.iter().any(|other| mine.0 < other.1 && other.0 < mine.1))
+        let mine = self.anchored(now).windows(now);
+        mine.iter().any(|mine| theirs.iter().any(|other| mine.0 < other.1 && other.0 < mine.1))
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A reservation of so many licenses `a` and of no nodes.
+    pub(crate) fn licensed(start: i64, end: i64, count: u32) -> Reservation {
+        let licenses = vec![("a".into(), count)];
+        let made = reservation(start, Time(end).since(Time(start)), &[Flag::AnyNodes]);
+        Reservation { nodes: Box::default(), licenses, ..made }
+    }
 
     fn reservation(start: i64, seconds: u64, flags: &[Flag]) -> Reservation {
         Reservation {
@@ -352,6 +385,7 @@ mod tests {
             lead: None,
             ends_then: false,
             nodes: Box::from([NodeId(1), NodeId(3)]),
+            licenses: Vec::new(),
             partition: None,
             features: None,
             users: Members::default(),

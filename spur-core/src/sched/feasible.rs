@@ -8,7 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, Layer, LookupError};
 use crate::model::job::{JobSpec, Shape};
-use crate::model::reservation::{Flag, Reservation};
+use crate::model::reservation::Reservation;
 use crate::sched::request::wish::{Stage, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
 use crate::sched::scene::room::Rooms;
@@ -64,7 +64,7 @@ pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> 
     licenses(&scene, spec)?;
     let warnings = in_partitions(&scene, spec, None)?;
     let known = || spec.reservations().filter_map(|name| cluster.reservation(name));
-    if known().any(|reservation| reservation.has(Flag::Flex)) {
+    if known().any(|reservation| !reservation.binds_to_nodes()) {
         return Ok(warnings);
     }
     let mut first = None;

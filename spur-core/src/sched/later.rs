@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::queue::rows::Key;
 use super::state::Part;
+use super::timeline::licenses::{Wanted, wanted};
+use super::timeline::realm::Realms;
 use crate::id::{JobId, NodeId};
 use crate::model::job::JobSpec;
 use crate::text::time::Time;
@@ -50,6 +52,11 @@ impl Reservation {
     /// Whether both are of one het job, whose components start together.
     pub(in crate::sched) fn is_together_with(&self, other: &Self) -> bool {
         other.spec.het.is_some() && self.turn.key == other.turn.key
+    }
+
+    /// The realm it is planned in, and the licenses it wants there.
+    pub(in crate::sched) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a Wanted) {
+        (realms.within(self.within.as_deref()), wanted(&self.spec))
     }
 
     /// How long it is planned to run, seconds.

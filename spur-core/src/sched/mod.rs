@@ -31,6 +31,7 @@
 mod explain;
 pub mod feasible;
 mod later;
+pub mod licensed;
 mod pass;
 pub mod place;
 pub mod plan;

@@ -9,7 +9,7 @@
 //! qos name = "high"                     (TOML, likewise)
 //! run 1 n[0-1] limit=600 cpus=4         (cpus left out: whole nodes; partition=low qos=low no-preempt)
 //! job 2 -N 2 -t 600 -n 4 …
-//! reserve r n[2-3] from=600 to=1200 flags=MAINT users=alice
+//! reserve r n[2-3] from=600 to=1200 flags=MAINT users=alice  (licenses=x:2; no nodes: `-`)
 //! at 60 end 1
 //! plan
 //! ----
@@ -225,8 +225,9 @@ impl Script {
         let Some(Edit::Set(flags)) = ask.flags.or(Some(Edit::Set(Vec::new()))) else {
             panic!("flags are set")
         };
-        let nodes = self.world().ids(words[1]);
+        let nodes = if words[1] == "-" { Vec::new() } else { self.world().ids(words[1]) };
         let mut reservation = world::reservation(words[0], nodes, from, to, &flags);
+        reservation.licenses = ask.licenses.unwrap_or_default();
         if let Some(Edit::Set(users)) = ask.users {
             reservation.users = users;
         }

@@ -262,6 +262,7 @@ pub(crate) fn reservation(
         lead: None,
         ends_then: false,
         nodes: nodes.into(),
+        licenses: Vec::new(),
         partition: None,
         features: None,
         users: Members::default(),

@@ -36,6 +36,7 @@ use crate::agents::Agents;
 use crate::answer::Answer;
 use crate::archive::Accounts;
 use crate::blobs::Blobs;
+use crate::clock;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
 use crate::planner::Overlay;
 use crate::reload::Reload;
@@ -389,7 +390,7 @@ impl Controller for Desk {
         request: Request<v1::ListLicensesRequest>,
     ) -> Result<Response<v1::ListLicensesResponse>, Status> {
         caller_of(&request)?;
-        let licenses = license::render_all(&self.replica.read());
+        let licenses = license::render_all(&self.replica.read(), clock::now());
         Ok(Response::new(v1::ListLicensesResponse { licenses }))
     }
 

@@ -114,7 +114,7 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Topology=
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
     create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
-                                    Features= Users= Accounts= Flags= Comment=
+                                    Licenses= Features= Users= Accounts= Flags= Comment=
     update ReservationName=NAME …   the same keys; Duration, Nodes, Users, Accounts and Flags also with += and -=
     delete ReservationName=NAME     end a reservation; jobs that wait for it are held
     show job|node|partition|reservation|step|license [NAMES]

@@ -70,7 +70,7 @@ fn record(reservation: &Reservation, show: &Show) -> Record {
         ("Users", or_null(&reservation.users)),
         ("Groups", none()),
         ("Accounts", or_null(&reservation.accounts)),
-        ("Licenses", none()),
+        ("Licenses", or_null(&reservation.licenses)),
         ("State", state(reservation).to_owned()),
         ("BurstBuffer", none()),
     ]);

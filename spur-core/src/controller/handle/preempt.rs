@@ -42,6 +42,7 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     if job.nomination().is_some() {
         return stale("nodes are kept for it already");
     }
+    start::has_licenses(cluster, now, start)?;
     let policy = cluster.policy();
     let rank = Rank::of(policy, &job.spec, &partition.config);
     let covers = |other: &JobId| {

@@ -10,6 +10,7 @@ use crate::model::caller::Caller;
 use crate::model::job::JobSpec;
 use crate::model::phase::{Hold, Phase};
 use crate::model::reservation::{Edit, Flag, Members, NodesAsk, PURGE_AFTER, Reservation, ReservationAsk};
+use crate::sched::licensed;
 use crate::sched::site::{self, Site};
 use crate::text::time::{Time, TimeLimit};
 
@@ -47,6 +48,7 @@ pub(super) fn check_new(
         lead: None,
         ends_then: ask.end.is_some(),
         nodes: Box::default(),
+        licenses: ask.licenses.clone().unwrap_or_default(),
         partition: ask.partition.clone(),
         features: ask.features.as_ref().and_then(Option::as_ref).map(|wanted| wanted.to_string().into()),
         users,
@@ -98,6 +100,7 @@ pub(super) fn check_changed(
     if let Some(features) = &ask.features {
         made.features = features.as_ref().map(|wanted| wanted.to_string().into());
     }
+    made.licenses = ask.licenses.clone().unwrap_or(made.licenses);
     if let Some(edit) = &ask.users {
         change_members(&mut made.users, edit)?;
     }
@@ -364,6 +367,11 @@ fn change_flags(flags: &mut Vec<Flag>, edit: &Edit<Vec<Flag>>) {
     flags.dedup();
 }
 
+/// Whether a reservation needs no nodes.
+fn is_of_licenses(made: &Reservation) -> bool {
+    made.has(Flag::AnyNodes) && !made.licenses.is_empty()
+}
+
 /// Finds the nodes that are asked for.
 fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &ReservationAsk) -> Result<(), Reject> {
     let partition = match &made.partition {
@@ -382,8 +390,13 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
             return Err(Reject::Invalid("Nodes and NodeCnt exclude each other; give one of them".to_owned()));
         }
         (None, None) if made.has(Flag::PartNodes) => of_list(&NodesAsk::All)?,
+        (None, None) if is_of_licenses(made) => Vec::new(),
+        (None, None) if !made.licenses.is_empty() => {
+            let text = "Licenses alone are reserved with Flags=LICENSE_ONLY; add that, or Nodes= or NodeCnt=";
+            return Err(Reject::InvalidNodeName(text.to_owned()));
+        }
         (None, None) => {
-            let text = "Nodes or NodeCnt must be specified.  No reservation created.";
+            let text = "Nodes, NodeCnt or Licenses must be specified.  No reservation created.";
             return Err(Reject::Invalid(text.to_owned()));
         }
         (Some(Edit::Set(list)), None) => of_list(list)?,
@@ -403,9 +416,6 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
     };
     nodes.sort_unstable();
     nodes.dedup();
-    if nodes.is_empty() {
-        return Err(Reject::InvalidNodeName("a reservation has at least one node".to_owned()));
-    }
     made.nodes = nodes.into();
     let all = matches!(ask.nodes, Some(Edit::Set(NodesAsk::All)));
     let chosen = [Flag::SpecNodes, Flag::AllNodes];
@@ -413,7 +423,7 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
     if made.has(Flag::PartNodes) && (made.partition.is_none() || !(all || ask.nodes.is_none())) {
         return Err(Reject::Invalid("PART_NODES goes with PartitionName= and Nodes=ALL".to_owned()));
     }
-    if ask.nodes.is_some() {
+    if ask.nodes.is_some() && !made.nodes.is_empty() {
         made.flags.extend(if all { &chosen[..] } else { &chosen[..1] });
     }
     made.flags.sort_unstable();
@@ -424,6 +434,10 @@ fn place(cluster: &Cluster, now: Time, made: &mut Reservation, ask: &Reservation
 fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject> {
     if made.end <= made.start || made.end <= now {
         return Err(Reject::InvalidTime("the end lies before the start, or in the past".to_owned()));
+    }
+    if made.nodes.is_empty() && !is_of_licenses(made) {
+        let text = "a reservation has at least one node, or Licenses= and the flag ANY_NODES";
+        return Err(Reject::InvalidNodeName(text.to_owned()));
     }
     let often = [Flag::Hourly, Flag::Daily, Flag::Weekday, Flag::Weekend, Flag::Weekly];
     if often.iter().filter(|flag| made.has(**flag)).count() > 1 {
@@ -442,7 +456,8 @@ fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject>
     let replaces = [Flag::Replace, Flag::ReplaceDown];
     if let Some(flag) = replaces.into_iter().find(|flag| made.has(*flag)) {
         let stays = [Flag::SpecNodes, Flag::AllNodes, Flag::PartNodes, Flag::StaticAlloc];
-        if stays.iter().any(|flag| made.has(*flag)) || replaces.iter().all(|flag| made.has(*flag)) {
+        let names = stays.iter().any(|flag| made.has(*flag)) || made.nodes.is_empty();
+        if names || replaces.iter().all(|flag| made.has(*flag)) {
             let name = flag.name();
             let text = format!(
                 "{name} goes with NodeCnt=, and not with named nodes, STATIC_ALLOC or another of its kind"
@@ -453,6 +468,7 @@ fn judge(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Reject>
     if made.next_window().is_some_and(|(start, _)| start < made.end) {
         return Err(Reject::InvalidTime("it would not be over when it comes again".to_owned()));
     }
+    licensed::check(cluster, now, made).map_err(Reject::InvalidLicense)?;
     let before = cluster.reservation(&made.name);
     for node in &made.nodes {
         let shown = || cluster.node(*node).map(|node| node.name().to_string()).unwrap_or_default();

@@ -9,6 +9,7 @@ use crate::id::{ArrayTaskId, JobId, NodeId};
 use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::idset::IdSet;
 use crate::model::job::Job;
+use crate::sched::licensed;
 use crate::sched::plan::{Start, StartPart};
 use crate::text::time::Time;
 
@@ -43,7 +44,19 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     if cluster.jobs().components(start.attempt.job) != jobs {
         return Err(Reject::Stale(format!("job {}: a component is missing", start.attempt.job)));
     }
+    has_licenses(cluster, now, start)?;
     Ok(Decision(started))
+}
+
+/// Whether a proposal, of one job or all components of a het job, has the licenses it wants for all of its time.
+pub(super) fn has_licenses(cluster: &Cluster, now: Time, start: &Start) -> Result<(), Reject> {
+    let limit = |start: &Start| start.time_limit.unwrap_or(start.spec.time_limit);
+    let all: Vec<licensed::Starter<'_>> =
+        start.all().map(|start| (&*start.spec, limit(start), start.reservation.as_deref())).collect();
+    match licensed::lets_start(cluster, now, &all) {
+        true => Ok(()),
+        false => Err(Reject::Stale(format!("job {}: its licenses are not free", start.attempt.job))),
+    }
 }
 
 /// What one job gets beside those that start with it and have `taken` their part.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Flag, Members, PURGE_AFTER};
+use crate::model::change::licenses;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
@@ -43,6 +44,8 @@ pub struct ReservationAsk {
     pub nodes: Option<Edit<NodesAsk>>,
     /// `NodeCnt=`, `TRES=node=`: how many nodes, group by group; each group is placed by itself.
     pub node_count: Option<Box<[u32]>>,
+    /// `Licenses=`, `TRES=license/`: all that it is to have, each name once.
+    pub licenses: Option<Vec<(Box<str>, u32)>>,
     /// `PartitionName=`
     pub partition: Option<Arc<str>>,
     /// `Features=`
@@ -69,7 +72,7 @@ pub struct ReservationAsk {
 pub struct AskError(String);
 
 /// Keys, with Slurm's spelling; read without regard to case, and from their beginnings alone where these say which.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "ReservationName",
     "Reservation",
     "StartTime",
@@ -77,6 +80,7 @@ const KEYS: [&str; 16] = [
     "Duration",
     "Nodes",
     "NodeCnt",
+    "Licenses",
     "TRES",
     "PartitionName",
     "Partition",
@@ -89,9 +93,8 @@ const KEYS: [&str; 16] = [
 ];
 
 /// Keys that Slurm has and this release does not, and what to do instead.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 8] = [
     ("CoreCnt", "whole nodes are reserved; ask NodeCnt="),
-    ("Licenses", "nodes are reserved, no licenses; lower their number in spur.toml for that time"),
     ("BurstBuffer", "there are no burst buffers"),
     ("Watts", "power is not managed"),
     ("MaxStartDelay", "jobs of others never start in a reservation"),
@@ -102,19 +105,18 @@ const REFUSED: [(&str, &str); 9] = [
 ];
 
 /// Flags that Slurm has and this release does not, and what to do instead.
-const REFUSED_FLAGS: [(&str, &str); 5] = [
-    ("ANY_NODES", "no licenses are reserved; FLEX lets its jobs use other nodes besides"),
+const REFUSED_FLAGS: [(&str, &str); 3] = [
     ("FIRST_CORES", "whole nodes are reserved; ask NodeCnt="),
     ("FORCE_START", "give a StartTime= that lies ahead"),
-    ("LICENSE_ONLY", "nodes are reserved, no licenses; lower their number in spur.toml for that time"),
     ("NO_PURGE_COMP", "Flags-=PURGE_COMP takes it away"),
 ];
 
 /// Other names of flags.
-const SYNONYMS: [(&str, Flag); 5] = [
+const SYNONYMS: [(&str, Flag); 6] = [
     ("MAINTENANCE", Flag::Maint),
     ("IGNORE_RUNNING", Flag::IgnoreJobs),
     ("IGNORE_JOB", Flag::IgnoreJobs),
+    ("LICENSE_ONLY", Flag::AnyNodes),
     ("STATIC_ALLOC", Flag::StaticAlloc),
     ("NO_HOLD_JOBS_AFTER", Flag::NoHoldJobsAfter),
 ];
@@ -135,6 +137,11 @@ impl ReservationAsk {
         let known = key_of(bare).map_err(AskError)?;
         if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| *name == known) {
             return Err(AskError(format!("{name}= is not supported by this release; {instead}")));
+        }
+        if sign.is_some() && known == "Licenses" {
+            let all =
+                "The +=/-= notation is not supported when updating licenses; write all that it is to have";
+            return Err(wrong(all.to_owned()));
         }
         if sign.is_some() && !["Nodes", "Users", "Accounts", "Flags", "Duration"].contains(&known) {
             return Err(wrong("only Nodes, Users, Accounts, Flags and Duration are added to".to_owned()));
@@ -157,11 +164,8 @@ impl ReservationAsk {
                 self.nodes = Some(edit(sign, NodesAsk::These(list)));
             }
             "NodeCnt" => self.node_count = Some(counts(value)?),
-            "TRES" => {
-                let nodes =
-                    value.strip_prefix("node=").ok_or("whole nodes are reserved; ask TRES=node=NUMBER")?;
-                self.node_count = Some(counts(nodes)?);
-            }
+            "Licenses" => self.licenses = Some(licenses(value)?),
+            "TRES" => self.set_tres(value)?,
             "PartitionName" | "Partition" => self.partition = Some(name(value)?),
             "Features" if value.is_empty() => self.features = Some(None),
             "Features" => self.features = Some(Some(value.parse().map_err(|error| format!("{error}"))?)),
@@ -174,6 +178,28 @@ impl ReservationAsk {
             "Skip" if value.is_empty() => self.skip = true,
             "Skip" => return Err("it has no value; write Skip alone".to_owned()),
             _ => self.comment = Some(value.into()),
+        }
+        Ok(())
+    }
+
+    /// `node=4,2,license/matlab=1`: what has no name of its own belongs to what stands before it.
+    fn set_tres(&mut self, value: &str) -> Result<(), String> {
+        let (mut nodes, mut wanted): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+        for item in value.split(',') {
+            match item.split_once('=') {
+                Some(("node", count)) if nodes.is_empty() => nodes.push(count),
+                Some((license, count)) if license.starts_with("license/") => {
+                    wanted.push(format!("{}:{count}", &license["license/".len()..]));
+                }
+                None if !nodes.is_empty() && wanted.is_empty() => nodes.push(item),
+                _ => return Err("ask TRES=node=NUMBER, TRES=license/NAME=NUMBER, or both".to_owned()),
+            }
+        }
+        if !nodes.is_empty() {
+            self.node_count = Some(counts(&nodes.join(","))?);
+        }
+        if !wanted.is_empty() {
+            self.licenses = Some(licenses(&wanted.join(","))?);
         }
         Ok(())
     }
@@ -326,6 +352,22 @@ mod tests {
             ask("NodeCnt=2k part=p").map(|ask| (ask.node_count, ask.partition)),
             Ok((Some(Box::from([2048])), Some("p".into())))
         );
+        let wanted = vec![("matlab".into(), 2), ("ansys".into(), 1)];
+        for words in
+            ["Lic=matlab:2,ansys", "TRES=license/matlab=2,license/ansys=1", "Licenses=matlab,matlab,ansys"]
+        {
+            assert_eq!(
+                ask(words).map(|ask| (ask.licenses, ask.node_count)),
+                Ok((Some(wanted.clone()), None))
+            );
+        }
+        let both = ask("TRES=node=4,2,license/matlab=2").map(|ask| (ask.licenses, ask.node_count));
+        assert_eq!(both, Ok((Some(vec![("matlab".into(), 2)]), Some(Box::from([4, 2])))));
+        assert_eq!(ask("Licenses=").map(|ask| ask.licenses), Ok(Some(Vec::new())));
+        for flag in ["LICENSE_ONLY", "any_nodes"] {
+            let read = ask(&format!("Flags={flag}")).map(|ask| ask.flags);
+            assert_eq!(read, Ok(Some(Edit::Set(vec![Flag::AnyNodes]))), "{flag}");
+        }
         assert_eq!(ask("NodeCnt=4,1").map(|ask| ask.node_count), Ok(Some(Box::from([4, 1]))));
         let half_an_hour = TimeLimit::Seconds(1_800);
         assert_eq!(ask("Duration+=30").map(|ask| ask.duration), Ok(Some(Edit::Add(half_an_hour))));
@@ -356,6 +398,10 @@ mod tests {
             ("Flags=MAINTT", "did you mean MAINT?"),
             ("StartTme=5", "Unknown parameter StartTme; did you mean StartTime?"),
             ("TRES=cpu=5", "ask TRES=node=NUMBER"),
+            ("TRES=license/a=1,2", "ask TRES=node=NUMBER"),
+            ("TRES=node=1,node=2", "ask TRES=node=NUMBER"),
+            ("Licenses=matlab:0", "`matlab:0`: write NAME or NAME:COUNT"),
+            ("Licenses+=matlab", "The +=/-= notation is not supported when updating licenses"),
             ("NodeCnt=0", "write a number of nodes"),
             ("NodeCnt=2,", "write a number of nodes"),
             ("StartTime+=60", "only Nodes, Users, Accounts, Flags and Duration"),

@@ -13,7 +13,8 @@ use crate::sched::queue::{Candidate, Queued};
 use crate::sched::shorter::{self, Length};
 use crate::sched::state::together::{Place, find_together};
 use crate::sched::state::{Hit, Hunt, Part};
-use crate::sched::timeline::licenses::wanted;
+use crate::sched::timeline::licenses::{Wanted, wanted};
+use crate::sched::timeline::realm::OPEN;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
 
@@ -203,7 +204,7 @@ impl<S: Space> Walk<S> {
         }
         for prospect in prospects.iter().flatten() {
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = planned.is_empty() && self.space.realms().bounds(prospect.realm).is_some();
+            let in_vain = planned.is_empty() && self.space.realms().window(prospect.realm).is_some();
             let seat = self.seat_of(prospect);
             if !in_vain {
                 self.sit(job, seat);
@@ -220,7 +221,7 @@ impl<S: Space> Walk<S> {
         behind: Option<JobId>,
     ) -> (Reason, String) {
         let ahead = self.not_begun(prospects.iter().flatten());
-        let lacks = candidate.all().find_map(|component| self.space.lacks_license(wanted(&component.spec)));
+        let lacks = self.space.lacks_license(&asked(candidate, prospects), longest(candidate));
         let reason = match behind {
             _ if ahead.is_some() => Reason::Reservation,
             Some(_) => Reason::Priority,
@@ -232,6 +233,13 @@ impl<S: Space> Walk<S> {
         (reason, detail)
     }
 
+    /// The license of which there are at no time enough for all components, in a sentence.
+    fn never_licensed_together(&self, candidate: &Candidate, prospects: &[Vec<Prospect>]) -> Option<String> {
+        let (asked, longest) = (asked(candidate, prospects), longest(candidate));
+        let found = self.space.licenses().earliest(&asked, self.now, longest);
+        if found.is_none() { self.space.lacks_license(&asked, longest) } else { None }
+    }
+
     /// Why the components fit at no time, if they do not.
     fn never_together(
         &mut self,
@@ -239,6 +247,9 @@ impl<S: Space> Walk<S> {
         prospects: &[Vec<Prospect>],
         reserves: bool,
     ) -> Option<(Reason, String)> {
+        if reserves && let Some(detail) = self.never_licensed_together(candidate, prospects) {
+            return Some((Reason::Licenses, detail));
+        }
         for (offset, of) in prospects.iter().enumerate() {
             let never = match reserves {
                 true => !self.fits_some_day(candidate, offset, of),
@@ -320,6 +331,17 @@ impl<S: Space> Walk<S> {
             }
         }
     }
+}
+
+/// What the components want of licenses, each in the realm it would rather be in.
+fn asked<'a>(candidate: &'a Candidate, prospects: &[Vec<Prospect>]) -> Vec<(usize, &'a Wanted)> {
+    let realms = prospects.iter().map(|of| of.first().map_or(OPEN, |prospect| prospect.realm));
+    candidate.all().zip(realms).map(|(component, realm)| (realm, wanted(&component.spec))).collect()
+}
+
+/// The longest run time of the components, seconds.
+fn longest(candidate: &Candidate) -> u64 {
+    candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
 /// A component's partitions, by the index of the prospect, with each alternative of its constraint there.

@@ -19,7 +19,7 @@ use crate::sched::scene::Scene;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::state::{Hit, Hunt, Part};
-use crate::sched::timeline::licenses::{Licenses, Wanted};
+use crate::sched::timeline::licenses::{Asked, Lack, Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::text::time::Time;
@@ -50,8 +50,9 @@ pub(in crate::sched) trait Space {
     /// `None` where a job past its time still holds devices that the planned ones cannot be exchanged for.
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>>;
 
-    /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for.
-    fn start(&mut self, job: JobId, task: bool, parts: &[Part], licenses: &Wanted, lasts: u64);
+    /// Takes what a job is given that starts now, for so many seconds; `task`: one of those that its record stands for,
+    /// `asked`: the realm it starts in and the licenses it wants.
+    fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64);
 
     /// Takes what a later start is to have.
     fn reserve(&mut self, made: &Reservation);
@@ -131,7 +132,7 @@ pub(in crate::sched) trait Space {
         let bound = family.as_ref().and_then(|family| stairs.bound(family, hunt.need, &size, smaller));
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {
-            from = self.licenses().earliest(hunt.licenses, from, hunt.run_time)?;
+            from = self.licenses().earliest(&hunt.asked(), from, hunt.run_time)?;
             if from >= until {
                 return None;
             }
@@ -142,9 +143,12 @@ pub(in crate::sched) trait Space {
                 self.stairs().0.note(family.clone(), hunt.need, size, earliest);
             }
             let hit = hit?;
-            let licensed = self.licenses().earliest(hunt.licenses, hit.start, hunt.run_time)?;
+            let licensed = self.licenses().earliest(&hunt.asked(), hit.start, hunt.run_time)?;
             if licensed == hit.start {
-                let starts = hit.starts && self.licenses().lacking(hunt.licenses).is_none();
+                let lacks = |space: &Self| {
+                    space.licenses().lacking(&hunt.asked(), hit.start, hunt.run_time).is_some()
+                };
+                let starts = hit.starts && !lacks(self);
                 return Some(Hit { starts, ..hit });
             }
             from = licensed;
@@ -166,11 +170,18 @@ pub(in crate::sched) trait Space {
         Some((misfit, free))
     }
 
-    /// The license that keeps a job waiting at this moment, in a sentence.
-    fn lacks_license(&self, wanted: &Wanted) -> Option<String> {
-        let (name, count, free) = self.licenses().lacking(wanted)?;
-        let verb = if free == 1 { "is" } else { "are" };
-        Some(format!("needs license {name}:{count}; {} {verb} free", free.max(0)))
+    /// The license that keeps a job of so many seconds waiting at this moment, in a sentence.
+    fn lacks_license(&self, asked: &Asked<'_>, seconds: u64) -> Option<String> {
+        let lack = self.licenses().lacking(asked, self.now(), seconds)?;
+        let Lack { name, wanted, left, later, reserved } = lack;
+        let verb = if left == 1 { "is" } else { "are" };
+        let others = if reserved > 0 { format!(", {reserved} reserved for others") } else { String::new() };
+        Some(match later {
+            true => {
+                format!("needs license {name}:{wanted} for all of its time; then {left} {verb} left{others}")
+            }
+            false => format!("needs license {name}:{wanted}; {left} {verb} free{others}"),
+        })
     }
 
     /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if

@@ -53,6 +53,10 @@ impl<S: Space> Walk<S> {
             self.wait(candidate, reason, detail, None);
             return;
         }
+        if never && let Some(detail) = self.never_licensed(candidate, prospects) {
+            self.wait(candidate, Reason::Licenses, detail, None);
+            return;
+        }
         // Who waits for what cannot be in time holds up nobody.
         if could_reserve
             && found.is_none()
@@ -70,7 +74,7 @@ impl<S: Space> Walk<S> {
         for prospect in prospects {
             let seat = self.seat_of(prospect);
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
-            let in_vain = made.is_none() && self.space.realms().bounds(prospect.realm).is_some();
+            let in_vain = made.is_none() && self.space.realms().window(prospect.realm).is_some();
             let blocks = made.is_none_or(|made| {
                 *made.partition == **self.scene.partitions[prospect.partition].partition.name()
                     && self.realm_of(made) == Some(prospect.realm)
@@ -100,7 +104,8 @@ impl<S: Space> Walk<S> {
             return (Reason::Reservation, detail);
         }
         let open = prospects.iter().find(|prospect| prospect.realm == OPEN && self.explained < EXPLAINED);
-        if let Some(prospect) = open
+        let lacks = self.lacks_license(candidate, prospects).is_some();
+        if let Some(prospect) = open.filter(|_| !lacks)
             && let Some(other) = self.kept_out_by(candidate, prospect)
         {
             self.explained += 1;
@@ -108,10 +113,25 @@ impl<S: Space> Walk<S> {
         }
         let reason = match behind {
             Some(_) => Reason::Priority,
-            None if self.space.lacks_license(wanted(&candidate.spec)).is_some() => Reason::Licenses,
+            None if lacks => Reason::Licenses,
             None => Reason::Resources,
         };
         (reason, self.detail(candidate, prospects, behind))
+    }
+
+    /// The license that keeps a job waiting at this moment, in a sentence.
+    fn lacks_license(&self, candidate: &Candidate, prospects: &[Prospect]) -> Option<String> {
+        let realm = prospects.first().map_or(OPEN, |prospect| prospect.realm);
+        self.space.lacks_license(&[(realm, wanted(&candidate.spec))], candidate.run_time)
+    }
+
+    /// The same if there are at no time enough of it.
+    fn never_licensed(&self, candidate: &Candidate, prospects: &[Prospect]) -> Option<String> {
+        let asked = |prospect: &Prospect| [(prospect.realm, wanted(&candidate.spec))];
+        let lacks = |prospect: &Prospect| {
+            self.space.licenses().earliest(&asked(prospect), self.now, candidate.shortest).is_none()
+        };
+        prospects.iter().all(lacks).then(|| self.lacks_license(candidate, prospects)).flatten()
     }
 
     /// The reservation that alone keeps a job from starting where nothing is reserved for it.
@@ -131,7 +151,7 @@ impl<S: Space> Walk<S> {
         let realms = self.space.realms();
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for prospect in prospects {
-            names.insert(&realms.bounds(prospect.realm).filter(|own| own.start > self.now)?.name);
+            names.insert(&realms.window(prospect.realm).filter(|own| own.start > self.now)?.name);
         }
         let names: Vec<&str> = names.into_iter().collect();
         Some(format!("reservation {} has not begun", names.join(", ")))
@@ -203,12 +223,11 @@ impl<S: Space> Walk<S> {
         let hunt = prospect.hunt(candidate, self.now + 1);
         let lens = &prospect.lenses[0];
         match (self.space.misfit(&hunt), behind) {
-            (None, _) if self.space.lacks_license(wanted(&candidate.spec)).is_some() => {
-                self.space.lacks_license(wanted(&candidate.spec)).unwrap_or_default()
-            }
             (Some((misfit, free)), _) => explain::waiting(&lens.fabric, prospect.request(), &misfit, free),
-            (None, Some(head)) => format!("job {head} comes first"),
-            (None, None) => String::new(),
+            (None, behind) => {
+                let first = behind.map(|head| format!("job {head} comes first"));
+                self.lacks_license(candidate, prospects).or(first).unwrap_or_default()
+            }
         }
     }
 }

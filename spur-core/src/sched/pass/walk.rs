@@ -213,7 +213,7 @@ impl<S: Space> Walk<S> {
     ) -> Start {
         let task = component.task(candidate.dealt);
         let (job, licenses) = (component.attempt.job, wanted(&component.spec));
-        self.space.start(job, task.is_some(), parts, licenses, hit.lasts);
+        self.space.start(job, task.is_some(), parts, (prospect.realm, licenses), hit.lasts);
         let why = explain::why(hit, backfilled, candidate.priority);
         let reservation = self.space.realms().reservation(prospect.realm);
         prospect.start(&self.scene, (component, task), reservation, parts, why)

@@ -15,9 +15,9 @@ use crate::sched::plan::{Preemption, Start, Waiting};
 use crate::sched::preempt::rule::Rank;
 use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
 use crate::sched::prospect::Prospect;
-use crate::sched::queue::Queued;
 use crate::sched::queue::forecast::{ENDLESS, Forecast};
 use crate::sched::queue::rows::Counts;
+use crate::sched::queue::{Candidate, Queued};
 use crate::sched::scene::Scene;
 use crate::sched::state::{Hit, Part};
 use crate::sched::timeline::licenses::wanted;
@@ -78,10 +78,10 @@ impl Ways {
             let parts: Vec<Part> = claims(scene, &job.spec, nomination).into_iter().map(part).collect();
             let ready =
                 needs(scene, &job.spec, nomination).into_iter().map(part).all(|part| space.is_free(&part));
-            let licenses = wanted(&job.spec);
+            let asked = (space.realms().within(nomination.reservation.as_deref()), wanted(&job.spec));
             // Whoever is suspended for it goes on after it, with all that is left of its time.
             let lasts = forecast.run_time(job).max(1) + longest_rest(cluster, nomination, now);
-            space.start(job.id, false, &parts, licenses, lasts);
+            space.start(job.id, false, &parts, asked, lasts);
             let ends = nomination.victims.iter().filter_map(|victim| gone(cluster, *victim));
             let turn = Turn { nomination: Arc::clone(nomination), ready, waits_for: ends.max() };
             nominated.insert(job.id, turn);
@@ -180,12 +180,19 @@ impl<S: Space> Walk<S> {
         let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(rank(prospect)));
         let strict = self.backfill == Backfill::None
             && prospects.iter().any(|prospect| self.head_of(prospect).is_some());
-        if !may || strict || self.space.lacks_license(wanted(&candidate.spec)).is_some() {
+        // Licenses are taken from nobody.
+        let has_licenses = |prospect: &&Prospect| {
+            let asked = (prospect.realm, wanted(&candidate.spec));
+            let lasts = self.over_at(candidate, prospect).since(self.now);
+            self.space.licenses().lacking(&[asked], self.now, lasts).is_none()
+        };
+        let licensed: Vec<&Prospect> = prospects.iter().filter(has_licenses).collect();
+        if !may || strict || licensed.is_empty() {
             return false;
         }
         self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);
         let mut best: Option<(&Prospect, usize, Way)> = None;
-        for prospect in prospects {
+        for prospect in licensed {
             for lens in 0..prospect.lenses.len() {
                 match self.search_victims(candidate, prospect, lens, rank(prospect)) {
                     Ok(way) if best.as_ref().is_none_or(|(_, _, best)| way.price < best.price) => {
@@ -199,6 +206,12 @@ impl<S: Space> Walk<S> {
         let Some((prospect, lens, way)) = best else { return false };
         self.propose_way(candidate, prospects, prospect, lens, way);
         true
+    }
+
+    /// When a job for which others make way is over at the latest.
+    fn over_at(&self, candidate: &Candidate, prospect: &Prospect) -> Time {
+        let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
+        self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts
     }
 
     fn search_victims(
@@ -232,9 +245,7 @@ impl<S: Space> Walk<S> {
             return Err(NoWay::Hopeless);
         };
         self.ways.searches = left;
-        let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
-        let last = self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts;
-        let shut = self.space.shut(prospect.realm, last);
+        let shut = self.space.shut(prospect.realm, self.over_at(candidate, prospect));
         let claimant = Claimant { rank, request, lens, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.scene, &claimant);
         match found {
@@ -277,8 +288,8 @@ impl<S: Space> Walk<S> {
         let reservation = self.space.realms().reservation(prospect.realm);
         let start = prospect.start(&self.scene, (candidate, task), reservation, &way.parts, why);
         self.throttle.count(candidate);
-        let licenses = wanted(&candidate.spec);
-        self.space.start(candidate.attempt.job, task.is_some(), &way.parts, licenses, lasts);
+        let asked = (prospect.realm, wanted(&candidate.spec));
+        self.space.start(candidate.attempt.job, task.is_some(), &way.parts, asked, lasts);
         let place = explain::place(&hit);
         let waiting = Waiting {
             priority: candidate.priority,

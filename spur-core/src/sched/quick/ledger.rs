@@ -24,7 +24,7 @@ use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::held::{Held, Holder};
-use crate::sched::timeline::licenses::{Licenses, Wanted, wanted};
+use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
@@ -50,6 +50,8 @@ pub(super) struct Books {
     pub(super) ahead: Ahead,
     pub(super) realms: Realms,
     pub(super) licenses: Licenses,
+    /// When reservations that have licenses are in force from now on, by realm.
+    pub(super) licensed: Vec<(usize, Vec<(Time, Time)>)>,
     /// What nodes have of which jobs should have given something back by now: their room when those are gone.
     pub(super) overdue: BTreeMap<NodeId, Box<[u64]>>,
     /// By component of partitions: when the first later start begins, where it is planned anew in every pass.
@@ -59,6 +61,16 @@ pub(super) struct Books {
 }
 
 impl Books {
+    /// Finds out anew when licenses are reserved; says whether that is something else than before.
+    pub(super) fn license(&mut self) -> bool {
+        let ahead =
+            |windows: &[(Time, Time)]| windows.iter().copied().filter(|(_, to)| *to > self.now).collect();
+        let licensed = self.realms.licensed().map(|(realm, _, windows)| (realm, ahead(windows)));
+        let licensed: Vec<_> = licensed.collect();
+        let before = std::mem::replace(&mut self.licensed, licensed);
+        before != self.licensed
+    }
+
     /// What a node has for all of `seconds` from a time on, if that is not simply what nobody holds.
     pub(super) fn planned(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<Box<[u64]>> {
         let to = at + seconds;
@@ -136,6 +148,7 @@ impl Ledger {
             ahead: Ahead::default(),
             realms: Realms::new(&scene.reservations, now),
             licenses: Licenses::default(),
+            licensed: Vec::new(),
             overdue: BTreeMap::new(),
             firsts: vec![None; scene.partitions.len()],
             restless: false,
@@ -148,10 +161,10 @@ impl Ledger {
         let books = &mut self.books;
         let now = books.now;
         let ends = books.held.ends().map(|(end, job)| (end.max(now), job));
-        books.licenses = Licenses::new(cluster, ends, now);
+        books.licenses = Licenses::new(cluster, &books.realms, ends, now);
         if !cluster.policy().licenses.is_empty() {
             for made in planned {
-                books.licenses.take(wanted(&made.spec), made.start, made.end, false);
+                books.licenses.take(made.asked(&books.realms), made.start, made.end, false);
             }
         }
         let nodes = books.held.overdue(now).flat_map(|holder| holder.parts.iter().map(|(node, _)| *node));
@@ -238,10 +251,10 @@ impl Space for Ledger {
         Some(parts)
     }
 
-    fn start(&mut self, job: JobId, task: bool, parts: &[Part], licenses: &Wanted, lasts: u64) {
+    fn start(&mut self, job: JobId, task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
         let books = &mut self.books;
         let (now, end) = (books.now, books.now + lasts);
-        books.licenses.take(licenses, now, end, true);
+        books.licenses.take(asked, now, end, true);
         // Where there is less at the time of a later start, other nodes may be better for it.
         let mut components = parts.iter().filter_map(|part| books.held.component(part.node));
         let meets = components.any(|of| books.firsts[of].is_some_and(|from| end > from));
@@ -265,7 +278,7 @@ impl Space for Ledger {
 
     fn reserve(&mut self, made: &Reservation) {
         let books = &mut self.books;
-        books.licenses.take(wanted(&made.spec), made.start, made.end, false);
+        books.licenses.take(made.asked(&books.realms), made.start, made.end, false);
         let replans = books.scene.policy.scheduler.backfill != Backfill::Conservative;
         for part in &made.parts {
             let times = (made.start, made.end);
@@ -281,13 +294,14 @@ impl Space for Ledger {
     }
 
     fn release(&mut self, made: &Reservation) {
-        self.books.licenses.give_back(wanted(&made.spec), made.start, made.end);
+        let Books { licenses, realms, .. } = &mut *self.books;
+        licenses.give_back(made.asked(realms), made.start, made.end);
         made.parts.iter().for_each(|part| self.books.ahead.drop_claim(part.node, made.turn));
         self.aside = Some((made.turn, std::mem::take(&mut self.finder.stairs)));
     }
 
     fn has(&mut self, realm: usize, made: &Reservation) -> bool {
-        let Books { scene, licenses, ahead, held, .. } = &*self.books;
+        let Books { scene, licenses, realms, ahead, held, .. } = &*self.books;
         let is_up = |part: &Part| scene.nodes[part.node.index()].available;
         let times = (made.start, made.end);
         let fits = |part: &Part| {
@@ -295,7 +309,8 @@ impl Space for Ledger {
             room.iter().zip(&*part.taken).all(|(room, taken)| room >= taken)
         };
         let shut = |part: &Part| realm == OPEN && ahead.is_shut(part.node, made.start, made.end);
-        licenses.earliest(wanted(&made.spec), made.start, made.lasts()) == Some(made.start)
+        let asked = [(realm, made.asked(realms).1)];
+        licenses.earliest(&asked, made.start, made.lasts()) == Some(made.start)
             // Of its leaves, a job closes what is out of service, too.
             && made.parts.iter().all(|part| if is_up(part) { !shut(part) && fits(part) } else { part.slots == 0 })
     }

@@ -236,7 +236,7 @@ impl Quick {
             books.realms = Realms::new(&scene.reservations, now);
             let again = scene.reservations.iter().any(|reservation| reservation.repeats());
             let turns = again || memory.replanned || books.ahead.turns(before, now);
-            let shut = turns && books.ahead.shut(scene, &books.realms, now);
+            let shut = (turns && books.ahead.shut(scene, &books.realms, now)) | books.license();
             memory.settled &= !shut;
             memory.replanned |= shut;
         }

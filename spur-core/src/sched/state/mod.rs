@@ -118,6 +118,11 @@ pub(super) struct Hit {
 }
 
 impl Hunt<'_> {
+    /// What it asks of licenses.
+    pub(super) fn asked(&self) -> [(usize, &Wanted); 1] {
+        [(self.realm, self.licenses)]
+    }
+
     /// The time before which a start is of interest next to one that was found: an equally early one only where it
     /// may have more nodes.
     pub(super) fn beaten_by(&self, hit: &Hit) -> Time {
@@ -176,7 +181,7 @@ impl State {
             ends.push((end, job.id, Arc::clone(alloc)));
         }
         ends.sort_unstable_by_key(|(end, job, _)| (*end, *job));
-        let licenses = Licenses::new(cluster, ends.iter().map(|(end, job, _)| (*end, *job)), now);
+        let licenses = Licenses::new(cluster, &realms, ends.iter().map(|(end, job, _)| (*end, *job)), now);
         let nodes_in = |realm| if wanted.contains(&realm) { scene.nodes.len() } else { 0 };
         let mut timelines: Vec<Timeline> =
             (0..realms.count()).map(|realm| Timeline::new(now, nodes_in(realm), shortest)).collect();

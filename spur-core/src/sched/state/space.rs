@@ -15,7 +15,7 @@ use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
-use crate::sched::timeline::licenses::{Licenses, Wanted, wanted};
+use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::text::time::Time;
@@ -114,8 +114,8 @@ impl Space for State {
         Some(parts)
     }
 
-    fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], licenses: &Wanted, lasts: u64) {
-        self.book(parts, licenses, self.now, self.now + lasts, true);
+    fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
+        self.book(parts, asked, self.now, self.now + lasts, true);
         for part in parts {
             let idle = &mut self.idle[part.node.index()];
             *idle = self.rooms.minus(*idle, &part.taken);
@@ -123,11 +123,11 @@ impl Space for State {
     }
 
     fn reserve(&mut self, made: &Reservation) {
-        self.book(&made.parts, wanted(&made.spec), made.start, made.end, false);
+        self.book(&made.parts, made.asked(&self.realms), made.start, made.end, false);
     }
 
     fn release(&mut self, made: &Reservation) {
-        self.licenses.give_back(wanted(&made.spec), made.start, made.end);
+        self.licenses.give_back(made.asked(&self.realms), made.start, made.end);
         self.stairs.clear();
         for part in &made.parts {
             for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
@@ -137,8 +137,8 @@ impl Space for State {
     }
 
     fn has(&mut self, realm: usize, made: &Reservation) -> bool {
-        let licenses = wanted(&made.spec);
-        self.licenses.earliest(licenses, made.start, made.lasts()) == Some(made.start)
+        let asked = [(realm, made.asked(&self.realms).1)];
+        self.licenses.earliest(&asked, made.start, made.lasts()) == Some(made.start)
             && made.parts.iter().all(|part| {
                 let room = self.timelines[realm].room(&mut self.rooms, part.node.0, made.start, made.end);
                 // Of its leaves, a job closes what is out of service, too.
@@ -184,8 +184,8 @@ impl Space for State {
 
 impl State {
     /// Takes what a job is planned to use.
-    fn book(&mut self, parts: &[Part], licenses: &Wanted, from: Time, to: Time, starts: bool) {
-        self.licenses.take(licenses, from, to, starts);
+    fn book(&mut self, parts: &[Part], asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
+        self.licenses.take(asked, from, to, starts);
         for part in parts {
             for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
                 timeline.take(&mut self.rooms, part.node.0, from, to, &part.taken);

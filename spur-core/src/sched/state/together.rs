@@ -7,7 +7,7 @@ use crate::sched::pass::space::Space;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
 use crate::sched::scene::lens::Lens;
-use crate::sched::timeline::licenses::Wanted;
+use crate::sched::timeline::licenses::{Asked, Wanted};
 use crate::sched::together::{Member, Nearness, Seat, Together, place_together};
 use crate::text::time::Time;
 
@@ -40,7 +40,8 @@ pub(in crate::sched) fn find_together(
     near: &Nearness,
     until: Time,
 ) -> Option<Vec<(Hit, Vec<Part>)>> {
-    let licenses = all_licenses(places);
+    let asked: Vec<(usize, &Wanted)> =
+        places.iter().map(|place| (place.hunt.realm, place.hunt.licenses)).collect();
     let run_time = places.iter().map(|place| place.hunt.run_time).max()?;
     let mut budget = places.first()?.hunt.stages.first()?.ask().budget;
     let mut moments: Option<Vec<Time>> = None;
@@ -48,8 +49,8 @@ pub(in crate::sched) fn find_together(
     let until = last.map_or(until, |last| last.min(until));
     let mut at = space.now();
     for tried in 0..=MOST_MOMENTS {
-        at = each_alone(space, places, &licenses, run_time, at, until)?;
-        let starts = at == space.now() && space.licenses().lacking(&licenses).is_none();
+        at = each_alone(space, places, &asked, run_time, at, until)?;
+        let starts = at == space.now() && space.licenses().lacking(&asked, at, run_time).is_none();
         for starts in [starts, false] {
             let together = at_once(space, scene, places, near, at, starts, &mut budget);
             let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
@@ -92,7 +93,7 @@ pub(in crate::sched) fn find_together(
 fn each_alone(
     space: &mut impl Space,
     places: &[Place<'_>],
-    licenses: &Wanted,
+    asked: &Asked<'_>,
     run_time: u64,
     from: Time,
     until: Time,
@@ -100,7 +101,7 @@ fn each_alone(
     let mut at = from;
     loop {
         let before = at;
-        at = space.licenses().earliest(licenses, at, run_time)?;
+        at = space.licenses().earliest(asked, at, run_time)?;
         for place in places {
             at = alone(space, place, at, until)?;
         }
@@ -161,16 +162,4 @@ fn all_moments(space: &impl Space, places: &[Place<'_>]) -> Vec<Time> {
     moments.sort_unstable();
     moments.dedup();
     moments
-}
-
-/// The licenses of all components.
-fn all_licenses(places: &[Place<'_>]) -> Vec<(Box<str>, u32)> {
-    let mut all: Vec<(Box<str>, u32)> = Vec::new();
-    for (name, count) in places.iter().flat_map(|place| place.hunt.licenses) {
-        match all.iter_mut().find(|(known, _)| known == name) {
-            Some((_, sum)) => *sum += count,
-            None => all.push((name.clone(), *count)),
-        }
-    }
-    all
 }

@@ -1,50 +1,162 @@
 //! Licenses over time: counts that belong to no node.
+//!
+//! A reservation keeps its licenses for the jobs in it while it is in force. These use what is reserved first, and besides
+//! that what everybody may use; whoever runs in no reservation of a license has only the latter. With `total` of a
+//! license, `reserved` by each reservation in force and `used` by the jobs of each, there is left at a moment
+//!
+//! ```text
+//! for everybody      open = total - used in none - sum over reservations of max(reserved, used)
+//! in a reservation   open + max(reserved - used, 0)
+//! ```
+//!
+//! so what jobs of a reservation use is never counted twice. A reservation that is always ahead keeps its licenses from
+//! jobs of others that run longer than that, whenever they start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::job::JobSpec;
 use crate::text::time::Time;
 
+use super::realm::Realms;
+
 /// What a job wants: names and counts.
 pub(in crate::sched) type Wanted = [(Box<str>, u32)];
+
+/// What jobs want that start at one moment: by realm.
+pub(in crate::sched) type Asked<'a> = [(usize, &'a Wanted)];
 
 /// What a request says of licenses.
 pub(in crate::sched) fn wanted(spec: &JobSpec) -> &Wanted {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
 }
 
-/// One license: how many are free from which time on, and how many nobody holds at this moment.
+/// What there is of one license at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stock {
+    /// What everybody may use; below zero where more is held than there is beside what is reserved.
+    open: i64,
+    /// By owner: what is reserved less what its jobs use, which may be more.
+    shares: SmallVec<[i64; 2]>,
+}
+
+impl Stock {
+    /// Somebody takes so many, or gives them back if it is less than none.
+    fn take(&mut self, owner: Option<usize>, count: i64) {
+        let Some(share) = owner.and_then(|owner| self.shares.get_mut(owner)) else {
+            self.open -= count;
+            return;
+        };
+        let beyond = |share: i64| (-share).max(0);
+        let before = beyond(*share);
+        *share -= count;
+        self.open -= beyond(*share) - before;
+    }
+
+    /// What one owner, or who is none, can take at most.
+    fn left(&self, owner: Option<usize>) -> i64 {
+        self.open + owner.and_then(|owner| self.shares.get(owner)).map_or(0, |share| (*share).max(0))
+    }
+
+    /// Whether all that is demanded at once can be taken where `barred` are kept besides.
+    fn covers(&self, Demand { by, barred, .. }: &Demand) -> bool {
+        let open = self.open - barred;
+        let share = |owner: Option<usize>| self.left(owner) - self.open;
+        let all: i64 = by.iter().map(|(_, count)| count).sum();
+        let reserved: i64 = by.iter().map(|(owner, _)| share(*owner)).sum();
+        let beyond: i64 = by.iter().map(|(owner, count)| (count - share(*owner)).max(0)).sum();
+        beyond <= open.max(0) && all <= open + reserved
+    }
+}
+
+/// What is demanded of one license at once.
+struct Demand {
+    /// By owner, each once.
+    by: SmallVec<[(Option<usize>, i64); 1]>,
+    /// What reservations that are always ahead keep from these.
+    barred: i64,
+}
+
+/// What is demanded of which license.
+type Demands<'a> = SmallVec<[(&'a str, &'a License, Demand); 2]>;
+
+/// One license: how many there are from which time on, and how many nobody holds at this moment.
 #[derive(Clone, Debug)]
 struct License {
     /// By time; the first step is now.
-    free: Vec<(Time, i64)>,
-    idle: i64,
+    steps: Vec<(Time, Stock)>,
+    idle: Stock,
+    /// The realms of the reservations that have some.
+    owners: SmallVec<[usize; 2]>,
+    /// Of reservations that are always ahead: the realm, how far in seconds, and how many.
+    ahead: Vec<(usize, u64, i64)>,
 }
 
 /// All licenses by name.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Licenses(BTreeMap<Arc<str>, License>);
+pub(in crate::sched) struct Licenses {
+    known: BTreeMap<Arc<str>, License>,
+    /// By realm: when its jobs have to be over. Empty where nothing is reserved.
+    ends: Vec<Time>,
+}
+
+/// A license of which there is too little.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::sched) struct Lack {
+    pub(in crate::sched) name: Box<str>,
+    pub(in crate::sched) wanted: i64,
+    /// What is left of it for whoever wants it.
+    pub(in crate::sched) left: i64,
+    /// Whether that is so only later, before whoever wants it is over.
+    pub(in crate::sched) later: bool,
+    /// What is kept for others.
+    pub(in crate::sched) reserved: i64,
+}
 
 impl Licenses {
     /// What is left of the configured licenses by jobs that run until the given times.
     pub(in crate::sched) fn new<'a>(
         cluster: &'a Cluster,
+        realms: &Realms,
         running: impl Iterator<Item = (Time, JobId)> + 'a,
         now: Time,
     ) -> Self {
-        let license = |count: &u32| License { free: vec![(now, i64::from(*count))], idle: i64::from(*count) };
-        let configured = &cluster.policy().licenses;
-        let mut licenses =
-            Self(configured.iter().map(|(name, count)| (Arc::clone(name), license(count))).collect());
-        if licenses.0.is_empty() {
+        let mut licenses = Self::unused(&cluster.policy().licenses, realms, now);
+        if licenses.is_empty() {
             return licenses;
         }
         for (end, job) in running {
-            if let Some(job) = cluster.job(job) {
-                licenses.take(wanted(&job.spec), now, end, true);
+            let Some(job) = cluster.job(job).filter(|job| !wanted(&job.spec).is_empty()) else { continue };
+            let within = job.phase.alloc().and_then(|alloc| alloc.reservation.as_deref());
+            licenses.take((realms.within(within), wanted(&job.spec)), now, end, true);
+        }
+        licenses
+    }
+
+    /// The same where no job runs.
+    fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
+        let license = |count: &u32| {
+            let stock = Stock { open: i64::from(*count), shares: SmallVec::new() };
+            License {
+                steps: vec![(now, stock.clone())],
+                idle: stock,
+                owners: SmallVec::new(),
+                ahead: Vec::new(),
+            }
+        };
+        let known = configured.iter().map(|(name, count)| (Arc::clone(name), license(count))).collect();
+        let ends = |realm| realms.end(realm).unwrap_or(Time::MAX);
+        let count = if realms.is_single() { 0 } else { realms.count() };
+        let mut licenses = Self { known, ends: (0..count).map(ends).collect() };
+        for (realm, reservation, windows) in realms.licensed() {
+            for (name, count) in &reservation.licenses {
+                let Some(license) = licenses.known.get_mut(&**name) else { continue };
+                license.keep(realm, i64::from(*count), windows, now);
+                license.ahead.extend(reservation.lead.map(|lead| (realm, lead, i64::from(*count))));
             }
         }
         licenses
@@ -52,49 +164,45 @@ impl Licenses {
 
     /// Whether none are configured.
     pub(in crate::sched) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known.is_empty()
     }
 
     /// Takes licenses for a stretch of time.
-    pub(in crate::sched) fn take(&mut self, wanted: &Wanted, from: Time, to: Time, starts: bool) {
-        self.change(wanted, from, to, -1);
+    pub(in crate::sched) fn take(&mut self, asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
+        self.change(asked, from, to, 1);
+        let (realm, wanted) = asked;
         for (name, count) in wanted.iter().filter(|_| starts) {
-            if let Some(license) = self.0.get_mut(&**name) {
-                license.idle -= i64::from(*count);
+            if let Some(license) = self.known.get_mut(&**name) {
+                license.idle.take(license.owner(realm), i64::from(*count));
             }
         }
     }
 
     /// Undoes a reservation.
-    pub(in crate::sched) fn give_back(&mut self, wanted: &Wanted, from: Time, to: Time) {
-        self.change(wanted, from, to, 1);
+    pub(in crate::sched) fn give_back(&mut self, asked: (usize, &Wanted), from: Time, to: Time) {
+        self.change(asked, from, to, -1);
     }
 
-    fn change(&mut self, wanted: &Wanted, from: Time, to: Time, sign: i64) {
+    fn change(&mut self, (realm, wanted): (usize, &Wanted), from: Time, to: Time, sign: i64) {
         for (name, count) in wanted {
-            let Some(license) = self.0.get_mut(&**name) else { continue };
-            split(&mut license.free, from);
-            split(&mut license.free, to);
-            for (_, free) in license.free.iter_mut().filter(|(at, _)| from <= *at && *at < to) {
-                *free += sign * i64::from(*count);
-            }
+            let Some(license) = self.known.get_mut(&**name) else { continue };
+            let owner = license.owner(realm);
+            license.during(from, to, |stock| stock.take(owner, sign * i64::from(*count)));
         }
     }
 
-    /// The first time from `from` on at which all that is wanted is free for `seconds`; `None` if there is none.
-    pub(in crate::sched) fn earliest(&self, wanted: &Wanted, from: Time, seconds: u64) -> Option<Time> {
+    /// The first time from `from` on at which all that is wanted is free for `seconds`, or until the reservation it is
+    /// wanted in is over; `None` if there is none.
+    pub(in crate::sched) fn earliest(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
+        let demands = self.demands(asked, seconds)?;
         let mut at = from;
         // Each round moves on to the end of a step that is too small, so there are no more rounds than steps.
         'again: loop {
-            for (name, count) in wanted {
-                let steps = &self.0.get(&**name)?.free;
-                let first = steps.partition_point(|(time, _)| *time <= at).saturating_sub(1);
-                let until = at + seconds;
-                let in_time = steps[first..].iter().take_while(|(time, _)| *time < until).count();
-                let short =
-                    steps[first..first + in_time].iter().rposition(|(_, free)| *free < i64::from(*count));
+            for (_, license, demand) in &demands {
+                let until = self.over(asked, at + seconds).max(at + 1);
+                let short = license.within(at, until).rposition(|(_, stock)| !stock.covers(demand));
                 if let Some(short) = short {
-                    at = steps.get(first + short + 1)?.0;
+                    at = license.steps.get(license.first(at) + short + 1)?.0;
                     continue 'again;
                 }
             }
@@ -102,36 +210,193 @@ impl Licenses {
         }
     }
 
-    /// The first license of which too few are held by nobody at this moment: name, wanted, free.
-    pub(in crate::sched) fn lacking(&self, wanted: &Wanted) -> Option<(String, u32, i64)> {
-        let free = |name: &str| self.0.get(name).map_or(0, |license| license.idle);
-        let short = wanted.iter().find(|(name, count)| free(name) < i64::from(*count))?;
-        Some((short.0.to_string(), short.1, free(&short.0)))
+    /// The first license of which too few are held by nobody at this moment, or will be left by reservations before a job
+    /// is over that lasts so many seconds.
+    pub(in crate::sched) fn lacking(&self, asked: &Asked<'_>, now: Time, seconds: u64) -> Option<Lack> {
+        let Some(demands) = self.demands(asked, seconds) else {
+            let unknown = |(name, _): &&(Box<str>, u32)| !self.known.contains_key(&**name);
+            let (name, count) = asked.iter().flat_map(|(_, wanted)| *wanted).find(unknown)?;
+            return Some(Lack {
+                name: name.clone(),
+                wanted: i64::from(*count),
+                left: 0,
+                later: false,
+                reserved: 0,
+            });
+        };
+        let until = self.over(asked, now + seconds);
+        demands.iter().find_map(|(name, license, demand)| {
+            let is_short = |stock: &&Stock| !stock.covers(demand);
+            let later = || {
+                let mut later = license.within(now, until).filter(|_| license.is_reserved());
+                later.find(|(_, stock)| !stock.covers(demand) && demand.lacks_only_reserved(stock))
+            };
+            let now = Some(&license.idle).filter(is_short).map(|stock| (stock, false));
+            let (short, is_later) = now.or_else(|| later().map(|(_, stock)| (stock, true)))?;
+            Some(demand.lack((*name).into(), short, is_later))
+        })
+    }
+
+    /// What is left of a license in a realm throughout a stretch of time; nothing of one that is not known.
+    pub(in crate::sched) fn least(&self, realm: usize, name: &str, from: Time, to: Time) -> i64 {
+        let Some(license) = self.known.get(name) else { return 0 };
+        let left = license.within(from, to).map(|(_, stock)| stock.left(license.owner(realm)));
+        left.min().unwrap_or(0)
+    }
+
+    /// What is wanted of each license. `None` if one is not known.
+    fn demands<'a>(&'a self, asked: &Asked<'a>, seconds: u64) -> Option<Demands<'a>> {
+        let mut demands = Demands::new();
+        for (realm, wanted) in asked {
+            for (name, count) in *wanted {
+                let license = self.known.get(&**name)?;
+                let (owner, count) = (license.owner(*realm), i64::from(*count));
+                let barred = license.barred(*realm, seconds);
+                let Some((.., known)) = demands.iter_mut().find(|(known, ..)| *known == &**name) else {
+                    let by = SmallVec::from_iter([(owner, count)]);
+                    demands.push((name, license, Demand { by, barred }));
+                    continue;
+                };
+                known.barred = known.barred.max(barred);
+                match known.by.iter_mut().find(|(other, _)| *other == owner) {
+                    Some((_, sum)) => *sum += count,
+                    None => known.by.push((owner, count)),
+                }
+            }
+        }
+        Some(demands)
+    }
+
+    /// When whoever is to end at a time has to be over.
+    fn over(&self, asked: &Asked<'_>, end: Time) -> Time {
+        let over = |realm: usize| self.ends.get(realm).map_or(end, |own| end.min(*own));
+        // Of several the last counts.
+        asked.iter().map(|(realm, _)| over(*realm)).max().unwrap_or(end)
+    }
+}
+
+impl License {
+    /// Keeps so many for the jobs of a realm while it is in force.
+    fn keep(&mut self, realm: usize, count: i64, windows: &[(Time, Time)], now: Time) {
+        self.owners.push(realm);
+        self.idle.shares.push(0);
+        self.steps.iter_mut().for_each(|(_, stock)| stock.shares.push(0));
+        let owner = self.owners.len() - 1;
+        let reserve = |stock: &mut Stock| {
+            stock.shares[owner] += count;
+            stock.open -= count;
+        };
+        for (from, to) in windows {
+            self.during((*from).max(now), *to, reserve);
+        }
+        if windows.iter().any(|(from, to)| *from <= now && now < *to) {
+            reserve(&mut self.idle);
+        }
+    }
+
+    /// Changes what there is during a stretch of time.
+    fn during(&mut self, from: Time, to: Time, change: impl Fn(&mut Stock)) {
+        split(&mut self.steps, from);
+        split(&mut self.steps, to);
+        let steps = self.steps.iter_mut().filter(|(at, _)| from <= *at && *at < to);
+        steps.for_each(|(_, stock)| change(stock));
+    }
+
+    /// The number of the step at a time.
+    fn first(&self, at: Time) -> usize {
+        self.steps.partition_point(|(time, _)| *time <= at).saturating_sub(1)
+    }
+
+    /// The steps that touch a stretch of time.
+    fn within(
+        &self,
+        from: Time,
+        until: Time,
+    ) -> impl DoubleEndedIterator<Item = &(Time, Stock)> + ExactSizeIterator {
+        let first = self.first(from);
+        let behind = self.steps.partition_point(|(time, _)| *time < until).max(first);
+        self.steps[first..behind].iter()
+    }
+
+    /// Whether some of it is reserved at any time.
+    fn is_reserved(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    /// The owner that the jobs of a realm use the reserved ones of, if it has any.
+    fn owner(&self, realm: usize) -> Option<usize> {
+        self.owners.iter().position(|owner| *owner == realm)
+    }
+
+    /// What reservations that are always ahead keep from a job of a realm that runs so many seconds.
+    fn barred(&self, realm: usize, seconds: u64) -> i64 {
+        let bars = |(own, lead, _): &&(usize, u64, i64)| *own != realm && seconds > *lead;
+        self.ahead.iter().filter(bars).map(|(.., count)| count).sum()
+    }
+}
+
+impl Demand {
+    /// What others have reserved and not in use.
+    fn reserved(&self, stock: &Stock) -> i64 {
+        let others = stock.shares.iter().enumerate();
+        let others = others.filter(|(owner, _)| !self.by.iter().any(|(own, _)| *own == Some(*owner)));
+        others.map(|(_, share)| (*share).max(0)).sum::<i64>() + self.barred
+    }
+
+    /// Whether there would be enough if others had reserved nothing.
+    fn lacks_only_reserved(&self, stock: &Stock) -> bool {
+        let open = stock.open + self.reserved(stock);
+        Stock { open, ..stock.clone() }.covers(self)
+    }
+
+    fn lack(&self, name: Box<str>, stock: &Stock, later: bool) -> Lack {
+        let share = |owner: Option<usize>| stock.left(owner) - stock.open;
+        let left = stock.open - self.barred + self.by.iter().map(|(owner, _)| share(*owner)).sum::<i64>();
+        let wanted = self.by.iter().map(|(_, count)| count).sum();
+        Lack { name, wanted, left: left.max(0), later, reserved: self.reserved(stock) }
     }
 }
 
 /// Makes a step begin at `at`.
-fn split(steps: &mut Vec<(Time, i64)>, at: Time) {
+fn split(steps: &mut Vec<(Time, Stock)>, at: Time) {
     let next = steps.partition_point(|(time, _)| *time <= at);
-    if let Some((time, free)) = next.checked_sub(1).map(|before| steps[before])
-        && time < at
+    if let Some((time, stock)) = next.checked_sub(1).map(|before| &steps[before])
+        && *time < at
         && !at.is_never()
     {
-        steps.insert(next, (at, free));
+        let stock = stock.clone();
+        steps.insert(next, (at, stock));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::model::reservation::tests::licensed;
+
+    const EVER: Time = Time(30);
+
+    /// Licenses `a` as often as said, and reservations from and to a time with so many of them.
+    fn licenses(total: u32, reserved: &[(i64, i64, u32)]) -> Licenses {
+        let made = reserved.iter().map(|(from, to, count)| Arc::new(licensed(*from, *to, *count)));
+        let realms = Realms::new(&made.collect(), Time(0));
+        Licenses::unused(&[("a".into(), total)], &realms, Time(0))
+    }
+
+    fn want(count: u32) -> [(Box<str>, u32); 1] {
+        [(Box::from("a"), count)]
+    }
 
     #[test]
     fn the_earliest_time_is_free_throughout() {
-        let license = License { free: vec![(Time(0), 4)], idle: 4 };
-        let mut licenses = Licenses(BTreeMap::from([(Arc::from("a"), license)]));
-        let want = |count| [(Box::from("a"), count)];
-        licenses.take(&want(3), Time(0), Time(10), true);
-        licenses.take(&want(2), Time(20), Time(30), false);
+        let mut licenses = licenses(4, &[]);
+        licenses.take((0, &want(3)), Time(0), Time(10), true);
+        licenses.take((0, &want(2)), Time(20), Time(30), false);
+        let earliest = |licenses: &Licenses, count, seconds| {
+            licenses.earliest(&[(0, &want(count))], Time(0), seconds).map(|at| at.0)
+        };
         for (count, seconds, start) in [
             (1, 5, Some(0)),
             (2, 5, Some(10)),
@@ -140,15 +405,110 @@ mod tests {
             (3, 11, Some(30)),
             (5, 1, None),
         ] {
+            assert_eq!(earliest(&licenses, count, seconds), start, "{count} for {seconds}");
+        }
+        let lack = Lack { name: "a".into(), wanted: 2, left: 1, later: false, reserved: 0 };
+        assert_eq!(licenses.lacking(&[(0, &want(2))], Time(0), 5), Some(lack));
+        licenses.give_back((0, &want(2)), Time(20), Time(30));
+        assert_eq!(earliest(&licenses, 3, 11), Some(10));
+        assert_eq!(licenses.earliest(&[(0, &[("b".into(), 1)])], Time(0), 1), None);
+    }
+
+    #[test]
+    fn what_is_reserved_is_left_to_the_jobs_of_the_reservation() {
+        // Four, of which two are reserved from 10 to 20.
+        let mut licenses = licenses(4, &[(10, 20, 2)]);
+        let earliest = |licenses: &Licenses, realm, count, from, seconds| {
+            licenses.earliest(&[(realm, &want(count))], Time(from), seconds).map(|at| at.0)
+        };
+        for (realm, count, seconds, start) in
+            [(0, 3, 10, 0), (0, 3, 11, 20), (0, 2, 50, 0), (1, 4, 10, 0), (1, 3, 50, 0)]
+        {
             assert_eq!(
-                licenses.earliest(&want(count), Time(0), seconds),
-                start.map(Time),
-                "{count} for {seconds}"
+                earliest(&licenses, realm, count, 0, seconds),
+                Some(start),
+                "{realm} {count} {seconds}"
             );
         }
-        assert_eq!(licenses.lacking(&want(2)), Some(("a".to_owned(), 2, 1)));
-        licenses.give_back(&want(2), Time(20), Time(30));
-        assert_eq!(licenses.earliest(&want(3), Time(0), 11), Some(Time(10)));
-        assert_eq!(licenses.earliest(&[(Box::from("b"), 1)], Time(0), 1), None);
+        let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: true, reserved: 2 };
+        assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
+        // Jobs of the reservation use its own first, and are not counted twice.
+        licenses.take((1, &want(1)), Time(10), Time(20), false);
+        assert_eq!(
+            (earliest(&licenses, 0, 2, 10, 5), earliest(&licenses, 1, 3, 10, 5)),
+            (Some(10), Some(10))
+        );
+        licenses.take((1, &want(2)), Time(10), Time(20), false);
+        assert_eq!(
+            (earliest(&licenses, 0, 2, 10, 5), earliest(&licenses, 0, 1, 10, 5)),
+            (Some(20), Some(10))
+        );
+        licenses.give_back((1, &want(2)), Time(10), Time(20));
+        assert_eq!(earliest(&licenses, 0, 2, 10, 5), Some(10));
+        // Two that start together share what there is for each.
+        let (three, one, two) = (want(3), want(1), want(2));
+        assert_eq!(licenses.earliest(&[(1, &three), (0, &one)], Time(10), 5), Some(Time(20)));
+        assert_eq!(licenses.earliest(&[(1, &two), (0, &one)], Time(10), 5), Some(Time(10)));
+    }
+
+    #[test]
+    fn one_that_is_always_ahead_is_kept_from_what_runs_longer() {
+        let made = Arc::new(licensed(10, 20, 2).floating(Time(0)));
+        let licenses =
+            Licenses::unused(&[("a".into(), 4)], &Realms::new(&Arc::from([made]), Time(0)), Time(0));
+        let earliest = |realm, count, seconds| licenses.earliest(&[(realm, &want(count))], Time(0), seconds);
+        assert_eq!((earliest(0, 4, 10), earliest(0, 3, 11)), (Some(Time(0)), None));
+        assert_eq!((earliest(0, 2, 11), earliest(1, 4, 11)), (Some(Time(0)), Some(Time(0))));
+        let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: false, reserved: 2 };
+        assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
+    }
+
+    proptest! {
+        /// What is left at every moment is what the formula says, however things were taken and given back.
+        #[test]
+        fn what_is_left_is_what_nobody_uses_or_keeps(
+            total in 0_u32..9,
+            reserved in prop::collection::vec((0_i64..20, 1_i64..20, 0_u32..4), 0..3),
+            jobs in prop::collection::vec((0_usize..4, 0_i64..25, 1_i64..20, 1_u32..4, any::<bool>()), 0..8),
+        ) {
+            let reserved: Vec<(i64, i64, u32)> =
+                reserved.into_iter().map(|(from, lasts, count)| (from, from + lasts, count)).collect();
+            let mut licenses = licenses(total, &reserved);
+            let span = |from: i64, lasts: i64| (Time(from), Time(from + lasts).min(EVER));
+            for (realm, from, lasts, count, _) in &jobs {
+                let (from, to) = span(*from, *lasts);
+                licenses.take((*realm, &want(*count)), from, to, false);
+            }
+            for (realm, from, lasts, count, stays) in &jobs {
+                let (from, to) = span(*from, *lasts);
+                if !stays {
+                    licenses.give_back((*realm, &want(*count)), from, to);
+                }
+            }
+            let license = &licenses.known["a"];
+            for at in 0..EVER.0 {
+                let used = |of: usize| -> i64 {
+                    let here = jobs.iter().filter(|(realm, from, lasts, _, stays)| {
+                        let (from, to) = span(*from, *lasts);
+                        // A realm that there is not is everybody's.
+                        let realm = if *realm > reserved.len() { 0 } else { *realm };
+                        realm == of && *stays && from.0 <= at && at < to.0
+                    });
+                    here.map(|(.., count, _)| i64::from(*count)).sum()
+                };
+                let kept = |of: usize| {
+                    let (from, to, count) = reserved[of - 1];
+                    if from <= at && at < to { i64::from(count) } else { 0 }
+                };
+                let all = 1..=reserved.len();
+                let open = i64::from(total) - used(0) - all.clone().map(|of| used(of).max(kept(of))).sum::<i64>();
+                let (_, stock) = &license.steps[license.first(Time(at))];
+                prop_assert_eq!(stock.left(None), open, "at {}", at);
+                for of in all {
+                    let left = open + (kept(of) - used(of)).max(0);
+                    prop_assert_eq!(stock.left(license.owner(of)), left, "in {} at {}", of, at);
+                }
+            }
+        }
     }
 }

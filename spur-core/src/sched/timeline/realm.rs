@@ -3,8 +3,9 @@
 //!
 //! In the open realm a node is shut while any reservation that has it is in force. In the realm of a reservation there
 //! are only its nodes and its window: before it everything is shut, and what comes after it does not matter, because its
-//! jobs end with it. Where a reservation lets its jobs go beyond it (`FLEX`), its realm is the open one with its own
-//! nodes besides. What others shut there is shut there, too.
+//! jobs end with it. Where a reservation lets its jobs use other nodes (`ANY_NODES`), all nodes are in its realm; where it
+//! lets them go beyond its window as well (`FLEX`), its realm is the open one with its own nodes besides. What others
+//! shut there is shut there, too.
 //!
 //! Promises: whatever fits in a realm may run there by every reservation; where there are no reservations there is one
 //! realm, and nothing is shut.
@@ -90,14 +91,34 @@ impl Realms {
         magnetic.map(|(index, _)| index + 1).chain([OPEN]).collect()
     }
 
+    /// The realm of a start in the reservation of that name, or in none: the open one also where there is none of that
+    /// name any more.
+    pub(in crate::sched) fn within(&self, name: Option<&str>) -> usize {
+        name.and_then(|name| self.named(name)).unwrap_or(OPEN)
+    }
+
     /// The reservation whose nodes are all there is in a realm.
     pub(in crate::sched) fn bounds(&self, realm: usize) -> Option<&Arc<Reservation>> {
-        self.reservation(realm).filter(|own| !own.has(Flag::Flex))
+        self.reservation(realm).filter(|own| own.binds_to_nodes())
+    }
+
+    /// The reservation whose window is all the time there is in a realm.
+    pub(in crate::sched) fn window(&self, realm: usize) -> Option<&Arc<Reservation>> {
+        self.reservation(realm).filter(|own| own.binds_to_time())
     }
 
     /// When jobs of a realm have to be over.
     pub(in crate::sched) fn end(&self, realm: usize) -> Option<Time> {
-        self.bounds(realm).map(|own| own.end)
+        self.window(realm).map(|own| own.end)
+    }
+
+    /// The reservations that have licenses: their realms, and when they are in force.
+    pub(in crate::sched) fn licensed(
+        &self,
+    ) -> impl Iterator<Item = (usize, &Arc<Reservation>, &[(Time, Time)])> {
+        let all = self.reservations.iter().zip(&self.windows).enumerate();
+        let licensed = all.filter(|(_, (reservation, _))| !reservation.licenses.is_empty());
+        licensed.map(|(index, (reservation, windows))| (index + 1, reservation, windows.as_slice()))
     }
 
     /// How long a job that starts in a realm at some time is planned to run: no longer than the realm lasts.
@@ -119,7 +140,7 @@ impl Realms {
         let shuts = |other: &Reservation| other.holds(node) && own.is_none_or(|own| other.shuts_out(own));
         let shut = self.reservations.iter().zip(&self.windows).filter(|(other, _)| shuts(other));
         let mut shut: Vec<(Time, Time)> = shut.flat_map(|(_, windows)| windows).copied().collect();
-        let bounds = self.bounds(realm);
+        let bounds = self.window(realm);
         shut.extend(bounds.filter(|own| own.start > now).map(|own| (now, own.start)));
         shut.sort_unstable();
         let end = bounds.map_or(Time::MAX, |own| own.end);

@@ -1,0 +1,103 @@
+//! Licenses that are given out or reserved: whether what a start wants is left to it, and whether so many can be reserved.
+
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::model::job::{Job, JobSpec};
+use crate::model::reservation::{Flag, Reservation};
+use crate::text::time::{Time, TimeLimit};
+
+use super::queue::forecast::{ENDLESS, Limits};
+use super::timeline::holding;
+use super::timeline::licenses::{Licenses, Wanted, wanted};
+use super::timeline::realm::{OPEN, Realms};
+
+/// What starts of jobs are judged by: the request, the limit, the reservation they start in.
+pub type Starter<'a> = (&'a JobSpec, TimeLimit, Option<&'a str>);
+
+/// Whether jobs that start at one moment have the licenses they want, for all of their time: nobody holds these, and
+/// no reservation keeps them for its own jobs.
+#[must_use]
+pub fn lets_start(cluster: &Cluster, now: Time, jobs: &[Starter<'_>]) -> bool {
+    if jobs.iter().all(|(spec, ..)| wanted(spec).is_empty()) {
+        return true;
+    }
+    let all = cluster.reservations().filter(|reservation| !reservation.licenses.is_empty());
+    let realms = Realms::new(&all.cloned().collect(), now);
+    let licenses = left(cluster, &realms, now, |_| true);
+    let asked: Vec<(usize, &Wanted)> =
+        jobs.iter().map(|(spec, _, within)| (realms.within(*within), wanted(spec))).collect();
+    let longest = jobs.iter().map(|(_, limit, _)| limit.seconds().unwrap_or(ENDLESS)).max().unwrap_or(1);
+    licenses.lacking(&asked, now, longest).is_none() && licenses.earliest(&asked, now, longest) == Some(now)
+}
+
+/// What is left beside jobs of which something holds.
+fn left(cluster: &Cluster, realms: &Realms, now: Time, counts: impl Fn(&Job) -> bool) -> Licenses {
+    let held = cluster.jobs().licensed().filter(|job| counts(job));
+    let ends = held.filter_map(|job| {
+        let (_, end) = holding::until(cluster, job, &Limits, now, now)?;
+        Some((end.max(now), job.id))
+    });
+    Licenses::new(cluster, realms, ends, now)
+}
+
+/// Whether the licenses of a reservation can be kept for it: there are so many beside what others have reserved at one time
+/// with it, and, unless it ignores jobs or has had them before, beside what jobs may still hold when it begins.
+///
+/// # Errors
+/// The license, what is left of it, and what would work.
+pub fn check(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), String> {
+    let known = &cluster.policy().licenses;
+    for (name, count) in &made.licenses {
+        match known.iter().find(|(known, _)| **known == **name) {
+            Some((_, total)) if count > total => {
+                return Err(format!("Licenses={name}:{count}: there are {total}; ask {name}:{total}"));
+            }
+            Some(_) => {}
+            None => {
+                let near = crate::text::nearest::nearest(name, known.iter().map(|(known, _)| &**known));
+                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                return Err(format!("Licenses={name}: there is no such license{near}"));
+            }
+        }
+    }
+    let others = cluster.reservations().filter(|other| other.name != made.name && !other.licenses.is_empty());
+    let others: Arc<[Arc<Reservation>]> = others.map(|other| Arc::new(other.anchored(now))).collect();
+    let realms = Realms::new(&others, now);
+    let before = cluster.reservation(&made.name).map(|before| before.anchored(now));
+    let beside_others = left(cluster, &realms, now, |_| false);
+    let within =
+        |job: &Job| job.phase.alloc().and_then(|alloc| alloc.reservation.as_ref()) == Some(&made.name);
+    let beside_jobs = left(cluster, &realms, now, |job| !within(job));
+    for (name, count) in &made.licenses {
+        let least = |licenses: &Licenses| {
+            let windows = made.windows(now).into_iter();
+            windows.map(|(from, to)| licenses.least(OPEN, name, from.max(now), to)).min().unwrap_or(i64::MAX)
+        };
+        let spare = least(&beside_others);
+        if spare < i64::from(*count) {
+            let names: Vec<&str> = others
+                .iter()
+                .filter(|other| other.license(name) > 0 && other.is_at_one_time_with(made, now))
+                .map(|other| &*other.name)
+                .collect();
+            return Err(too_many(name, *count, spare, &names.join(", "), ""));
+        }
+        let had = before.as_ref().filter(|before| made.start >= before.start);
+        let is_new = had.is_none_or(|had| had.license(name) < *count);
+        let spare = if is_new && !made.has(Flag::IgnoreJobs) { least(&beside_jobs) } else { spare };
+        if spare < i64::from(*count) {
+            let besides = ", or add Flags=IGNORE_JOBS";
+            return Err(too_many(name, *count, spare, "jobs that may hold some then", besides));
+        }
+    }
+    Ok(())
+}
+
+fn too_many(name: &str, count: u32, spare: i64, whom: &str, besides: &str) -> String {
+    let (most, hint) = match spare {
+        ..=0 => ("none".to_owned(), "give another StartTime= or Duration=".to_owned()),
+        _ => (format!("at most {spare}"), format!("ask {name}:{spare}")),
+    };
+    format!("Licenses={name}:{count}: {most} beside {whom}; {hint}{besides}")
+}

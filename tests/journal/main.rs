@@ -81,6 +81,8 @@ fn summary(cluster: &Cluster) -> String {
         let (name, from, to) = (&reservation.name, reservation.start.0, reservation.end.0);
         let (nodes, users) = (names.join(","), &reservation.users);
         let _ = write!(text, "reservation {name} from {from} to {to} on {nodes} for {users}");
+        let licenses = reservation.licenses.iter().map(|(name, count)| format!(" {name}:{count}"));
+        text.extend(licenses);
         let idle = reservation.idle_since.zip(reservation.purged_at());
         let _ = idle.map(|(since, over)| write!(text, " idle since {} over by {}", since.0, over.0));
         text.push('\n');

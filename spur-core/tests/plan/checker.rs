@@ -124,8 +124,8 @@ fn trespasses(world: &World, stay: &Stay<'_>, from: Time, to: &mut Time, found: 
         }
         if !own.has(Flag::Flex) {
             *to = own.end.min(*to);
-            if from < own.start || from >= own.end || stay.nodes.iter().any(|node| !own.nodes.contains(node))
-            {
+            let outside = stay.nodes.iter().any(|node| !own.nodes.contains(node));
+            if from < own.start || from >= own.end || (outside && !own.has(Flag::AnyNodes)) {
                 found.push(format!("job {job} leaves its reservation {}", own.name));
             }
         }

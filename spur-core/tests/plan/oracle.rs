@@ -21,10 +21,12 @@ type Amount = [u64; 3];
 /// When and where the oracle would start a job.
 pub(crate) type Starts = BTreeMap<JobId, (Time, Vec<NodeId>)>;
 
-/// What is free on every node in every second from now on; the last second lasts for ever.
+/// What is free on every node in every second from now on, and who uses how many licenses then: jobs of a reservation, or of
+/// none. The last second lasts for ever.
 struct Seconds {
     now: Time,
     free: Vec<Vec<Amount>>,
+    used: Vec<BTreeMap<Option<Arc<str>>, i64>>,
 }
 
 impl Seconds {
@@ -34,8 +36,11 @@ impl Seconds {
             let gpus = node.shape.gres.first().map_or(0, |gres| u64::from(gres.count));
             [u64::from(node.shape.cpus), node.shape.memory_mb, gpus]
         };
-        let mut seconds =
-            Self { now: world.now, free: nodes.iter().map(|node| vec![full(node); horizon]).collect() };
+        let mut seconds = Self {
+            now: world.now,
+            free: nodes.iter().map(|node| vec![full(node); horizon]).collect(),
+            used: vec![BTreeMap::new(); horizon],
+        };
         for job in world.cluster.jobs().active() {
             let Phase::Running { alloc, started, .. } = &job.phase else { continue };
             let left = (job.ends_at(*started) - world.now).max(0);
@@ -44,6 +49,8 @@ impl Seconds {
                 let held = [u64::from(part.cpus.len()), part.memory_mb, gpus];
                 seconds.take(part.node, world.now, u64::try_from(left).unwrap(), held);
             }
+            let left = u64::try_from(left).unwrap();
+            seconds.license(alloc.reservation.as_ref(), world.now, left, licenses(job));
         }
         for node in nodes.iter().filter(|node| !node.available()) {
             seconds.free[node.id.index()].fill([0; 3]);
@@ -64,12 +71,40 @@ impl Seconds {
         }
     }
 
+    fn license(&mut self, within: Option<&Arc<str>>, from: Time, seconds: u64, count: i64) {
+        let from = self.index(from);
+        for used in self.used.iter_mut().skip(from).take(usize::try_from(seconds).unwrap()) {
+            *used.entry(within.cloned()).or_default() += count;
+        }
+    }
+
+    /// How many licenses there are in a second for a job of a reservation or of none that runs so long: those that nobody
+    /// uses, less what reservations in force, and those that are always ahead by less, have beyond what their jobs use.
+    fn licenses(&self, world: &World, within: Option<&Arc<str>>, at: Time, long: u64) -> i64 {
+        let used = &self.used[self.index(at)];
+        let total: u32 = world.cluster.policy().licenses.iter().map(|(_, count)| count).sum();
+        let others = world.cluster.reservations().filter(|other| within != Some(&other.name));
+        let kept = others.map(|other| {
+            let count = i64::from(other.license("x"));
+            let in_force = other.start <= at && at < other.end;
+            let uses = used.get(&Some(Arc::clone(&other.name))).copied().unwrap_or(0);
+            let ahead = if other.bars(long) { count } else { 0 };
+            ahead + if in_force { (count - uses).max(0) } else { 0 }
+        });
+        i64::from(total) - used.values().sum::<i64>() - kept.sum::<i64>()
+    }
+
     /// What a node has in every one of some seconds.
     fn throughout(&self, node: NodeId, from: Time, seconds: u64) -> Amount {
         let window =
             self.free[node.index()].iter().skip(self.index(from)).take(usize::try_from(seconds).unwrap());
         window.fold([u64::MAX; 3], |least, free| std::array::from_fn(|index| least[index].min(free[index])))
     }
+}
+
+/// How many licenses a job wants.
+fn licenses(job: &Job) -> i64 {
+    job.spec.extra.iter().flat_map(|extra| &extra.licenses).map(|(_, count)| i64::from(*count)).sum()
 }
 
 /// What one job needs, told as plainly as possible.
@@ -183,14 +218,19 @@ impl Place {
         names.into_iter().map(|name| Self(world.cluster.reservation(name).cloned())).collect()
     }
 
-    /// The reservation whose nodes and window bound the job.
+    /// The reservation whose nodes bound the job.
     fn bounds(&self) -> Option<&Arc<Reservation>> {
-        self.0.as_ref().filter(|own| !own.has(Flag::Flex))
+        self.0.as_ref().filter(|own| !own.has(Flag::Flex) && !own.has(Flag::AnyNodes))
+    }
+
+    /// The name of the reservation.
+    fn name(&self) -> Option<&Arc<str>> {
+        self.0.as_ref().map(|own| &own.name)
     }
 
     /// How long a job runs that starts at a time; `None` if it cannot.
     fn lasts(&self, at: Time, seconds: u64) -> Option<u64> {
-        match self.bounds() {
+        match self.0.as_ref().filter(|own| !own.has(Flag::Flex)) {
             Some(own) if at < own.start || at >= own.end => None,
             Some(own) => Some(seconds.min(own.end.since(at))),
             None => Some(seconds),
@@ -250,19 +290,25 @@ pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
                 let before = best.as_ref().map_or(before, |best| best.at);
                 let found = times.take_while(|at| *at < before).find_map(|at| {
                     let lasts = place.lasts(at, long)?;
+                    let mut all = (0..lasts).map(|after| at + after);
+                    let enough = |at| seconds.licenses(world, place.name(), at, long) >= licenses(job);
+                    if licenses(job) > 0 && !all.all(enough) {
+                        return None;
+                    }
                     let shares = fit(world, fabric, &seconds, &plain, place, at, lasts)?;
-                    Some(Found { at, lasts, shares, seat: seat.clone() })
+                    Some(Found { at, lasts, shares, seat: seat.clone(), within: place.name().cloned() })
                 });
                 best = found.or(best);
             }
             best
         };
         let best = earliest(&plain, world.now, search);
-        let Some(Found { at, lasts, shares, seat }) = best else { continue };
+        let Some(Found { at, lasts, shares, seat, within }) = best else { continue };
         for (node, tasks) in &shares {
             let amount = plain.amount(full(world, *node), *tasks);
             seconds.take(*node, at, lasts, amount);
         }
+        seconds.license(within.as_ref(), at, lasts, licenses(job));
         if at > world.now {
             // Without backfill a job holds up everybody wherever it might have gone.
             let all = places.iter().map(|place| place.bounds().map(|own| Arc::clone(&own.name)));
@@ -297,6 +343,7 @@ struct Found {
     lasts: u64,
     shares: Vec<(NodeId, u32)>,
     seat: Option<Arc<str>>,
+    within: Option<Arc<str>>,
 }
 
 /// Where a job goes if it starts at `at`.

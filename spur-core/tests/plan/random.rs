@@ -10,7 +10,7 @@ use spur_core::model::fabric::Fabric;
 use spur_core::model::job::{Extra, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::reason::Reason;
-use spur_core::model::reservation::Flag;
+use spur_core::model::reservation::{Flag, Reservation};
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner, Progress};
@@ -22,8 +22,12 @@ use crate::world::{self, World};
 use crate::{checker, oracle};
 
 /// A random job: nodes, tasks or how many on each node, CPUs a task, memory, GPUs of a task and of a node, whole nodes,
-/// `must` a leaf, seconds and with how many of them it is content, and which reservation it asks for.
-type Wish = (Option<u32>, Tasks, u32, Option<u64>, (u64, u64), bool, bool, (u64, Option<u64>), Option<usize>);
+/// `must` a leaf, seconds and with how many of them it is content, which reservation it asks for, and how many licenses.
+type Wish =
+    (Option<u32>, Tasks, u32, Option<u64>, (u64, u64), bool, bool, (u64, Option<u64>), (Option<usize>, u32));
+
+/// How many of the license `x` there are.
+const LICENSES: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Tasks {
@@ -32,8 +36,8 @@ enum Tasks {
     OnEach(u32),
 }
 
-/// A random reservation: first node, number of nodes, start, seconds, flags.
-type Kept = (u32, u32, i64, u64, Vec<Flag>);
+/// A random reservation: first node, number of nodes, licenses, start, seconds, flags.
+type Kept = (u32, u32, u32, i64, u64, Vec<Flag>);
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -55,7 +59,8 @@ fn wish() -> impl Strategy<Value = Wish> {
     ];
     let gpus = prop_oneof![2 => Just((0, 0)), 1 => Just((1, 0)), 1 => Just((0, 1))];
     let memory = prop::option::weighted(0.3, 1_u64..9);
-    let reservation = prop::option::weighted(0.3, 0_usize..3);
+    let licenses = prop_oneof![3 => Just(0), 2 => 1..=LICENSES];
+    let reservation = (prop::option::weighted(0.3, 0_usize..3), licenses);
     let flags = (prop::bool::ANY, prop::bool::weighted(0.3));
     let time = (1_u64..12, prop::option::weighted(0.3, 1_u64..6));
     (nodes, tasks, 1_u32..3, memory, gpus, flags, time, reservation).prop_map(
@@ -73,8 +78,12 @@ fn kept() -> impl Strategy<Value = Kept> {
         1 => Just(vec![Flag::Flex]),
         1 => Just(vec![Flag::Magnetic]),
         1 => Just(vec![Flag::TimeFloat]),
+        2 => Just(vec![Flag::AnyNodes]),
+        1 => Just(vec![Flag::Overlap, Flag::AnyNodes]),
+        1 => Just(vec![Flag::AnyNodes, Flag::Magnetic]),
     ];
-    (0_u32..16, 1_u32..4, 0_i64..12, 1_u64..12, flags)
+    let licenses = prop_oneof![Just(0), 1..=LICENSES];
+    (0_u32..16, 0_u32..4, licenses, 0_i64..12, 1_u64..12, flags)
 }
 
 fn queue() -> impl Strategy<Value = Vec<Wish>> {
@@ -100,7 +109,8 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 fn spec(wish: &Wish, layered: bool, reservations: usize) -> JobSpec {
-    let (nodes, tasks, cpus, memory, (of_task, of_node), whole, must, (seconds, least), reservation) = *wish;
+    let (nodes, tasks, cpus, memory, (of_task, of_node), whole, must, (seconds, least), other) = *wish;
+    let (reservation, licenses) = other;
     let (tasks, on_each) = match tasks {
         Tasks::Unsaid => (None, None),
         Tasks::InAll(tasks) => (Some(tasks), None),
@@ -123,9 +133,14 @@ fn spec(wish: &Wish, layered: bool, reservations: usize) -> JobSpec {
     let fabric = (must && layered).then(|| Box::new(ask));
     let reservation =
         reservation.filter(|index| *index < reservations).map(|index| format!("r{index}").into());
-    let extra = reservation.map(|name| Box::new(Extra { reservation: Some(name), ..Extra::default() }));
+    let licenses = licensed(licenses);
+    let extra = Some(Box::new(Extra { reservation, licenses, ..Extra::default() }));
     let time_min = least.map(|least| TimeLimit::Seconds(least.min(seconds)));
     JobSpec { fabric, extra, time_min, ..world::spec(shape, seconds) }
+}
+
+fn licensed(count: u32) -> Vec<(Box<str>, u32)> {
+    (count > 0).then(|| ("x".into(), count)).into_iter().collect()
 }
 
 impl Case {
@@ -156,6 +171,7 @@ impl Case {
         let policy = Policy {
             nodes,
             partitions: vec![world::partition("main", names)],
+            licenses: vec![("x".into(), LICENSES)],
             topologies: if flat { Vec::new() } else { vec![world::topology(&toml)] },
             scheduler: SchedulerPolicy { backfill: self.backfill, depth: 0, ..scheduler },
             ..Policy::default()
@@ -182,7 +198,10 @@ impl Case {
             if free == 0 || *cpus > free || (*cpus == 0 && free < 4) {
                 continue;
             }
-            world.submit(JobId(next), world::spec(Shape::default(), *seconds));
+            // Every other one holds a license, as long as there are any.
+            let holds = u32::from(next % 2 == 1 && next / 2 < LICENSES);
+            let extra = Some(Box::new(Extra { licenses: licensed(holds), ..Extra::default() }));
+            world.submit(JobId(next), JobSpec { extra, ..world::spec(Shape::default(), *seconds) });
             world.put(JobId(next), &[node], *cpus);
             next += 1;
         }
@@ -190,12 +209,13 @@ impl Case {
             let drain = Drain { reason: "test".into(), by: "root".into(), at: Time::ZERO };
             world.apply(Event::NodeDrained { node: NodeId(u32::try_from(index).unwrap()), drain });
         }
-        for (index, (first, nodes, start, seconds, flags)) in self.reservations.iter().enumerate() {
+        for (index, (first, nodes, licenses, start, seconds, flags)) in self.reservations.iter().enumerate() {
             let first = first % count;
             let nodes = (first..(first + nodes).min(count)).map(NodeId).collect();
             let name = format!("r{index}");
             let start = Time(*start);
             let made = world::reservation(&name, nodes, start, start + *seconds, flags);
+            let made = Reservation { licenses: licensed(*licenses), ..made };
             let reservation = if made.has(Flag::TimeFloat) { made.floating(world.now) } else { made };
             world.apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
         }

@@ -15,7 +15,7 @@ use spur_core::model::job::{Job, JobSpec};
 use spur_core::model::node::{NodeGres, NodeShape};
 use spur_core::model::phase::{EndState, Outcome};
 use spur_core::model::reason::Reason;
-use spur_core::model::reservation::Flag;
+use spur_core::model::reservation::{Flag, Reservation};
 use spur_core::model::topology::TopologyConfig;
 use spur_core::sched::plan::{Plan, Start};
 use spur_core::sched::{self, Planner, Progress, Reservations};
@@ -36,7 +36,8 @@ struct Case {
     backfill: Backfill,
     preempt: PreemptBy,
     /// First node, nodes, start, seconds, flags.
-    reservations: Vec<(u32, u32, i64, u64, Vec<Flag>)>,
+    /// First node, number of nodes, start, seconds, flags, licenses.
+    reservations: Vec<(u32, u32, i64, u64, Vec<Flag>, u32)>,
     jobs: Vec<Vec<String>>,
 }
 
@@ -125,8 +126,9 @@ fn case() -> impl Strategy<Value = Case> {
         vec![Flag::Flex],
         vec![Flag::Magnetic],
         vec![Flag::TimeFloat],
+        vec![Flag::AnyNodes],
     ]);
-    let kept = (0..NODES, 1_u32..4, 0_i64..12, 1_u64..12, flags);
+    let kept = (0..NODES, 0_u32..4, 0_i64..12, 1_u64..12, flags, 0_u32..2);
     let reservations = prop_oneof![Just(Vec::new()), prop::collection::vec(kept, 1..3)];
     let jobs = prop::collection::vec(job(), 1..14);
     (leaves, nodes, backfill, preempt, reservations, jobs).prop_map(
@@ -200,10 +202,12 @@ impl Case {
             },
             ..Policy::default()
         });
-        for (index, (first, nodes, start, seconds, flags)) in self.reservations.iter().enumerate() {
+        for (index, (first, nodes, start, seconds, flags, licenses)) in self.reservations.iter().enumerate() {
             let nodes = (*first..(first + nodes).min(NODES)).map(NodeId).collect();
             let start = Time(*start);
             let made = world::reservation(&format!("r{index}"), nodes, start, start + *seconds, flags);
+            let licenses = (*licenses > 0).then(|| ("x".into(), *licenses)).into_iter().collect();
+            let made = Reservation { licenses, ..made };
             let made = if made.has(Flag::TimeFloat) { made.floating(world.now) } else { made };
             world.apply(Event::ReservationCreated { reservation: Arc::new(made) });
         }
@@ -251,6 +255,7 @@ struct Stay<'a> {
     job: &'a Job,
     spec: &'a JobSpec,
     nodes: Vec<NodeId>,
+    within: Option<Arc<str>>,
     from: Time,
     to: Time,
 }
@@ -262,12 +267,12 @@ fn stays<'a>(world: &'a World, plan: &'a Plan, made: &Reservations) -> Vec<Stay<
         let job = job(start.attempt.job);
         let nodes = start.parts.iter().map(|part| part.node).collect();
         let to = limit.end(world.now).min(closes(world, start.reservation.as_deref()));
-        Stay { job, spec: &job.spec, nodes, from: world.now, to }
+        Stay { job, spec: &job.spec, nodes, within: start.reservation.clone(), from: world.now, to }
     });
     let later = made.iter().map(|made| {
         let job = job(made.job);
         let nodes = made.amounts().filter(|(_, amount)| amount[0] > 0).map(|(node, _)| node).collect();
-        Stay { job, spec: &job.spec, nodes, from: made.start, to: made.end }
+        Stay { job, spec: &job.spec, nodes, within: made.within.clone(), from: made.start, to: made.end }
     });
     starts.chain(later).collect()
 }
@@ -365,21 +370,38 @@ fn suits(world: &World, fabric: Option<&Fabric>, spec: &JobSpec, nodes: &[NodeId
     (in_a_row || !ask.contiguous) && fast
 }
 
+/// More licenses are in use than there are, or than reservations in force leave to jobs of others.
 fn too_many_licenses(world: &World, stays: &[Stay<'_>]) -> Vec<String> {
     let held = |spec: &JobSpec| -> u32 {
         spec.extra.iter().flat_map(|extra| &extra.licenses).map(|(_, count)| *count).sum()
     };
     let running = world.cluster.jobs().active().filter_map(|job| {
         let started = job.phase.started()?;
-        let within = job.phase.alloc().and_then(|alloc| alloc.reservation.as_deref());
-        Some((job.id, held(&job.spec), world.now, job.ends_at(started).min(closes(world, within))))
+        let within = job.phase.alloc().and_then(|alloc| alloc.reservation.clone());
+        let to = job.ends_at(started).min(closes(world, within.as_deref()));
+        Some((job.id, held(&job.spec), within, world.now, to))
     });
-    let planned = stays.iter().map(|stay| (stay.job.id, held(stay.spec), stay.from, stay.to));
-    let uses: Vec<(JobId, u32, Time, Time)> = running.chain(planned).collect();
+    let planned =
+        stays.iter().map(|stay| (stay.job.id, held(stay.spec), stay.within.clone(), stay.from, stay.to));
+    let uses: Vec<_> = running.chain(planned).collect();
     let at_once = |at: Time| uses.iter().filter(move |(.., from, to)| *from <= at && at < *to);
-    let begins = uses.iter().map(|(.., from, _)| *from);
-    let too_many = |at: &Time| at_once(*at).map(|(_, count, ..)| count).sum::<u32>() > 2;
-    begins.filter(too_many).map(|at| format!("licenses: {:?}", at_once(at).collect::<Vec<_>>())).collect()
+    let kept = |at: Time| -> u32 {
+        let active = world.cluster.reservations().filter(|made| made.is_active(at));
+        let unused = |made: &Arc<Reservation>| {
+            let within = at_once(at).filter(|(_, _, within, ..)| within.as_ref() == Some(&made.name));
+            made.license("x").saturating_sub(within.map(|(_, count, ..)| count).sum())
+        };
+        active.map(unused).sum()
+    };
+    let windows = world.cluster.reservations().map(|made| made.start).filter(|start| *start > world.now);
+    let begins = uses.iter().map(|(.., from, _)| *from).chain(windows);
+    let too_many = |at: &Time| {
+        let used: u32 = at_once(*at).map(|(_, count, ..)| count).sum();
+        used + kept(*at) > 2
+    };
+    let say =
+        |at: Time| format!("licenses at {}, {} kept: {:?}", at.0, kept(at), at_once(at).collect::<Vec<_>>());
+    begins.filter(too_many).map(say).collect()
 }
 
 /// Ends those that can no longer end before their deadline.

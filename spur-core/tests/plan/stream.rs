@@ -63,6 +63,8 @@ pub(crate) enum Deed {
     Time(u64),
     /// Nodes are reserved: the first and last, in how many seconds, for how many, how.
     Reserve(u32, u32, i64, u64, Vec<Flag>),
+    /// Licenses are reserved, and maybe nodes: the first and last, in how many seconds, for how many, how, how many.
+    License(Option<(u32, u32)>, i64, u64, Vec<Flag>, u32),
     /// A reservation is deleted.
     Unreserve(usize),
     /// The next starts are refused.
@@ -105,6 +107,7 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         1 => Just("-x n1".to_owned()),
         1 => Just("-w n2".to_owned()),
         2 => Just("-L lic:1".to_owned()),
+        2 => Just("-L lic:2".to_owned()),
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterany:{job}")),
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterok:{job}")),
         3 => (0_u32..9, 1_u32..4).prop_map(|(last, step)| format!("--array 0-{last}:{step}")),
@@ -135,6 +138,8 @@ fn flags() -> impl Strategy<Value = Vec<Flag>> {
         1 => Just(vec![Flag::Flex]),
         1 => Just(vec![Flag::Magnetic]),
         1 => Just(vec![Flag::Hourly]),
+        1 => Just(vec![Flag::AnyNodes]),
+        1 => Just(vec![Flag::Hourly, Flag::AnyNodes]),
     ]
 }
 
@@ -163,6 +168,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         8 => (1_u64..25).prop_map(Deed::Time),
         1 => (0..NODES, 0..NODES, -5_i64..40, 1_u64..50, flags())
             .prop_map(|(one, other, start, last, flags)| Deed::Reserve(one.min(other), one.max(other), start, last, flags)),
+        1 => (prop::option::of((0..NODES, 0..NODES)), -5_i64..40, 1_u64..50, flags(), 1_u32..3)
+            .prop_map(|(nodes, start, last, flags, count)| Deed::License(nodes, start, last, flags, count)),
         1 => at().prop_map(Deed::Unreserve),
         1 => Just(Deed::Refuse),
     ]
@@ -393,7 +400,7 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
             world.now = world.now + *seconds;
             world.expire();
         }
-        Deed::Reserve(..) | Deed::Unreserve(_) => reserve(world, deed),
+        Deed::Reserve(..) | Deed::License(..) | Deed::Unreserve(_) => reserve(world, deed),
         Deed::Refuse => {}
     }
 }
@@ -421,13 +428,11 @@ fn limit(world: &mut World, at: usize, seconds: u64) {
 fn reserve(world: &mut World, deed: &Deed) {
     match deed {
         Deed::Reserve(first, last, start, seconds, flags) => {
-            let name = format!("r{}", world.cluster.next_reservation());
-            let start = Time(world.now.0 + start);
-            let nodes = (*first..=*last).map(NodeId).collect();
-            let reservation = world::reservation(&name, nodes, start, start + *seconds, flags);
-            if reservation.end > world.now {
-                world.apply(Event::ReservationCreated { reservation: Arc::new(reservation) });
-            }
+            keep(world, Some((*first, *last)), (*start, *seconds), flags, 0);
+        }
+        Deed::License(nodes, start, seconds, flags, count) => {
+            let nodes = nodes.map(|(one, other)| (one.min(other), one.max(other)));
+            keep(world, nodes, (*start, *seconds), flags, *count);
         }
         Deed::Unreserve(at) => {
             let known = world.cluster.reservations();
@@ -437,6 +442,24 @@ fn reserve(world: &mut World, deed: &Deed) {
             }
         }
         _ => {}
+    }
+}
+
+/// Keeps nodes, from the first to the last, and so many licenses for some seconds, so many seconds from now.
+fn keep(
+    world: &mut World,
+    nodes: Option<(u32, u32)>,
+    (start, seconds): (i64, u64),
+    flags: &[Flag],
+    count: u32,
+) {
+    let name = format!("r{}", world.cluster.next_reservation());
+    let start = Time(world.now.0 + start);
+    let nodes = nodes.into_iter().flat_map(|(first, last)| first..=last).map(NodeId).collect();
+    let mut made = world::reservation(&name, nodes, start, start + seconds, flags);
+    made.licenses = (count > 0).then(|| ("lic".into(), count)).into_iter().collect();
+    if made.end > world.now {
+        world.apply(Event::ReservationCreated { reservation: Arc::new(made) });
     }
 }
 

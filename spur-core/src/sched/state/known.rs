@@ -32,12 +32,15 @@ impl Known {
     /// Works out what all rooms have that there are by now, where that is easy.
     pub(super) fn learn(&mut self, rooms: &Rooms, need: &Need) {
         self.learn_classes(rooms, need);
-        let (known, floors) = (self.slots.len(), self.floors.as_slice());
-        let all = rooms.amounts_from(known).map(|(class, amount)| match &floors[class.index()] {
-            Some(floor) => cut(times(amount, floor)),
-            None => UNKNOWN,
-        });
-        self.slots.extend(all);
+        let Self { slots, floors } = self;
+        // Rooms of one class mostly follow each other.
+        let (mut last, mut floor) = (None, None);
+        slots.extend(rooms.amounts_from(slots.len()).map(|(class, amount)| {
+            if last != Some(class) {
+                (last, floor) = (Some(class), floors[class.index()].as_deref());
+            }
+            floor.map_or(UNKNOWN, |floor| cut(times(amount, floor)))
+        }));
     }
 
     /// The same, worked out.
@@ -69,16 +72,21 @@ fn cut(slots: u32) -> u16 {
 
 /// How many times an amount holds another that is not nothing.
 fn times(amount: &[u64], floor: &[u64]) -> u32 {
-    let mut most = None;
-    for (have, least) in amount.iter().zip(floor).filter(|(_, least)| **least > 0) {
+    let mut most = u64::MAX;
+    for (have, least) in amount.iter().zip(floor) {
         // Most rooms have too little of something.
         if have < least {
             return 0;
         }
-        let times = have / least;
-        most = Some(most.map_or(times, |most: u64| most.min(times)));
+        if let Some(times) = have.checked_div(*least) {
+            most = most.min(times);
+        }
     }
-    most.map_or(0, |most| u32::try_from(most).unwrap_or(u32::MAX))
+    // It is nothing that is held.
+    if most == u64::MAX {
+        return 0;
+    }
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// What is known of one need, and what is not known yet is worked out from.

@@ -179,15 +179,16 @@ impl Counters {
     /// that nobody is told yet.
     fn begin_for_ever(&mut self, search: &Search<'_>, holes: &[Hole], judge: &mut impl Judge) {
         let (seats, known) = (search.lens.seats(), judge.known());
-        let offers = holes.iter().filter_map(|hole| {
-            let seat = seats[hole.node as usize];
+        let Self { slots, unknown, begun, .. } = self;
+        let offers = holes.iter().map(|hole| {
             let slots = known.get(hole.room.index()).copied().unwrap_or(UNKNOWN);
             if slots == UNKNOWN {
-                self.unknown.push(*hole);
+                unknown.push(*hole);
             }
-            (seat != NOWHERE && slots != UNKNOWN).then_some((Pos(seat), slots))
+            // What is nowhere is at no position.
+            (Pos(seats[hole.node as usize]), if slots == UNKNOWN { 0 } else { slots })
         });
-        self.slots.raise_all(offers, &mut self.begun);
+        slots.raise_all(offers, begun);
     }
 
     /// Counts what a node has at the beginning, if it is more than what it has already; the sums of domains do not know

@@ -5,6 +5,7 @@ mod tasks;
 mod weights;
 
 use fixedbitset::FixedBitSet;
+use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
@@ -83,17 +84,7 @@ impl Slots {
     /// are passed over.
     pub fn refill(&mut self, fabric: &Fabric, slots: impl Iterator<Item = (Pos, u32)>) {
         self.clear();
-        let (mut begun, mut many) = (Vec::new(), Vec::new());
-        let few = slots.filter_map(|(pos, slots)| match u16::try_from(slots) {
-            Ok(few) if few < u16::MAX => Some((pos, few)),
-            _ => {
-                many.push((pos, slots));
-                None
-            }
-        });
-        self.raise_all(few, &mut begun);
-        self.tell_leaves(fabric, &begun);
-        for (pos, slots) in many {
+        for (pos, slots) in slots {
             let _ = self.raise(fabric, pos, slots);
         }
         self.sum_up(fabric);
@@ -135,14 +126,17 @@ impl Slots {
     }
 
     /// Gives positions that many slots where they have fewer, and writes down those that had none; not even their leaves know
-    /// of them before [`Slots::tell_leaves`]. The numbers are below [`u16::MAX`].
+    /// of them before [`Slots::tell_leaves`]. The numbers are below [`u16::MAX`]; what is no position of the fabric is passed
+    /// over.
     #[inline]
-    pub fn raise_all(&mut self, slots: impl Iterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
+    pub fn raise_all(&mut self, slots: impl ExactSizeIterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
         match &mut self.tasks {
             Some(tasks) => tasks.raise_all(slots, begun),
             None => {
-                let new = slots.filter(|(pos, slots)| *slots > 0 && !self.open.put(pos.index()));
-                begun.extend(new.map(|(pos, _)| pos));
+                let positions = self.open.len();
+                let open = &mut self.open;
+                let may = |pos: &Pos| pos.index() < positions && !open.put(pos.index());
+                begun.extend(slots.filter(|(_, slots)| *slots > 0).map(|(pos, _)| pos).filter(may));
             }
         }
     }
@@ -150,7 +144,7 @@ impl Slots {
     /// Tells the leaves of positions that had no slots before they were raised all at once what these have now.
     pub fn tell_leaves(&mut self, fabric: &Fabric, begun: &[Pos]) {
         let leaves = fabric.leaves_by_position();
-        let (open, nodes) = (&mut self.open, self.nodes.as_mut_slice());
+        let (open, nodes) = (self.open.as_mut_slice(), self.nodes.as_mut_slice());
         let Some(tasks) = &self.tasks else {
             for pos in begun {
                 if let Some(leaf) = leaves.get(pos.index()) {
@@ -159,12 +153,13 @@ impl Slots {
             }
             return;
         };
-        let sums = self.sums.as_mut_slice();
-        for (pos, tasks) in tasks.of_all(begun) {
-            open.insert(pos.index());
-            if let Some(leaf) = leaves.get(pos.index()) {
+        let (tasks, sums) = (tasks.cut(), self.sums.as_mut_slice());
+        for pos in begun {
+            let index = pos.index();
+            open[index / BLOCK] |= 1 << (index % BLOCK);
+            if let Some(leaf) = leaves.get(index) {
                 nodes[leaf.index()] += 1;
-                sums[leaf.index()] += u64::from(tasks);
+                sums[leaf.index()] += u64::from(tasks[index]);
             }
         }
     }
@@ -204,35 +199,40 @@ impl Slots {
         only_shrunk: bool,
         mut slots_of: impl FnMut(T) -> u32,
     ) {
-        let leaves = fabric.leaves_by_position();
+        let Some(tasks) = self.tasks.as_mut().and_then(Tasks::few_mut) else {
+            for (pos, what) in positions {
+                let before = self.at(pos);
+                if before > 0 || !only_shrunk {
+                    self.put(fabric, pos, slots_of(what));
+                }
+            }
+            return;
+        };
+        let (leaves, open) = (fabric.leaves_by_position(), self.open.as_mut_slice());
+        let (sums, nodes) = (self.sums.as_mut_slice(), self.nodes.as_mut_slice());
+        let mut many: SmallVec<[(Pos, u32); 4]> = SmallVec::new();
         for (pos, what) in positions {
-            let before = match &self.tasks {
-                Some(tasks) => tasks.at(pos.index()),
-                None => u32::from(self.open.contains(pos.index())),
-            };
-            if before == 0 && only_shrunk {
+            let (block, bit) = (pos.index() / BLOCK, pos.index() % BLOCK);
+            // The set is small, so that it is at hand when the numbers are not.
+            if only_shrunk && open[block] >> bit & 1 == 0 {
                 continue;
             }
             let slots = slots_of(what);
-            let after = if self.tasks.is_some() { slots } else { slots.min(1) };
-            if after == before {
+            let Some(after) = few(slots) else {
+                many.push((pos, slots));
                 continue;
+            };
+            let before = std::mem::replace(&mut tasks[pos.index()], after);
+            if let Some(leaf) = leaves.get(pos.index()).filter(|_| after != before) {
+                let sum = &mut sums[leaf.index()];
+                *sum = *sum - u64::from(before) + u64::from(after);
+                let count = &mut nodes[leaf.index()];
+                *count = *count - u32::from(before > 0) + u32::from(after > 0);
             }
-            let leaf = leaves.get(pos.index());
-            if let Some(tasks) = &mut self.tasks {
-                tasks.set(pos.index(), after);
-                if let Some(leaf) = leaf {
-                    let sum = &mut self.sums[leaf.index()];
-                    *sum = *sum - u64::from(before) + u64::from(after);
-                }
-            }
-            if (before > 0) != (after > 0) {
-                self.open.set(pos.index(), after > 0);
-                if let Some(leaf) = leaf {
-                    let nodes = &mut self.nodes[leaf.index()];
-                    *nodes = *nodes - u32::from(before > 0) + u32::from(after > 0);
-                }
-            }
+            open[block] = open[block] & !(1 << bit) | usize::from(after > 0) << bit;
+        }
+        for (pos, slots) in many {
+            self.put(fabric, pos, slots);
         }
     }
 
@@ -356,10 +356,18 @@ impl Slots {
     }
 }
 
+/// A number of slots that is not kept apart for being so large.
+fn few(slots: u32) -> Option<u16> {
+    u16::try_from(slots).ok().filter(|few| *few < u16::MAX)
+}
+
+/// Positions of a block of a set.
+const BLOCK: usize = usize::BITS as usize;
+
 /// The positions whose number is not 0.
 pub(in crate::sched) fn open<T: Copy + Default + PartialEq>(slots: &[T]) -> FixedBitSet {
     let zero = T::default();
-    let blocks = slots.chunks(usize::BITS as usize);
+    let blocks = slots.chunks(BLOCK);
     let blocks =
         blocks.map(|slots| slots.iter().rev().fold(0, |open, count| open << 1 | usize::from(*count != zero)));
     FixedBitSet::with_capacity_and_blocks(slots.len(), blocks)

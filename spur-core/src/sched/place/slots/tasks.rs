@@ -39,6 +39,16 @@ impl Tasks {
         Self { small: by_position, large: BTreeMap::new() }
     }
 
+    /// Tasks of all positions; [`LARGE`] of those that take at least that many.
+    pub(super) fn cut(&self) -> &[u16] {
+        &self.small
+    }
+
+    /// Tasks of all positions, to be given others below [`LARGE`]; `None` where some has more than that already.
+    pub(super) fn few_mut(&mut self) -> Option<&mut [u16]> {
+        self.large.is_empty().then_some(self.small.as_mut_slice())
+    }
+
     /// Tasks of a position.
     #[inline]
     pub(super) fn at(&self, index: usize) -> u32 {
@@ -81,26 +91,24 @@ impl Tasks {
         }
     }
 
-    /// Gives positions that many tasks where they have fewer, and writes down those that had none. The numbers are below
-    /// [`LARGE`].
+    /// Gives positions that many tasks where they have fewer, and writes down those that had none; what is no position is
+    /// passed over. The numbers are below [`LARGE`].
     #[inline]
-    pub(super) fn raise_all(&mut self, tasks: impl Iterator<Item = (Pos, u16)>, begun: &mut Vec<Pos>) {
+    pub(super) fn raise_all(
+        &mut self,
+        tasks: impl ExactSizeIterator<Item = (Pos, u16)>,
+        begun: &mut Vec<Pos>,
+    ) {
         let small = self.small.as_mut_slice();
-        for (pos, count) in tasks {
-            let had = &mut small[pos.index()];
-            if *had < count && std::mem::replace(had, count) == 0 {
-                begun.push(pos);
-            }
+        let first = begun.len();
+        begun.resize(first + tasks.len(), Pos(0));
+        let (new, mut count) = (&mut begun[first..], 0);
+        for (pos, tasks) in tasks {
+            let Some(had) = small.get_mut(pos.index()).filter(|had| **had < tasks) else { continue };
+            new[count] = pos;
+            count += usize::from(std::mem::replace(had, tasks) == 0);
         }
-    }
-
-    /// Positions with their tasks.
-    pub(super) fn of_all<'a>(&'a self, positions: &'a [Pos]) -> impl Iterator<Item = (Pos, u32)> + 'a {
-        let (small, large) = (self.small.as_slice(), &self.large);
-        positions.iter().map(move |pos| match small[pos.index()] {
-            LARGE => (*pos, large[&pos.index()]),
-            small => (*pos, small.into()),
-        })
+        begun.truncate(first + count);
     }
 
     #[cold]
@@ -129,7 +137,12 @@ impl Tasks {
     pub(super) fn sum(&self, range: Range<usize>) -> u64 {
         let large: u64 =
             self.large.range(range.clone()).map(|(_, &count)| u64::from(count - u32::from(LARGE))).sum();
-        large + self.small[range].iter().map(|&count| u64::from(count)).sum::<u64>()
+        // So few that their sum has 32 bits, which is quicker.
+        let parts = self.small[range].chunks(usize::from(u16::MAX));
+        large
+            + parts
+                .map(|part| u64::from(part.iter().map(|&count| u32::from(count)).sum::<u32>()))
+                .sum::<u64>()
     }
 
     /// Tasks of all positions, where none has so many that they are kept apart.

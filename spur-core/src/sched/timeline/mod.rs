@@ -76,6 +76,8 @@ struct Future {
     steps: Steps,
     /// By start and end.
     holes: SmallVec<[Hole; 3]>,
+    /// Whether rooms met of which neither contained the other; mostly such rooms meet again.
+    mixed: bool,
 }
 
 /// Lists that are used over and over.
@@ -357,7 +359,8 @@ impl Timeline {
         let Scratch { stretches, open, holes } = &mut scratch;
         let steps = self.seen(rooms, node);
         stretches.clear();
-        if !nested(rooms, &steps, open, stretches) {
+        let mixed = self.nodes[node].mixed || !nested(rooms, &steps, open, stretches);
+        if mixed {
             stretches.clear();
             all(rooms, &steps, near, stretches);
         }
@@ -369,6 +372,7 @@ impl Timeline {
         holes.clear();
         holes.extend(stretches.iter().map(|&(start, end, room)| Hole { start, end, node, room }));
         drop(steps);
+        self.nodes[node as usize].mixed = mixed;
         self.scratch = scratch;
     }
 }

@@ -16,6 +16,7 @@ use crate::sched::shorter;
 use crate::sched::state::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
+use crate::sched::timeline::stairs::{Family, Size};
 
 use super::reservation::Planned;
 use super::space::Space;
@@ -195,12 +196,34 @@ impl<S: Space> Walk<S> {
     }
 
     /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
-    pub(super) fn lacks_nodes(&self, prospects: &[Prospect]) -> bool {
-        let fits = |prospect: &Prospect| {
-            let mut stages = prospect.stages.iter();
-            stages.any(|stage| prospect.lenses.iter().any(|lens| explain::fits_up(&self.scene, lens, stage)))
-        };
-        self.explained < EXPLAINED && !prospects.iter().any(fits)
+    pub(super) fn lacks_nodes(&mut self, prospects: &[Prospect]) -> bool {
+        self.explained < EXPLAINED && !prospects.iter().any(|prospect| self.fits_up(prospect))
+    }
+
+    /// Whether a job would fit if everything that is up were idle. What is no larger than one that would fit does as well.
+    fn fits_up(&mut self, prospect: &Prospect) -> bool {
+        let request = prospect.request();
+        let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
+        let choices =
+            prospect.stages.iter().flat_map(|stage| prospect.lenses.iter().map(move |lens| (stage, lens)));
+        for (stage, lens) in choices {
+            let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
+            let (_, smaller) = self.space.stairs();
+            let known = family.as_ref().is_some_and(|family| {
+                let holds = |(known, need, larger): &(Family, usize, Size)| {
+                    size.within(larger) && known == family && smaller.than(*need).contains(&prospect.need)
+                };
+                self.fitting.iter().any(holds)
+            });
+            if known {
+                return true;
+            }
+            if explain::fits_up(&self.scene, lens, stage) {
+                self.fitting.extend(family.map(|family| (family, prospect.need, size)));
+                return true;
+            }
+        }
+        false
     }
 
     /// What is missing now, for the first jobs of the queue.

@@ -15,6 +15,7 @@ use crate::sched::scene::Scene;
 use crate::sched::shorter;
 use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::wanted;
+use crate::sched::timeline::stairs::{Family, Size};
 use crate::text::time::Time;
 
 use super::space::Space;
@@ -56,6 +57,8 @@ pub(in crate::sched) struct Walk<S> {
     /// By seat: the first job that had to wait. Seats are components of partitions, and behind these realms.
     pub(in crate::sched) heads: Vec<Option<JobId>>,
     pub(super) explained: u32,
+    /// Kind, number of the need and size of jobs that would fit if everything that is up were idle.
+    pub(super) fitting: Vec<(Family, usize, Size)>,
     pub(in crate::sched) plan: Plan,
     pub(super) throttle: Throttle,
 }
@@ -80,6 +83,7 @@ impl<S: Space> Walk<S> {
             wavers: false,
             heads: vec![None; seats],
             explained: 0,
+            fitting: Vec::new(),
             plan: Plan::default(),
             throttle: Throttle::default(),
         }

@@ -91,7 +91,7 @@ impl Smaller {
     }
 
     /// A need and all that are no larger.
-    fn than(&self, need: usize) -> &[usize] {
+    pub(in crate::sched) fn than(&self, need: usize) -> &[usize] {
         &self.0[need]
     }
 }

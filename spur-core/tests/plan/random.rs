@@ -59,8 +59,8 @@ fn wish() -> impl Strategy<Value = Wish> {
     ];
     let gpus = prop_oneof![2 => Just((0, 0)), 1 => Just((1, 0)), 1 => Just((0, 1))];
     let memory = prop::option::weighted(0.3, 1_u64..9);
-    let licenses = prop_oneof![3 => Just(0), 2 => 1..=LICENSES];
-    let reservation = (prop::option::weighted(0.3, 0_usize..3), licenses);
+    let licenses = prop_oneof![Just(0), 1..=LICENSES];
+    let reservation = (prop::option::weighted(0.4, 0_usize..3), licenses);
     let flags = (prop::bool::ANY, prop::bool::weighted(0.3));
     let time = (1_u64..12, prop::option::weighted(0.3, 1_u64..6));
     (nodes, tasks, 1_u32..3, memory, gpus, flags, time, reservation).prop_map(

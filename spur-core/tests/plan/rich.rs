@@ -101,15 +101,17 @@ const WHEN: [&str; 8] = [
     "--time-min=1",
     "--hold",
 ];
-const MORE: [&str; 6] = ["-L x:1", "-L x:2", "--array=0-3", "--array=0-5%2", "--reservation=r0", "--nice=5"];
+const MORE: [&str; 4] = ["--array=0-3", "--array=0-5%2", "--reservation=r0", "--nice=5"];
+const LICENSES: [&str; 2] = ["-L x:1", "-L x:2"];
 
 fn job() -> impl Strategy<Value = Vec<String>> {
     let time = (1_u64..20).prop_map(|seconds| Some(format!("-t {seconds}")));
     let (nodes, fabric) = (one(0.4, &NODES_WANTED), one(0.4, &FABRIC));
     let (place, when, more) = (one(0.5, &PLACE), one(0.3, &WHEN), one(0.4, &MORE));
-    (one(0.99, &SIZES), time, nodes, fabric, place, when, more).prop_map(|parts| {
-        let (size, time, nodes, fabric, place, when, more) = parts;
-        let all = [size, time, nodes, fabric, place, when, more].into_iter().flatten();
+    let licenses = one(0.3, &LICENSES);
+    (one(0.99, &SIZES), time, nodes, fabric, place, when, more, licenses).prop_map(|parts| {
+        let (size, time, nodes, fabric, place, when, more, licenses) = parts;
+        let all = [size, time, nodes, fabric, place, when, more, licenses].into_iter().flatten();
         all.flat_map(|part| part.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect()
     })
 }

@@ -106,8 +106,6 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         1 => Just("--gpus-per-task 1".to_owned()),
         1 => Just("-x n1".to_owned()),
         1 => Just("-w n2".to_owned()),
-        2 => Just("-L lic:1".to_owned()),
-        2 => Just("-L lic:2".to_owned()),
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterany:{job}")),
         1 => (0_u32..40).prop_map(|job| format!("--dependency afterok:{job}")),
         3 => (0_u32..9, 1_u32..4).prop_map(|(last, step)| format!("--array 0-{last}:{step}")),
@@ -121,12 +119,14 @@ fn words() -> impl Strategy<Value = Vec<String>> {
         2 => (5_u32..60).prop_map(|wait| format!("--gather must:leaf@{wait}")),
         1 => Just("--gather must:leaf".to_owned()),
     ];
+    let licenses = prop_oneof![5 => Just(""), 1 => Just("-L lic:1"), 1 => Just("-L lic:2")];
     let partition =
         prop_oneof![3 => Just("-p p0"), 1 => Just("-p p1"), 1 => Just("-p p0,p1"), 1 => Just("-p p2,p1")];
     let user = prop_oneof![Just("--user a"), Just("--user b")];
     let qos = prop_oneof![2 => Just(""), 2 => Just("-q low"), 1 => Just("-q middle"), 2 => Just("-q high")];
-    (size, more, partition, user, qos, 1_u64..60).prop_map(|(size, more, partition, user, qos, seconds)| {
-        let line = format!("{size} {more} {partition} {user} {qos} -t {seconds}");
+    (size, more, licenses, partition, user, qos, 1_u64..60).prop_map(|parts| {
+        let (size, more, licenses, partition, user, qos, seconds) = parts;
+        let line = format!("{size} {more} {licenses} {partition} {user} {qos} -t {seconds}");
         line.split_whitespace().map(str::to_owned).collect()
     })
 }

@@ -82,7 +82,7 @@ fn kept() -> impl Strategy<Value = Kept> {
         1 => Just(vec![Flag::Overlap, Flag::AnyNodes]),
         1 => Just(vec![Flag::AnyNodes, Flag::Magnetic]),
     ];
-    let licenses = prop_oneof![Just(0), 1..=LICENSES];
+    let licenses = prop_oneof![1 => Just(0), 3 => 1..=LICENSES];
     (0_u32..16, 0_u32..4, licenses, 0_i64..12, 1_u64..12, flags)
 }
 

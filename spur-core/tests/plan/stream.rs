@@ -61,6 +61,8 @@ pub(crate) enum Deed {
     /// The configuration has the QOS but for the first so many.
     Qos(usize),
     Time(u64),
+    /// Time goes by, and the controller has yet to notice which reservations are over.
+    Late(u64),
     /// Nodes are reserved: the first and last, in how many seconds, for how many, how.
     Reserve(u32, u32, i64, u64, Vec<Flag>),
     /// Licenses are reserved, and maybe nodes: the first and last, in how many seconds, for how many, how, how many.
@@ -165,7 +167,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
         1 => prop_oneof![Just(PreemptBy::None), Just(PreemptBy::Partition), Just(PreemptBy::Qos)].prop_map(Deed::Preempt),
         1 => (0_usize..=3).prop_map(Deed::Qos),
-        8 => (1_u64..25).prop_map(Deed::Time),
+        7 => (1_u64..25).prop_map(Deed::Time),
+        1 => (1_u64..25).prop_map(Deed::Late),
         1 => (0..NODES, 0..NODES, -5_i64..40, 1_u64..50, flags())
             .prop_map(|(one, other, start, last, flags)| Deed::Reserve(one.min(other), one.max(other), start, last, flags)),
         1 => (prop::option::of((0..NODES, 0..NODES)), -5_i64..40, 1_u64..50, flags(), 1_u32..3)
@@ -400,6 +403,7 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
             world.now = world.now + *seconds;
             world.expire();
         }
+        Deed::Late(seconds) => world.now = world.now + *seconds,
         Deed::Reserve(..) | Deed::License(..) | Deed::Unreserve(_) => reserve(world, deed),
         Deed::Refuse => {}
     }

@@ -101,24 +101,44 @@ impl<'a> Problem<'a> {
         slots - slots % self.node_multiple()
     }
 
-    /// The nodes of a leaf in the order in which they are shared: those with the fewest slots first.
-    pub(in crate::sched::place) fn fullest_first(&self, leaf: DomainId) -> Vec<(u64, Pos)> {
+    /// The slots of the nodes of a leaf that may be shared, in fabric order, and where these are.
+    fn shared_nodes(&self, leaf: DomainId) -> (Vec<u64>, Vec<Pos>) {
         let least = self.per_node.unwrap_or(1).max(1);
-        let nodes =
-            positions(self.fabric.domain(leaf).range()).filter(|&pos| self.view.slots.at(pos) >= least);
-        let mut nodes: Vec<(u64, Pos)> = nodes.map(|pos| (self.slots_of_node(pos), pos)).collect();
-        nodes.sort_unstable();
-        nodes
+        let by = self.node_multiple();
+        let range = self.fabric.domain(leaf).range();
+        let count = self.view.slots.nodes_of(leaf) as usize;
+        let (mut slots, mut nodes) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for pos in positions(range) {
+            let has = self.view.slots.at(pos);
+            if has >= least {
+                slots.push(u64::from(has) / by * by);
+                nodes.push(pos);
+            }
+        }
+        (slots, nodes)
     }
 
-    /// The slots of none of these nodes, of the first, of the first two, and so on.
+    /// So many nodes of a leaf that are shared, in fabric order: those with the fewest slots.
+    pub(in crate::sched::place) fn fullest(&self, leaf: DomainId, count: usize) -> Vec<Pos> {
+        let (slots, nodes) = self.shared_nodes(leaf);
+        smallest(&slots, count).map(|node| nodes[node]).collect()
+    }
+
+    /// The slots of none of the nodes of a leaf that may be shared, of the one with the fewest, of the two with the
+    /// fewest, and so on.
     pub(in crate::sched::place) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
-        let mut sum = 0;
-        let rest = self.fullest_first(leaf).into_iter().map(|(slots, _)| {
-            sum += slots;
-            sum
-        });
-        std::iter::once(0).chain(rest).collect()
+        let least = self.per_node.unwrap_or(1).max(1);
+        let mut slots = match (self.view.slots.small_tasks(), self.node_multiple()) {
+            (Some(small), 1) => {
+                let all = small[self.fabric.domain(leaf).range()].iter().map(|&has| u64::from(has));
+                let mut slots = Vec::with_capacity(self.view.slots.nodes_of(leaf) as usize + 1);
+                slots.extend(all.filter(|has| *has >= u64::from(least)));
+                slots
+            }
+            _ => self.shared_nodes(leaf).0,
+        };
+        sums_of_smallest(&mut slots);
+        slots
     }
 
     /// What each piece of a part of the fabric can take: its domains that count for a layer, or its nodes.
@@ -178,5 +198,35 @@ impl<'a> Problem<'a> {
     pub(super) fn node_multiple(&self) -> u64 {
         let at_node = self.ask.multiples.iter().filter(|(layer, _)| *layer == Layer::NODE);
         at_node.fold(1, |known, &(_, by)| known / gcd(known, by.into()) * u64::from(by.max(1)))
+    }
+}
+
+/// Which of some numbers are the smallest, as many of them, the first of equal ones: their places, in order.
+pub(in crate::sched::place) fn smallest(numbers: &[u64], count: usize) -> impl Iterator<Item = usize> {
+    let mut sorted = numbers.to_vec();
+    // The largest that is used, and how many like it are.
+    let (last, mut like_it) = match count.checked_sub(1) {
+        Some(at) if at < sorted.len() => {
+            let (smaller, last, _) = sorted.select_nth_unstable(at);
+            (*last, count - smaller.iter().filter(|number| **number < *last).count())
+        }
+        Some(_) => (u64::MAX, usize::MAX),
+        None => (0, 0),
+    };
+    numbers.iter().enumerate().filter_map(move |(place, &number)| {
+        let is_like_it = number == last && like_it > 0;
+        like_it -= usize::from(is_like_it);
+        (number < last || is_like_it).then_some(place)
+    })
+}
+
+/// Makes of some numbers the sums of none of them, of the smallest, of the two smallest, and so on.
+pub(in crate::sched::place) fn sums_of_smallest(numbers: &mut Vec<u64>) {
+    numbers.push(0);
+    numbers.sort_unstable();
+    let mut sum = 0;
+    for number in numbers {
+        sum += *number;
+        *number = sum;
     }
 }

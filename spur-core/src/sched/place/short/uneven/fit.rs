@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 
 use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::problem::{smallest, sums_of_smallest};
 use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::short::spend::{Prices, Used, choose};
@@ -18,14 +19,9 @@ pub(super) struct Slots<'s, 'p, 'a> {
     parts: &'s [Vec<(Piece, u32)>],
     /// Bits of a number of slots.
     bits: u32,
-    /// By member and by leaf of it, where leaves are what it consists of: its nodes, those with the most slots last, and
-    /// the slots of the first none, one, two, … of them.
-    leaves: Vec<Vec<OnceCell<Leaf>>>,
-}
-
-struct Leaf {
-    nodes: Vec<Candidate>,
-    slots: Vec<u64>,
+    /// By member and by leaf of it, where leaves are what it consists of: the slots of none of its nodes, of the one with
+    /// the fewest, of the two with the fewest, and so on.
+    leaves: Vec<Vec<OnceCell<Vec<u64>>>>,
 }
 
 impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
@@ -69,8 +65,9 @@ impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
             match &self.parts[part][piece].0 {
                 Piece::Node(node) => nodes.push(*node),
                 Piece::Domain(leaf) => {
-                    let leaf = self.leaf(part, piece, *leaf);
-                    nodes.extend_from_slice(&leaf.nodes[..leaf.nodes.len() - less]);
+                    let open = self.stock.nodes_of(*leaf);
+                    let slots: Vec<u64> = self.slots_of(&open).collect();
+                    nodes.extend(smallest(&slots, open.len() - less).map(|node| open[node]));
                 }
             }
         }
@@ -78,18 +75,16 @@ impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
         Ok(nodes)
     }
 
-    fn leaf(&self, part: usize, piece: usize, id: DomainId) -> &Leaf {
+    fn slots_of(&self, nodes: &[Candidate]) -> impl Iterator<Item = u64> {
+        nodes.iter().map(|node| self.stock.problem.slots_of_node(node.pos))
+    }
+
+    /// What the nodes of a leaf have; see the field.
+    fn leaf(&self, part: usize, piece: usize, id: DomainId) -> &[u64] {
         self.leaves[part][piece].get_or_init(|| {
-            let slots_of = |node: &Candidate| self.stock.problem.slots_of_node(node.pos);
-            let mut nodes = self.stock.nodes_of(id);
-            nodes.sort_by_cached_key(|node| (slots_of(node), node.pos));
-            let mut sum = 0;
-            let rest = nodes.iter().map(|node| {
-                sum += slots_of(node);
-                sum
-            });
-            let slots = std::iter::once(0).chain(rest).collect();
-            Leaf { nodes, slots }
+            let mut slots = self.slots_of(&self.stock.nodes_of(id)).collect();
+            sums_of_smallest(&mut slots);
+            slots
         })
     }
 }
@@ -104,9 +99,16 @@ impl Prices for Slots<'_, '_, '_> {
         match &self.parts[part][piece].0 {
             Piece::Node(node) => problem.slots_of_node(node.pos),
             Piece::Domain(id) => {
-                let leaf = self.leaf(part, piece, *id);
-                problem.slots(*id) << self.bits | leaf.slots[leaf.nodes.len() - less]
+                let nodes = self.leaf(part, piece, *id);
+                problem.slots(*id) << self.bits | nodes[nodes.len() - 1 - less]
             }
+        }
+    }
+
+    fn of_any_of_piece(&self, part: usize, piece: usize) -> u64 {
+        match &self.parts[part][piece].0 {
+            Piece::Domain(id) => self.stock.problem.slots(*id) << self.bits,
+            Piece::Node(_) => self.of_piece(part, piece, 0),
         }
     }
 

@@ -331,7 +331,7 @@ fn placed(rooms: &Rooms<'_, '_>, (holder, shares): &Found) -> Placement {
     let each = problem.per_node.unwrap_or(1);
     let mut nodes: Vec<(Pos, u32)> = Vec::with_capacity(problem.amount as usize);
     for &(leaf, amount) in shares {
-        nodes.extend(rooms.taken_of(leaf, amount as usize).into_iter().map(|pos| (pos, each)));
+        rooms.take_of(leaf, amount as usize, |pos| nodes.push((pos, each)));
     }
     Placement::new(problem, nodes, Some(*holder), true)
 }

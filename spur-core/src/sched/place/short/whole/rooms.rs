@@ -103,15 +103,13 @@ impl<'p, 'a> Rooms<'p, 'a> {
         (shares.iter().map(|(_, room)| room).sum::<u32>() == amount).then_some(shares)
     }
 
-    /// So many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
-    pub(super) fn taken_of(&self, leaf: DomainId, count: usize) -> Vec<Pos> {
-        if !self.problem.shares_nodes() {
-            return self.nodes_of(leaf).take(count).collect();
+    /// Shows so many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
+    pub(super) fn take_of(&self, leaf: DomainId, count: usize, see: impl FnMut(Pos)) {
+        if self.problem.shares_nodes() {
+            self.problem.fullest(leaf, count).into_iter().for_each(see);
+        } else {
+            self.nodes_of(leaf).take(count).for_each(see);
         }
-        let fullest = self.problem.fullest_first(leaf).into_iter().take(count);
-        let mut taken: Vec<Pos> = fullest.map(|(_, pos)| pos).collect();
-        taken.sort_unstable();
-        taken
     }
 
     /// The nodes of a leaf that the job may have, in fabric order.

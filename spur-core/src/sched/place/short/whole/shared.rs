@@ -53,6 +53,10 @@ impl Prices for BySlots<'_, '_> {
         self.problem.slots(leaf) << self.bits | nodes[taken]
     }
 
+    fn of_any_of_piece(&self, part: usize, piece: usize) -> u64 {
+        self.problem.slots(self.members.piece(part, piece)) << self.bits
+    }
+
     fn are_for_what_is_taken(&self) -> bool {
         true
     }

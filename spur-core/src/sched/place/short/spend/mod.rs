@@ -6,25 +6,34 @@
 //! small, whatever the size of the job. They hold the least price for every number of parts and pieces and everything
 //! spent, from the last part to the first; then one walk forwards uses what comes first and still leads to the best.
 
+mod bounds;
+mod parts;
+mod table;
+
 use super::NoChoice;
 use super::sieve::{Parts, Sieve, Terms};
+
+use table::{Levels, NEVER, Reach, Rows, Table, Way, both, either};
 
 /// Numbers that are worked out at most; beyond that another way is quicker.
 const MOST: usize = 1 << 24;
 /// Numbers that are kept at most.
 const MOST_KEPT: usize = 1 << 22;
-/// A price that nothing has; two of them can be added up.
-const NEVER: u64 = 1 << 62;
 /// The largest slack that tables are made for.
 const WIDEST: usize = 127;
 
 /// What things cost: whole numbers that add up, below 2⁶² in sum. Smaller is better.
 pub(super) trait Prices {
-    /// What using a part costs, by its number.
+    /// What using a part costs, by its number: what parts cost decides before what pieces do.
     fn of_part(&self, part: usize) -> u64;
 
     /// What using a piece costs, if so much less is taken of it than it has; by the number of its part and its own in that.
     fn of_piece(&self, part: usize, piece: usize, less: usize) -> u64;
+
+    /// What using a piece costs whatever is taken of it, which decides before the rest of what it costs.
+    fn of_any_of_piece(&self, part: usize, piece: usize) -> u64 {
+        self.of_piece(part, piece, 0)
+    }
 
     /// Whether taking less of a piece can cost less; then exactly what the job needs is taken.
     fn are_for_what_is_taken(&self) -> bool {
@@ -48,6 +57,16 @@ pub(super) fn choose(
     admitted: &[usize],
     prices: &impl Prices,
 ) -> Result<Vec<Used>, NoChoice> {
+    book(parts, sieve, admitted, prices)?.cheapest()
+}
+
+/// What there is to choose.
+fn book<'b, P: Prices>(
+    parts: &Parts,
+    sieve: &Sieve,
+    admitted: &[usize],
+    prices: &'b P,
+) -> Result<Book<'b, P>, NoChoice> {
     let Some(terms) = sieve.terms() else { return Err(NoChoice::Unknown) };
     let slack = usize::try_from(terms.slack).ok().filter(|slack| *slack <= WIDEST);
     let slack = slack.ok_or(NoChoice::Unknown)?;
@@ -55,16 +74,7 @@ pub(super) fn choose(
     let stop = |&part: &usize| Stop::new(part, parts.of(part), &terms, exact);
     let mut stops: Vec<Stop> = admitted.iter().filter_map(stop).collect();
     narrow(&mut stops, terms.parts, terms.pieces);
-    let book = Book { prices, stops, slack, parts: terms.parts, pieces: terms.pieces, exact };
-    let windows = book.windows();
-    let mut levels = Levels::default();
-    let ways = book.stops.iter().map(|stop| {
-        book.ways(stop, &mut levels);
-        levels.last().to_vec()
-    });
-    let ways: Vec<Vec<u64>> = ways.collect();
-    let tables = book.tables(&windows, &ways).ok_or(NoChoice::Unknown)?;
-    book.follow(&tables, &ways).ok_or(NoChoice::Nowhere)
+    Ok(Book { prices, stops, slack, parts: terms.parts, pieces: terms.pieces, exact })
 }
 
 /// A piece that a best choice may use or not, or take less of.
@@ -80,6 +90,7 @@ struct Open {
 }
 
 /// A part that may be used.
+#[derive(Clone)]
 struct Stop {
     part: usize,
     /// Pieces that are used, all of them, with the part.
@@ -161,13 +172,14 @@ impl Stop {
 
 /// Leaves to every part only what the others can make up for.
 fn narrow(stops: &mut [Stop], parts: usize, pieces: usize) {
-    let mut counts: Vec<(usize, usize)> = stops.iter().map(|stop| stop.counts).collect();
+    let usable = stops.iter().filter(|stop| stop.used.is_some());
+    let mut counts: Vec<(usize, usize)> = usable.map(|stop| stop.counts).collect();
     let others = parts.saturating_sub(1);
     counts.sort_unstable_by_key(|&(fewest, _)| fewest);
     let least: usize = counts.iter().take(others).map(|(fewest, _)| fewest).sum();
     counts.sort_unstable_by_key(|&(_, most)| std::cmp::Reverse(most));
     let most: usize = counts.iter().take(others).map(|(_, most)| most).sum();
-    for stop in stops {
+    for stop in stops.iter_mut().filter(|stop| stop.used.is_some()) {
         stop.counts.0 = stop.counts.0.max(pieces.saturating_sub(most));
         stop.counts.1 = stop.counts.1.min(pieces.saturating_sub(least));
         if stop.counts.0 > stop.counts.1 || stop.counts.1 < stop.sure.len() {
@@ -176,128 +188,15 @@ fn narrow(stops: &mut [Stop], parts: usize, pieces: usize) {
     }
 }
 
-/// How few and how many pieces a number of parts can use; None where there is no way to use so many parts.
-type Reach = Option<(usize, usize)>;
-
-/// What is used of two disjoint ranges of parts.
-fn both(one: Reach, other: Reach) -> Reach {
-    one.zip(other).map(|(one, other)| (one.0 + other.0, one.1 + other.1))
-}
-
-/// What is used in one way or the other.
-fn either(one: Reach, other: Reach) -> Reach {
-    match (one, other) {
-        (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
-        (one, other) => one.or(other),
-    }
-}
-
-/// The least prices for some parts: by parts used, by pieces used, and by what is spent.
-struct Table {
-    /// By the number of parts: the fewest and the most pieces that are told apart, and where their prices begin.
-    rows: Vec<Option<(usize, usize, usize)>>,
-    prices: Vec<u64>,
-    slack: usize,
-}
-
-impl Table {
-    fn new(windows: &[Reach], slack: usize) -> Self {
-        let mut size = 0;
-        let row = |window: &Reach| {
-            let (fewest, most) = (*window)?;
-            let start = size;
-            size += (most - fewest + 1) * (slack + 1);
-            Some((fewest, most, start))
-        };
-        let rows = windows.iter().map(row).collect();
-        Self { rows, prices: vec![NEVER; size], slack }
-    }
-
-    /// The prices of so many parts and pieces, by what is spent.
-    fn at(&self, parts: usize, pieces: usize) -> Option<&[u64]> {
-        let start = self.start(parts, pieces)?;
-        Some(&self.prices[start..=start + self.slack])
-    }
-
-    fn start(&self, parts: usize, pieces: usize) -> Option<usize> {
-        let (fewest, most, start) = (*self.rows.get(parts)?)?;
-        (fewest..=most).contains(&pieces).then(|| start + (pieces - fewest) * (self.slack + 1))
-    }
-
-    /// Offers the prices that another table has for some number of parts, for `more` parts than that together with a way
-    /// to use them.
-    fn offer(&mut self, other: &Table, parts: usize, more: usize, way: Way) {
-        let Some((fewest, most, from)) = other.rows[parts] else { return };
-        let Some((least, largest, to)) = self.rows.get(parts + more).copied().flatten() else { return };
-        let row = self.slack + 1;
-        let known = Rows { fewest, prices: &other.prices[from..from + (most - fewest + 1) * row] };
-        let size = (largest - least + 1) * row;
-        known.offer_to(&mut self.prices[to..to + size], least, row, way);
-    }
-}
-
-/// The least prices by what is spent, for one number of pieces after the other.
-struct Rows<'r> {
-    fewest: usize,
-    prices: &'r [u64],
-}
-
-impl Rows<'_> {
-    /// Offers them, together with a way to use more, to prices for numbers of pieces from `least` on.
-    fn offer_to(&self, prices: &mut [u64], least: usize, row: usize, way: Way) {
-        let behind = least.saturating_sub(self.fewest + way.count) * row;
-        let ahead = (self.fewest + way.count).saturating_sub(least) * row;
-        let (Some(others), Some(prices)) = (self.prices.get(behind..), prices.get_mut(ahead..)) else {
-            return;
-        };
-        if way.spent == 0 {
-            lower(prices, others, 0, way.price);
-        } else {
-            let rows = prices.chunks_exact_mut(row).zip(others.chunks_exact(row));
-            rows.for_each(|(prices, others)| lower(prices, others, way.spent, way.price));
-        }
-    }
-}
-
-/// Lowers prices to others, each for spending so much more and at a price.
-fn lower(prices: &mut [u64], others: &[u64], more: usize, price: u64) {
-    for (least, &other) in prices[more..].iter_mut().zip(others) {
-        *least = (other + price).min(*least);
-    }
-}
-
-/// The least prices of a part, from none of its open pieces to all of them.
-#[derive(Default)]
-struct Levels {
-    prices: Vec<u64>,
-    starts: Vec<usize>,
-}
-
-impl Levels {
-    /// Adds a level with no prices yet.
-    fn add(&mut self, size: usize) {
-        self.starts.push(self.prices.len());
-        self.prices.resize(self.prices.len() + size, NEVER);
-    }
-
-    fn last_two(&mut self) -> (&[u64], &mut [u64]) {
-        let [.., before, last] = self.starts[..] else { return (&[], &mut []) };
-        let (known, next) = self.prices.split_at_mut(last);
-        (&known[before..], next)
-    }
-
-    /// The prices with so many of the last open pieces.
-    fn of(&self, pieces: usize) -> &[u64] {
-        let end = self.starts.get(pieces + 1).copied().unwrap_or(self.prices.len());
-        &self.prices[self.starts[pieces]..end]
-    }
-
-    fn last(&self) -> &[u64] {
-        self.starts.last().map_or(&[], |&start| &self.prices[start..])
-    }
-}
-
 impl<P: Prices> Book<'_, P> {
+    /// The best choice of all of the parts.
+    fn best(&self) -> Result<Vec<Used>, NoChoice> {
+        let windows = self.windows();
+        let ways = self.all_ways(Detail::All);
+        let tables = self.tables(&windows, &ways).ok_or(NoChoice::Unknown)?;
+        self.follow(&tables, &ways).ok_or(NoChoice::Nowhere)
+    }
+
     /// For every stop, and for the end, and every number of parts used from there on: how few and how many pieces
     /// they use, where the stops before can use the others.
     fn windows(&self) -> Vec<Vec<Reach>> {
@@ -339,16 +238,29 @@ impl<P: Prices> Book<'_, P> {
         windows
     }
 
+    /// The least prices of using each part.
+    fn all_ways(&self, detail: Detail) -> Vec<Vec<u64>> {
+        let mut levels = Levels::default();
+        let ways = self.stops.iter().map(|stop| {
+            self.ways(stop, detail, &mut levels);
+            levels.last().to_vec()
+        });
+        ways.collect()
+    }
+
     /// Works out the least prices of using a part: with none of its open pieces, then with those from each one on, by how
     /// many of them are used, as far as that is within reach, and by what is spent.
-    fn ways(&self, stop: &Stop, levels: &mut Levels) {
+    fn ways(&self, stop: &Stop, detail: Detail, levels: &mut Levels) {
         let row = self.slack + 1;
-        levels.prices.clear();
-        levels.starts.clear();
+        levels.clear();
         let Some(used) = stop.used else { return };
-        let sure: u64 = stop.sure.iter().map(|&piece| self.prices.of_piece(stop.part, piece, 0)).sum();
+        let price = |piece: usize, less: usize| match detail {
+            Detail::Pieces => self.prices.of_any_of_piece(stop.part, piece),
+            Detail::All => self.prices.of_piece(stop.part, piece, less),
+        };
+        let sure: u64 = stop.sure.iter().map(|&piece| price(piece, 0)).sum();
         levels.add(row);
-        levels.prices[used] = self.prices.of_part(stop.part) + sure;
+        levels.last_mut()[used] = self.prices.of_part(stop.part) + sure;
         for (at, open) in stop.open.iter().enumerate().rev() {
             let (least, most) = stop.reach(at);
             levels.add((most + 1).saturating_sub(least) * row);
@@ -357,8 +269,9 @@ impl<P: Prices> Book<'_, P> {
             if let Some(spent) = open.skipped {
                 known.offer_to(next, least, row, Way { count: 0, spent, price: 0 });
             }
-            for less in 0..=open.less {
-                let price = self.prices.of_piece(stop.part, open.piece, less);
+            let most_less = if detail == Detail::All { open.less } else { 0 };
+            for less in 0..=most_less {
+                let price = price(open.piece, less);
                 known.offer_to(next, least, row, Way { count: 1, spent: open.used + less, price });
             }
         }
@@ -433,7 +346,6 @@ impl<P: Prices> Book<'_, P> {
                 .filter(|&left| after[left] == price)
                 .collect();
         }
-        used.sort_unstable_by_key(|used| (used.part, used.piece));
         Some(used)
     }
 
@@ -441,8 +353,8 @@ impl<P: Prices> Book<'_, P> {
     fn within(&self, stop: &Stop, mut ways: Vec<Way>, used: &mut Vec<Used>) -> Option<Way> {
         let row = self.slack + 1;
         let mut levels = Levels::default();
-        self.ways(stop, &mut levels);
-        let part = stop.part;
+        self.ways(stop, Detail::All, &mut levels);
+        let (part, first) = (stop.part, used.len());
         used.extend(stop.sure.iter().map(|&piece| Used { part, piece, less: 0 }));
         // What is used of the open pieces so far, what that spends, and its price.
         let (mut count, mut spent, mut price) = (stop.sure.len(), 0, 0);
@@ -473,16 +385,18 @@ impl<P: Prices> Book<'_, P> {
                 ways.retain(|way| leads(way, count, spent, price));
             }
         }
+        used[first..].sort_unstable_by_key(|used| used.piece);
         ways.first().copied()
     }
 }
 
-/// A way to use a part.
-#[derive(Debug, Clone, Copy)]
-struct Way {
-    count: usize,
-    spent: usize,
-    price: u64,
+/// How much of what things cost is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// What parts cost, and what pieces do whatever is taken of them.
+    Pieces,
+    /// Everything.
+    All,
 }
 
 /// What the choice comes to, and at what prices.

@@ -285,9 +285,13 @@ fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
         Short::Nowhere => return Err(Missed::NONE),
         Short::Other => {}
     }
-    match ranked::<C>(problem) {
-        Ok((_, placement)) => Ok(placement),
-        Err(missed) if missed.exact => Err(missed),
-        Err(missed) => short::largest_first(problem).ok_or(missed),
+    let found = ranked::<C>(problem).map(|(_, placement)| placement);
+    if is_exact(&found) {
+        return found;
+    }
+    match short::place_loosely(problem) {
+        Short::Placed(placement) => Ok(placement),
+        Short::Nowhere => Err(Missed::NONE),
+        Short::Other => found.or_else(|missed| short::largest_first(problem).ok_or(missed)),
     }
 }

@@ -3,7 +3,7 @@
 use crate::model::fabric::{Fabric, Layer};
 
 use super::case::{Case, Random};
-use super::{Ask, Mode, Segment, Strategy, View, common_multiple, each_seed, place, search};
+use super::{Ask, Mode, Segment, Strategy, View, ask, check, common_multiple, each_seed, place, search};
 
 /// Something that a question may ask besides its size.
 type Wish = fn(&mut Case, &mut Random);
@@ -82,6 +82,42 @@ fn shared_nodes() {
         }
         case
     });
+}
+
+/// With a budget of one step nothing is searched: what is then said to be exact is so all the same, a refusal as well. Limits,
+/// and tasks next to a number of nodes, are mostly kept by the best choice without them.
+#[test]
+fn limits_with_one_step() {
+    let (mut exact, mut rough) = (0, 0);
+    each_seed("limits, with one step", 3000, |random| {
+        let fabric = random.fabric();
+        let mut case = any_size(random, fabric);
+        if case.ask.tasks.is_some() && random.one_in(2) {
+            let nodes = random.between(1, 4);
+            case.ask.nodes = Some((nodes, nodes));
+        }
+        if random.one_in(2) {
+            case.count_kinds(random);
+        }
+        if random.one_in(2) {
+            case.limit_leaves(random);
+            case.ask.adjacent = None;
+        }
+        if random.one_in(3) {
+            case.constrain(random);
+        }
+        case.ask.budget = 1;
+        let answer = ask(&case);
+        let is_exact = answer.as_ref().map_or_else(|misfit| misfit.exact, |placement| placement.exact);
+        exact += u64::from(is_exact);
+        rough += u64::from(!is_exact);
+        if answer.is_err() && !is_exact {
+            return Ok(false);
+        }
+        check(&case, &answer).map_err(|wrong| format!("{wrong}\n{}", case.describe()))
+    });
+    println!("{exact} exact, {rough} not");
+    assert!(exact > 2 * rough, "{exact} exact, {rough} not");
 }
 
 /// Shares of nodes on fabrics that are too large for brute force, with what counts over leaves: a count that any placement

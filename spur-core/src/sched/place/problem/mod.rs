@@ -375,6 +375,28 @@ impl<'a> Problem<'a> {
         Problem { ask, ..self }
     }
 
+    /// Whether nothing was added to what is asked but the frame of the topology.
+    pub(super) fn is_as_asked(&self) -> bool {
+        self.node_unit.is_none()
+            && self.limits.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+            && self.required == self.ask.required
+            && !self.ask.contiguous
+            && self.ask.adjacent.is_none()
+            && self.ask.segment.is_none()
+    }
+
+    /// The question of another ask for as many nodes, where nothing but limits differs.
+    pub(super) fn looser<'b>(&self, ask: &'b Ask) -> Option<Problem<'b>>
+    where
+        'a: 'b,
+    {
+        let nodes = if self.per_node.is_some() { Some(self.amount) } else { self.nodes };
+        let frame = Frame { within: self.within, ..Frame::default() };
+        Problem::new(self.fabric, self.view, ask, nodes, frame, &self.meter)
+    }
+
     /// The same question for these leaves, each of which has to be used.
     pub(super) fn all_of_these(&self, leaves: &[DomainId]) -> Self {
         let mut only = FixedBitSet::with_capacity(self.fabric.len());

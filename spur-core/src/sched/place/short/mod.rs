@@ -2,12 +2,14 @@
 //!
 //! The rooms, in the order in which they are mostly asked: `equal` makes tasks on nodes that all take as many a question about
 //! whole nodes; `whole` has whole nodes, and such that are shared, that weigh the same, or of which the lightest will do; `sure`
-//! has those of which some are used in every choice; `uneven` has nodes that take unequally much. What they share: `layers` finds the best leaves in any
+//! has those of which some are used in every choice; `uneven` has nodes that take unequally much; `loose` asks them less where nobody
+//! has an answer. What they share: `layers` finds the best leaves in any
 //! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
 //! chooses where little is to spare, and `step` is a step of a walk.
 
 mod equal;
 mod layers;
+mod loose;
 mod sieve;
 mod spend;
 mod standing;
@@ -22,6 +24,7 @@ use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
 pub(super) use equal::{Equal, of_whole};
+pub(super) use loose::place as place_loosely;
 pub(super) use whole::largest_first;
 
 /// What a short cut comes to.

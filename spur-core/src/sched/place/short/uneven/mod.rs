@@ -15,12 +15,13 @@ use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
+use crate::sched::place::ask::Ask;
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::fronts::share;
-use crate::sched::place::problem::{Holder, Item, Problem, Rank, difference, rank, rank_node};
+use crate::sched::place::problem::{Frame, Holder, Item, Problem, Rank, difference, rank, rank_node};
 
 use super::standing::scored;
-use super::{NoChoice, Short};
+use super::{NoChoice, Short, whole};
 use stock::{MANY, Nodes, Stock};
 use walk::{Beside, Candidate, Choice, Price, Scale, walk};
 
@@ -60,6 +61,9 @@ fn search(stock: &Stock<'_, '_>) -> Short {
                 return Short::Placed(Placement { exact: false, ..placement });
             }
             Err(NoChoice::Unknown) => {
+                if let Some((holder, nodes)) = of_nodes_alone(stock, &holders) {
+                    return Short::Placed(placed(problem, holder, &nodes));
+                }
                 // What is too large for a walk is for a search as well.
                 problem.meter.use_up();
                 return Short::Other;
@@ -67,6 +71,36 @@ fn search(stock: &Stock<'_, '_>) -> Short {
         }
     }
     Short::Nowhere
+}
+
+/// The best nodes of one of some domains of one layer, where so many nodes are wanted and those that are best whatever they
+/// take have room for all tasks: tasks leave less to choose from and make nothing better.
+fn of_nodes_alone(stock: &Stock<'_, '_>, holders: &[DomainId]) -> Option<(DomainId, Vec<Candidate>)> {
+    let Beside::Nodes(nodes) = stock.beside else { return None };
+    let Problem { fabric, view, within, .. } = *stock.problem;
+    let ask = Ask {
+        nodes: Some((nodes, nodes)),
+        tasks: None,
+        tasks_per_node: None,
+        max_tasks_per_node: None,
+        ..stock.problem.ask.clone()
+    };
+    // The score knows the share of slots that the job fills.
+    if ask.score.weights.any() {
+        return None;
+    }
+    let frame = Frame { within, ..Frame::default() };
+    let problem = Problem::new(fabric, view, &ask, Some(nodes), frame, &stock.problem.meter)?;
+    let holders: Vec<DomainId> = holders
+        .iter()
+        .copied()
+        .filter(|&id| stock.most_on(id, nodes) >= stock.problem.amount.into())
+        .collect();
+    let (holder, nodes) = whole::best_of(&problem, &holders)?;
+    let candidate = |pos: Pos| Candidate { pos, takes: stock.problem.most_on(pos) };
+    let nodes: Vec<Candidate> = nodes.into_iter().map(candidate).collect();
+    let takes: u64 = nodes.iter().map(|node| u64::from(node.takes)).sum();
+    (takes >= stock.problem.amount.into()).then_some((holder, nodes))
 }
 
 /// The best nodes of one of some domains of one layer.

@@ -243,7 +243,7 @@ impl<'s, 'a> Stock<'s, 'a> {
     }
 
     /// The most that so many nodes of a domain take; 0 where there are not as many.
-    fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
+    pub(super) fn most_on(&self, id: DomainId, nodes: u32) -> u64 {
         let nodes = nodes as usize;
         let is_known =
             self.peak().is_some_and(|peak| u64::from(peak) * (nodes as u64) < u64::from(self.problem.amount));

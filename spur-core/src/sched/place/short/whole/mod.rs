@@ -38,6 +38,22 @@ pub(super) fn place(problem: &Problem<'_>) -> Short {
     }
 }
 
+/// The best nodes in one of some domains of one layer, and which of these it is; None where that is not told.
+pub(super) fn best_of(problem: &Problem<'_>, holders: &[DomainId]) -> Option<(DomainId, Vec<Pos>)> {
+    if !applies(problem) || problem.layout.weights > 0 {
+        return None;
+    }
+    let rooms = Rooms::new(problem)?;
+    let holders: Vec<DomainId> =
+        holders.iter().copied().filter(|&id| rooms.holds(id, problem.amount)).collect();
+    let (holder, shares) = if holders.is_empty() { None } else { at_layer(&rooms, &holders).ok()? }?;
+    let mut nodes = Vec::with_capacity(problem.amount as usize);
+    for (leaf, amount) in shares {
+        rooms.take_of(leaf, amount as usize, |pos| nodes.push(pos));
+    }
+    Some((holder, nodes))
+}
+
 /// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
 /// nothing where only counts matter.
 pub(in crate::sched::place) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {

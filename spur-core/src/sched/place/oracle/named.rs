@@ -90,6 +90,28 @@ fn spread_segments_over_blocks_keep_required_nodes() {
 }
 
 #[test]
+fn as_many_members_with_fewer_leaves() {
+    let switches = [
+        ("a", "", "n0"),
+        ("b", "", "n1,n2"),
+        ("x", "", "a"),
+        ("y", "", "b"),
+        ("wide", "", "x,y"),
+        ("c", "", "n3"),
+        ("d", "", "n4"),
+        ("e", "", "n5"),
+        ("u", "", "c,d"),
+        ("v", "", "e"),
+        ("full", "", "u,v"),
+    ];
+    let fabric = tree(&switches, 6);
+    let slots = Slots::tasks(&fabric, vec![2, 2, 1, 1, 2, 1]);
+    // The second tree leaves less, but the job lies in three leaves there.
+    let wanted = Ask { nodes: Some((3, 3)), ..Ask::tasks(4) };
+    assert_eq!(nodes(fabric, slots, wanted, |_| ()), [0, 1, 2]);
+}
+
+#[test]
 fn one_multiple_said_twice() {
     let leaves = [("a", "", "n0"), ("b", "", "n1"), ("c", "", "n2,n3")];
     let fabric = tree(&[&leaves[..], &[("x", "", "a"), ("y", "", "b,c"), ("top", "", "x,y")]].concat(), 4);

@@ -109,9 +109,13 @@ impl Stock<'_, '_> {
     /// as few members for it.
     pub(super) fn is_behind(&self, id: DomainId, bound: Bound, than: DomainId, nodes: &[Candidate]) -> bool {
         if self.number_of_nodes().is_some() {
-            let used = self.members_used(than, nodes);
-            let fewer = bound.members.cmp(&used);
-            return fewer.then_with(|| self.by_waste(id, than)).is_gt();
+            let fewer = bound.members.cmp(&self.members_used(than, nodes));
+            // Equally many members may have more of what is below them in one domain than in the other.
+            let is_told = [id, than].into_iter().all(|id| !self.are_members_divided(id));
+            return if is_told { fewer.then_with(|| self.by_waste(id, than)).is_gt() } else { fewer.is_gt() };
+        }
+        if self.are_members_divided(id) || self.are_members_divided(than) {
+            return false;
         }
         if self.are_members_all(id) {
             return self.by_waste(id, than).is_gt();
@@ -124,6 +128,11 @@ impl Stock<'_, '_> {
         let used = nodes.chunk_by(|a, b| fabric.leaf_of(a.pos) == fabric.leaf_of(b.pos)).count();
         let last = nodes.iter().map(|node| node.takes).min().unwrap_or(0);
         bound.nodes > most || bound.number != last && self.fewest_nodes(id, used, last).nodes > most
+    }
+
+    /// Whether members of a domain consist of further domains.
+    fn are_members_divided(&self, id: DomainId) -> bool {
+        !self.problem.fabric.domain(id).children().is_empty() && !self.lies_over_leaves(id)
     }
 
     /// How many members of a domain some nodes of it, which are in fabric order, lie in.

@@ -319,7 +319,8 @@ fn news(event: &Event) -> News {
         | Event::PartitionSet { .. }
         | Event::ReservationCreated { .. }
         | Event::ReservationDeleted { .. }
-        // It ends later than was planned, or takes CPUs that nobody had.
+        // It ends later than was planned, or takes what nobody had.
+        | Event::JobNodesReplaced { .. }
         | Event::JobSuspended { .. }
         | Event::JobRecalled { .. } => News::Ground,
         Event::JobSubmitted { .. }
@@ -330,6 +331,7 @@ fn news(event: &Event) -> News {
         | Event::JobReleased { .. }
         | Event::NominationDropped { .. }
         | Event::NodeReleased { .. }
+        | Event::JobNodeLost { .. }
         | Event::JobEnded { .. }
         | Event::JobRequeued { .. }
         // With every start in one that replaces nodes; a start that it stands in the way of is refused.

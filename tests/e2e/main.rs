@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod het;
 mod life;
+mod no_kill;
 mod nodes;
 mod order;
 mod power;

@@ -63,6 +63,9 @@ fn summary(cluster: &Cluster) -> String {
                 suspended.back.iter().map(|(node, cpus)| format!("{cpus} of {node}")).collect();
             let _ = write!(text, " since {since:?} wanted {wanted:?} has {}", back.join(" "));
         }
+        for lost in job.phase.alloc().into_iter().flat_map(|alloc| &alloc.lost) {
+            let _ = write!(text, " without {} at rank {}", lost.part.node, lost.rank);
+        }
         if !job.phase.pauses().is_none() {
             let _ = write!(text, " ran {} s", job.phase.run_time(cluster.at()));
         }

@@ -440,5 +440,6 @@ fn step(rest: &[&str]) -> StepSpec {
         exclude: names("not"),
         relative: number("from"),
         overlap: rest.contains(&"overlap"),
+        no_kill: rest.contains(&"no-kill"),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spur_core::cluster::{Cluster, Event, Node, Topology};
 use spur_core::controller::{Effect, Reply};
 use spur_core::id::NodeId;
-use spur_core::model::alloc::Alloc;
+use spur_core::model::alloc::{Alloc, Replacement};
 use spur_core::model::node::Health;
 use spur_core::model::phase::{Outcome, Then};
 use spur_core::model::reservation::Reservation;
@@ -94,6 +94,8 @@ pub(crate) fn event(event: &Event) -> String {
             let from = split.map(|split| format!(" as task {} of {}", split.task, split.from));
             format!("JobStarted {job}{} on {}", from.unwrap_or_default(), alloc(held))
         }
+        Event::JobNodeLost { .. } | Event::JobNodesReplaced { .. } => failure(event),
+        Event::NodeReleased { .. } | Event::NodeDowned { .. } => failure(event),
         Event::JobWarned { job } => format!("JobWarned {job}"),
         Event::JobEnding { job, outcome: how, then, kill_at } => {
             let then = match then {
@@ -103,8 +105,6 @@ pub(crate) fn event(event: &Event) -> String {
             format!("JobEnding {job} {}{then}, kill at {:?}", outcome(how), kill_at.map(|at| at.0))
         }
         Event::JobKilled { job } => format!("JobKilled {job}"),
-        Event::NodeReleased { job, node, lost: false } => format!("NodeReleased {job} by {node}"),
-        Event::NodeReleased { job, node, lost: true } => format!("NodeReleased {job} by {node} (lost)"),
         Event::JobEnded { job, outcome: how } => format!("JobEnded {job} {}", outcome(how)),
         Event::JobRequeued { job, not_before, hold } => {
             format!("JobRequeued {job} not before {:?} hold={hold:?}", not_before.map(|at| at.0))
@@ -116,9 +116,6 @@ pub(crate) fn event(event: &Event) -> String {
         }
         Event::NodeRegistered { node, stale, .. } => format!("NodeRegistered {node} stale={stale:?}"),
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
-        Event::NodeDowned { node, reason, silent, by } => {
-            format!("NodeDowned {node} {reason}{}", cause(*silent, by.as_deref()))
-        }
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
         Event::NodeUpdated { node, weight, features } => {
@@ -148,6 +145,26 @@ fn suspension(event: &Event) -> String {
         Event::JobRecalled { job } => format!("JobRecalled {job}"),
         Event::CpusReturned { job, node, cpus } => format!("CpusReturned {job} {node}:{cpus}"),
         Event::JobResumed { job } => format!("JobResumed {job}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn failure(event: &Event) -> String {
+    match event {
+        Event::NodeReleased { job, node, lost } => {
+            format!("NodeReleased {job} by {node}{}", if *lost { " (lost)" } else { "" })
+        }
+        Event::JobNodeLost { job, node, lingers } => {
+            format!("JobNodeLost {job} {node}{}", if *lingers { ", which has to clear up" } else { "" })
+        }
+        Event::JobNodesReplaced { job, replaced, why } => {
+            let one = |one: &Replacement| format!("{} by {}:{}", one.lost, one.part.node, one.part.cpus);
+            let all: Vec<String> = replaced.iter().map(one).collect();
+            format!("JobNodesReplaced {job} {} ({})", all.join(", "), why.sentence)
+        }
+        Event::NodeDowned { node, reason, silent, by } => {
+            format!("NodeDowned {node} {reason}{}", cause(*silent, by.as_deref()))
+        }
         other => format!("{other:?}"),
     }
 }

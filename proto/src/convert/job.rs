@@ -55,6 +55,9 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
             message.end_time = (!end.is_never()).then_some(end.0);
             message.preempt_eligible_time = exempt_until(cluster, job).map(|time| time.0);
             message.preempt_time = preempted.map(|preempted| preempted.at.0);
+            if !alloc.lost.is_empty() {
+                message.reason = Reason::ReplacementNode.name().to_owned();
+            }
             held(cluster, alloc, *started, &mut message);
         }
         Phase::Suspended(suspended) => {

@@ -37,6 +37,7 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         exclude: names("--exclude", &wire.exclude)?,
         relative: wire.relative,
         overlap: wire.overlap,
+        no_kill: wire.no_kill,
     })
 }
 

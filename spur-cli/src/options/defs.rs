@@ -454,11 +454,12 @@ pub const SUBMISSION: &[Opt<Submission>] = &[
     .env(&["SBATCH_NO_PREEMPT", "SALLOC_NO_PREEMPT"]),
     Def::value("no-kill", Some('k'), "off", "let the job go on when one of its nodes fails", |s, v| {
         s.spec.no_kill = on_off(v)?;
+        s.step.no_kill = s.spec.no_kill;
         Ok(())
     })
     .optional()
-    .only(JOB)
-    .env(&["SBATCH_NO_KILL", "SALLOC_NO_KILL"]),
+    .only(JOB | SRUN)
+    .env(&["SBATCH_NO_KILL", "SALLOC_NO_KILL", "SLURM_NO_KILL"]),
     Def::value(
         "signal",
         None,

@@ -121,6 +121,8 @@ pub struct StepWishes {
     pub wait: Option<Duration>,
     /// `--overlap`.
     pub overlap: bool,
+    /// `--no-kill`: it goes on without a node that fails.
+    pub no_kill: bool,
     /// `--immediate`.
     pub immediate: bool,
     /// `--relative`.

@@ -66,7 +66,7 @@ pub(super) fn yes_no(value: &str) -> Result<bool, String> {
 /// On unless the value says off.
 pub(super) fn on_off(value: &str) -> Result<bool, String> {
     match value {
-        "" | "on" => Ok(true),
+        "" | "on" | "set" => Ok(true),
         "off" | "no" => Ok(false),
         other => Err(format!("`{other}` is not known; leave the value out, or say off")),
     }

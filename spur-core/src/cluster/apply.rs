@@ -57,6 +57,8 @@ impl Cluster {
                     *warned = true;
                 }
             }),
+            Event::JobNodeLost { job, node, lingers } => self.lose_node(*job, *node, *lingers, at),
+            Event::JobNodesReplaced { job, replaced, why } => self.replace_nodes(*job, replaced, why),
             Event::JobEnding { .. } => self.begin_end(&entry.event, at),
             Event::JobKilled { job } => self.jobs.change(*job, |job| {
                 if let Phase::Completing(completing) = &mut job.phase {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId, RequestId, StepId};
-use crate::model::alloc::Alloc;
+use crate::model::alloc::{Alloc, Replacement, Why};
 use crate::model::config::Policy;
 use crate::model::idset::IdSet;
 use crate::model::job::{Job, JobSpec};
@@ -195,6 +195,25 @@ pub enum Event {
     JobWarned {
         /// Which.
         job: JobId,
+    },
+    /// A node of a job failed, and the job goes on without it (`--no-kill`).
+    JobNodeLost {
+        /// Which job.
+        job: JobId,
+        /// Which node.
+        node: NodeId,
+        /// Whether the node may still have something of it, which keeps it from new work until it is gone.
+        #[serde(default)]
+        lingers: bool,
+    },
+    /// Other nodes took the places of some that a job had lost.
+    JobNodesReplaced {
+        /// Which job.
+        job: JobId,
+        /// Which nodes, and what the job holds of each.
+        replaced: Vec<Replacement>,
+        /// Why these.
+        why: Why,
     },
     /// The end of a job's attempt was decided; its processes may still be there.
     JobEnding {
@@ -387,6 +406,8 @@ impl Event {
             | Event::CpusReturned { job, .. }
             | Event::JobResumed { job }
             | Event::JobWarned { job }
+            | Event::JobNodeLost { job, .. }
+            | Event::JobNodesReplaced { job, .. }
             | Event::JobEnding { job, .. }
             | Event::JobKilled { job }
             | Event::NodeReleased { job, .. }

@@ -28,6 +28,8 @@ pub struct Jobs {
     claims: BTreeSet<JobId>,
     /// Active jobs that hold licenses.
     licensed: BTreeSet<JobId>,
+    /// Running jobs that lost nodes, in the places of which there are no others.
+    short: BTreeSet<JobId>,
     /// Jobs to which something happens at a time: see [`due`].
     due: BTreeSet<(Time, JobId)>,
     /// Jobs that a pending job waits for → those that wait.
@@ -51,6 +53,8 @@ enum Shelf {
     Active,
     /// Active: suspended, and its CPUs are to be its own again.
     Claiming,
+    /// Active: running, and short of a node that failed.
+    Short,
     Ended(Time),
 }
 
@@ -60,6 +64,7 @@ fn shelf(job: &Job) -> Shelf {
         Phase::Pending(pending) if pending.nominated.is_some() => Shelf::Nominated,
         Phase::Pending(_) => Shelf::Pending,
         Phase::Suspended(suspended) if suspended.wanted.is_some() => Shelf::Claiming,
+        Phase::Running { alloc, .. } if !alloc.lost.is_empty() => Shelf::Short,
         Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => Shelf::Active,
         Phase::Ended(ended) => Shelf::Ended(ended.ended),
     }
@@ -164,6 +169,11 @@ impl Jobs {
     /// Suspended jobs that want their CPUs back, by number.
     pub fn claims(&self) -> impl Iterator<Item = &Job> {
         self.claims.iter().filter_map(|id| self.get(*id))
+    }
+
+    /// Running jobs that lost nodes, in the places of which there are no others, by number.
+    pub fn short(&self) -> impl Iterator<Item = &Job> {
+        self.short.iter().filter_map(|id| self.get(*id))
     }
 
     /// Running, suspended and completing jobs by number.
@@ -341,6 +351,14 @@ impl Jobs {
                     self.claims.insert(id);
                 } else {
                     self.claims.remove(&id);
+                }
+                &mut self.active
+            }
+            Shelf::Short => {
+                if present {
+                    self.short.insert(id);
+                } else {
+                    self.short.remove(&id);
                 }
                 &mut self.active
             }

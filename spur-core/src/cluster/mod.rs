@@ -10,6 +10,7 @@ mod dependency;
 pub mod event;
 pub mod invariant;
 mod jobs;
+mod lost;
 mod names;
 mod node;
 mod nominate;

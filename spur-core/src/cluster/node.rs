@@ -99,6 +99,12 @@ impl Node {
         self.configured && self.health == Health::Up && self.drain.is_none() && self.stale.is_empty()
     }
 
+    /// Whether it is out of service because nothing is heard of it.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        matches!(self.health, Health::Down { silent: true, .. })
+    }
+
     /// Whether nothing of it is taken.
     #[must_use]
     pub fn idle(&self) -> bool {

@@ -4,14 +4,17 @@
 //! the job is over or waits again. A node that is silent counts as cleared up where the site accepts that
 //! (`[recovery] overlap`); otherwise the job waits for it.
 
+use std::sync::Arc;
+
 use super::effect::Effect;
 use super::{Ctx, tasks};
-use crate::cluster::Event;
+use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
-use crate::model::node::Health;
-use crate::model::phase::{EndState, Hold, Outcome, Phase, Then};
+use crate::model::phase::{EndState, Hold, Outcome, Phase, Suspended, Then};
 use crate::model::reason::Reason;
+use crate::model::step::Step;
 use crate::text::exit::ExitCode;
+use crate::text::signal::Signal;
 use crate::text::time::Time;
 
 /// An outcome without an exit code of its own.
@@ -94,15 +97,55 @@ pub(super) fn release(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lost: bool) {
     }
 }
 
-/// Ends whatever a node runs because the node is gone: its jobs fail or wait again.
+/// Ends whatever a node runs because the node is gone: its jobs fail, wait again or go on without it.
 pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
     let jobs = ctx.cluster().node(node).map_or_else(Vec::new, |node| node.jobs.clone());
     for job in jobs {
+        if goes_on_without(ctx.cluster(), job, node) {
+            let lingers = !ctx.cluster().node(node).is_some_and(Node::is_silent);
+            go_on_without(ctx, job, node, lingers);
+            continue;
+        }
         begin(ctx, job, outcome(EndState::NodeFail, Reason::NodeDown), after_failure(ctx, job));
         if assumed_gone(ctx, node) {
             release(ctx, job, node, true);
         }
     }
+}
+
+/// Whether a job goes on when a node of it fails: it asks for that, has others, and its batch script is not there.
+pub(super) fn goes_on_without(cluster: &Cluster, job: JobId, node: NodeId) -> bool {
+    let Some(job) = cluster.job(job) else { return false };
+    let (Phase::Running { alloc, .. } | Phase::Suspended(Suspended { alloc, .. })) = &job.phase else {
+        return false;
+    };
+    let asked = job.spec.extra.as_ref().is_some_and(|extra| extra.no_kill);
+    let has_script = job.spec.batch.is_some() && alloc.batch_node() == Some(node);
+    asked && !has_script && alloc.nodes.len() > 1 && alloc.on(node).is_some()
+}
+
+/// A job goes on without one of its nodes, which may still have something of it. Steps that have tasks there end on their
+/// other nodes, too, unless they shall not.
+pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers: bool) {
+    let Some(job) = ctx.cluster().job(id) else { return };
+    let attempt = job.attempt();
+    let open =
+        |step: &Step, node: NodeId| step.nodes.iter().any(|part| part.node == node && part.exit.is_none());
+    let hit: Vec<Arc<Step>> = job.steps.iter().filter(|step| open(step, node)).cloned().collect();
+    for step in hit {
+        let exit = ExitCode { code: 0, signal: Signal::KILL.number() };
+        ctx.emit(Event::StepNodeEnded { job: id, step: step.id, node, exit });
+        if step.no_kill {
+            continue;
+        }
+        let others = step.nodes.iter().filter(|part| part.node != node && part.exit.is_none());
+        for part in others {
+            let (batch, steps) = (false, true);
+            let (node, step, signal) = (part.node, Some(step.id), Signal::KILL);
+            ctx.effect(Effect::Signal { node, attempt, step, signal, batch, steps });
+        }
+    }
+    ctx.emit(Event::JobNodeLost { job: id, node, lingers });
 }
 
 /// What comes after an attempt that failed through no fault of the job's.
@@ -119,9 +162,7 @@ pub(super) fn after_failure(ctx: &Ctx<'_>, id: JobId) -> Then {
 
 /// Whether a node is silent and the site takes silence for death.
 fn assumed_gone(ctx: &Ctx<'_>, node: NodeId) -> bool {
-    let silent =
-        ctx.cluster().node(node).is_some_and(|node| matches!(node.health, Health::Down { silent: true, .. }));
-    silent && ctx.cluster().policy().recovery.overlap
+    ctx.cluster().node(node).is_some_and(Node::is_silent) && ctx.cluster().policy().recovery.overlap
 }
 
 fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {

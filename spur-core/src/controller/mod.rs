@@ -13,6 +13,7 @@ mod handle;
 mod react;
 mod recall;
 pub mod reject;
+mod replace;
 mod replenish;
 pub mod resume;
 mod tasks;
@@ -52,6 +53,7 @@ pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Out
     let answer = handle::dispatch(&mut ctx, input);
     if !ctx.entries.is_empty() {
         recall::settle(&mut ctx);
+        replace::settle(&mut ctx);
         replenish::settle(&mut ctx);
     }
     Outcome { entries: ctx.entries, effects: ctx.effects, answer }

@@ -32,6 +32,10 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
             let kill = |attempt| Effect::Terminate { node: *node, attempt, kill: true };
             effects.extend(stale.iter().copied().map(kill));
         }
+        Event::JobNodeLost { job, node, lingers: true } => {
+            let attempt = cluster.job(*job).map(Job::attempt);
+            effects.extend(attempt.map(|attempt| Effect::Terminate { node: *node, attempt, kill: true }));
+        }
         Event::NodeCleaned { node, attempt } => {
             effects.push(Effect::Forget { node: *node, attempt: *attempt });
         }
@@ -52,6 +56,9 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::JobRecalled { .. }
         | Event::CpusReturned { .. }
         | Event::NodeReleased { .. }
+        // A node that is gone cannot be told; when it comes back, it is.
+        | Event::JobNodeLost { .. }
+        | Event::JobNodesReplaced { .. }
         | Event::JobsForgotten { .. }
         | Event::StepStarted { .. }
         | Event::NodeDowned { .. }

@@ -26,11 +26,13 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
 }
 
 /// Whether a node may have gone out of service or come back, been taken or become idle, or been reserved or not any more.
-fn bears_on_nodes(event: &Event) -> bool {
+pub(super) fn bears_on_nodes(event: &Event) -> bool {
     match event {
         Event::PolicyChanged { .. }
         | Event::JobStarted { .. }
         | Event::NodeReleased { .. }
+        | Event::JobNodeLost { .. }
+        | Event::JobNodesReplaced { .. }
         | Event::NodeRegistered { .. }
         | Event::NodeCleaned { .. }
         | Event::NodeDowned { .. }

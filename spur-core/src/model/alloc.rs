@@ -27,6 +27,27 @@ pub struct Alloc {
     /// How it was chosen.
     #[serde(default)]
     pub why: Why,
+    /// Nodes that failed, and that no other has taken the place of (`--no-kill`); by rank.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub lost: Box<[LostNode]>,
+}
+
+/// A node that failed while its job went on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostNode {
+    /// Where it stood among the nodes that the job was given.
+    pub rank: u32,
+    /// What the job held there.
+    pub part: NodeAlloc,
+}
+
+/// A node that takes the place of one that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The node that failed.
+    pub lost: NodeId,
+    /// What the job holds instead.
+    pub part: NodeAlloc,
 }
 
 /// What is held on one node.
@@ -101,6 +122,32 @@ impl Alloc {
         self.nodes.iter().find(|part| part.node == node)
     }
 
+    /// The same without a node that failed; `None` if that is not one of its nodes.
+    #[must_use]
+    pub fn without(&self, node: NodeId) -> Option<Self> {
+        let at = self.nodes.iter().position(|part| part.node == node)?;
+        let is_lost = |rank: &u32| self.lost.iter().any(|lost| lost.rank == *rank);
+        let rank = (0..).filter(|rank| !is_lost(rank)).nth(at)?;
+        let mut nodes = self.nodes.to_vec();
+        let mut lost = self.lost.to_vec();
+        lost.push(LostNode { rank, part: nodes.remove(at) });
+        lost.sort_by_key(|lost| lost.rank);
+        Some(Self { nodes: nodes.into(), lost: lost.into(), ..self.clone() })
+    }
+
+    /// The same with another node in the place of one that failed: at its rank, so that no other changes its own. `None` if
+    /// that node is not missing.
+    #[must_use]
+    pub fn with(&self, replacement: &Replacement) -> Option<Self> {
+        let found = self.lost.iter().position(|lost| lost.part.node == replacement.lost)?;
+        // Those before it that are lost have no place among the nodes.
+        let at = self.lost[found].rank as usize - found;
+        let (mut nodes, mut lost) = (self.nodes.to_vec(), self.lost.to_vec());
+        lost.remove(found);
+        nodes.insert(at, replacement.part.clone());
+        Some(Self { nodes: nodes.into(), lost: lost.into(), ..self.clone() })
+    }
+
     /// The node that runs the batch script: the first.
     #[must_use]
     pub fn batch_node(&self) -> Option<NodeId> {
@@ -117,5 +164,35 @@ impl Alloc {
     #[must_use]
     pub fn tasks(&self) -> u64 {
         self.nodes.iter().map(|part| u64::from(part.tasks)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(node: u32) -> NodeAlloc {
+        NodeAlloc { node: NodeId(node), tasks: 1, cpus: IdSet::first(1), memory_mb: 0, gres: Box::default() }
+    }
+
+    fn nodes(alloc: &Alloc) -> Vec<u32> {
+        alloc.nodes.iter().map(|part| part.node.0).collect()
+    }
+
+    #[test]
+    fn whoever_stays_keeps_his_rank() {
+        let alloc = Alloc { nodes: (0..6).map(part).collect(), ..Alloc::default() };
+        let lose = |alloc: Alloc, node| alloc.without(NodeId(node)).expect("it has the node");
+        let short = [1, 4, 2].into_iter().fold(alloc.clone(), lose);
+        assert_eq!(nodes(&short), [0, 3, 5]);
+        let ranks: Vec<u32> = short.lost.iter().map(|lost| lost.rank).collect();
+        assert_eq!(ranks, [1, 2, 4]);
+        let stands_in = |alloc: Alloc, (lost, node)| {
+            alloc.with(&Replacement { lost: NodeId(lost), part: part(node) }).expect("the node is missing")
+        };
+        let whole = [(4, 14), (1, 11), (2, 12)].into_iter().fold(short.clone(), stands_in);
+        assert_eq!((nodes(&whole), whole.lost.len()), (vec![0, 11, 12, 3, 14, 5], 0));
+        assert_eq!(short.without(NodeId(1)), None);
+        assert_eq!(alloc.with(&Replacement { lost: NodeId(1), part: part(7) }), None);
     }
 }

@@ -31,6 +31,8 @@ pub struct StepSpec {
     pub relative: Option<u32>,
     /// `--overlap`: other steps may use the same CPUs.
     pub overlap: bool,
+    /// `--no-kill`: it goes on without a node that fails.
+    pub no_kill: bool,
 }
 
 /// A step as it was laid out.
@@ -49,6 +51,9 @@ pub struct Step {
     /// Whether its CPUs may be shared with other steps.
     #[serde(default)]
     pub overlap: bool,
+    /// Whether its other tasks go on when one of its nodes fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_kill: bool,
     /// Seconds that its job had been suspended when it was created.
     #[serde(default)]
     pub paused: u64,

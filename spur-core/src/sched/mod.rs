@@ -39,6 +39,7 @@ pub mod preempt;
 mod prospect;
 mod queue;
 mod quick;
+pub mod replace;
 pub mod request;
 mod scene;
 mod shorter;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::id::ArrayTaskId;
+use crate::id::{ArrayTaskId, NodeId};
 use crate::model::alloc::Why;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
@@ -18,7 +18,7 @@ use crate::text::time::Time;
 use super::explain;
 use super::plan::{Start, StartPart};
 use super::queue::{Candidate, Choices};
-use super::request::Request;
+use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
 use super::state::{Hunt, Part};
 
@@ -154,14 +154,7 @@ impl Prospect {
         why: Why,
     ) -> Start {
         let need = &self.request().need;
-        let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
-        let part = |part: &Part| StartPart {
-            node: part.node,
-            tasks: need.tasks(part.slots),
-            cpus: u32::try_from(part.taken[CPUS]).unwrap_or(u32::MAX),
-            memory_mb: if counted { part.taken[MEMORY] } else { 0 },
-            gres: gres(&part.taken),
-        };
+        let part = |part: &Part| start_part(need, part.node, part.slots, &part.taken);
         Start {
             attempt: candidate.attempt,
             task,
@@ -175,6 +168,18 @@ impl Prospect {
             why,
             rest: Vec::new(),
         }
+    }
+}
+
+/// What is proposed on a node for so many slots, which take so much of it.
+pub(super) fn start_part(need: &Need, node: NodeId, slots: u32, taken: &[u64]) -> StartPart {
+    let counted = need.memory_per_cpu > 0 || need.memory_per_node > 0;
+    StartPart {
+        node,
+        tasks: need.tasks(slots),
+        cpus: u32::try_from(taken[CPUS]).unwrap_or(u32::MAX),
+        memory_mb: if counted { taken[MEMORY] } else { 0 },
+        gres: gres(taken),
     }
 }
 

@@ -97,6 +97,21 @@ pub enum What {
         /// Slurm's name of the final state.
         state: &'static str,
     },
+    /// Another node has taken the place of one that failed while its job went on.
+    Replace {
+        /// Which job.
+        job: Arc<str>,
+        /// The node that failed.
+        lost: String,
+        /// All nodes that the job has now, as a hostlist.
+        nodes: String,
+        /// The node of each task in rank order; of a job that asked for nodes only, each node.
+        ranks: Vec<Arc<str>>,
+        /// Domains touched.
+        spans: Spans,
+        /// Why this node.
+        why: String,
+    },
     /// A job started.
     Start {
         /// Which.
@@ -139,8 +154,9 @@ impl What {
             What::Suspend { .. } => 3,
             What::End { .. } => 4,
             What::Resume { .. } => 5,
-            What::Start { .. } => 6,
-            What::Pending { .. } => 7,
+            What::Replace { .. } => 6,
+            What::Start { .. } => 7,
+            What::Pending { .. } => 8,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::text::time::Time;
 /// Runs shorter than this count as this long in the bounded slowdown, seconds.
 const SLOWDOWN_BOUND: u64 = 10;
 
-/// One run of a job, from its start to its end.
+/// One run of a job, from its start to its end, or as long as it had the same nodes.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Its name in the workload.
@@ -19,14 +19,25 @@ pub struct Run {
     pub submitted: Time,
     /// When this run started.
     pub started: Time,
-    /// When it ended.
+    /// When it ended, or lost or got a node.
     pub ended: Time,
     /// Seconds between the two that it was suspended.
     pub suspended: u64,
+    /// Since when it had these nodes.
+    pub since: Time,
+    /// Seconds that it ran before that.
+    pub before: u64,
     /// What it held.
     pub alloc: Arc<Alloc>,
     /// CPUs of it.
     pub cpus: u64,
+}
+
+impl Run {
+    /// Seconds that it ran.
+    fn seconds(&self) -> u64 {
+        self.ended.since(self.started).saturating_sub(self.suspended)
+    }
 }
 
 /// What a simulation comes to. Times in seconds.
@@ -175,34 +186,48 @@ impl Tally {
     }
 
     /// A run is over. `job` is its number, but for components of a het job behind the first: the whole counts as one job.
-    #[expect(clippy::cast_precision_loss, reason = "counts of nodes and seconds are far below 2^52")]
     pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
-        let seconds = run.ended.since(run.started).saturating_sub(run.suspended);
-        let ran = Ran { seconds, suspended: run.suspended };
+        let ran = Ran { seconds: run.seconds(), suspended: run.suspended };
         self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(ran)))));
-        self.used += u128::from(run.cpus) * u128::from(seconds);
         self.last = self.last.max(Some(run.ended));
         self.capacity_by_last = self.capacity;
         self.frag_by_last.clone_from(&self.frag);
+        self.held(run, fewest);
+        for (index, (layer, touched)) in run.alloc.why.spans.iter().skip(1).enumerate() {
+            let sums = self.sums(layer);
+            sums.runs += 1;
+            sums.domains += u64::from(*touched);
+            if fewest.and_then(|fewest| fewest.of(index, run.alloc.nodes.len() as u64)) == Some(1) {
+                sums.small += 1;
+                sums.split += u64::from(*touched > 1);
+            }
+        }
+    }
+
+    /// A run had its nodes until now.
+    #[expect(clippy::cast_precision_loss, reason = "counts of nodes and seconds are far below 2^52")]
+    pub(super) fn held(&mut self, run: &Run, fewest: Option<&Fewest>) {
+        let seconds = run.seconds().saturating_sub(run.before);
+        self.used += u128::from(run.cpus) * u128::from(seconds);
         let nodes = run.alloc.nodes.len() as u64;
         let weight = (nodes * seconds) as f64;
         for (index, (layer, touched)) in run.alloc.why.spans.iter().skip(1).enumerate() {
-            let sums = match self.layers.iter_mut().find(|(name, _)| name == layer) {
-                Some((_, sums)) => sums,
-                None => {
-                    self.layers.push((Arc::clone(layer), Touched::default()));
-                    &mut self.layers.last_mut().expect("it was just pushed").1
-                }
-            };
-            sums.runs += 1;
-            sums.domains += u64::from(*touched);
+            let sums = self.sums(layer);
             if let Some(fewest) = fewest.and_then(|fewest| fewest.of(index, nodes)) {
                 sums.node_seconds += weight;
                 sums.over += weight * f64::from(*touched) / fewest as f64;
-                sums.small += u64::from(fewest == 1);
-                sums.split += u64::from(fewest == 1 && *touched > 1);
             }
         }
+    }
+
+    /// The sums of a layer.
+    fn sums(&mut self, layer: &Arc<str>) -> &mut Touched {
+        let known = self.layers.iter().position(|(name, _)| name == layer);
+        let at = known.unwrap_or_else(|| {
+            self.layers.push((Arc::clone(layer), Touched::default()));
+            self.layers.len() - 1
+        });
+        &mut self.layers[at].1
     }
 
     /// The numbers, once the simulation is over. `running`: CPUs and start of runs that never ended.
@@ -263,6 +288,8 @@ mod tests {
             started: Time(started),
             ended: Time(ended),
             suspended: 0,
+            since: Time(started),
+            before: 0,
             cpus: alloc.cpus(),
             alloc: Arc::new(alloc),
         }

@@ -109,6 +109,19 @@ pub(super) fn start(cluster: &Cluster, name: Arc<str>, job: &Job, alloc: &Alloc)
     }
 }
 
+/// What a job holds once another node has taken the place of one that failed.
+pub(super) fn replace(cluster: &Cluster, name: Arc<str>, job: &Job, lost: NodeId) -> What {
+    let alloc = job.phase.alloc().cloned().unwrap_or_default();
+    What::Replace {
+        job: name,
+        lost: hostlist(cluster, std::iter::once(lost)),
+        nodes: hostlist(cluster, alloc.nodes.iter().map(|part| part.node)),
+        ranks: ranks(cluster, &job.spec.shape, &alloc),
+        spans: Spans(alloc.why.spans.clone()),
+        why: alloc.why.sentence.clone(),
+    }
+}
+
 /// Nodes as a hostlist, in the order given.
 pub(super) fn hostlist(cluster: &Cluster, nodes: impl Iterator<Item = NodeId>) -> String {
     HostList::from_names(cluster.names_of(nodes)).to_string()

@@ -99,6 +99,9 @@ pub trait Watch {
     /// The pass is over.
     fn pass_ends(&mut self) {}
 
+    /// A run goes on without a node that failed, or with another in its place; it had `run.alloc` until now.
+    fn nodes_changed(&mut self, _cluster: &Cluster, _run: &Run) {}
+
     /// A run is over; `cluster` is as it is just then.
     fn run_ended(&mut self, _cluster: &Cluster, _run: &Run) {}
 
@@ -113,7 +116,10 @@ struct Live {
     order: u64,
     started: Time,
     alloc: Arc<Alloc>,
-    /// CPUs of it.
+    /// Since when it has these nodes, and seconds that it ran before.
+    since: Time,
+    before: u64,
+    /// CPUs of them.
     cpus: u64,
     /// When it ends by itself; `None` for never.
     ends: Option<Time>,
@@ -299,7 +305,8 @@ impl<W: Watch> World<W> {
 
     /// The numbers, as far as the simulation has come.
     pub fn summary(&self) -> Summary {
-        self.tally.summary(self.live.values().map(|live| (live.cpus, live.started + live.paused(self.now))))
+        let start = |live: &Live| live.started + live.paused(self.now) + live.before;
+        self.tally.summary(self.live.values().map(|live| (live.cpus, start(live))))
     }
 
     /// Ends what ends by itself by now, in the order of the starts.

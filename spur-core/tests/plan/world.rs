@@ -100,6 +100,7 @@ impl World {
             nodes,
             exclusive: start.exclusive,
             why: start.why.clone(),
+            lost: Box::default(),
         };
         let from = start.attempt.job;
         let job = self.cluster.job(from).unwrap();

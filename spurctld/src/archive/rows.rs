@@ -102,7 +102,9 @@ impl Rows {
                 self.changed.insert(*job);
             }
             Event::TasksSplit { job, from, .. } => self.changed.extend([*job, *from]),
-            Event::JobSuspended { .. } => self.changed.extend(entry.event.jobs()),
+            Event::JobSuspended { .. } | Event::JobNodeLost { .. } | Event::JobNodesReplaced { .. } => {
+                self.changed.extend(entry.event.jobs());
+            }
             Event::JobStarted { job, .. }
             | Event::JobResumed { job }
             | Event::JobEnding { job, .. }

@@ -25,13 +25,14 @@ const AHEAD: usize = 16;
 struct Told {
     state: String,
     reason: String,
+    nodes: String,
     restarts: u32,
     task: Option<u32>,
     over: bool,
 }
 
 impl Desk {
-    /// Every named job now, and again whenever its state or the reason why it waits changes, until all have ended; of an
+    /// Every named job now, and again whenever its state, its nodes or the reason why it waits changes, until all have ended; of an
     /// array every record.
     pub(super) fn watch(&self, ids: &[u32]) -> Result<Listing<v1::WatchJobsResponse>, Status> {
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
@@ -105,6 +106,7 @@ impl Desk {
                 let now = Told {
                     state: message.state.clone(),
                     reason: message.reason.clone(),
+                    nodes: message.nodes.clone(),
                     restarts: found.restarts,
                     task: message.array_task_id,
                     over: over(found),

@@ -106,9 +106,15 @@ impl Watch for Follower<'_> {
         }
     }
 
+    fn nodes_changed(&mut self, cluster: &Cluster, run: &Run) {
+        if let Some(trail) = &mut self.trail {
+            trail.ran(cluster, run, false);
+        }
+    }
+
     fn run_ended(&mut self, cluster: &Cluster, run: &Run) {
         if let Some(trail) = &mut self.trail {
-            trail.ran(cluster, run);
+            trail.ran(cluster, run, true);
         }
     }
 

@@ -61,7 +61,8 @@ struct Sample {
 #[derive(Debug)]
 struct Bar {
     job: usize,
-    wait: f64,
+    /// Seconds before it started; `None` where it goes on on other nodes afterwards.
+    wait: Option<f64>,
     time: Range<f64>,
     rows: Vec<Range<u32>>,
 }
@@ -99,7 +100,8 @@ impl Trail {
         });
     }
 
-    pub(super) fn ran(&mut self, cluster: &Cluster, run: &Run) {
+    /// A run is `over`, or goes on on other nodes.
+    pub(super) fn ran(&mut self, cluster: &Cluster, run: &Run, over: bool) {
         let partition = cluster.default_partition().or_else(|| cluster.partitions().first());
         let fabric = partition.and_then(|partition| cluster.fabric_of(partition));
         if self.rows.count == 0 {
@@ -116,8 +118,8 @@ impl Trail {
         };
         let bar = Bar {
             job: self.bars.len(),
-            wait: float(run.started.since(run.submitted)),
-            time: seconds(run.started)..seconds(run.ended),
+            wait: over.then(|| float(run.started.since(run.submitted))),
+            time: seconds(run.since)..seconds(run.ended),
             rows: ranges(&rows),
         };
         self.bars.push(bar);
@@ -376,7 +378,8 @@ fn gantt(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
 
 /// The share of jobs that waited at most so long.
 fn waits(trail: &Trail, canvas: &Canvas<'_>) -> Drawn {
-    let mut waits: Vec<f64> = trail.bars.iter().map(|bar| bar.wait.max(1.0)).collect();
+    let mut waits: Vec<f64> =
+        trail.bars.iter().filter_map(|bar| bar.wait).map(|wait| wait.max(1.0)).collect();
     waits.sort_by(f64::total_cmp);
     let longest = waits.last().copied().unwrap_or(1.0).max(10.0);
     let mut chart = ChartBuilder::on(canvas)

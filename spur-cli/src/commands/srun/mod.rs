@@ -162,6 +162,7 @@ async fn create(
         exclude: spec.exclude.clone(),
         relative: wishes.step.relative,
         overlap: wishes.step.overlap,
+        no_kill: wishes.step.no_kill,
         immediate: wishes.step.immediate,
         ..CreateStepRequest::default()
     };
@@ -376,7 +377,9 @@ impl Run {
                     self.never_launched.push(name);
                 }
                 self.exit_code = self.exit_code.max(FAILURE);
-                self.abort(session);
+                if !(launched && self.wishes.step.no_kill) {
+                    self.abort(session);
+                }
             }
         }
     }

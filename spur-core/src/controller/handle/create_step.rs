@@ -85,6 +85,7 @@ pub(super) fn check(
         nodes: layout.collect(),
         cpus_per_task,
         overlap: wish.overlap,
+        no_kill: wish.no_kill,
         paused: job.phase.pauses().seconds,
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })

@@ -17,7 +17,7 @@ pub(super) mod reservation;
 mod set_partition;
 mod signal;
 mod silent;
-mod start;
+pub(super) mod start;
 mod submit;
 mod suspend;
 mod target;

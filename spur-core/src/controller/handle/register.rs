@@ -83,6 +83,10 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
         ctx.effect(Effect::Forget { node, attempt });
     }
     for job in lost {
+        if ending::goes_on_without(ctx.cluster(), job, node) {
+            ending::go_on_without(ctx, job, node, false);
+            continue;
+        }
         let then = ending::after_failure(ctx, job);
         ending::begin(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown), then);
         ending::release(ctx, job, node, false);

@@ -92,9 +92,13 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
                 drain(ctx, node, format!("Epilog error: {error}"));
             }
             // A node that is done with a job that has not ended lost it before it could say how it ended.
-            let outcome = ending::outcome(EndState::NodeFail, Reason::NodeDown);
-            ending::begin(ctx, job, outcome, ending::after_failure(ctx, job));
-            ending::release(ctx, job, node, false);
+            if ending::goes_on_without(ctx.cluster(), job, node) {
+                ending::go_on_without(ctx, job, node, false);
+            } else {
+                let outcome = ending::outcome(EndState::NodeFail, Reason::NodeDown);
+                ending::begin(ctx, job, outcome, ending::after_failure(ctx, job));
+                ending::release(ctx, job, node, false);
+            }
         }
         Decision::Cleaned => ctx.emit(Event::NodeCleaned { node, attempt }),
         Decision::Nothing => {}

@@ -88,6 +88,7 @@ fn alloc(
         nodes: nodes.into_boxed_slice(),
         exclusive: start.exclusive,
         why: start.why.clone(),
+        lost: Box::default(),
     })
 }
 
@@ -158,7 +159,12 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 
 /// The lowest free CPUs and devices, so that what stays free stays in one piece; `None` if there is not enough beside
 /// what is kept for others.
-fn take(node: &Node, kept: &Kept, part: &StartPart, exclusive: bool) -> Option<NodeAlloc> {
+pub(in crate::controller) fn take(
+    node: &Node,
+    kept: &Kept,
+    part: &StartPart,
+    exclusive: bool,
+) -> Option<NodeAlloc> {
     if kept.exclusive || (exclusive && (kept.any || !node.is_vacant())) {
         return None;
     }

@@ -8,14 +8,11 @@ use crate::model::job::JobSpec;
 /// The refusal of a request that asks for something this release cannot do.
 pub(super) fn of_job(spec: &JobSpec) -> Result<(), Reject> {
     let extra = spec.extra.as_deref();
-    let asked = [
-        ("--no-kill", "leave it out", extra.is_some_and(|extra| extra.no_kill)),
-        (
-            "--mail-type",
-            "watch the job with squeue or sbatch --wait",
-            extra.is_some_and(|extra| extra.mail.is_some()),
-        ),
-    ];
+    let asked = [(
+        "--mail-type",
+        "watch the job with squeue or sbatch --wait",
+        extra.is_some_and(|extra| extra.mail.is_some()),
+    )];
     match asked.iter().find(|(_, _, asked)| *asked) {
         Some((option, instead, _)) => {
             Err(Reject::Invalid(format!("{option} is not supported by this release; {instead}")))

@@ -6,10 +6,10 @@ use super::super::command::{NodeChange, NodeStateChange};
 use super::super::{Ctx, Reject, Reply, ending};
 use super::move_nodes;
 use super::silent::NOT_RESPONDING;
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, Event, Node};
 use crate::id::NodeId;
 use crate::model::caller::Caller;
-use crate::model::node::{Drain, Health};
+use crate::model::node::Drain;
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -61,7 +61,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         match change.state {
             Some(NodeStateChange::Down) => {
                 let (reason, by) = (Arc::clone(&drain.reason), Some(Arc::clone(&drain.by)));
-                let silent = is_silent(ctx.cluster(), node);
+                let silent = ctx.cluster().node(node).is_some_and(Node::is_silent);
                 ctx.emit(Event::NodeDowned { node, reason, silent, by });
                 ending::lose_node(ctx, node);
             }
@@ -77,13 +77,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
 
 /// Puts a node into service again; one that nothing is heard of is down until it is.
 fn resume(ctx: &mut Ctx<'_>, node: NodeId) {
-    let silent = is_silent(ctx.cluster(), node);
+    let silent = ctx.cluster().node(node).is_some_and(Node::is_silent);
     ctx.emit(Event::NodeResumed { node });
     if silent {
         ctx.emit(Event::NodeDowned { node, reason: NOT_RESPONDING.into(), silent, by: None });
     }
-}
-
-fn is_silent(cluster: &Cluster, node: NodeId) -> bool {
-    cluster.node(node).is_some_and(|node| matches!(node.health, Health::Down { silent: true, .. }))
 }

@@ -6,7 +6,7 @@ use super::pause::Pause;
 use super::{Live, Watch, World};
 use crate::cluster::Event;
 use crate::id::{JobId, NodeId};
-use crate::model::alloc::Alloc;
+use crate::model::alloc::{Alloc, Replacement};
 use crate::model::phase::Then;
 use crate::sim::event::What;
 use crate::sim::metrics::Run;
@@ -26,6 +26,11 @@ impl<W: Watch> World<W> {
                 if matches!(then, Then::Requeue { .. }) {
                     self.record.forget(*job);
                 }
+            }
+            Event::JobNodeLost { job, node, .. } => self.nodes_changed(*job, &[*node], &[]),
+            Event::JobNodesReplaced { job, replaced, .. } => {
+                let nodes: Vec<NodeId> = replaced.iter().map(|one| one.part.node).collect();
+                self.nodes_changed(*job, &nodes, replaced);
             }
             Event::JobSuspended { job, .. } => self.suspended(*job),
             Event::JobResumed { job } => self.resumed(*job),
@@ -81,7 +86,8 @@ impl<W: Watch> World<W> {
         self.busy_cpus += cpus;
         self.starts += 1;
         let (order, held, pause) = (self.starts, Arc::clone(alloc), Pause::default());
-        let live = Live { order, started: self.now, alloc: held, cpus, ends: None, pause };
+        let (started, since, before) = (self.now, self.now, 0);
+        let live = Live { order, started, alloc: held, since, before, cpus, ends: None, pause };
         self.live.insert(id, live);
         let Some(job) = self.cluster.job(id) else { return };
         if !job.spec.is_follower() {
@@ -93,27 +99,56 @@ impl<W: Watch> World<W> {
         }
     }
 
+    /// A run as it has been until now.
+    fn run(&self, id: JobId, live: &Live) -> Run {
+        Run {
+            job: self.name(id),
+            submitted: self.cluster.job(id).map_or(live.started, |job| job.submitted),
+            started: live.started,
+            ended: self.now,
+            suspended: live.paused(self.now),
+            since: live.since,
+            before: live.before,
+            alloc: Arc::clone(&live.alloc),
+            cpus: live.cpus,
+        }
+    }
+
+    /// A run has lost or got nodes.
+    fn nodes_changed(&mut self, id: JobId, nodes: &[NodeId], replaced: &[Replacement]) {
+        nodes.iter().for_each(|node| self.look(*node));
+        let alloc = self.cluster.job(id).and_then(|job| job.phase.alloc()).cloned();
+        let Some((alloc, live)) = alloc.zip(self.live.get(&id)) else { return };
+        let run = self.run(id, live);
+        if self.now > live.since {
+            self.tally.held(&run, self.fewest.as_ref());
+            self.watch.nodes_changed(&self.cluster, &run);
+        }
+        let Some(live) = self.live.get_mut(&id) else { return };
+        self.busy_cpus -= live.busy_cpus();
+        (live.since, live.before, live.cpus) = (self.now, live.ran(self.now), alloc.cpus());
+        self.busy_cpus += live.busy_cpus();
+        live.alloc = alloc;
+        if self.watch.wants_events()
+            && let Some(job) = self.cluster.job(id)
+        {
+            for one in replaced {
+                self.record.add(id, record::replace(&self.cluster, self.name(id), job, one.lost));
+            }
+        }
+    }
+
     fn run_ended(&mut self, id: JobId, state: &'static str) {
         let Some(live) = self.live.remove(&id) else { return };
         if let Some(at) = live.ends {
             self.ends.remove(&(at, live.order));
         }
         self.busy_cpus -= live.busy_cpus();
-        let job = self.name(id);
-        let submitted = self.cluster.job(id).map_or(live.started, |job| job.submitted);
-        let run = Run {
-            job: Arc::clone(&job),
-            submitted,
-            started: live.started,
-            ended: self.now,
-            suspended: live.paused(self.now),
-            alloc: live.alloc,
-            cpus: live.cpus,
-        };
+        let run = self.run(id, &live);
         let counts = self.cluster.job(id).is_none_or(|job| !job.spec.is_follower());
         self.tally.ended(counts.then_some(id.0), &run, self.fewest.as_ref());
         self.watch.run_ended(&self.cluster, &run);
-        self.tell(id, || What::End { job, state });
+        self.tell(id, || What::End { job: run.job, state });
     }
 }
 

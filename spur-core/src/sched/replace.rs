@@ -1,0 +1,273 @@
+//! Which nodes take the places of those that a running job lost (`--no-kill`).
+//!
+//! Promises: nobody who runs moves; what the job asked of its fabric holds of all its nodes together, as it did when it
+//! started; a node of the leaf of the one that failed comes first, then one of the domain above it, and so on up. Among those
+//! in reach the job's own order of preference decides, by the same code that placed it.
+
+use std::ops::Range;
+
+use fixedbitset::FixedBitSet;
+
+use super::place::{self, Ask, Placement, View};
+use super::prospect::start_part;
+use super::request::wish::{Stage, Wisher};
+use super::request::{Given, Need, Request, Slot};
+use super::scene::lens::{Filter, Lens, alternatives, slots_by_position};
+use super::scene::{Scene, fabric_for};
+use super::together::nearness;
+use crate::cluster::{Cluster, Node};
+use crate::id::{JobId, NodeId};
+use crate::model::alloc::{Alloc, LostNode, NodeAlloc, Replacement, StartPart, Why};
+use crate::model::fabric::{Fabric, Pos};
+use crate::model::job::Job;
+use crate::model::phase::Phase;
+use crate::text::time::Time;
+
+/// What a job would hold of a node, whether it would have that to itself; `None` if that is not free.
+pub type Take<'a> = dyn Fn(&Node, &StartPart, bool) -> Option<NodeAlloc> + 'a;
+
+/// A node of the job, and how many of its slots are there.
+type Seat = (NodeId, u32);
+
+/// A job that lost nodes, and where it may have others.
+struct Search<'a> {
+    cluster: &'a Cluster,
+    now: Time,
+    job: &'a Job,
+    alloc: &'a Alloc,
+    take: &'a Take<'a>,
+    need: &'a Need,
+    lens: &'a Lens,
+    ask: &'a Ask,
+    /// Nodes that other jobs close by having whole leaves to themselves.
+    closed: &'a FixedBitSet,
+    /// Where a het job has to stay.
+    bounds: Range<usize>,
+}
+
+/// Nodes in the places of as many as can be replaced now, and the record of the job with them; `None` if there is none.
+#[must_use]
+pub fn find(cluster: &Cluster, now: Time, id: JobId, take: &Take<'_>) -> Option<(Vec<Replacement>, Why)> {
+    let job = cluster.job(id)?;
+    let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
+    let scene = cluster.standing(Scene::new);
+    let partition = scene.partition(&alloc.partition)?;
+    let request = Request::new(&job.spec, &scene.partitions[partition].partition.config).ok()?;
+    let fabric = fabric_for(&scene, partition, &job.spec).ok()?;
+    let closed = closed(cluster, &scene, id);
+    let wisher =
+        Wisher { scene: &scene, partition, fabric, spec: &job.spec, request: &request, gather_with: &[] };
+    // What had been waived when it started stays so.
+    let stages = wisher.stages(Time::ZERO, Time::ZERO).ok()?;
+    let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
+    let stage = stages.iter().find(as_started).or(stages.last())?;
+    for (alternative, shared) in alternatives(&job.spec.shape).iter().enumerate() {
+        let filter = Filter { shared, ..Filter::of(&job.spec.shape) };
+        let Ok(lens) = Lens::new(alternative, &scene, partition, fabric, &request.need, &filter) else {
+            continue;
+        };
+        if !alloc.nodes.iter().all(|part| lens.pos(part.node.0).is_some()) {
+            continue;
+        }
+        let bounds = bounds(cluster, job, alloc, fabric);
+        let (need, lens, ask, closed) = (&request.need, &lens, stage.ask(), &closed);
+        let search = Search { cluster, now, job, alloc, take, need, lens, ask, closed, bounds };
+        let found = search.all();
+        if !found.is_empty() {
+            let why = search.why(&found);
+            return Some((found, why));
+        }
+    }
+    None
+}
+
+/// The nodes that others than a job close without using them.
+fn closed(cluster: &Cluster, scene: &Scene, id: JobId) -> FixedBitSet {
+    let mut closed = FixedBitSet::with_capacity(scene.nodes.len());
+    for other in cluster.jobs().active().filter(|other| other.id != id && scene.may_close(&other.spec)) {
+        let Some(alloc) = other.phase.alloc() else { continue };
+        let nodes = alloc.nodes.iter().map(|part| part.node);
+        closed.extend(scene.closes(&other.spec, &alloc.partition, nodes).into_iter().map(NodeId::index));
+    }
+    closed
+}
+
+/// The positions that a job may have: all, or those of the domain that holds all components of a het job.
+fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, fabric: &Fabric) -> Range<usize> {
+    let everywhere = 0..fabric.len();
+    let leader = job.spec.het.as_ref().and_then(|het| cluster.job(het.leader));
+    let Some(must) = leader.and_then(|leader| nearness(&leader.spec, std::iter::once(fabric)).ok()?.must)
+    else {
+        return everywhere;
+    };
+    let here = alloc.nodes.first().and_then(|part| fabric.pos(part.node));
+    let domain = here.and_then(|pos| fabric.path_up(pos).find(|id| fabric.domain(*id).cover() >= must));
+    domain.map_or(everywhere, |domain| fabric.domain(domain).range())
+}
+
+impl Search<'_> {
+    /// One after another, each as near as can be; all at once where not every one can be replaced by itself.
+    fn all(&self) -> Vec<Replacement> {
+        let slots = |part: &NodeAlloc| slots_of(self.need, part);
+        let mut seats: Vec<Seat> = self.alloc.nodes.iter().map(|part| (part.node, slots(part))).collect();
+        let lost: Vec<&LostNode> = self.alloc.lost.iter().collect();
+        let mut found: Vec<Replacement> = Vec::with_capacity(lost.len());
+        for one in &lost {
+            if let Some(made) = self.nearest(&seats, &[one]) {
+                seats.extend(made.iter().map(|made| (made.part.node, slots(&made.part))));
+                found.extend(made);
+            }
+        }
+        let alike = lost.windows(2).all(|pair| slots(&pair[0].part) == slots(&pair[1].part));
+        if found.len() < lost.len() && lost.len() > 1 && alike {
+            seats.truncate(self.alloc.nodes.len());
+            return self.nearest(&seats, &lost).unwrap_or(found);
+        }
+        found
+    }
+
+    /// Nodes for some that are lost, of the smallest domains around these that have them.
+    fn nearest(&self, seats: &[Seat], lost: &[&LostNode]) -> Option<Vec<Replacement>> {
+        let fabric = &*self.lens.fabric;
+        let paths: Vec<Vec<Range<usize>>> = lost
+            .iter()
+            .map(|lost| {
+                let pos = fabric.pos(lost.part.node);
+                let up = pos.into_iter().flat_map(|pos| fabric.path_up(pos));
+                up.map(|id| fabric.domain(id).range()).chain(std::iter::once(0..fabric.len())).collect()
+            })
+            .collect();
+        let steps = paths.iter().map(Vec::len).max()?;
+        (0..steps).find_map(|step| {
+            let reach = paths.iter().filter_map(|path| path.get(step).or(path.last()));
+            self.within(seats, lost, &reach.cloned().collect::<Vec<_>>())
+        })
+    }
+
+    /// Nodes for some that are lost, of some stretches of positions.
+    fn within(&self, seats: &[Seat], lost: &[&LostNode], reach: &[Range<usize>]) -> Option<Vec<Replacement>> {
+        let fabric = &*self.lens.fabric;
+        let slots = slots_of(self.need, &lost.first()?.part);
+        let mut taken: Vec<(Pos, NodeAlloc)> = Vec::new();
+        let mut rooms: Vec<Seat> = seats.to_vec();
+        let mut known: Vec<usize> = reach.iter().flat_map(Clone::clone).collect();
+        known.sort_unstable();
+        known.dedup();
+        for pos in known.into_iter().filter(|pos| self.bounds.contains(pos)) {
+            let pos = Pos(u32::try_from(pos).ok()?);
+            let node = fabric.node(pos);
+            let is_free = seats.iter().all(|(seat, _)| *seat != node) && self.lens.pos(node.0).is_some();
+            if let Some((room, part)) = self.room(node, slots).filter(|_| is_free) {
+                taken.push((pos, part));
+                // Tasks that ran together do so again; of what is counted by the node one gets one slot anyway.
+                rooms.push((node, if self.need.counts_nodes() { room } else { slots }));
+            }
+        }
+        if taken.len() < lost.len() {
+            return None;
+        }
+        let placement = self.place(seats, lost.len(), &rooms)?;
+        let come = placement.positions().into_iter();
+        let come = come.filter_map(|pos| taken.iter().find(|(free, _)| *free == pos));
+        let made = lost.iter().zip(come).map(|(lost, (_, part))| Replacement {
+            lost: lost.part.node,
+            part: NodeAlloc { tasks: lost.part.tasks, ..part.clone() },
+        });
+        let made: Vec<Replacement> = made.collect();
+        (made.len() == lost.len()).then_some(made)
+    }
+
+    /// What so many slots of the job would hold of a node, and for how many it has room.
+    fn room(&self, id: NodeId, slots: u32) -> Option<(u32, NodeAlloc)> {
+        let node = self.cluster.node(id).filter(|node| node.available())?;
+        let (cpus, memory) = (node.free_cpus().len(), node.free_memory_mb());
+        let gres = (0..node.shape.gres.len()).map(|entry| u64::from(node.free_gres(entry).len()));
+        let free: Given = [u64::from(cpus), memory].into_iter().chain(gres).collect();
+        let room = self.need.slots(&node.shape, &free);
+        let given = self.need.takes(&node.shape, &free, slots).filter(|_| room >= slots)?;
+        let lasts = self.job.remaining(self.now);
+        let reservation = self.alloc.reservation.as_deref();
+        let may = !self.closed.contains(id.index())
+            && self.cluster.lets_run(self.job, lasts, reservation, &[id], self.now);
+        let part = start_part(self.need, id, slots, &given);
+        (self.take)(node, &part, self.alloc.exclusive).filter(|_| may).map(|part| (room, part))
+    }
+
+    /// The best way to have so many more nodes than those in `seats`, of those that have `rooms`.
+    fn place(&self, seats: &[Seat], more: usize, rooms: &[Seat]) -> Option<Placement> {
+        let fabric = &*self.lens.fabric;
+        let mut by_position = vec![0; fabric.len()];
+        for (node, slots) in rooms {
+            by_position[fabric.pos(*node)?.index()] = *slots;
+        }
+        let slots = slots_by_position(fabric, self.need, by_position);
+        let mut required: Vec<Pos> = seats.iter().filter_map(|(node, _)| fabric.pos(*node)).collect();
+        required.sort_unstable();
+        let nodes = u32::try_from(seats.len() + more).ok()?;
+        let each = slots_of(self.need, &self.alloc.lost.first()?.part);
+        let known: u32 = seats.iter().map(|(_, slots)| *slots).sum();
+        let tasks = known.checked_add(each.checked_mul(u32::try_from(more).ok()?)?)?;
+        let ask = Ask {
+            nodes: Some((nodes, nodes)),
+            tasks: self.ask.tasks.map(|_| tasks),
+            required,
+            ..self.ask.clone()
+        };
+        let occupied = self.ask.whole_leaves.then(|| self.occupied());
+        let view = View { occupied: occupied.as_ref(), ..self.lens.view(&slots) };
+        place::place(fabric, &view, &ask).ok()
+    }
+
+    /// Positions that others have anything of.
+    fn occupied(&self) -> FixedBitSet {
+        let fabric = &*self.lens.fabric;
+        let mut occupied = FixedBitSet::with_capacity(fabric.len());
+        for index in 0..fabric.len() {
+            let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
+            let others = |node: &Node| node.jobs.iter().any(|job| *job != self.job.id);
+            let taken = self.cluster.node(node).is_some_and(others) || self.closed.contains(node.index());
+            occupied.set(index, taken);
+        }
+        occupied
+    }
+
+    /// The record of the job with its new nodes.
+    fn why(&self, found: &[Replacement]) -> Why {
+        let fabric = &*self.lens.fabric;
+        let name = |node: NodeId| self.cluster.node(node).map_or("", |node| &**node.name()).to_owned();
+        let sentence = |made: &Replacement| {
+            if made.part.node == made.lost {
+                return format!("{} failed, and is back", name(made.lost));
+            }
+            let ends = [made.lost, made.part.node].map(|node| fabric.pos(node));
+            let both: Option<Vec<Pos>> = ends.into_iter().collect();
+            let common = both.and_then(|mut both| {
+                both.sort_unstable();
+                fabric.deepest_common(&both)
+            });
+            let seen = common.map(|id| fabric.domain(id));
+            let seen = seen.filter(|domain| domain.layer().index() < fabric.layer_names().len());
+            let place = seen.map_or_else(String::new, |domain| {
+                format!("; both are in {} {}", fabric.layer_name(domain.layer()), domain.name())
+            });
+            format!("{} takes the place of {}, which failed{place}", name(made.part.node), name(made.lost))
+        };
+        let sentences: Vec<String> = found.iter().map(sentence).collect();
+        let made = found.iter().map(|made| made.part.node);
+        let nodes: Vec<NodeId> = self.alloc.nodes.iter().map(|part| part.node).chain(made).collect();
+        Why {
+            sentence: sentences.join(". "),
+            spans: self.cluster.spans(self.job, &nodes),
+            ..self.alloc.why.clone()
+        }
+    }
+}
+
+/// How many slots of its job a part holds.
+fn slots_of(need: &Need, part: &NodeAlloc) -> u32 {
+    match need.slot {
+        Slot::Node { .. } => 1,
+        Slot::Task => part.tasks,
+        Slot::Gpu => part.gres.iter().map(|gres| gres.ids.len()).sum(),
+    }
+}

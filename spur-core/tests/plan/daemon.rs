@@ -106,7 +106,13 @@ pub(crate) fn agrees(case: &Case, deep: &[Turn]) -> Result<(), TestCaseError> {
         tell(&mut world, &mut planner);
         if matches!(
             deed,
-            Deed::Node(..) | Deed::Partition(..) | Deed::Preempt(_) | Deed::Qos(_) | Deed::Suspend(..)
+            Deed::Node(..)
+                | Deed::Lose(_)
+                | Deed::Replace
+                | Deed::Partition(..)
+                | Deed::Preempt(_)
+                | Deed::Qos(_)
+                | Deed::Suspend(..)
         ) {
             pass = None;
         }

@@ -8,6 +8,7 @@ mod daemon;
 mod het;
 mod history;
 mod large;
+mod lost;
 mod oracle;
 mod preempt;
 mod random;

@@ -55,6 +55,10 @@ pub(crate) enum Deed {
     /// Another time limit, for a job that waits or runs.
     Limit(usize, u64),
     Node(u32, u8),
+    /// The last node of a running job goes down, and the job goes on without it.
+    Lose(usize),
+    /// Free nodes take the places of those that running jobs lost.
+    Replace,
     Partition(usize, PartitionState),
     /// Whether jobs preempt others is changed.
     Preempt(PreemptBy),
@@ -164,6 +168,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (at(), 0_u32..4).prop_map(|(job, limit)| Deed::Throttle(job, limit)),
         1 => (at(), 1_u64..90).prop_map(|(job, seconds)| Deed::Limit(job, seconds)),
         1 => (0..NODES, 0_u8..3).prop_map(|(node, state)| Deed::Node(node, state)),
+        1 => at().prop_map(Deed::Lose),
+        1 => Just(Deed::Replace),
         1 => (0_usize..3, state).prop_map(|(partition, state)| Deed::Partition(partition, state)),
         1 => prop_oneof![Just(PreemptBy::None), Just(PreemptBy::Partition), Just(PreemptBy::Qos)].prop_map(Deed::Preempt),
         1 => (0_usize..=3).prop_map(Deed::Qos),
@@ -340,6 +346,33 @@ fn suspend(world: &mut World, deed: &Deed) {
     }
 }
 
+fn on_nodes(world: &mut World, deed: &Deed) {
+    match deed {
+        Deed::Node(node, state) => {
+            let node = NodeId(*node);
+            let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
+            world.apply(match state {
+                0 => Event::NodeDrained { node, drain },
+                1 => Event::NodeDowned { node, reason: "test".into(), silent: false, by: None },
+                _ => Event::NodeResumed { node },
+            });
+        }
+        Deed::Lose(at) => {
+            let several = |job: &JobId| {
+                let alloc = world.cluster.job(*job).and_then(|job| job.phase.alloc());
+                alloc.is_some_and(|alloc| alloc.nodes.len() > 1)
+            };
+            let jobs = jobs(world, |phase| matches!(phase, Phase::Running { .. }));
+            let jobs: Vec<JobId> = jobs.into_iter().filter(several).collect();
+            if let Some(job) = pick(&jobs, *at) {
+                world.lose(job);
+            }
+        }
+        Deed::Replace => world.replace(),
+        _ => {}
+    }
+}
+
 pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
     let pick = |jobs: Vec<JobId>, at: usize| pick(&jobs, at);
     let pending = |world: &World| jobs(world, |phase| matches!(phase, Phase::Pending(_)));
@@ -384,15 +417,7 @@ pub(crate) fn carry_out(world: &mut World, deed: &Deed) {
         Deed::Split(at, count) => split(world, *at, *count),
         Deed::Throttle(at, limit) => throttle(world, *at, *limit),
         Deed::Limit(at, seconds) => limit(world, *at, *seconds),
-        Deed::Node(node, state) => {
-            let node = NodeId(*node);
-            let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
-            world.apply(match state {
-                0 => Event::NodeDrained { node, drain },
-                1 => Event::NodeDowned { node, reason: "test".into(), silent: false, by: None },
-                _ => Event::NodeResumed { node },
-            });
-        }
+        Deed::Node(..) | Deed::Lose(_) | Deed::Replace => on_nodes(world, deed),
         Deed::Partition(partition, state) => {
             let partition = Arc::from(format!("p{partition}"));
             world.apply(Event::PartitionSet { partition, state: *state });

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use spur_core::cluster::Cluster;
 use spur_core::cluster::event::{Entry, Event, Record, Split};
+use spur_core::cluster::{Cluster, Node};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::caller::Owner;
@@ -15,7 +15,8 @@ use spur_core::model::phase::{EndState, Hold, Outcome, Then};
 use spur_core::model::reason::Reason;
 use spur_core::model::reservation::{Flag, Members, PURGE_AFTER, Reservation};
 use spur_core::model::topology::TopologyConfig;
-use spur_core::sched::plan::{Preemption, Start};
+use spur_core::sched::plan::{Preemption, Start, StartPart};
+use spur_core::sched::replace;
 use spur_core::text::array::TaskSet;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
@@ -161,6 +162,43 @@ impl World {
             victims: victims.clone().into(),
         };
         self.apply(Event::JobNominated { job: by, nomination: Arc::new(nomination) });
+        let wrong = spur_core::cluster::invariant::violations(&self.cluster);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    /// The last node of a started job goes down, and the job goes on without it; which it was.
+    pub(crate) fn lose(&mut self, job: JobId) -> NodeId {
+        let alloc = self.cluster.job(job).and_then(|job| job.phase.alloc()).expect("it has started");
+        let node = alloc.nodes.last().expect("it has nodes").node;
+        self.apply(Event::NodeDowned { node, reason: "test".into(), silent: true, by: None });
+        self.apply(Event::JobNodeLost { job, node, lingers: false });
+        node
+    }
+
+    /// Free nodes take the places of those that running jobs lost, as the controller would have it.
+    pub(crate) fn replace(&mut self) {
+        for job in self.cluster.jobs().short().map(|job| job.id).collect::<Vec<_>>() {
+            let take = |node: &Node, part: &StartPart, exclusive: bool| {
+                let kept = self.cluster.kept(node.id, &[]).any;
+                let cpus = node.free_cpus();
+                let gres = |(entry, count): &(u16, u32)| {
+                    let ids = node.free_gres(usize::from(*entry)).lowest(*count);
+                    (ids.len() == *count).then_some(GresAlloc { entry: *entry, ids })
+                };
+                let fits = !kept && cpus.len() >= part.cpus && (!exclusive || node.is_vacant());
+                Some(NodeAlloc {
+                    node: node.id,
+                    tasks: part.tasks,
+                    cpus: if exclusive { cpus } else { cpus.lowest(part.cpus) },
+                    memory_mb: part.memory_mb,
+                    gres: part.gres.iter().map(gres).collect::<Option<_>>()?,
+                })
+                .filter(|_| fits && part.memory_mb <= node.free_memory_mb())
+            };
+            if let Some((replaced, why)) = replace::find(&self.cluster, self.now, job, &take) {
+                self.apply(Event::JobNodesReplaced { job, replaced, why });
+            }
+        }
         let wrong = spur_core::cluster::invariant::violations(&self.cluster);
         assert!(wrong.is_empty(), "{wrong:?}");
     }

@@ -45,6 +45,8 @@ impl<S: Space> Walk<S> {
         let behind = prospects.iter().find_map(|prospect| self.head_of(prospect));
         let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect));
         let never = if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(prospects) };
+        // What there is no room for in a window may find some when others end early.
+        self.wavers |= found.is_none() && prospects.iter().any(|prospect| self.shares_in_window(prospect));
         if never && let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
             let (reason, detail) = kept_out(barring);
             self.wait(candidate, reason, detail, None);
@@ -85,6 +87,12 @@ impl<S: Space> Walk<S> {
             }
         }
         self.wait(candidate, reason, detail, planned);
+    }
+
+    /// Whether a job has to be over with its reservation and may have what others wait for.
+    fn shares_in_window(&self, prospect: &Prospect) -> bool {
+        let realms = self.space.realms();
+        realms.window(prospect.realm).is_some() && realms.bounds(prospect.realm).is_none()
     }
 
     /// Makes a job the first that waits in a seat, if nobody does.

@@ -29,6 +29,9 @@ pub type Take<'a> = dyn Fn(&Node, &StartPart, bool) -> Option<NodeAlloc> + 'a;
 /// A node of the job, and how many of its slots are there.
 type Seat = (NodeId, u32);
 
+/// A node that the job may have: where it is, for how many slots it has room, and what the job would hold.
+type Candidate = (Pos, u32, NodeAlloc);
+
 /// A job that lost nodes, and where it may have others.
 struct Search<'a> {
     cluster: &'a Cluster,
@@ -52,6 +55,9 @@ pub fn find(cluster: &Cluster, now: Time, id: JobId, take: &Take<'_>) -> Option<
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
     let scene = cluster.standing(Scene::new);
     let partition = scene.partition(&alloc.partition)?;
+    // On a full cluster a look at every node ends here.
+    let mut nodes = scene.partitions[partition].partition.nodes.iter().filter_map(|id| cluster.node(*id));
+    nodes.find(|node| may_have_room(node, alloc.exclusive))?;
     let request = Request::new(&job.spec, &scene.partitions[partition].partition.config).ok()?;
     let fabric = fabric_for(&scene, partition, &job.spec).ok()?;
     let closed = closed(cluster, &scene, id);
@@ -79,6 +85,11 @@ pub fn find(cluster: &Cluster, now: Time, id: JobId, take: &Take<'_>) -> Option<
         }
     }
     None
+}
+
+/// Whether a node can be used and has anything free of what everybody needs.
+fn may_have_room(node: &Node, alone: bool) -> bool {
+    node.available() && if alone { node.is_vacant() } else { node.used.cpus.len() < node.shape.cpus }
 }
 
 /// The nodes that others than a job close without using them.
@@ -126,50 +137,60 @@ impl Search<'_> {
         found
     }
 
-    /// Nodes for some that are lost, of the smallest domains around these that have them.
+    /// Nodes for some that are lost and have equally many slots, of the smallest domains around these that have them.
     fn nearest(&self, seats: &[Seat], lost: &[&LostNode]) -> Option<Vec<Replacement>> {
         let fabric = &*self.lens.fabric;
-        let paths: Vec<Vec<Range<usize>>> = lost
-            .iter()
-            .map(|lost| {
-                let pos = fabric.pos(lost.part.node);
-                let up = pos.into_iter().flat_map(|pos| fabric.path_up(pos));
-                up.map(|id| fabric.domain(id).range()).chain(std::iter::once(0..fabric.len())).collect()
-            })
-            .collect();
+        let candidates = self.candidates(seats, slots_of(self.need, &lost.first()?.part));
+        if candidates.len() < lost.len() {
+            return None;
+        }
+        let path = |lost: &&LostNode| -> Vec<Range<usize>> {
+            let up = fabric.pos(lost.part.node).into_iter().flat_map(|pos| fabric.path_up(pos));
+            up.map(|id| fabric.domain(id).range()).chain(std::iter::once(0..fabric.len())).collect()
+        };
+        let paths: Vec<Vec<Range<usize>>> = lost.iter().map(path).collect();
         let steps = paths.iter().map(Vec::len).max()?;
         (0..steps).find_map(|step| {
-            let reach = paths.iter().filter_map(|path| path.get(step).or(path.last()));
-            self.within(seats, lost, &reach.cloned().collect::<Vec<_>>())
+            let in_reach = |(pos, ..): &&Candidate| {
+                let mut reach = paths.iter().filter_map(|path| path.get(step).or(path.last()));
+                reach.any(|range| range.contains(&pos.index()))
+            };
+            self.among(seats, lost, &candidates.iter().filter(in_reach).collect::<Vec<_>>())
         })
     }
 
-    /// Nodes for some that are lost, of some stretches of positions.
-    fn within(&self, seats: &[Seat], lost: &[&LostNode], reach: &[Range<usize>]) -> Option<Vec<Replacement>> {
+    /// Every node that has room for so many slots of the job and may be given to it.
+    fn candidates(&self, seats: &[Seat], slots: u32) -> Vec<Candidate> {
         let fabric = &*self.lens.fabric;
-        let slots = slots_of(self.need, &lost.first()?.part);
-        let mut taken: Vec<(Pos, NodeAlloc)> = Vec::new();
-        let mut rooms: Vec<Seat> = seats.to_vec();
-        let mut known: Vec<usize> = reach.iter().flat_map(Clone::clone).collect();
-        known.sort_unstable();
-        known.dedup();
-        for pos in known.into_iter().filter(|pos| self.bounds.contains(pos)) {
-            let pos = Pos(u32::try_from(pos).ok()?);
+        let positions = self.bounds.clone().filter_map(|pos| u32::try_from(pos).ok()).map(Pos);
+        let candidate = |pos: Pos| {
             let node = fabric.node(pos);
-            let is_free = seats.iter().all(|(seat, _)| *seat != node) && self.lens.pos(node.0).is_some();
-            if let Some((room, part)) = self.room(node, slots).filter(|_| is_free) {
-                taken.push((pos, part));
-                // Tasks that ran together do so again; of what is counted by the node one gets one slot anyway.
-                rooms.push((node, if self.need.counts_nodes() { room } else { slots }));
-            }
-        }
-        if taken.len() < lost.len() {
+            let is_own = seats.iter().any(|(seat, _)| *seat == node);
+            let (room, part) = self.room(node, slots).filter(|_| !is_own)?;
+            Some((pos, room, part))
+        };
+        positions.filter_map(candidate).collect()
+    }
+
+    /// Nodes for some that are lost, of these candidates.
+    fn among(
+        &self,
+        seats: &[Seat],
+        lost: &[&LostNode],
+        candidates: &[&Candidate],
+    ) -> Option<Vec<Replacement>> {
+        if candidates.len() < lost.len() {
             return None;
         }
+        let slots = slots_of(self.need, &lost.first()?.part);
+        // Tasks that ran together do so again; of what is counted by the node one gets one slot anyway.
+        let seat =
+            |(_, room, part): &&Candidate| (part.node, if self.need.counts_nodes() { *room } else { slots });
+        let rooms: Vec<Seat> = seats.iter().copied().chain(candidates.iter().map(seat)).collect();
         let placement = self.place(seats, lost.len(), &rooms)?;
         let come = placement.positions().into_iter();
-        let come = come.filter_map(|pos| taken.iter().find(|(free, _)| *free == pos));
-        let made = lost.iter().zip(come).map(|(lost, (_, part))| Replacement {
+        let come = come.filter_map(|pos| candidates.iter().find(|(free, ..)| *free == pos));
+        let made = lost.iter().zip(come).map(|(lost, (.., part))| Replacement {
             lost: lost.part.node,
             part: NodeAlloc { tasks: lost.part.tasks, ..part.clone() },
         });
@@ -179,7 +200,8 @@ impl Search<'_> {
 
     /// What so many slots of the job would hold of a node, and for how many it has room.
     fn room(&self, id: NodeId, slots: u32) -> Option<(u32, NodeAlloc)> {
-        let node = self.cluster.node(id).filter(|node| node.available())?;
+        let node = self.cluster.node(id).filter(|node| may_have_room(node, self.alloc.exclusive))?;
+        self.lens.pos(id.0)?;
         let (cpus, memory) = (node.free_cpus().len(), node.free_memory_mb());
         let gres = (0..node.shape.gres.len()).map(|entry| u64::from(node.free_gres(entry).len()));
         let free: Given = [u64::from(cpus), memory].into_iter().chain(gres).collect();

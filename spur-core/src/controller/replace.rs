@@ -3,30 +3,101 @@
 //! [`settle`] runs after everything that happens, so a node is replaced at once if there is a free one that will do, or
 //! else as soon as there is: before anybody who waits is started there. Those who were submitted first come first.
 
+use std::collections::BTreeSet;
+
+use super::Ctx;
 use super::handle::start;
-use super::{Ctx, replenish};
-use crate::cluster::{Event, Node};
-use crate::id::JobId;
+use crate::cluster::{Cluster, Event, Node};
+use crate::id::{JobId, NodeId};
 use crate::model::alloc::StartPart;
 use crate::sched::replace;
+
+/// What an event may have made of nodes that were of no use before.
+enum News<'a> {
+    /// Nothing better.
+    Nothing,
+    /// Of this one.
+    Node(NodeId),
+    /// Of any.
+    Any,
+    /// Of any, for a job that goes on and may have others again.
+    For(&'a JobId),
+}
 
 /// Replaces what can be replaced, if anything has happened that bears on it.
 pub(super) fn settle(ctx: &mut Ctx<'_>) {
     let short: Vec<JobId> = ctx.cluster().jobs().short().map(|job| job.id).collect();
-    let bears = |event: &Event| {
-        matches!(event, Event::JobSuspended { .. } | Event::JobResumed { .. } | Event::NodesMoved { .. })
-            || replenish::bears_on_nodes(event)
-    };
-    if short.is_empty() || !ctx.entries.iter().any(|entry| bears(&entry.event)) {
+    if short.is_empty() {
         return;
     }
+    let (mut nodes, mut for_jobs, mut any) = (Vec::new(), BTreeSet::new(), false);
+    for entry in &ctx.entries {
+        match news(ctx.cluster(), &entry.event) {
+            News::Nothing => {}
+            News::Node(node) => nodes.push(node),
+            News::Any => any = true,
+            News::For(job) => {
+                for_jobs.insert(*job);
+            }
+        }
+    }
     for job in short {
+        let touched = (!any && !for_jobs.contains(&job)).then_some(&*nodes);
+        if touched.is_some_and(<[NodeId]>::is_empty) {
+            continue;
+        }
         let cluster = ctx.cluster();
         let take = |node: &Node, part: &StartPart, exclusive: bool| {
             start::take(node, &cluster.kept(node.id, &[]), part, exclusive)
         };
-        if let Some((replaced, why)) = replace::find(cluster, ctx.now(), job, &take) {
+        if let Some((replaced, why)) = replace::find(cluster, ctx.now(), job, touched, &take) {
             ctx.emit(Event::JobNodesReplaced { job, replaced, why });
         }
+    }
+}
+
+fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
+    let never_ran = |job: JobId| cluster.job(job).is_some_and(|job| job.phase.started().is_none());
+    match event {
+        Event::NodeReleased { node, .. }
+        | Event::NodeRegistered { node, .. }
+        | Event::NodeCleaned { node, .. }
+        | Event::NodeResumed { node }
+        | Event::NodeUpdated { node, .. } => News::Node(*node),
+        Event::JobResumed { job } => News::For(job),
+        Event::JobEnded { job, .. } if !never_ran(*job) => News::Nothing,
+        // Some of these give up what was kept of nodes for a job that waits.
+        Event::PolicyChanged { .. }
+        | Event::JobNodeLost { .. }
+        | Event::JobEnded { .. }
+        | Event::NodeDowned { .. }
+        | Event::NodeDrained { .. }
+        | Event::JobUpdated { .. }
+        | Event::JobHeld { .. }
+        | Event::NominationDropped { .. }
+        | Event::TasksSplit { .. }
+        | Event::JobSuspended { .. }
+        | Event::NodesMoved { .. }
+        | Event::PartitionSet { .. }
+        | Event::ReservationCreated { .. }
+        | Event::ReservationUpdated { .. }
+        | Event::ReservationDeleted { .. } => News::Any,
+        Event::JobSubmitted { .. }
+        | Event::HetJobSubmitted { .. }
+        | Event::JobReleased { .. }
+        | Event::StartPromised { .. }
+        | Event::JobNominated { .. }
+        | Event::JobPreempted { .. }
+        | Event::JobRecalled { .. }
+        | Event::CpusReturned { .. }
+        | Event::JobStarted { .. }
+        | Event::JobWarned { .. }
+        | Event::JobNodesReplaced { .. }
+        | Event::JobEnding { .. }
+        | Event::JobKilled { .. }
+        | Event::JobRequeued { .. }
+        | Event::JobsForgotten { .. }
+        | Event::StepStarted { .. }
+        | Event::StepNodeEnded { .. } => News::Nothing,
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
 }
 
 /// Whether a node may have gone out of service or come back, been taken or become idle, or been reserved or not any more.
-pub(super) fn bears_on_nodes(event: &Event) -> bool {
+fn bears_on_nodes(event: &Event) -> bool {
     match event {
         Event::PolicyChanged { .. }
         | Event::JobStarted { .. }

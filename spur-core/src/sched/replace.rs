@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use fixedbitset::FixedBitSet;
 
-use super::place::{self, Ask, Placement, View};
+use super::place::{self, Ask, Placement, Strategy, View};
 use super::prospect::start_part;
 use super::request::wish::{Stage, Wisher};
 use super::request::{Given, Need, Request, Slot};
@@ -18,7 +18,7 @@ use super::together::nearness;
 use crate::cluster::{Cluster, Node};
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::{Alloc, LostNode, NodeAlloc, Replacement, StartPart, Why};
-use crate::model::fabric::{Fabric, Pos};
+use crate::model::fabric::{Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::text::time::Time;
@@ -44,29 +44,40 @@ struct Search<'a> {
     ask: &'a Ask,
     /// Nodes that other jobs close by having whole leaves to themselves.
     closed: &'a FixedBitSet,
-    /// Where a het job has to stay.
+    /// Where all of it has to stay.
     bounds: Range<usize>,
 }
 
 /// Nodes in the places of as many as can be replaced now, and the record of the job with them; `None` if there is none.
+/// Where it is known that there was none before something happened to some nodes, these are `touched`.
 #[must_use]
-pub fn find(cluster: &Cluster, now: Time, id: JobId, take: &Take<'_>) -> Option<(Vec<Replacement>, Why)> {
+pub fn find(
+    cluster: &Cluster,
+    now: Time,
+    id: JobId,
+    touched: Option<&[NodeId]>,
+    take: &Take<'_>,
+) -> Option<(Vec<Replacement>, Why)> {
     let job = cluster.job(id)?;
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
     let scene = cluster.standing(Scene::new);
     let partition = scene.partition(&alloc.partition)?;
-    // On a full cluster a look at every node ends here.
-    let mut nodes = scene.partitions[partition].partition.nodes.iter().filter_map(|id| cluster.node(*id));
-    nodes.find(|node| may_have_room(node, alloc.exclusive))?;
     let request = Request::new(&job.spec, &scene.partitions[partition].partition.config).ok()?;
     let fabric = fabric_for(&scene, partition, &job.spec).ok()?;
-    let closed = closed(cluster, &scene, id);
     let wisher =
         Wisher { scene: &scene, partition, fabric, spec: &job.spec, request: &request, gather_with: &[] };
     // What had been waived when it started stays so.
     let stages = wisher.stages(Time::ZERO, Time::ZERO).ok()?;
     let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
     let stage = stages.iter().find(as_started).or(stages.last())?;
+    let bounds = bounds(cluster, job, alloc, (fabric, stage.ask()));
+    // Who is out of reach or full is told here, before anything is made for all nodes.
+    let may_serve = |id: &NodeId| {
+        let has_room = cluster.node(*id).is_some_and(|node| may_have_room(node, alloc.exclusive));
+        has_room && fabric.pos(*id).is_some_and(|pos| bounds.contains(&pos.index()))
+    };
+    touched.unwrap_or(&scene.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
+    let closed = closed(cluster, &scene, id);
     for (alternative, shared) in alternatives(&job.spec.shape).iter().enumerate() {
         let filter = Filter { shared, ..Filter::of(&job.spec.shape) };
         let Ok(lens) = Lens::new(alternative, &scene, partition, fabric, &request.need, &filter) else {
@@ -75,8 +86,7 @@ pub fn find(cluster: &Cluster, now: Time, id: JobId, take: &Take<'_>) -> Option<
         if !alloc.nodes.iter().all(|part| lens.pos(part.node.0).is_some()) {
             continue;
         }
-        let bounds = bounds(cluster, job, alloc, fabric);
-        let (need, lens, ask, closed) = (&request.need, &lens, stage.ask(), &closed);
+        let (need, lens, ask, closed, bounds) = (&request.need, &lens, stage.ask(), &closed, bounds.clone());
         let search = Search { cluster, now, job, alloc, take, need, lens, ask, closed, bounds };
         let found = search.all();
         if !found.is_empty() {
@@ -103,17 +113,19 @@ fn closed(cluster: &Cluster, scene: &Scene, id: JobId) -> FixedBitSet {
     closed
 }
 
-/// The positions that a job may have: all, or those of the domain that holds all components of a het job.
-fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, fabric: &Fabric) -> Range<usize> {
-    let everywhere = 0..fabric.len();
+/// The positions that a job may have: all, or those of the domain that has to hold all of it, or all components of a het job.
+fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, (fabric, ask): (&Fabric, &Ask)) -> Range<usize> {
     let leader = job.spec.het.as_ref().and_then(|het| cluster.job(het.leader));
-    let Some(must) = leader.and_then(|leader| nearness(&leader.spec, std::iter::once(fabric)).ok()?.must)
-    else {
-        return everywhere;
-    };
+    let together = leader.and_then(|leader| nearness(&leader.spec, std::iter::once(fabric)).ok()?.must);
+    let own = ask.must.filter(|_| ask.strategy != Strategy::Flat);
+    let musts = [together, own.filter(|layer| *layer > Layer::NODE)].into_iter().flatten();
     let here = alloc.nodes.first().and_then(|part| fabric.pos(part.node));
-    let domain = here.and_then(|pos| fabric.path_up(pos).find(|id| fabric.domain(*id).cover() >= must));
-    domain.map_or(everywhere, |domain| fabric.domain(domain).range())
+    let domain = |must: Layer| {
+        let mut up = here.into_iter().flat_map(|pos| fabric.path_up(pos));
+        up.find(|id| fabric.domain(*id).cover() >= must).map(|id| fabric.domain(id).range())
+    };
+    // Domains around one position lie in each other.
+    musts.filter_map(domain).min_by_key(Range::len).unwrap_or(0..fabric.len())
 }
 
 impl Search<'_> {

@@ -195,7 +195,7 @@ impl World {
                 })
                 .filter(|_| fits && part.memory_mb <= node.free_memory_mb())
             };
-            if let Some((replaced, why)) = replace::find(&self.cluster, self.now, job, &take) {
+            if let Some((replaced, why)) = replace::find(&self.cluster, self.now, job, None, &take) {
                 self.apply(Event::JobNodesReplaced { job, replaced, why });
             }
         }

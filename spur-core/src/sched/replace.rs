@@ -17,7 +17,7 @@ use super::scene::{Scene, fabric_for};
 use super::together::nearness;
 use crate::cluster::{Cluster, Node};
 use crate::id::{JobId, NodeId};
-use crate::model::alloc::{Alloc, LostNode, NodeAlloc, Replacement, StartPart, Why};
+use crate::model::alloc::{Alloc, GresAlloc, LostNode, NodeAlloc, Replacement, StartPart, Why};
 use crate::model::fabric::{Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
@@ -131,7 +131,7 @@ fn bounds(cluster: &Cluster, job: &Job, alloc: &Alloc, (fabric, ask): (&Fabric, 
 impl Search<'_> {
     /// One after another, each as near as can be; all at once where not every one can be replaced by itself.
     fn all(&self) -> Vec<Replacement> {
-        let slots = |part: &NodeAlloc| slots_of(self.need, part);
+        let slots = |part: &NodeAlloc| self.slots_of(part);
         let mut seats: Vec<Seat> = self.alloc.nodes.iter().map(|part| (part.node, slots(part))).collect();
         let lost: Vec<&LostNode> = self.alloc.lost.iter().collect();
         let mut found: Vec<Replacement> = Vec::with_capacity(lost.len());
@@ -152,7 +152,7 @@ impl Search<'_> {
     /// Nodes for some that are lost and have equally many slots, of the smallest domains around these that have them.
     fn nearest(&self, seats: &[Seat], lost: &[&LostNode]) -> Option<Vec<Replacement>> {
         let fabric = &*self.lens.fabric;
-        let candidates = self.candidates(seats, slots_of(self.need, &lost.first()?.part));
+        let candidates = self.candidates(seats, self.slots_of(&lost.first()?.part));
         if candidates.len() < lost.len() {
             return None;
         }
@@ -194,12 +194,12 @@ impl Search<'_> {
         if candidates.len() < lost.len() {
             return None;
         }
-        let slots = slots_of(self.need, &lost.first()?.part);
+        let slots = self.slots_of(&lost.first()?.part);
         // Tasks that ran together do so again; of what is counted by the node one gets one slot anyway.
         let seat =
             |(_, room, part): &&Candidate| (part.node, if self.need.counts_nodes() { *room } else { slots });
         let rooms: Vec<Seat> = seats.iter().copied().chain(candidates.iter().map(seat)).collect();
-        let placement = self.place(seats, lost.len(), &rooms)?;
+        let placement = self.place(seats, (lost.len(), slots), &rooms)?;
         let come = placement.positions().into_iter();
         let come = come.filter_map(|pos| candidates.iter().find(|(free, ..)| *free == pos));
         let made = lost.iter().zip(come).map(|(lost, (.., part))| Replacement {
@@ -222,13 +222,27 @@ impl Search<'_> {
         let lasts = self.job.remaining(self.now);
         let reservation = self.alloc.reservation.as_deref();
         let may = !self.closed.contains(id.index())
-            && self.cluster.lets_run(self.job, lasts, reservation, &[id], self.now);
+            && self.cluster.lets_start(self.job, lasts, reservation, &[id], self.now);
         let part = start_part(self.need, id, slots, &given);
         (self.take)(node, &part, self.alloc.exclusive).filter(|_| may).map(|part| (room, part))
     }
 
-    /// The best way to have so many more nodes than those in `seats`, of those that have `rooms`.
-    fn place(&self, seats: &[Seat], more: usize, rooms: &[Seat]) -> Option<Placement> {
+    /// How many slots of the job a part holds.
+    fn slots_of(&self, part: &NodeAlloc) -> u32 {
+        let is_gpu = |gres: &&GresAlloc| {
+            let known =
+                self.cluster.node(part.node).and_then(|node| node.shape.gres.get(usize::from(gres.entry)));
+            known.is_some_and(|known| &*known.name == "gpu")
+        };
+        match self.need.slot {
+            Slot::Node { .. } => 1,
+            Slot::Task => part.tasks,
+            Slot::Gpu => part.gres.iter().filter(is_gpu).map(|gres| gres.ids.len()).sum(),
+        }
+    }
+
+    /// The best way to have so many more nodes than those in `seats`, with so many slots each, of those that have `rooms`.
+    fn place(&self, seats: &[Seat], (more, each): (usize, u32), rooms: &[Seat]) -> Option<Placement> {
         let fabric = &*self.lens.fabric;
         let mut by_position = vec![0; fabric.len()];
         for (node, slots) in rooms {
@@ -238,7 +252,6 @@ impl Search<'_> {
         let mut required: Vec<Pos> = seats.iter().filter_map(|(node, _)| fabric.pos(*node)).collect();
         required.sort_unstable();
         let nodes = u32::try_from(seats.len() + more).ok()?;
-        let each = slots_of(self.need, &self.alloc.lost.first()?.part);
         let known: u32 = seats.iter().map(|(_, slots)| *slots).sum();
         let tasks = known.checked_add(each.checked_mul(u32::try_from(more).ok()?)?)?;
         let ask = Ask {
@@ -294,14 +307,5 @@ impl Search<'_> {
             spans: self.cluster.spans(self.job, &nodes),
             ..self.alloc.why.clone()
         }
-    }
-}
-
-/// How many slots of its job a part holds.
-fn slots_of(need: &Need, part: &NodeAlloc) -> u32 {
-    match need.slot {
-        Slot::Node { .. } => 1,
-        Slot::Task => part.tasks,
-        Slot::Gpu => part.gres.iter().map(|gres| gres.ids.len()).sum(),
     }
 }

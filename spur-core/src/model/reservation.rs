@@ -1,8 +1,9 @@
 //! Reservations of nodes, licenses and time: who has which of them for himself, from when until when, and how often
 //! again.
 //!
-//! Whole nodes are reserved, by number, and of licenses so many, or nothing but licenses. A reservation is in force in its *windows*: the one from start to end, and where
-//! it repeats those that follow. The record always holds the window that is next to end; the controller moves it on.
+//! Whole nodes are reserved, by number, and of licenses so many, or nothing but licenses. A reservation is in force in its
+//! *windows*: the one from start to end, and where it repeats those that follow. The record always holds the window that
+//! is next to end; the controller moves it on.
 
 mod ask;
 

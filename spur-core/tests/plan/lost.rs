@@ -22,7 +22,8 @@ struct Case {
     first: u32,
     stride: u32,
     count: u32,
-    /// What holds of the nodes of the job: nothing, one domain of a layer, at most so many leaves, or consecutive ones.
+    /// What holds of the nodes of the job: nothing, one domain of a layer, at most so many leaves, consecutive ones, or
+    /// leaves that nobody else has anything of.
     must: u8,
     /// How many nodes fail, the last ones first.
     lost: u32,
@@ -31,7 +32,7 @@ struct Case {
 fn case() -> impl Strategy<Value = Case> {
     let spines = prop::collection::vec(prop::collection::vec(1_u32..4, 1..4), 1..4);
     let busy = prop::collection::vec(prop::bool::weighted(0.5), 36);
-    (spines, busy, 0_u32..36, 1_u32..4, 2_u32..6, 0_u8..5, 1_u32..3).prop_map(
+    (spines, busy, 0_u32..36, 1_u32..4, 2_u32..6, 0_u8..6, 1_u32..3).prop_map(
         |(spines, busy, first, stride, count, must, lost)| Case {
             spines,
             busy,
@@ -82,7 +83,8 @@ impl Case {
             4 => "--contiguous",
             _ => "",
         };
-        let size = format!("-N {} --exclusive {words}", self.count);
+        let alone = if self.must == 5 { "--exclusive=topo" } else { "--exclusive" };
+        let size = format!("-N {} {alone} {words}", self.count);
         size.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -100,8 +102,25 @@ impl Case {
                 nodes.last().expect("there are some").0 + 1 - nodes.first().expect("there are some").0
                     == u32::try_from(nodes.len()).expect("few")
             }
+            5 => {
+                let leaf = |pos: &Pos| fabric.leaf_of(*pos);
+                let own: BTreeSet<_> = nodes.iter().map(leaf).collect();
+                let others = self.others().filter_map(|node| fabric.pos(NodeId(node)));
+                others.into_iter().all(|pos| !own.contains(&leaf(&pos)))
+            }
             _ => true,
         }
+    }
+
+    /// The nodes that the job is put on.
+    fn chosen(&self) -> BTreeSet<u32> {
+        (0..self.count).map(|at| (self.first + at * self.stride) % self.nodes()).collect()
+    }
+
+    /// The nodes that others have.
+    fn others(&self) -> impl Iterator<Item = u32> {
+        let chosen = self.chosen();
+        (0..self.nodes()).filter(move |node| self.busy[*node as usize] && !chosen.contains(node))
     }
 }
 
@@ -115,7 +134,7 @@ fn distance(fabric: &Fabric, one: Pos, other: Pos) -> u8 {
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let mut world = case.world();
     let total = case.nodes();
-    let chosen: BTreeSet<u32> = (0..case.count).map(|at| (case.first + at * case.stride) % total).collect();
+    let chosen = case.chosen();
     let fabric = world.cluster.topologies()[0].fabric.clone();
     let positions = |nodes: &BTreeSet<u32>| -> BTreeSet<Pos> {
         nodes.iter().filter_map(|node| fabric.pos(NodeId(*node))).collect()
@@ -125,7 +144,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     world.submit(JobId(1), script::spec(&words));
     world.put(JobId(1), &chosen.iter().map(|node| NodeId(*node)).collect::<Vec<_>>(), 0);
-    for node in (0..total).filter(|node| case.busy[*node as usize] && !chosen.contains(node)) {
+    for node in case.others() {
         let job = world.cluster.next_job();
         world.submit(job, script::spec(&["-N", "1", "--exclusive"]));
         world.put(job, &[NodeId(node)], 0);

@@ -133,6 +133,12 @@ impl Tasks {
         self.large.clear();
     }
 
+    /// How many positions of a range have tasks, and how many tasks there are.
+    pub(super) fn count(&self, range: Range<usize>) -> (u32, u64) {
+        let open: u32 = self.small[range.clone()].iter().map(|&count| u32::from(count != 0)).sum();
+        (open, self.sum(range))
+    }
+
     /// Tasks of all positions of a range.
     pub(super) fn sum(&self, range: Range<usize>) -> u64 {
         let large: u64 =

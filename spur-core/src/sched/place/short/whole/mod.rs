@@ -110,9 +110,14 @@ fn applies(problem: &Problem<'_>) -> bool {
 fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
     let problem = rooms.problem;
     let highest = problem.within.unwrap_or(problem.fabric.top());
+    let is_scored = [ScoreBefore::Span, ScoreBefore::Fit].into_iter().any(|before| problem.is_scored(before));
     let mut best: Option<(Vec<u32>, Found)> = None;
     for layer in (1..=highest.0).map(Layer) {
-        let holders = rooms.holders(layer);
+        // Of leaves, those with more slots are out of the question.
+        let holders = match layer == Layer::LEAF && !is_scored {
+            true => rooms.tightest_holders(layer),
+            false => rooms.holders(layer),
+        };
         if holders.is_empty() {
             continue;
         }

@@ -56,8 +56,40 @@ impl<'p, 'a> Rooms<'p, 'a> {
 
     /// The domains of a layer that can hold the job, in fabric order.
     pub(super) fn holders(&self, layer: Layer) -> Vec<DomainId> {
-        let Problem { fabric, view, amount, .. } = *self.problem;
         let mut holders = Vec::new();
+        self.each_with_enough_open(layer, |id| {
+            if self.may_hold(id) {
+                holders.push(id);
+            }
+        });
+        holders
+    }
+
+    /// Of these the ones with the fewest slots.
+    pub(super) fn tightest_holders(&self, layer: Layer) -> Vec<DomainId> {
+        let (mut tightest, mut least) = (Vec::new(), u64::MAX);
+        self.each_with_enough_open(layer, |id| {
+            let slots = self.problem.slots(id);
+            if slots > least || !self.may_hold(id) {
+                return;
+            }
+            if slots < least {
+                tightest.clear();
+                least = slots;
+            }
+            tightest.push(id);
+        });
+        tightest
+    }
+
+    /// Whether a domain with enough open nodes can hold the job.
+    fn may_hold(&self, id: DomainId) -> bool {
+        self.room(id) >= self.problem.amount && self.problem.is_inside(id)
+    }
+
+    /// Shows the domains of a layer that have as many open nodes as the job wants, in fabric order.
+    fn each_with_enough_open(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
+        let Problem { fabric, view, amount, .. } = *self.problem;
         let mut ids = fabric.domains_of(layer);
         for open in view.slots.nodes_by_domain(fabric, layer).chunks(AT_ONCE) {
             let ids = ids.by_ref().take(open.len());
@@ -66,10 +98,8 @@ impl<'p, 'a> Rooms<'p, 'a> {
                 ids.for_each(drop);
                 continue;
             }
-            let enough = ids.zip(open).filter(|(_, open)| **open >= amount).map(|(id, _)| id);
-            holders.extend(enough.filter(|&id| self.room(id) >= amount && self.problem.is_inside(id)));
+            ids.zip(open).filter(|(_, open)| **open >= amount).for_each(|(id, _)| see(id));
         }
-        holders
     }
 
     /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.

@@ -30,7 +30,7 @@ use crate::sched::timeline::sweep::{Counters, Search};
 use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
-use super::place::{Ask, BlockRule, Lost, Placement, Strategy};
+use super::place::{Ask, BlockRule, Lost, Placement, Slots, Strategy};
 use super::request::{Need, Request};
 use super::scene::{Scene, SceneNode};
 use super::timeline::Timeline;
@@ -44,6 +44,9 @@ pub(super) const MAX_TRIES: u32 = 1_000;
 pub(super) const RIVALS: usize = 3;
 /// Nodes that something is planned on, up to which a start now is looked for without a sweep.
 const MANY_LIMITED: usize = 256;
+
+/// The same, up to which a sight pays that serves a single look.
+const FEW_LIMITED: usize = 32;
 
 /// What jobs hold of a node until when; of most nodes it is one.
 type Holds = SmallVec<[(Time, Amount); 1]>;
@@ -202,7 +205,6 @@ impl State {
                 timelines[OPEN].set(&mut rooms, index, &steps);
             }
         }
-        timelines.iter_mut().for_each(|timeline| timeline.index(&rooms));
         let counters = Counters::new(scene.nodes.len());
         Self {
             now,
@@ -236,6 +238,7 @@ impl State {
         times: std::ops::Range<Time>,
     ) -> (Option<Hit>, bool) {
         let domains = self.domains(lens, stage.ask());
+        self.timelines[hunt.realm].settle(&mut self.rooms);
         let timeline = &self.timelines[hunt.realm];
         let mut judge = Trial {
             now: self.now,
@@ -309,17 +312,20 @@ impl State {
         !self.overdue && !stage.ask().whole_leaves && self.timelines[realm].limits_few(MANY_LIMITED)
     }
 
+    /// Whether it is worth looking at this moment by itself for a job that was planned in another way.
+    fn is_in_sight(&self, hunt: &Hunt<'_>, stage: &Stage, lens: &Lens) -> bool {
+        let pays = self.standing.knows(hunt.realm, lens, hunt.need)
+            || self.timelines[hunt.realm].limits_few(FEW_LIMITED);
+        pays && self.stands(hunt.realm, stage)
+    }
+
     /// A start at this moment.
     fn look(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>) -> Option<Hit> {
         let domains = self.domains(lens, stage.ask());
         let min_nodes = stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min);
         let min_slots = hunt.request.min_slots();
         let names = self.names_rivals;
-        let moment = Moment { timeline: &self.timelines[hunt.realm], run_time: hunt.run_time };
-        let need = &hunt.request.need;
-        let mut seen = Seen { known: &mut self.slots[hunt.need], rooms: &self.rooms, need };
-        seen.known.learn(seen.rooms, need);
-        let found = self.standing.look(lens, hunt.need, &moment, &mut seen, |slots| {
+        let found = self.at_once(hunt, lens, |slots| {
             let enough = |id: &DomainId| slots.nodes_of(*id) >= min_nodes && slots.of(*id) >= min_slots;
             if !domains.ids.is_empty() && !domains.ids.iter().any(enough) {
                 return None;
@@ -339,6 +345,16 @@ impl State {
             whole_leaves: false,
             lens: Arc::clone(lens),
         })
+    }
+
+    /// Shows `look` what a lens sees for a job that starts at this moment.
+    fn at_once<T>(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>, look: impl FnOnce(&Slots) -> T) -> T {
+        let realm = hunt.realm;
+        let moment = Moment { realm, timeline: &self.timelines[realm], run_time: hunt.run_time };
+        let need = &hunt.request.need;
+        let mut seen = Seen { known: &mut self.slots[hunt.need], rooms: &self.rooms, need };
+        seen.known.learn(seen.rooms, need);
+        self.standing.look(lens, hunt.need, &moment, &mut seen, look)
     }
 
     fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {

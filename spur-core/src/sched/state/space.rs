@@ -73,11 +73,17 @@ impl Space for State {
     }
 
     fn hit(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, times: Range<Time>) -> Option<Hit> {
-        self.sweep(hunt, stage, lens, times).0
+        match self.is_in_sight(hunt, stage, lens) {
+            true => self.search(hunt, stage, lens, times).0,
+            false => self.sweep(hunt, stage, lens, times).0,
+        }
     }
 
-    fn slots_now(&mut self, _hunt: &Hunt<'_>, _lens: &Arc<Lens>) -> Slots {
-        self.counters.slots().clone()
+    fn slots_now(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
+        match hunt.stages.first().is_some_and(|stage| self.is_in_sight(hunt, stage, lens)) {
+            true => self.at_once(hunt, lens, Slots::clone),
+            false => self.counters.slots().clone(),
+        }
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {

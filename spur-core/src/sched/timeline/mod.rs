@@ -25,7 +25,6 @@ pub(super) mod sweep;
 pub(super) mod tails;
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
@@ -56,7 +55,10 @@ pub(super) struct Timeline {
     nodes: Vec<Future>,
     /// By node: what is shown over its steps. Empty where there are no reservations.
     screens: Vec<Vec<Screen>>,
-    holes: Shelves,
+    /// The holes of all nodes; none before the first search for some.
+    shelves: Option<Shelves>,
+    /// Nodes whose holes may not be those of their steps, and others.
+    stale: Vec<u32>,
     shortest: u32,
     /// Nodes that have a hole from the beginning on that ends: something is planned there.
     limited: FixedBitSet,
@@ -78,6 +80,17 @@ struct Future {
     holes: SmallVec<[Hole; 3]>,
     /// Whether rooms met of which neither contained the other; mostly such rooms meet again.
     mixed: bool,
+    /// Where the holes may not be those of the steps.
+    stale: Option<Stale>,
+}
+
+/// A change of steps that the holes do not show yet.
+#[derive(Clone, Copy, Debug)]
+struct Stale {
+    /// Holes that are not near this stretch of time are as they were.
+    near: (Second, Second),
+    /// Whether all that was changed is that nothing is left in the stretch.
+    is_cut: bool,
 }
 
 /// Lists that are used over and over.
@@ -96,7 +109,8 @@ impl Timeline {
             begin,
             nodes: vec![Future::default(); nodes],
             screens: Vec::new(),
-            holes: Shelves::default(),
+            shelves: None,
+            stale: Vec::new(),
             shortest: length(shortest.max(1)),
             limited: FixedBitSet::with_capacity(nodes),
             standing: vec![None; nodes],
@@ -107,15 +121,13 @@ impl Timeline {
         }
     }
 
-    /// Says what a node will have: a room from each time on, by time, the first one from the beginning. For every node
-    /// before [`Timeline::index`].
+    /// Says what a node will have: a room from each time on, by time, the first one from the beginning. Once for every
+    /// node, before anything is booked.
     pub(super) fn set(&mut self, rooms: &mut Rooms, node: usize, steps: &[(Time, RoomId)]) {
         let begin = self.begin;
         let known = steps.iter().map(|(from, room)| Step { from: Second::of(*from, begin), room: *room });
         self.nodes[node].steps = known.filter(|step| step.from < Second::LAST).collect();
-        self.find_holes(rooms, node, ALWAYS);
-        self.nodes[node].holes = SmallVec::from_slice(&self.scratch.holes);
-        self.find_limits(node);
+        self.put_off(rooms, node, Stale { near: ALWAYS, is_cut: false });
     }
 
     /// Says what a node shows over its steps. For every node before [`Timeline::set`].
@@ -153,14 +165,25 @@ impl Timeline {
         shown.filter(|(_, screens)| screens.iter().any(hides)).map(|(node, _)| node).collect()
     }
 
-    /// Puts the holes of all nodes in their order.
-    pub(super) fn index(&mut self, rooms: &Rooms) {
-        self.holes = Shelves::new(rooms, self.nodes.iter().flat_map(|node| &node.holes).copied());
+    /// Makes the holes those of the steps. To be called before [`Timeline::holes`], or [`Timeline::holes_on`] of a node that
+    /// is not [limited](Timeline::limited), where anything was booked since.
+    pub(super) fn settle(&mut self, rooms: &mut Rooms) {
+        let mut stale = std::mem::take(&mut self.stale);
+        for node in stale.drain(..).map(|node| node as usize) {
+            if let Some(stale) = self.nodes[node].stale.take() {
+                self.settle_node(rooms, node, stale);
+            }
+        }
+        self.stale = stale;
+        if self.shelves.is_none() {
+            let holes = self.nodes.iter().flat_map(|node| &node.holes).copied();
+            self.shelves = Some(Shelves::new(rooms, holes));
+        }
     }
 
-    /// The holes of all nodes.
+    /// The holes of all nodes, shelf by shelf.
     pub(super) fn holes(&self) -> &Shelves {
-        &self.holes
+        self.shelves.as_ref().expect("holes are settled before they are searched")
     }
 
     /// The holes of one node.
@@ -253,18 +276,38 @@ impl Timeline {
     pub(super) fn take(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
         let near = (self.second(from), self.second(to));
         let leaves = self.change(rooms, node, near, |rooms, room| rooms.minus(room, taken));
-        if leaves || !self.cut(rooms, node, near) {
-            // What is not near is as it was.
-            self.renew(rooms, node, near);
-        }
+        self.put_off(rooms, node as usize, Stale { near, is_cut: !leaves });
     }
 
     /// Undoes a booking.
     pub(super) fn give_back(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
         let stretch = (self.second(from), self.second(to));
         self.change(rooms, node, stretch, |rooms, room| rooms.plus(room, taken));
-        self.renew(rooms, node, ALWAYS);
+        self.put_off(rooms, node as usize, Stale { near: ALWAYS, is_cut: false });
         self.returns += 1;
+    }
+
+    /// Notes a change. Where it is one of the beginning, and what the node has there is plain without its holes, these stay
+    /// as they are until they are asked for: where jobs are only started, nobody ever asks.
+    fn put_off(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
+        let future = &mut self.nodes[node];
+        let stale = future.stale.take().map_or(stale, |before| before.and(stale));
+        let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
+        let may_wait = stale.near.0 == Second::BEGIN && !is_screened;
+        let standing = may_wait.then(|| throughout(rooms, &future.steps)).flatten();
+        let Some(room) = standing else { return self.settle_node(rooms, node, stale) };
+        future.stale = Some(stale);
+        self.stale.push(u32::try_from(node).expect("nodes are numbered in u32"));
+        self.limited.set(node, false);
+        self.standing[node] = Some(room).filter(|room| rooms.usable(*room));
+    }
+
+    /// Makes the holes of one node those of its steps.
+    fn settle_node(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
+        if !(stale.is_cut && self.cut(rooms, node, stale.near)) {
+            self.renew(rooms, node, stale.near);
+        }
+        self.find_limits(node);
     }
 
     /// Changes the steps of a node from one moment to another; says whether anything is left in them.
@@ -296,61 +339,49 @@ impl Timeline {
 
     /// Cuts a stretch of time of which nothing is left out of the only hole that is near; says whether that is so. What
     /// is left before and after it is as large as it can be: whatever had more room there would be near as well.
-    fn cut(&mut self, rooms: &Rooms, node: u32, (from, to): (Second, Second)) -> bool {
-        let index = node as usize;
-        let is_screened = self.screens.get(index).is_some_and(|screens| !screens.is_empty());
-        let holes = &mut self.nodes[index].holes;
+    fn cut(&mut self, rooms: &Rooms, node: usize, (from, to): (Second, Second)) -> bool {
+        let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
+        let holes = &mut self.nodes[node].holes;
         let mut near = (0..holes.len()).filter(|at| is_near((from, to), holes[*at].start, holes[*at].end));
         let (Some(at), None, false) = (near.next(), near.next(), is_screened) else { return false };
         let hole = holes[at];
         let lasts = |piece: &Hole| piece.start < piece.end && piece.length() >= self.shortest;
         let before = Some(Hole { end: from.min(hole.end), ..hole }).filter(lasts);
         let after = Some(Hole { start: to.max(hole.start), ..hole }).filter(lasts);
+        // Holes that are over when the stretch begins may have begun after this one.
+        let next = at + 1 + holes[at + 1..].iter().take_while(|hole| hole.start < to).count();
         match (before, after) {
             (Some(before), Some(after)) => {
                 holes[at] = before;
-                holes.insert(at + 1, after);
+                holes.insert(next, after);
             }
-            (Some(piece), None) | (None, Some(piece)) => holes[at] = piece,
+            (Some(before), None) => holes[at] = before,
+            (None, Some(after)) if next == at + 1 => holes[at] = after,
+            (None, Some(after)) => {
+                holes.insert(next, after);
+                holes.remove(at);
+            }
             (None, None) => drop(holes.remove(at)),
         }
-        self.holes.remove(rooms, &hole);
-        before.into_iter().chain(after).for_each(|piece| self.holes.insert(rooms, piece));
-        self.find_limits(index);
+        if let Some(shelves) = &mut self.shelves {
+            shelves.remove(rooms, &hole);
+            before.into_iter().chain(after).for_each(|piece| shelves.insert(rooms, piece));
+        }
         true
     }
 
     /// Finds the holes of a node near a stretch of time again, and puts those that are new on the shelves in the place of
     /// those that are gone.
-    fn renew(&mut self, rooms: &mut Rooms, node: u32, near: (Second, Second)) {
-        let index = node as usize;
-        self.find_holes(rooms, index, near);
+    fn renew(&mut self, rooms: &mut Rooms, node: usize, near: (Second, Second)) {
+        self.find_holes(rooms, node, near);
         let is_near = |hole: &Hole| is_near(near, hole.start, hole.end);
-        let (before, after) = (&mut self.nodes[index].holes, &self.scratch.holes);
-        let (mut old, mut new) =
-            (before.iter().filter(|hole| is_near(hole)).peekable(), after.iter().peekable());
-        // Both are in one order, so what differs shows by walking them side by side.
-        while let Some(order) = match (old.peek(), new.peek()) {
-            (Some(old), Some(new)) => Some((old.start, old.end).cmp(&(new.start, new.end))),
-            (Some(_), None) => Some(Ordering::Less),
-            (None, Some(_)) => Some(Ordering::Greater),
-            (None, None) => None,
-        } {
-            let gone = if order.is_le() { old.next() } else { None };
-            let come = if order.is_ge() { new.next() } else { None };
-            match (gone, come) {
-                (Some(gone), Some(come)) if gone.room != come.room => {
-                    self.holes.change(rooms, gone, come.room);
-                }
-                (Some(gone), None) => self.holes.remove(rooms, gone),
-                (None, Some(come)) => self.holes.insert(rooms, *come),
-                _ => {}
-            }
+        let (before, after) = (&mut self.nodes[node].holes, &self.scratch.holes);
+        if let Some(shelves) = &mut self.shelves {
+            shelves.exchange(rooms, before.iter().filter(|hole| is_near(hole)), after);
         }
         before.retain(|hole| !is_near(hole));
         before.extend_from_slice(after);
         before.sort_unstable_by_key(|hole| (hole.start, hole.end));
-        self.find_limits(index);
     }
 
     /// Works out the holes of a node that are near a stretch of time, by start and end, into the scratch list.
@@ -375,6 +406,21 @@ impl Timeline {
         self.nodes[node as usize].mixed = mixed;
         self.scratch = scratch;
     }
+}
+
+impl Stale {
+    /// This change and another.
+    fn and(self, other: Self) -> Self {
+        let ((from, to), (start, end)) = (self.near, other.near);
+        Self { near: (from.min(start), to.max(end)), is_cut: false }
+    }
+}
+
+/// The room of the first step, if no later one has less of anything: then it is there for ever, and nothing else is there
+/// from the beginning on.
+fn throughout(rooms: &Rooms, steps: &[Step]) -> Option<RoomId> {
+    let (first, later) = steps.split_first()?;
+    later.iter().all(|step| rooms.within(first.room, step.room)).then_some(first.room)
 }
 
 /// All of a timeline.
@@ -524,6 +570,10 @@ mod tests {
     use super::*;
     use crate::model::node::{NodeGres, NodeShape};
 
+    fn amount() -> impl Strategy<Value = [u64; 3]> {
+        [0_u64..4, 0_u64..4, 0_u64..4]
+    }
+
     proptest! {
         #[test]
         fn nested_rooms_have_the_same_stretches_either_way(cpus in prop::collection::vec(0_u32..6, 1..20)) {
@@ -542,6 +592,61 @@ mod tests {
             quick.sort_unstable();
             slow.sort_unstable();
             prop_assert_eq!(quick, slow);
+        }
+
+        #[test]
+        fn holes_may_be_asked_for_late(
+            steps in prop::collection::vec(prop::collection::btree_map(1_u64..30, amount(), 0..4), 3),
+            first in prop::collection::vec(amount(), 3),
+            bookings in prop::collection::vec((0_u32..3, 0_u64..30, 1_u64..20, amount(), 0_u32..6), 1..25),
+        ) {
+            let mut rooms = Rooms::default();
+            let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
+            let shape = NodeShape { cpus: 4, memory_mb: 4, gres, ..NodeShape::default() };
+            let class = rooms.class(&Arc::new(shape));
+            let mut early = Timeline::new(Time(100), 3, 2);
+            for (node, (first, later)) in first.iter().zip(&steps).enumerate() {
+                let steps = std::iter::once((&0, first)).chain(later);
+                let steps: Vec<(Time, RoomId)> =
+                    steps.map(|(at, amount)| (Time(100) + *at, rooms.intern(class, amount))).collect();
+                early.set(&mut rooms, node, &steps);
+            }
+            let mut late = early.clone();
+            for (node, from, lasts, taken, kind) in bookings {
+                // Half of them begin at once, as those of jobs that start do.
+                let from = Time(100) + if kind % 2 == 0 { 0 } else { from };
+                for timeline in [&mut early, &mut late] {
+                    match kind {
+                        5 => timeline.give_back(&mut rooms, node, from, from + lasts, &[0; 3]),
+                        _ => timeline.take(&mut rooms, node, from, from + lasts, &taken),
+                    }
+                }
+                early.settle(&mut rooms);
+                prop_assert_eq!(&early.standing, &late.standing);
+                prop_assert_eq!(&early.limited, &late.limited);
+                for node in late.limited() {
+                    prop_assert_eq!(early.holes_on(node), late.holes_on(node));
+                }
+                if kind == 4 {
+                    late.settle(&mut rooms);
+                }
+            }
+            late.settle(&mut rooms);
+            let shelved = |timeline: &Timeline| {
+                let holes = timeline.holes().holding(shelves::Measure::default(), 0);
+                let listed = holes.flat_map(|holes| holes.reaching(0, Second::BEGIN, Second::NEVER).flatten());
+                let mut all: Vec<_> =
+                    listed.map(|hole| (hole.node, hole.start, hole.end, hole.room)).collect();
+                all.sort_unstable();
+                all
+            };
+            let holes = |timeline: &Timeline| {
+                let all = timeline.nodes.iter().flat_map(|node| &node.holes);
+                all.map(|hole| (hole.node, hole.start, hole.end, hole.room)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(shelved(&early), holes(&early));
+            prop_assert_eq!(shelved(&late), holes(&early));
+            prop_assert_eq!(holes(&late), holes(&early));
         }
 
         #[test]

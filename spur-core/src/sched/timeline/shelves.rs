@@ -5,6 +5,7 @@
 //! of its holes, all in steps. What is found on it may still be too small; what would do is never on a shelf that a
 //! search leaves out. Because the holes of a shelf are about equally long, they end in about the order they begin in.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::sched::request::{Need, Slot};
@@ -131,8 +132,34 @@ impl Shelves {
         self.shelves[shelf].holes.remove(hole);
     }
 
+    /// Puts some holes of a node in the place of others. Both lists are by start and end.
+    pub(in crate::sched) fn exchange<'a>(
+        &mut self,
+        rooms: &Rooms,
+        before: impl Iterator<Item = &'a Hole>,
+        after: &[Hole],
+    ) {
+        let (mut old, mut new) = (before.peekable(), after.iter().peekable());
+        // Both are in one order, so what differs shows by walking them side by side.
+        while let Some(order) = match (old.peek(), new.peek()) {
+            (Some(old), Some(new)) => Some((old.start, old.end).cmp(&(new.start, new.end))),
+            (Some(_), None) => Some(Ordering::Less),
+            (None, Some(_)) => Some(Ordering::Greater),
+            (None, None) => None,
+        } {
+            let gone = if order.is_le() { old.next() } else { None };
+            let come = if order.is_ge() { new.next() } else { None };
+            match (gone, come) {
+                (Some(gone), Some(come)) if gone.room != come.room => self.change(rooms, gone, come.room),
+                (Some(gone), None) => self.remove(rooms, gone),
+                (None, Some(come)) => self.insert(rooms, *come),
+                _ => {}
+            }
+        }
+    }
+
     /// Says that the room of a hole is another.
-    pub(in crate::sched) fn change(&mut self, rooms: &Rooms, hole: &Hole, room: RoomId) {
+    fn change(&mut self, rooms: &Rooms, hole: &Hole, room: RoomId) {
         let (before, after) = (self.kind(rooms, hole.room), self.kind(rooms, room));
         if before == after {
             let shelf = self.of_kind(before, hole);

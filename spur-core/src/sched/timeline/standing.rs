@@ -26,14 +26,15 @@ struct Sight {
     returns: usize,
 }
 
-/// What every lens sees now for ever, by outline and need.
+/// What every lens sees now for ever, by realm, outline and need.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sched) struct Standing {
-    sights: BTreeMap<(usize, usize), Sight>,
+    sights: BTreeMap<(usize, usize, usize), Sight>,
 }
 
 /// The beginning of a timeline, and how long it is looked at.
 pub(in crate::sched) struct Moment<'a> {
+    pub(in crate::sched) realm: usize,
     pub(in crate::sched) timeline: &'a Timeline,
     /// Planned run time, seconds.
     pub(in crate::sched) run_time: u64,
@@ -50,6 +51,11 @@ pub(in crate::sched) trait Counts {
 }
 
 impl Standing {
+    /// Whether a lens was ever looked through in a realm for a need.
+    pub(in crate::sched) fn knows(&self, realm: usize, lens: &Lens, need: usize) -> bool {
+        self.sights.contains_key(&(realm, lens.outline, need))
+    }
+
     /// Shows `look` what a lens sees for a job that starts now.
     pub(in crate::sched) fn look<T>(
         &mut self,
@@ -62,7 +68,7 @@ impl Standing {
         let timeline = moment.timeline;
         let needed = Second::BEGIN.after(length(moment.run_time));
         let standing = timeline.standing();
-        let sight = self.sights.entry((lens.outline, need)).or_insert_with(|| {
+        let sight = self.sights.entry((moment.realm, lens.outline, need)).or_insert_with(|| {
             let mut unknown = Vec::new();
             let mut slots = lens.slots_by(standing, counts.known(), &mut unknown);
             for (pos, room) in unknown {

@@ -88,27 +88,26 @@ impl Space for State {
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
+        let timeline = &self.timelines[hit.realm];
+        let stretch = timeline.stretch(hit.start, hit.start + hit.lasts);
         // Nodes that are alike give the same.
         let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
-            let timeline = &self.timelines[hit.realm];
-            let room = timeline.room(&mut self.rooms, node.0, hit.start, hit.start + hit.lasts);
-            let mut room = room?;
+            let mut room = timeline.room(&mut self.rooms, node, stretch)?;
             if hit.starts {
                 room = self.rooms.common(room, self.idle[node.index()]);
             }
-            let taken = match &last {
-                Some((known, same, taken)) if *known == room && same == slots => Arc::clone(taken),
+            let (.., taken) = match &last {
+                Some(like) if (like.0, like.1) == (room, *slots) => like,
                 _ => {
                     let shape = &scene.nodes[node.index()].shape;
                     let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
-                    let known = last.map(|(_, _, known)| known).filter(|known| **known == *taken);
-                    known.unwrap_or_else(|| Arc::from(&*taken))
+                    let known = last.take().map(|(.., known)| known).filter(|known| **known == *taken);
+                    last.insert((room, *slots, known.unwrap_or_else(|| Arc::from(&*taken))))
                 }
             };
-            last = Some((room, *slots, Arc::clone(&taken)));
-            parts.push(Part { node, slots: *slots, taken });
+            parts.push(Part { node, slots: *slots, taken: Arc::clone(taken) });
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
@@ -135,10 +134,9 @@ impl Space for State {
     fn release(&mut self, made: &Reservation) {
         self.licenses.give_back(made.asked(&self.realms), made.start, made.end);
         self.stairs.clear();
-        for part in &made.parts {
-            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
-                timeline.give_back(&mut self.rooms, part.node.0, made.start, made.end, &part.taken);
-            }
+        for timeline in &mut self.timelines {
+            let stretch = timeline.stretch(made.start, made.end);
+            timeline.give_back(&mut self.rooms, stretch, taken(&made.parts));
         }
     }
 
@@ -146,7 +144,9 @@ impl Space for State {
         let asked = [(realm, made.asked(&self.realms).1)];
         self.licenses.earliest(&asked, made.start, made.lasts()) == Some(made.start)
             && made.parts.iter().all(|part| {
-                let room = self.timelines[realm].room(&mut self.rooms, part.node.0, made.start, made.end);
+                let timeline = &self.timelines[realm];
+                let stretch = timeline.stretch(made.start, made.end);
+                let room = timeline.room(&mut self.rooms, part.node, stretch);
                 // Of its leaves, a job closes what is out of service, too.
                 room.map_or(part.slots == 0, |room| {
                     self.rooms.amount(room).iter().zip(&*part.taken).all(|(have, take)| have >= take)
@@ -171,7 +171,8 @@ impl Space for State {
     }
 
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId> {
-        let room = self.timelines[realm].room(&mut self.rooms, node.0, at, at + seconds)?;
+        let timeline = &self.timelines[realm];
+        let room = timeline.room(&mut self.rooms, node, timeline.stretch(at, at + seconds))?;
         Some(if starts { self.rooms.common(room, self.idle[node.index()]) } else { room })
     }
 
@@ -192,10 +193,13 @@ impl State {
     /// Takes what a job is planned to use.
     fn book(&mut self, parts: &[Part], asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
         self.licenses.take(asked, from, to, starts);
-        for part in parts {
-            for timeline in self.timelines.iter_mut().filter(|timeline| timeline.knows(part.node)) {
-                timeline.take(&mut self.rooms, part.node.0, from, to, &part.taken);
-            }
+        for timeline in &mut self.timelines {
+            timeline.take(&mut self.rooms, timeline.stretch(from, to), taken(parts));
         }
     }
+}
+
+/// What parts take of which node.
+fn taken(parts: &[Part]) -> impl Iterator<Item = (NodeId, &[u64])> {
+    parts.iter().map(|part| (part.node, &*part.taken))
 }

@@ -24,7 +24,7 @@ impl Hole {
     }
 
     #[inline]
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         u128::from(self.start.0) << 64 | u128::from(self.node) << 32 | u128::from(self.end.0)
     }
 
@@ -35,7 +35,7 @@ impl Hole {
 }
 
 /// Start, node and end in one number: what holes are sorted by.
-type Key = u128;
+pub(super) type Key = u128;
 
 /// How long the longest of some holes is, in seconds, and when the last of them ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,11 @@ struct Reach {
 }
 
 impl Reach {
+    #[inline]
+    fn of(holes: &[Hole]) -> Self {
+        holes.iter().map(Hole::reach).fold(Self::default(), Self::join)
+    }
+
     #[inline]
     fn join(self, other: Self) -> Self {
         Self { longest: self.longest.max(other.longest), latest: self.latest.max(other.latest) }
@@ -80,7 +85,7 @@ impl Chunk {
     }
 
     fn measure(&mut self) {
-        self.reach = self.holes.iter().map(Hole::reach).fold(Reach::default(), Reach::join);
+        self.reach = Reach::of(&self.holes);
     }
 }
 
@@ -130,20 +135,52 @@ impl Holes {
         Reaching { blocks: self.blocks.iter(), chunks: [].iter(), duration, until, before }
     }
 
-    /// Adds a hole.
-    pub(in crate::sched) fn insert(&mut self, hole: Hole) {
-        let Some((at, within)) = self.find(&hole) else {
-            self.blocks.push(Block::new(roomy([Chunk::new(roomy([hole]))])));
-            return;
-        };
+    /// Adds holes that are in order: those that come next to each other at once, because a booking leaves as many as it
+    /// takes nodes.
+    pub(in crate::sched) fn insert(&mut self, holes: &[Hole]) {
+        let mut left = holes;
+        while let Some(first) = left.first() {
+            let Some((at, within)) = self.find(first) else {
+                self.blocks.push(Block::new(roomy([Chunk::new(roomy([*first]))])));
+                left = &left[1..];
+                continue;
+            };
+            let place =
+                self.blocks[at].chunks[within].holes.partition_point(|other| other.key() < first.key());
+            let count = if left.len() == 1 { 1 } else { self.fitting((at, within, place), left) };
+            let (run, rest) = left.split_at(count);
+            self.put((at, within, place), run);
+            left = rest;
+        }
+    }
+
+    /// How many of some holes come before the next one that there is behind a place, and fit into its chunk: at least one.
+    fn fitting(&self, (at, within, place): (usize, usize, usize), holes: &[Hole]) -> usize {
+        let chunk = &self.blocks[at].chunks[within];
+        let behind = || self.blocks[at].chunks.get(within + 1).map(|next| next.first);
+        let behind = || behind().or_else(|| self.blocks.get(at + 1).map(|next| next.first));
+        let next = chunk.holes.get(place).map(Hole::key).or_else(behind);
+        let most = holes.len().min(FULL + 1 - chunk.holes.len());
+        next.map_or(most, |next| holes[..most].partition_point(|hole| hole.key() < next).max(1))
+    }
+
+    /// Puts neighbours into their place.
+    fn put(&mut self, (at, within, place): (usize, usize, usize), run: &[Hole]) {
+        let first = run[0].key();
+        let reach = Reach::of(run);
         let block = &mut self.blocks[at];
-        block.reach = block.reach.join(hole.reach());
-        block.first = block.first.min(hole.key());
+        block.reach = block.reach.join(reach);
+        block.first = block.first.min(first);
         let chunk = &mut block.chunks[within];
-        chunk.reach = chunk.reach.join(hole.reach());
-        chunk.first = chunk.first.min(hole.key());
-        let place = chunk.holes.partition_point(|other| other.key() < hole.key());
-        chunk.holes.insert(place, hole);
+        chunk.reach = chunk.reach.join(reach);
+        chunk.first = chunk.first.min(first);
+        match run {
+            [hole] => chunk.holes.insert(place, *hole),
+            run => {
+                chunk.holes.extend_from_slice(run);
+                chunk.holes[place..].rotate_right(run.len());
+            }
+        }
         if chunk.holes.len() > FULL {
             let second = roomy(chunk.holes.drain(FULL / 2..));
             chunk.measure();
@@ -156,17 +193,30 @@ impl Holes {
         }
     }
 
-    /// Takes a hole out; nothing happens if it is not there.
-    pub(in crate::sched) fn remove(&mut self, hole: &Hole) {
-        let Some((at, within)) = self.find(hole) else { return };
+    /// Takes out holes that are in order; nothing happens to those that are not there.
+    pub(in crate::sched) fn remove(&mut self, holes: &[Hole]) {
+        let mut left = holes;
+        while let Some(first) = left.first() {
+            let gone = self.find(first).map_or(0, |(at, within)| self.cut_out((at, within), left));
+            left = &left[gone.max(1)..];
+        }
+    }
+
+    /// Takes the first of some holes out of a chunk, and those behind it that stand behind it there as well; says how many
+    /// these are.
+    fn cut_out(&mut self, (at, within): (usize, usize), gone: &[Hole]) -> usize {
         let block = &mut self.blocks[at];
         let chunk = &mut block.chunks[within];
-        let Ok(place) = chunk.holes.binary_search_by_key(&hole.key(), Hole::key) else { return };
-        chunk.holes.remove(place);
+        let Ok(place) = chunk.holes.binary_search_by_key(&gone[0].key(), Hole::key) else { return 0 };
+        let behind = chunk.holes[place + 1..].iter().zip(&gone[1..]);
+        let count = 1 + behind.take_while(|(own, gone)| own.key() == gone.key()).count();
+        let reach = Reach::of(&gone[..count]);
+        chunk.holes.copy_within(place + count.., place);
+        chunk.holes.truncate(chunk.holes.len() - count);
         let before = chunk.reach;
         // Where all last for ever, as on some shelves, one is as good as another.
         let as_far = chunk.holes.first().is_some_and(|other| other.reach() == before);
-        if before.rests_on(hole.reach()) && !as_far {
+        if before.rests_on(reach) && !as_far {
             chunk.measure();
         }
         let shrank = chunk.reach != before;
@@ -180,6 +230,7 @@ impl Holes {
         } else if shrank && block.reach.rests_on(before) {
             block.measure();
         }
+        count
     }
 
     /// Says that the room of a hole is another; nothing happens if it is not there.
@@ -264,17 +315,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holes_stay_in_order(changes in prop::collection::vec((0_u32..50, 1_u32..20, 0_u32..40), 0..1500)) {
+        fn holes_stay_in_order(
+            changes in prop::collection::vec((0_u32..50, 1_u32..20, 0_u32..40, 1_u32..4, 0_u32..6), 0..700),
+        ) {
             let mut holes = Holes::new(Vec::new());
             let mut model = std::collections::BTreeMap::new();
-            for (start, length, node) in changes {
-                let hole = Hole { start: Second(start), end: Second(start + length), node, room: RoomId(0) };
-                if model.remove(&hole.key()).is_some() {
-                    holes.remove(&hole);
-                } else {
-                    model.insert(hole.key(), hole);
-                    holes.insert(hole);
+            for (start, length, node, apart, more) in changes {
+                // Now and then many that come at once are more than a chunk holds.
+                let count = if more == 5 { 100 } else { more };
+                let hole = |node| Hole { start: Second(start), end: Second(start + length), node, room: RoomId(0) };
+                let all = (0..=count).map(|index| hole(node + index * apart));
+                let (gone, come): (Vec<Hole>, Vec<Hole>) = all.partition(|hole| model.contains_key(&hole.key()));
+                for hole in &gone {
+                    model.remove(&hole.key());
                 }
+                holes.remove(&gone);
+                model.extend(come.iter().map(|hole| (hole.key(), *hole)));
+                holes.insert(&come);
             }
             let listed: Vec<Hole> = holes.reaching(0, Second::BEGIN, Second::NEVER).flatten().copied().collect();
             prop_assert_eq!(&listed, &model.into_values().collect::<Vec<_>>());

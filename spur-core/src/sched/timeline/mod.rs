@@ -38,6 +38,9 @@ use realm::Screen;
 use second::{Second, length};
 use shelves::Shelves;
 
+/// From one moment until another.
+pub(super) type Stretch = (Second, Second);
+
 /// From this moment on a node has this room, until its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
@@ -69,6 +72,9 @@ pub(super) struct Timeline {
     last_change: Vec<usize>,
     /// How many of the changes gave something back.
     returns: usize,
+    /// Holes that were cut in two, and what is left behind the cut; the shelves have yet to be told.
+    gone: Vec<Hole>,
+    behind: Vec<Hole>,
     scratch: Scratch,
 }
 
@@ -88,7 +94,7 @@ struct Future {
 #[derive(Clone, Copy, Debug)]
 struct Stale {
     /// Holes that are not near this stretch of time are as they were.
-    near: (Second, Second),
+    near: Stretch,
     /// Whether all that was changed is that nothing is left in the stretch.
     is_cut: bool,
 }
@@ -96,7 +102,7 @@ struct Stale {
 /// Lists that are used over and over.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
-    stretches: Vec<Stretch>,
+    stretches: Vec<Free>,
     open: Vec<Step>,
     holes: Vec<Hole>,
 }
@@ -117,6 +123,8 @@ impl Timeline {
             changed: Vec::new(),
             last_change: vec![0; nodes],
             returns: 0,
+            gone: Vec::new(),
+            behind: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -139,10 +147,11 @@ impl Timeline {
     }
 
     /// The steps of a node as they are seen.
+    #[inline]
     fn seen(&self, rooms: &mut Rooms, node: usize) -> Cow<'_, [Step]> {
         match self.screens.get(node) {
             Some(screens) if !screens.is_empty() => {
-                Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin).into_vec())
+                Cow::Owned(behind(rooms, &self.nodes[node].steps, screens, self.begin))
             }
             _ => Cow::Borrowed(&self.nodes[node].steps),
         }
@@ -153,9 +162,9 @@ impl Timeline {
         Second::of(time, self.begin)
     }
 
-    /// Whether a node was ever spoken of here.
-    pub(super) fn knows(&self, node: NodeId) -> bool {
-        node.index() < self.nodes.len()
+    /// When a stretch of time is on this timeline.
+    pub(super) fn stretch(&self, from: Time, to: Time) -> Stretch {
+        (self.second(from), self.second(to))
     }
 
     /// The nodes that show nothing at some time from `from` to `to`.
@@ -175,6 +184,7 @@ impl Timeline {
             }
         }
         self.stale = stale;
+        self.shelve(rooms);
         if self.shelves.is_none() {
             let holes = self.nodes.iter().flat_map(|node| &node.holes).copied();
             self.shelves = Some(Shelves::new(rooms, holes));
@@ -248,9 +258,8 @@ impl Timeline {
     }
 
     /// What a node has throughout a stretch of time.
-    pub(super) fn room(&self, rooms: &mut Rooms, node: u32, from: Time, to: Time) -> Option<RoomId> {
-        let (from, to) = (self.second(from), self.second(to));
-        let steps = self.seen(rooms, node as usize);
+    pub(super) fn room(&self, rooms: &mut Rooms, node: NodeId, (from, to): Stretch) -> Option<RoomId> {
+        let steps = self.seen(rooms, node.index());
         let first = steps.iter().rposition(|step| step.from <= from)?;
         let mut room = steps[first].room;
         for step in steps[first + 1..].iter().take_while(|step| step.from < to) {
@@ -266,25 +275,56 @@ impl Timeline {
         if self.screens.get(node as usize).is_some_and(|screens| screens.iter().any(hides)) {
             return false;
         }
-        let (from, to) = (self.second(from), self.second(to));
+        let (from, to) = self.stretch(from, to);
         let steps = &self.nodes[node as usize].steps;
         let first = steps.iter().rposition(|step| step.from <= from).unwrap_or(0);
         steps.iter().skip(first).take_while(|step| step.from < to).all(|step| step.room == room)
     }
 
-    /// Books `taken` of a node for a stretch of time.
-    pub(super) fn take(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
-        let near = (self.second(from), self.second(to));
-        let leaves = self.change(rooms, node, near, |rooms, room| rooms.minus(room, taken));
-        self.put_off(rooms, node as usize, Stale { near, is_cut: !leaves });
+    /// Books what is taken of nodes for a stretch of time; nodes that were never spoken of here are left out.
+    pub(super) fn take<'a>(
+        &mut self,
+        rooms: &mut Rooms,
+        near: Stretch,
+        taken: impl Iterator<Item = (NodeId, &'a [u64])>,
+    ) {
+        let known = self.nodes.len();
+        for (NodeId(node), taken) in taken.filter(|(node, _)| node.index() < known) {
+            if self.gone.last().is_some_and(|last| last.node >= node) {
+                self.shelve(rooms);
+            }
+            let leaves = self.change(rooms, node, near, |rooms, room| rooms.minus(room, taken));
+            self.put_off(rooms, node as usize, Stale { near, is_cut: !leaves });
+        }
+        self.shelve(rooms);
+    }
+
+    /// Tells the shelves of the holes that were cut, none of which is part of another. Those on nodes that were booked
+    /// together before stand next to each other, and so does what is left behind a booking, so that most are found together.
+    fn shelve(&mut self, rooms: &Rooms) {
+        if let Some(shelves) = &mut self.shelves {
+            self.gone.sort_unstable_by_key(Hole::key);
+            self.behind.sort_unstable_by_key(Hole::key);
+            shelves.remove(rooms, &self.gone);
+            shelves.insert(rooms, &self.behind);
+        }
+        self.gone.clear();
+        self.behind.clear();
     }
 
     /// Undoes a booking.
-    pub(super) fn give_back(&mut self, rooms: &mut Rooms, node: u32, from: Time, to: Time, taken: &[u64]) {
-        let stretch = (self.second(from), self.second(to));
-        self.change(rooms, node, stretch, |rooms, room| rooms.plus(room, taken));
-        self.put_off(rooms, node as usize, Stale { near: ALWAYS, is_cut: false });
-        self.returns += 1;
+    pub(super) fn give_back<'a>(
+        &mut self,
+        rooms: &mut Rooms,
+        stretch: Stretch,
+        taken: impl Iterator<Item = (NodeId, &'a [u64])>,
+    ) {
+        let known = self.nodes.len();
+        for (NodeId(node), taken) in taken.filter(|(node, _)| node.index() < known) {
+            self.change(rooms, node, stretch, |rooms, room| rooms.plus(room, taken));
+            self.put_off(rooms, node as usize, Stale { near: ALWAYS, is_cut: false });
+            self.returns += 1;
+        }
     }
 
     /// Notes a change. Where it is one of the beginning, and what the node has there is plain without its holes, these stay
@@ -304,10 +344,15 @@ impl Timeline {
 
     /// Makes the holes of one node those of its steps.
     fn settle_node(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
+        let begins = |holes: &[Hole]| holes.first().is_some_and(|hole| hole.start == Second::BEGIN);
+        let may_limit = stale.near.0 == Second::BEGIN || begins(&self.nodes[node].holes);
         if !(stale.is_cut && self.cut(rooms, node, stale.near)) {
             self.renew(rooms, node, stale.near);
         }
-        self.find_limits(node);
+        // What is booked for later says nothing of a beginning at which there is nothing.
+        if may_limit {
+            self.find_limits(node);
+        }
     }
 
     /// Changes the steps of a node from one moment to another; says whether anything is left in them.
@@ -315,7 +360,7 @@ impl Timeline {
         &mut self,
         rooms: &mut Rooms,
         node: u32,
-        (from, to): (Second, Second),
+        (from, to): Stretch,
         change: impl Fn(&mut Rooms, RoomId) -> RoomId,
     ) -> bool {
         self.last_change[node as usize] = self.changed.len();
@@ -339,7 +384,7 @@ impl Timeline {
 
     /// Cuts a stretch of time of which nothing is left out of the only hole that is near; says whether that is so. What
     /// is left before and after it is as large as it can be: whatever had more room there would be near as well.
-    fn cut(&mut self, rooms: &Rooms, node: usize, (from, to): (Second, Second)) -> bool {
+    fn cut(&mut self, rooms: &Rooms, node: usize, (from, to): Stretch) -> bool {
         let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
         let holes = &mut self.nodes[node].holes;
         let mut near = (0..holes.len()).filter(|at| is_near((from, to), holes[*at].start, holes[*at].end));
@@ -364,15 +409,16 @@ impl Timeline {
             (None, None) => drop(holes.remove(at)),
         }
         if let Some(shelves) = &mut self.shelves {
-            shelves.remove(rooms, &hole);
-            before.into_iter().chain(after).for_each(|piece| shelves.insert(rooms, piece));
+            shelves.insert(rooms, before.as_slice());
+            self.gone.push(hole);
+            self.behind.extend(after);
         }
         true
     }
 
     /// Finds the holes of a node near a stretch of time again, and puts those that are new on the shelves in the place of
     /// those that are gone.
-    fn renew(&mut self, rooms: &mut Rooms, node: usize, near: (Second, Second)) {
+    fn renew(&mut self, rooms: &mut Rooms, node: usize, near: Stretch) {
         self.find_holes(rooms, node, near);
         let is_near = |hole: &Hole| is_near(near, hole.start, hole.end);
         let (before, after) = (&mut self.nodes[node].holes, &self.scratch.holes);
@@ -385,7 +431,7 @@ impl Timeline {
     }
 
     /// Works out the holes of a node that are near a stretch of time, by start and end, into the scratch list.
-    fn find_holes(&mut self, rooms: &mut Rooms, node: usize, near: (Second, Second)) {
+    fn find_holes(&mut self, rooms: &mut Rooms, node: usize, near: Stretch) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let Scratch { stretches, open, holes } = &mut scratch;
         let steps = self.seen(rooms, node);
@@ -424,20 +470,20 @@ fn throughout(rooms: &Rooms, steps: &[Step]) -> Option<RoomId> {
 }
 
 /// All of a timeline.
-const ALWAYS: (Second, Second) = (Second::BEGIN, Second::NEVER);
+const ALWAYS: Stretch = (Second::BEGIN, Second::NEVER);
 
 /// Whether a stretch of time overlaps another or touches it.
 #[inline]
-fn is_near((from, to): (Second, Second), start: Second, end: Second) -> bool {
+fn is_near((from, to): Stretch, start: Second, end: Second) -> bool {
     start <= to && end >= from
 }
 
 /// From when until when a room is free throughout.
-type Stretch = (Second, Second, RoomId);
+type Free = (Second, Second, RoomId);
 
 /// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
 /// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
-fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut Vec<Stretch>) -> bool {
+fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut Vec<Free>) -> bool {
     open.clear();
     for step in steps {
         if !rooms.usable(step.room) {
@@ -466,7 +512,7 @@ fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut V
 
 /// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
 /// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
-fn all(rooms: &mut Rooms, steps: &[Step], near: (Second, Second), stretches: &mut Vec<Stretch>) {
+fn all(rooms: &mut Rooms, steps: &[Step], near: Stretch, stretches: &mut Vec<Free>) {
     let reached = steps.partition_point(|step| step.from < near.0);
     let mut least: Amount = SmallVec::new();
     let mut room = None;
@@ -501,7 +547,7 @@ fn grow(
     steps: &[Step],
     (first, until): (usize, usize),
     (mut least, mut room): (Amount, Option<RoomId>),
-    stretches: &mut Vec<Stretch>,
+    stretches: &mut Vec<Free>,
 ) {
     let begin = steps[first];
     let before = first.checked_sub(1).map(|before| steps[before].room);
@@ -530,9 +576,10 @@ fn is_within(less: &[u64], more: &[u64]) -> bool {
 }
 
 /// What is seen of steps behind screens.
-fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Steps {
+#[cold]
+fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Vec<Step> {
     let mut seen = Steps::from_slice(steps);
-    let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return seen };
+    let Some(class) = steps.first().map(|step| rooms.class_of(step.room)) else { return Vec::new() };
     let full = rooms.full(class);
     for screen in screens {
         let (from, to) = (Second::of(screen.from, begin), Second::of(screen.to, begin));
@@ -544,10 +591,11 @@ fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) ->
         }
     }
     seen.dedup_by_key(|step| step.room);
-    seen
+    seen.into_vec()
 }
 
 /// Makes a step begin at `at`, if the node's future is known then; says which is the first from then on.
+#[inline]
 fn split(steps: &mut Steps, at: Second) -> usize {
     let next = steps.partition_point(|step| step.from < at);
     let begins = steps.get(next).is_some_and(|step| step.from == at);
@@ -615,10 +663,15 @@ mod tests {
             for (node, from, lasts, taken, kind) in bookings {
                 // Half of them begin at once, as those of jobs that start do.
                 let from = Time(100) + if kind % 2 == 0 { 0 } else { from };
+                // Some are of several nodes, the last one twice now and then.
+                let nodes = [node, (node + 1).min(2), (node + 2).min(2)];
+                let taken: &[u64] = if kind == 5 { &[0; 3] } else { &taken };
+                let all = nodes[..1 + kind as usize % 3].iter().map(|node| (NodeId(*node), taken));
                 for timeline in [&mut early, &mut late] {
+                    let stretch = timeline.stretch(from, from + lasts);
                     match kind {
-                        5 => timeline.give_back(&mut rooms, node, from, from + lasts, &[0; 3]),
-                        _ => timeline.take(&mut rooms, node, from, from + lasts, &taken),
+                        5 => timeline.give_back(&mut rooms, stretch, all.clone()),
+                        _ => timeline.take(&mut rooms, stretch, all.clone()),
                     }
                 }
                 early.settle(&mut rooms);

@@ -120,16 +120,20 @@ impl Shelves {
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
-    /// Adds a hole.
-    pub(in crate::sched) fn insert(&mut self, rooms: &Rooms, hole: Hole) {
-        let shelf = self.of(rooms, &hole);
-        self.shelves[shelf].holes.insert(hole);
+    /// Adds holes that are in order.
+    pub(in crate::sched) fn insert(&mut self, rooms: &Rooms, holes: &[Hole]) {
+        for alike in holes.chunk_by(are_alike) {
+            let shelf = self.of(rooms, &alike[0]);
+            self.shelves[shelf].holes.insert(alike);
+        }
     }
 
-    /// Takes a hole out; nothing happens if it is not there.
-    pub(in crate::sched) fn remove(&mut self, rooms: &Rooms, hole: &Hole) {
-        let shelf = self.of(rooms, hole);
-        self.shelves[shelf].holes.remove(hole);
+    /// Takes out holes that are in order; nothing happens to those that are not there.
+    pub(in crate::sched) fn remove(&mut self, rooms: &Rooms, holes: &[Hole]) {
+        for alike in holes.chunk_by(are_alike) {
+            let shelf = self.of(rooms, &alike[0]);
+            self.shelves[shelf].holes.remove(alike);
+        }
     }
 
     /// Puts some holes of a node in the place of others. Both lists are by start and end.
@@ -151,8 +155,8 @@ impl Shelves {
             let come = if order.is_ge() { new.next() } else { None };
             match (gone, come) {
                 (Some(gone), Some(come)) if gone.room != come.room => self.change(rooms, gone, come.room),
-                (Some(gone), None) => self.remove(rooms, gone),
-                (None, Some(come)) => self.insert(rooms, *come),
+                (Some(gone), None) => self.remove(rooms, std::slice::from_ref(gone)),
+                (None, Some(come)) => self.insert(rooms, std::slice::from_ref(come)),
                 _ => {}
             }
         }
@@ -165,17 +169,19 @@ impl Shelves {
             let shelf = self.of_kind(before, hole);
             self.shelves[shelf].holes.change(hole, room);
         } else {
-            self.remove(rooms, hole);
-            self.insert(rooms, Hole { room, ..*hole });
+            self.remove(rooms, std::slice::from_ref(hole));
+            self.insert(rooms, &[Hole { room, ..*hole }]);
         }
     }
 
+    #[inline]
     fn of(&mut self, rooms: &Rooms, hole: &Hole) -> usize {
         let kind = self.kind(rooms, hole.room);
         self.of_kind(kind, hole)
     }
 
     /// The shelf of a hole whose room is of a kind.
+    #[inline]
     fn of_kind(&mut self, kind: usize, hole: &Hole) -> usize {
         let length = length_step(hole.length());
         let Kind { most, shelves } = &mut self.kinds[kind];
@@ -187,10 +193,16 @@ impl Shelves {
         *known as usize
     }
 
+    #[inline]
     fn kind(&mut self, rooms: &Rooms, room: RoomId) -> usize {
-        if let Some(known) = self.of_room.get(room.index()).filter(|kind| **kind != NONE) {
-            return *known as usize;
+        match self.of_room.get(room.index()) {
+            Some(known) if *known != NONE => *known as usize,
+            _ => self.find_kind(rooms, room),
         }
+    }
+
+    #[cold]
+    fn find_kind(&mut self, rooms: &Rooms, room: RoomId) -> usize {
         let amount = rooms.amount(room);
         let idle = amount[CPUS] == rooms.amount(rooms.full(rooms.class_of(room)))[CPUS];
         let devices = amount[GRES..].iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
@@ -209,6 +221,11 @@ impl Shelves {
         self.of_room[room.index()] = kind;
         kind as usize
     }
+}
+
+/// Whether two holes stand on the same shelf for sure.
+fn are_alike(one: &Hole, other: &Hole) -> bool {
+    one.room == other.room && one.length() == other.length()
 }
 
 /// How many binary digits a number has.

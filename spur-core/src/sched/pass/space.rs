@@ -142,14 +142,14 @@ pub(in crate::sched) trait Space {
                 let earliest = hit.as_ref().map_or(until, |hit| hit.start);
                 self.stairs().0.note(family.clone(), hunt.need, size, earliest);
             }
-            let hit = hit?;
+            let mut hit = hit?;
             let licensed = self.licenses().earliest(&hunt.asked(), hit.start, hunt.run_time)?;
             if licensed == hit.start {
                 let lacks = |space: &Self| {
                     space.licenses().lacking(&hunt.asked(), hit.start, hunt.run_time).is_some()
                 };
-                let starts = hit.starts && !lacks(self);
-                return Some(Hit { starts, ..hit });
+                hit.starts = hit.starts && !lacks(self);
+                return Some(hit);
             }
             from = licensed;
         }

@@ -180,6 +180,9 @@ impl<S: Space> Walk<S> {
         let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(rank(prospect)));
         let strict = self.backfill == Backfill::None
             && prospects.iter().any(|prospect| self.head_of(prospect).is_some());
+        if !may || strict {
+            return false;
+        }
         // Licenses are taken from nobody.
         let has_licenses = |prospect: &&Prospect| {
             let asked = (prospect.realm, wanted(&candidate.spec));
@@ -187,7 +190,7 @@ impl<S: Space> Walk<S> {
             self.space.licenses().lacking(&[asked], self.now, lasts).is_none()
         };
         let licensed: Vec<&Prospect> = prospects.iter().filter(has_licenses).collect();
-        if !may || strict || licensed.is_empty() {
+        if licensed.is_empty() {
             return false;
         }
         self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);

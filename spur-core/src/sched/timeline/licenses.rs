@@ -30,6 +30,12 @@ pub(in crate::sched) type Wanted = [(Box<str>, u32)];
 /// What jobs want that start at one moment: by realm.
 pub(in crate::sched) type Asked<'a> = [(usize, &'a Wanted)];
 
+/// Whether no licenses are wanted, as by most jobs.
+#[inline]
+fn wants_none(asked: &Asked<'_>) -> bool {
+    asked.iter().all(|(_, wanted)| wanted.is_empty())
+}
+
 /// What a request says of licenses.
 pub(in crate::sched) fn wanted(spec: &JobSpec) -> &Wanted {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
@@ -194,6 +200,9 @@ impl Licenses {
     /// The first time from `from` on at which all that is wanted is free for `seconds`, or until the reservation it is
     /// wanted in is over; `None` if there is none.
     pub(in crate::sched) fn earliest(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
+        if wants_none(asked) {
+            return Some(from);
+        }
         let demands = self.demands(asked, seconds)?;
         let mut at = from;
         // Each round moves on to the end of a step that is too small, so there are no more rounds than steps.
@@ -213,6 +222,9 @@ impl Licenses {
     /// The first license of which too few are held by nobody at this moment, or will be left by reservations before a job
     /// is over that lasts so many seconds.
     pub(in crate::sched) fn lacking(&self, asked: &Asked<'_>, now: Time, seconds: u64) -> Option<Lack> {
+        if wants_none(asked) {
+            return None;
+        }
         let Some(demands) = self.demands(asked, seconds) else {
             let unknown = |(name, _): &&(Box<str>, u32)| !self.known.contains_key(&**name);
             let (name, count) = asked.iter().flat_map(|(_, wanted)| *wanted).find(unknown)?;

@@ -396,16 +396,17 @@ impl Fabric {
             let leaf = self.leaf_of(pos);
             if leaf.is_none() {
                 spans.iter_mut().skip(1).for_each(|span| *span += 1);
-            } else if last.get(1).is_some_and(|last| *last == leaf) {
-                continue;
             }
-            let mut layers = spans.iter_mut().zip(&mut last).enumerate().skip(1).peekable();
+            let mut layer = 1;
             for id in self.path_up(pos) {
                 let cover = self.domain(id).cover.index();
-                while let Some((_, (span, last))) = layers.next_if(|(layer, _)| *layer <= cover) {
-                    *span += u32::from(*last != Some(id));
-                    *last = Some(id);
+                // What is above the same domain is the same.
+                if last[cover] == Some(id) {
+                    break;
                 }
+                spans[layer..=cover].iter_mut().for_each(|span| *span += 1);
+                last[layer..=cover].fill(Some(id));
+                layer = cover + 1;
             }
         }
         spans

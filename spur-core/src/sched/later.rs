@@ -130,7 +130,11 @@ impl FromIterator<Reservation> for Reservations {
     fn from_iter<I: IntoIterator<Item = Reservation>>(all: I) -> Self {
         let by_turn: BTreeMap<Turn, Reservation> = all.into_iter().map(|made| (made.turn, made)).collect();
         let by_job = by_turn.values().map(|made| (made.job, made.turn)).collect();
-        let by_start = by_turn.values().map(|made| (made.start, made.turn)).collect();
+        // Turns are large, so their numbers are sorted in their place.
+        let turns: Vec<Turn> = by_turn.keys().copied().collect();
+        let mut starts: Vec<(Time, usize)> = by_turn.values().map(|made| made.start).zip(0..).collect();
+        starts.sort_unstable();
+        let by_start = starts.into_iter().map(|(start, number)| (start, turns[number])).collect();
         Self { by_turn, by_job, by_start }
     }
 }

@@ -51,8 +51,9 @@ pub(super) fn earliest(
     let told = |(_, hit): &(usize, Hit)| (hit.start, hit.starts);
     of_all(candidate, now, told, |length, before| {
         let (run_time, limit) = length.of(candidate);
-        let (index, hit) = search(run_time, before.min(length.in_time(candidate)))?;
-        Some((index, Hit { limit, ..hit }))
+        let (index, mut hit) = search(run_time, before.min(length.in_time(candidate)))?;
+        hit.limit = limit;
+        Some((index, hit))
     })
 }
 

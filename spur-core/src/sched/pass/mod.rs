@@ -126,6 +126,7 @@ impl Pass {
         let mut walk = Walk::new(scene, state, ways, forecast.is_firm(), deep);
         walk.plan = Plan { waiting: queue.aside, ..Plan::default() };
         walk.plan.waiting.reserve(if deep { queue.candidates.len() } else { 0 });
+        walk.made.reserve(if walk.reserves_all() { queue.candidates.len() } else { 0 });
         walk.plan.report.truncated = queue.truncated;
         Self {
             seq: cluster.seq(),

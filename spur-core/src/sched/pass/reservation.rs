@@ -122,8 +122,9 @@ impl<S: Space> Walk<S> {
     ) -> Planned {
         let known = self.space.realms().known_until();
         let after = (self.explained <= EXPLAINED).then(|| self.frees(hit.start, &parts)).flatten();
-        let mut nodes = Vec::with_capacity(parts.len());
-        nodes.extend(parts.iter().filter(|part| part.slots > 0).map(|part| part.node));
+        // What is only kept from others comes behind what it uses.
+        let used = &parts[..parts.partition_point(|part| part.slots > 0)];
+        let nodes = used.iter().map(|part| part.node).collect();
         let said = Waiting {
             start: Some(hit.start).filter(|start| start.since(self.now) < ENDLESS / 2 && *start < known),
             nodes,

@@ -175,9 +175,9 @@ impl<S: Space> Walk<S> {
         planned: Option<Planned>,
     ) {
         let job = candidate.attempt.job;
-        let (made, said) =
+        let (made, mut waiting) =
             planned.map_or((None, Waiting::of(job)), |Planned { made, said }| (Some(made), said));
-        let waiting = Waiting { priority: candidate.priority, reason, detail, ..said };
+        (waiting.priority, waiting.reason, waiting.detail) = (candidate.priority, reason, detail);
         let open = &self.heads[..self.scene.partitions.len()];
         let is_own = made.as_ref().is_some_and(|made| made.within.is_some());
         let is_head = !is_own && !self.wavers && open.iter().flatten().all(|head| *head == job);

@@ -91,7 +91,7 @@ impl<S: Space> Walk<S> {
 
     /// Starts a job, or finds out when it can start and why not now. Of an array this is one task; what is left of it is
     /// given back.
-    pub(in crate::sched) fn consider(&mut self, candidate: Queued) -> Option<Queued> {
+    pub(in crate::sched) fn consider(&mut self, mut candidate: Queued) -> Option<Queued> {
         if candidate.array.as_ref().is_some_and(|tasks| !self.throttle.lets(tasks)) {
             let (reason, detail) = queue::throttled(&candidate.spec);
             self.wait(&candidate, reason, detail, None);
@@ -130,10 +130,10 @@ impl<S: Space> Walk<S> {
                 true
             }
         };
-        let told = candidate.told || self.plan.waiting.len() > waiting;
-        let waits = candidate.waits + usize::from(waited);
-        let reserved = self.made.len() > made;
-        self.rest_of(Queued { dealt: candidate.dealt + 1, waits, told, ..candidate }, reserved)
+        candidate.told |= self.plan.waiting.len() > waiting;
+        candidate.waits += usize::from(waited);
+        candidate.dealt += 1;
+        self.rest_of(candidate, self.made.len() > made)
     }
 
     /// What is left of an array after one of its tasks was dealt with: tasks that may start now, or are to have a
@@ -148,8 +148,7 @@ impl<S: Space> Walk<S> {
             }
             return lets.then_some(candidate);
         }
-        let all = self.deep && self.backfill == Backfill::Conservative;
-        (all && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
+        (self.reserves_all() && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
     }
 
     /// The earliest start among a job's partitions; of equal ones the first it named.
@@ -287,8 +286,13 @@ impl<S: Space> Walk<S> {
         self.heads[self.seat_of(prospect)]
     }
 
+    /// Whether every job that has to wait gets a reservation.
+    pub(super) fn reserves_all(&self) -> bool {
+        self.deep && self.backfill == Backfill::Conservative
+    }
+
     /// Whether a job that has to wait gets a reservation where it is looked for.
     pub(super) fn reserves(&self, prospect: &Prospect) -> bool {
-        (self.deep && self.backfill == Backfill::Conservative) || !self.is_taken(self.seat_of(prospect))
+        self.reserves_all() || !self.is_taken(self.seat_of(prospect))
     }
 }

@@ -120,7 +120,8 @@ impl Wisher<'_> {
     /// Nodes, tasks, and which nodes: what is known before the fabric has its say.
     fn base(&self) -> Result<Ask, String> {
         let (fabric, request) = (self.fabric, self.request);
-        let mut ask = Ask { nodes: request.nodes, tasks: request.slots, ..Ask::tasks(0) };
+        let mut ask = Ask::tasks(0);
+        (ask.nodes, ask.tasks) = (request.nodes, request.slots);
         ask.max_tasks_per_node = request.need.most;
         if let Some(nodelist) = &self.spec.shape.nodelist {
             let position =

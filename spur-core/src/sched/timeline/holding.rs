@@ -104,7 +104,8 @@ pub(in crate::sched) fn amount_on(
     }
     // Beside it there is room for nobody but those who are suspended.
     let mut rest = Amount::from_slice(full);
-    for other in cluster.node(part.node).into_iter().flat_map(|node| &node.jobs) {
+    let others = cluster.node(part.node).into_iter().flat_map(|node| &node.jobs);
+    for other in others.filter(|other| **other != job.id) {
         let Some(other) = cluster.job(*other).filter(|other| !has_cpus(&other.phase)) else { continue };
         let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
         let cpus = here.map_or(0, |node| counted(cluster, other, theirs, node));

@@ -138,18 +138,14 @@ pub fn resolve(
     fabric: &Fabric,
     config: &TopologyConfig,
     wish: Wish<'_>,
-    base: Ask,
+    mut base: Ask,
 ) -> Result<Resolved, AskError> {
     let strategy = strategy(fabric, wish.asked)?;
+    (base.strategy, base.budget) = (strategy, config.search_budget);
     let mut resolver = Resolver {
         fabric,
         wish,
-        done: Resolved {
-            ask: Ask { strategy, budget: config.search_budget, ..base },
-            warnings: Vec::new(),
-            relaxed: Vec::new(),
-            relaxes_at: None,
-        },
+        done: Resolved { ask: base, warnings: Vec::new(), relaxed: Vec::new(), relaxes_at: None },
     };
     resolver.check_meaning()?;
     resolver.options()?;

@@ -82,9 +82,15 @@ pub(in crate::sched) trait Space {
         times: Range<Time>,
     ) -> (Option<Hit>, bool);
 
-    /// The slots that are planned to be free at this moment and for as long as a job runs, after a search of this moment
-    /// alone that found nothing.
-    fn slots_now(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots;
+    /// Shows `look` the slots that are planned to be free at this moment, for as long as a job runs, in one stage and through
+    /// one lens; nothing if it is found to fit before they are known.
+    fn show_now<T>(
+        &mut self,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        look: impl FnOnce(&Slots) -> Option<T>,
+    ) -> Option<T>;
 
     /// What a node has in a realm for so many seconds; for a start at this moment no more than nobody holds.
     fn room(&mut self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Option<RoomId>;
@@ -97,11 +103,6 @@ pub(in crate::sched) trait Space {
 
     /// The moments at which some node has something else than before, in no order.
     fn moments(&self, realm: usize) -> Vec<Time>;
-
-    /// The same start, whether the search was given up or not.
-    fn hit(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, times: Range<Time>) -> Option<Hit> {
-        self.search(hunt, stage, lens, times).0
-    }
 
     /// The earliest start for a job before the hunt's `until`: at every stage of its wishes, through each of its lenses.
     fn find(&mut self, hunt: &Hunt<'_>) -> Option<Hit> {
@@ -158,16 +159,16 @@ pub(in crate::sched) trait Space {
     /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free.
     fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
         let (stage, lens, now) = (hunt.stages.first()?, hunt.lenses.first()?, self.now());
-        if self.hit(hunt, stage, lens, now..now + 1).is_some() {
-            return None;
-        }
-        let slots = self.slots_now(hunt, lens);
         let whole = stage.ask().whole_leaves;
         let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
-        let view = View { occupied: occupied.as_ref(), ..lens.view(&slots) };
-        let misfit = place::place_or_say(&lens.fabric, &view, stage.asks.last()?).err()?;
-        let free = if hunt.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };
-        Some((misfit, free))
+        self.show_now(hunt, stage, lens, |slots| {
+            let view = View { occupied: occupied.as_ref(), ..lens.view(slots) };
+            let say = |ask| place::place_or_say(&lens.fabric, &view, ask).err();
+            let (least, larger) = stage.asks.split_last()?;
+            let misfit = larger.iter().all(|ask| say(ask).is_some()).then(|| say(least)).flatten()?;
+            let free = if hunt.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };
+            Some((misfit, free))
+        })
     }
 
     /// The license that keeps a job of so many seconds waiting at this moment, in a sentence.
@@ -192,7 +193,8 @@ pub(in crate::sched) trait Space {
         }
         let (stage, lens) = (hunt.stages.first()?, hunt.lenses.first()?);
         let (hunt, now) = (Hunt { realm: self.realms().unshut(), ..*hunt }, self.now());
-        let hit = self.hit(&hunt, stage, lens, now..now + 1).filter(|hit| hit.starts)?;
+        let (hit, _) = self.search(&hunt, stage, lens, now..now + 1);
+        let hit = hit.filter(|hit| hit.starts)?;
         let nodes = hit.placement.shares.iter().map(|(pos, _)| hit.lens.fabric.node(*pos));
         let bars = |node| barring.iter().find(|barring| barring.holds(node));
         let shut = nodes

@@ -229,8 +229,16 @@ impl Space for Ledger {
         found
     }
 
-    fn slots_now(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
-        self.finder.slots_now(&self.books, hunt, lens)
+    fn show_now<T>(
+        &mut self,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        look: impl FnOnce(&Slots) -> Option<T>,
+    ) -> Option<T> {
+        let now = self.now();
+        let (hit, _) = self.search(hunt, stage, lens, now..now + 1);
+        if hit.is_some() { None } else { look(&self.finder.slots_now(&self.books, hunt, lens)) }
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {

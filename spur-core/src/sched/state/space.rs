@@ -72,18 +72,18 @@ impl Space for State {
         self.sweep(hunt, stage, lens, times)
     }
 
-    fn hit(&mut self, hunt: &Hunt<'_>, stage: &Stage, lens: &Arc<Lens>, times: Range<Time>) -> Option<Hit> {
-        match self.is_in_sight(hunt, stage, lens) {
-            true => self.search(hunt, stage, lens, times).0,
-            false => self.sweep(hunt, stage, lens, times).0,
+    fn show_now<T>(
+        &mut self,
+        hunt: &Hunt<'_>,
+        stage: &Stage,
+        lens: &Arc<Lens>,
+        look: impl FnOnce(&Slots) -> Option<T>,
+    ) -> Option<T> {
+        if self.is_in_sight(hunt, stage, lens) {
+            return self.at_once(hunt, lens, look);
         }
-    }
-
-    fn slots_now(&mut self, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
-        match hunt.stages.first().is_some_and(|stage| self.is_in_sight(hunt, stage, lens)) {
-            true => self.at_once(hunt, lens, Slots::clone),
-            false => self.counters.slots().clone(),
-        }
+        let (hit, _) = self.sweep(hunt, stage, lens, self.now..self.now + 1);
+        if hit.is_some() { None } else { look(self.counters.slots()) }
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {

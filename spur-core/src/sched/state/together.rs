@@ -118,7 +118,7 @@ fn alone(space: &mut impl Space, place: &Place<'_>, from: Time, until: Time) -> 
         if times.is_empty() {
             continue;
         }
-        if let Some(hit) = space.hit(&place.hunt, stage, place.lens, times) {
+        if let (Some(hit), _) = space.search(&place.hunt, stage, place.lens, times) {
             return Some(hit.start);
         }
     }

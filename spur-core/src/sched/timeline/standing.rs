@@ -26,10 +26,38 @@ struct Sight {
     returns: usize,
 }
 
-/// What every lens sees now for ever, by realm, outline and need.
+/// What every lens sees now for ever.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sched) struct Standing {
+    /// By realm, outline and need.
     sights: BTreeMap<(usize, usize, usize), Sight>,
+    /// A list that is used over and over.
+    changed: Vec<(Pos, u32)>,
+}
+
+impl Sight {
+    /// Sees what was booked since it last did, except above the leaves.
+    fn follow(
+        &mut self,
+        lens: &Lens,
+        timeline: &Timeline,
+        counts: &mut impl Counts,
+        changed: &mut Vec<(Pos, u32)>,
+    ) {
+        let (standing, open) = (timeline.standing(), self.slots.open());
+        let only_shrunk = timeline.returns() == self.returns;
+        let nodes = timeline.changes_since(self.followed).iter();
+        changed.clear();
+        changed.extend(nodes.filter_map(|node| Some((lens.pos(*node)?, *node))).filter(|(pos, _)| {
+            // What had none of what has only shrunk still has none.
+            !only_shrunk || open.contains(pos.index())
+        }));
+        for (_, node) in changed.iter_mut() {
+            *node = standing[*node as usize].map_or(0, |room| counts.slots(room));
+        }
+        self.slots.put_all(&lens.fabric, changed);
+        (self.followed, self.returns) = (timeline.changes(), timeline.returns());
+    }
 }
 
 /// The beginning of a timeline, and how long it is looked at.
@@ -76,12 +104,7 @@ impl Standing {
             }
             Sight { slots, followed: timeline.changes(), returns: timeline.returns() }
         });
-        let only_shrunk = timeline.returns() == sight.returns;
-        let changed = timeline.changes_since(sight.followed).iter();
-        let changed = changed.filter_map(|node| Some((lens.pos(*node)?, *node)));
-        let slots_of = |node: u32| standing[node as usize].map_or(0, |room| counts.slots(room));
-        sight.slots.recount(&lens.fabric, changed, only_shrunk, slots_of);
-        (sight.followed, sight.returns) = (timeline.changes(), timeline.returns());
+        sight.follow(lens, timeline, counts, &mut self.changed);
         let mut before: Vec<(Pos, u32)> = Vec::new();
         for node in timeline.limited() {
             let suits = |hole: &Hole| hole.start == Second::BEGIN && hole.end >= needed;

@@ -5,7 +5,6 @@ mod tasks;
 mod weights;
 
 use fixedbitset::FixedBitSet;
-use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 
@@ -188,50 +187,38 @@ impl Slots {
         before
     }
 
-    /// Asks again how many slots some positions have; if room has `only_shrunk`, those that have none still have none. What
-    /// is above leaves does not know of it before [`Slots::sum_up`]. For whole nodes any number above 0 is 1.
-    pub fn recount<T>(
-        &mut self,
-        fabric: &Fabric,
-        positions: impl Iterator<Item = (Pos, T)>,
-        only_shrunk: bool,
-        mut slots_of: impl FnMut(T) -> u32,
-    ) {
-        let Some(tasks) = self.tasks.as_mut().and_then(Tasks::few_mut) else {
-            for (pos, what) in positions {
-                let before = self.at(pos);
-                if before > 0 || !only_shrunk {
-                    self.put(fabric, pos, slots_of(what));
-                }
-            }
-            return;
-        };
-        let (leaves, open) = (fabric.leaves_by_position(), self.open.as_mut_slice());
-        let (sums, nodes) = (self.sums.as_mut_slice(), self.nodes.as_mut_slice());
-        let mut many: SmallVec<[(Pos, u32); 4]> = SmallVec::new();
-        for (pos, what) in positions {
-            let (block, bit) = (pos.index() / BLOCK, pos.index() % BLOCK);
-            // The set is small, so that it is at hand when the numbers are not.
-            if only_shrunk && open[block] >> bit & 1 == 0 {
-                continue;
-            }
-            let slots = slots_of(what);
-            let Some(after) = few(slots) else {
-                many.push((pos, slots));
-                continue;
-            };
-            let before = std::mem::replace(&mut tasks[pos.index()], after);
-            if let Some(leaf) = leaves.get(pos.index()).filter(|_| after != before) {
-                let sum = &mut sums[leaf.index()];
-                *sum = *sum - u64::from(before) + u64::from(after);
-                let count = &mut nodes[leaf.index()];
-                *count = *count - u32::from(before > 0) + u32::from(after > 0);
-            }
-            open[block] = open[block] & !(1 << bit) | usize::from(after > 0) << bit;
-        }
-        for (pos, slots) in many {
+    /// Gives positions other slots, one after another. What is above leaves does not know of it before [`Slots::sum_up`]. For
+    /// whole nodes any number above 0 is 1.
+    pub fn put_all(&mut self, fabric: &Fabric, changes: &[(Pos, u32)]) {
+        let known = changes.iter().position(|(_, slots)| few(*slots).is_none()).unwrap_or(changes.len());
+        let known = if self.put_few(fabric, &changes[..known]) { known } else { 0 };
+        for &(pos, slots) in &changes[known..] {
             self.put(fabric, pos, slots);
         }
+    }
+
+    /// The same for numbers that are not kept apart; says whether it is done, as it is not where others are.
+    fn put_few(&mut self, fabric: &Fabric, changes: &[(Pos, u32)]) -> bool {
+        let Some(tasks) = self.tasks.as_mut().and_then(Tasks::few_mut) else { return false };
+        let (leaves, open) = (fabric.leaves_by_position(), self.open.as_mut_slice());
+        let (sums, nodes) = (self.sums.as_mut_slice(), self.nodes.as_mut_slice());
+        for &(pos, slots) in changes {
+            let before = std::mem::replace(&mut tasks[pos.index()], few(slots).unwrap_or(0));
+            let before = u32::from(before);
+            if before == slots {
+                continue;
+            }
+            if let Some(leaf) = leaves.get(pos.index()) {
+                let sum = &mut sums[leaf.index()];
+                *sum = *sum - u64::from(before) + u64::from(slots);
+                let count = &mut nodes[leaf.index()];
+                *count = *count - u32::from(before > 0) + u32::from(slots > 0);
+            }
+            if before == 0 || slots == 0 {
+                open[pos.index() / BLOCK] ^= 1 << (pos.index() % BLOCK);
+            }
+        }
+        true
     }
 
     /// Works out what is above the leaves from what they have.

@@ -436,11 +436,10 @@ fn shortlist(stock: &Stock<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
     let order = |one: &(u32, DomainId), other: &(u32, DomainId)| {
         one.0.cmp(&other.0).then_with(|| stock.by_waste(one.1, other.1))
     };
-    counted.sort_by(order);
     // Those that are equal to the last of the few may turn out to be better.
-    if let Some(last) = counted.get(few - 1).copied() {
-        let within = counted.partition_point(|other| order(other, &last).is_le());
-        counted.truncate(within);
+    if counted.len() > few {
+        let last = *counted.select_nth_unstable_by(few - 1, order).1;
+        counted.retain(|other| order(other, &last).is_le());
     }
     counted.into_iter().map(|(_, leaf)| leaf).collect()
 }

@@ -176,7 +176,14 @@ impl Timeline {
 
     /// Makes the holes those of the steps. To be called before [`Timeline::holes`], or [`Timeline::holes_on`] of a node that
     /// is not [limited](Timeline::limited), where anything was booked since.
+    #[inline]
     pub(super) fn settle(&mut self, rooms: &mut Rooms) {
+        if !self.stale.is_empty() || self.shelves.is_none() {
+            self.settle_stale(rooms);
+        }
+    }
+
+    fn settle_stale(&mut self, rooms: &mut Rooms) {
         let mut stale = std::mem::take(&mut self.stale);
         for node in stale.drain(..).map(|node| node as usize) {
             if let Some(stale) = self.nodes[node].stale.take() {
@@ -184,6 +191,7 @@ impl Timeline {
             }
         }
         self.stale = stale;
+        self.behind.sort_unstable_by_key(Hole::key);
         self.shelve(rooms);
         if self.shelves.is_none() {
             let holes = self.nodes.iter().flat_map(|node| &node.holes).copied();
@@ -299,12 +307,12 @@ impl Timeline {
         self.shelve(rooms);
     }
 
-    /// Tells the shelves of the holes that were cut, none of which is part of another. Those on nodes that were booked
-    /// together before stand next to each other, and so does what is left behind a booking, so that most are found together.
+    /// Tells the shelves of the holes that were cut, none of which is part of another, and what is left behind, which is in
+    /// order. Both mostly stand next to each other: the first where nodes were booked together before, the others because
+    /// they begin when the booking ends.
     fn shelve(&mut self, rooms: &Rooms) {
         if let Some(shelves) = &mut self.shelves {
             self.gone.sort_unstable_by_key(Hole::key);
-            self.behind.sort_unstable_by_key(Hole::key);
             shelves.remove(rooms, &self.gone);
             shelves.insert(rooms, &self.behind);
         }
@@ -331,6 +339,9 @@ impl Timeline {
     /// as they are until they are asked for: where jobs are only started, nobody ever asks.
     fn put_off(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
         let future = &mut self.nodes[node];
+        if stale.near.0 > Second::BEGIN && future.stale.is_none() {
+            return self.settle_node(rooms, node, stale);
+        }
         let stale = future.stale.take().map_or(stale, |before| before.and(stale));
         let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
         let may_wait = stale.near.0 == Second::BEGIN && !is_screened;
@@ -409,7 +420,9 @@ impl Timeline {
             (None, None) => drop(holes.remove(at)),
         }
         if let Some(shelves) = &mut self.shelves {
-            shelves.insert(rooms, before.as_slice());
+            if let Some(before) = before {
+                shelves.insert(rooms, &[before]);
+            }
             self.gone.push(hole);
             self.behind.extend(after);
         }

@@ -4,6 +4,8 @@ mod takes;
 mod tasks;
 mod weights;
 
+use std::ops::Range;
+
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
@@ -304,6 +306,22 @@ impl Slots {
         self.nodes[domain.index()]
     }
 
+    /// The positions of a range that have a slot, found a block at a time.
+    pub(super) fn open_in(&self, range: Range<usize>) -> impl Iterator<Item = Pos> {
+        let blocks = self.open.as_slice().iter().enumerate();
+        let blocks = blocks.take(range.end.div_ceil(BLOCK)).skip(range.start / BLOCK);
+        blocks.flat_map(move |(block, open)| {
+            let first = block * BLOCK;
+            let below = |end: usize| if end < BLOCK { !(usize::MAX << end) } else { usize::MAX };
+            let mut left = open & below(range.end - first) & !below(range.start.saturating_sub(first));
+            std::iter::from_fn(move || {
+                let bit = Some(left.trailing_zeros()).filter(|_| left != 0)?;
+                left &= left - 1;
+                Some(Pos(u32::try_from(first).expect("positions are u32") + bit))
+            })
+        })
+    }
+
     /// Positions of every domain of a layer that have a slot, in fabric order.
     pub(super) fn nodes_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u32] {
         let ids = fabric.domains_of(layer);
@@ -381,7 +399,7 @@ fn count_few(fabric: &Fabric, open: &FixedBitSet) -> Vec<u32> {
 }
 
 /// A number for every domain: leaves are counted, the rest are sums.
-fn count_domains(fabric: &Fabric, count: impl Fn(std::ops::Range<usize>) -> u32) -> Vec<u32> {
+fn count_domains(fabric: &Fabric, count: impl Fn(Range<usize>) -> u32) -> Vec<u32> {
     let mut counts: Vec<u32> = Vec::with_capacity(fabric.domains().size_hint().0);
     for (_, domain) in fabric.domains() {
         let sum = match domain.children() {
@@ -428,6 +446,18 @@ mod tests {
             prop_assert_eq!(open.len(), slots.len());
             let expected = (0..slots.len()).filter(|pos| slots[*pos] > 0);
             prop_assert_eq!(open.ones().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn open_positions_of_a_range_are_those_in_it(
+            open in prop::collection::vec(any::<bool>(), 1..200),
+            range in (0_usize..200, 0_usize..200),
+        ) {
+            let range = range.0.min(range.1).min(open.len())..range.0.max(range.1).min(open.len());
+            let expected: Vec<usize> = range.clone().filter(|pos| open[*pos]).collect();
+            let open = (0..open.len()).filter(|pos| open[*pos]).collect();
+            let slots = super::Slots { open, ..super::Slots::default() };
+            prop_assert_eq!(slots.open_in(range).map(|pos| pos.index()).collect::<Vec<_>>(), expected);
         }
     }
 }

@@ -3,7 +3,7 @@
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::problem::{Problem, positions};
+use crate::sched::place::problem::Problem;
 use crate::sched::place::slots::count_both;
 
 /// Domains that are asked together whether one of them has enough open nodes.
@@ -143,11 +143,11 @@ impl<'p, 'a> Rooms<'p, 'a> {
     }
 
     /// The nodes of a leaf that the job may have, in fabric order.
+    #[inline]
     fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
-        let open = self.problem.view.slots.open();
         let is_light = |index| self.lightest.as_ref().is_none_or(|lightest| lightest.nodes.contains(index));
-        positions(self.problem.fabric.domain(leaf).range())
-            .filter(move |pos| open.contains(pos.index()) && is_light(pos.index()))
+        let open = self.problem.view.slots.open_in(self.problem.fabric.domain(leaf).range());
+        open.filter(move |pos| is_light(pos.index()))
     }
 }
 

@@ -183,6 +183,7 @@ impl Timeline {
         }
     }
 
+    #[inline(never)]
     fn settle_stale(&mut self, rooms: &mut Rooms) {
         let mut stale = std::mem::take(&mut self.stale);
         for node in stale.drain(..).map(|node| node as usize) {
@@ -377,8 +378,10 @@ impl Timeline {
         self.last_change[node as usize] = self.changed.len();
         self.changed.push(node);
         let steps = &mut self.nodes[node as usize].steps;
-        let first = split(steps, from);
-        let last = split(steps, to).max(first);
+        let first = steps.partition_point(|step| step.from < from);
+        let last = first + steps[first..].partition_point(|step| step.from < to);
+        open_step(steps, last, to);
+        let last = last + usize::from(open_step(steps, first, from));
         let mut leaves = first == last;
         for step in &mut steps[first..last] {
             step.room = change(rooms, step.room);
@@ -398,9 +401,9 @@ impl Timeline {
     fn cut(&mut self, rooms: &Rooms, node: usize, (from, to): Stretch) -> bool {
         let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
         let holes = &mut self.nodes[node].holes;
-        let mut near = (0..holes.len()).filter(|at| is_near((from, to), holes[*at].start, holes[*at].end));
-        let (Some(at), None, false) = (near.next(), near.next(), is_screened) else { return false };
-        let hole = holes[at];
+        let mut near = holes.iter().enumerate().filter(|(_, hole)| is_near((from, to), hole.start, hole.end));
+        let (Some((at, hole)), None, false) = (near.next(), near.next(), is_screened) else { return false };
+        let hole = *hole;
         let lasts = |piece: &Hole| piece.start < piece.end && piece.length() >= self.shortest;
         let before = Some(Hole { end: from.min(hole.end), ..hole }).filter(lasts);
         let after = Some(Hole { start: to.max(hole.start), ..hole }).filter(lasts);
@@ -596,8 +599,10 @@ fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) ->
     let full = rooms.full(class);
     for screen in screens {
         let (from, to) = (Second::of(screen.from, begin), Second::of(screen.to, begin));
-        split(&mut seen, from);
-        split(&mut seen, to);
+        for at in [from, to] {
+            let next = seen.partition_point(|step| step.from < at);
+            open_step(&mut seen, next, at);
+        }
         let room = if screen.shows_all { full } else { rooms.nothing(class) };
         for step in seen.iter_mut().filter(|step| from <= step.from && step.from < to) {
             step.room = room;
@@ -607,19 +612,18 @@ fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) ->
     seen.into_vec()
 }
 
-/// Makes a step begin at `at`, if the node's future is known then; says which is the first from then on.
+/// Makes a step begin at `at`, before which there are `next` steps, if the node's future is known then and none does;
+/// says whether it was made.
 #[inline]
-fn split(steps: &mut Steps, at: Second) -> usize {
-    let next = steps.partition_point(|step| step.from < at);
+fn open_step(steps: &mut Steps, next: usize, at: Second) -> bool {
     let begins = steps.get(next).is_some_and(|step| step.from == at);
-    if let Some(before) = next.checked_sub(1)
-        && !begins
-        && at < Second::LAST
-    {
-        let room = steps[before].room;
-        steps.insert(next, Step { from: at, room });
+    match next.checked_sub(1).map(|before| steps[before].room) {
+        Some(room) if !begins && at < Second::LAST => {
+            steps.insert(next, Step { from: at, room });
+            true
+        }
+        _ => false,
     }
-    next
 }
 
 #[cfg(test)]

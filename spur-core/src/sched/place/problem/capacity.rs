@@ -190,6 +190,12 @@ impl<'a> Problem<'a> {
         if self.is_barred(leaf) { 0 } else { self.capacity(leaf) }
     }
 
+    /// The same of every domain, by its number, where nodes are counted.
+    pub(in crate::sched::place) fn rooms(&self) -> Option<&[u32]> {
+        // Of domains that may not be used the capacity is 0.
+        self.capacity.as_deref().or_else(|| self.per_node.map(|_| self.view.slots.nodes_by_number()))
+    }
+
     /// The most one leaf may take, after the caps; a cap on nodes counts only where nodes are placed.
     pub(in crate::sched::place) fn leaf_cap(&self) -> u32 {
         self.leaf_cap

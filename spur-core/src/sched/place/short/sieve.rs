@@ -7,6 +7,8 @@
 //! some choice is known that does with k parts and m pieces, is the slack of every choice that is no worse: what uses
 //! a part that has less than the others, or a piece that is smaller than the toll, uses the slack up.
 
+use smallvec::{SmallVec, smallvec};
+
 /// What the parts take: piece by piece, part after part.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
@@ -328,13 +330,21 @@ pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
     }
 }
 
+/// How few of some sizes hold an amount, and the least that each of so few is where they do; None where not even all do.
+pub(super) fn fewest_of(sizes: &mut [u32], amount: u64) -> Option<(u64, u32)> {
+    let (count, last) = largest(sizes, amount)?;
+    let larger = sizes.iter().map(|&size| u64::from(size)).filter(|size| *size > last);
+    let (more, sum) = larger.fold((0, 0), |(more, sum), size| (more + 1, sum + size));
+    Some((count, u32::try_from(amount - sum - (count - 1 - more) * last).ok()?))
+}
+
 /// The same of more sizes than there are kinds of them, which are counted.
 fn largest_of_few_kinds(sizes: &[u32], most: u32, amount: u64) -> Option<(u64, u64)> {
-    let mut counts = vec![0_u64; most as usize + 1];
+    let mut counts: SmallVec<[u32; 64]> = smallvec![0; most as usize + 1];
     sizes.iter().for_each(|&size| counts[size as usize] += 1);
     let (mut left, mut before) = (amount, 0);
-    for size in (1..=u64::from(most)).rev() {
-        let count = counts[usize::try_from(size).ok()?];
+    for size in (1..=most).rev() {
+        let (size, count) = (u64::from(size), u64::from(counts[size as usize]));
         let needed = left.div_ceil(size);
         if needed <= count {
             return Some((before + needed.max(1), size));

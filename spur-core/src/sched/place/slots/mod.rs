@@ -322,6 +322,11 @@ impl Slots {
         })
     }
 
+    /// Positions of every domain that have a slot, by its number.
+    pub(super) fn nodes_by_number(&self) -> &[u32] {
+        &self.nodes
+    }
+
     /// Positions of every domain of a layer that have a slot, in fabric order.
     pub(super) fn nodes_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u32] {
         let ids = fabric.domains_of(layer);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::NoChoice;
-use crate::sched::place::short::sieve::{Parts, Sieve};
+use crate::sched::place::short::sieve::{Parts, Sieve, fewest_of};
 use crate::sched::place::short::spend::{Prices, Used, choose};
 use crate::sched::place::short::step::{Step, Total};
 
@@ -335,18 +335,14 @@ impl Sift<'_, '_, '_> {
         };
         let Some(&second) = rest.first() else {
             let leaves = self.rooms.below(self.holder, first);
-            return if are_few(&leaves) {
-                Leaves::Open(leaves)
-            } else {
-                self.of_parts(self.large_enough(leaves))
-            };
+            return if are_few(&leaves) { Leaves::Open(leaves) } else { self.of_large(leaves) };
         };
-        let members = self.members(first.max(second), first.min(second), 1);
+        let members = self.members(first, second, 1);
         if first.min(second) == Layer::LEAF && are_few(&members.pieces) {
             return Leaves::Open(members.pieces);
         }
         let Some(sieve) = members.sieve(amount, first > second) else {
-            return self.of_parts(self.large_enough(self.rooms.below(self.holder, first)));
+            return self.of_large(self.rooms.below(self.holder, first));
         };
         let best = if layers.len() == 2 { self.best(&members, &sieve, packing) } else { None };
         let parts = match best {
@@ -354,6 +350,12 @@ impl Sift<'_, '_, '_> {
             None => self.admitted(&members, &sieve),
         };
         self.of_parts(parts)
+    }
+
+    /// The leaves of those of some domains that are large enough.
+    fn of_large(&self, domains: Vec<DomainId>) -> Leaves {
+        let (large, most) = self.large_enough(domains);
+        self.of_parts(large.into_iter().map(|id| Part { id, pieces: vec![id], most }).collect())
     }
 
     /// The leaves of parts that may be used.
@@ -372,32 +374,38 @@ impl Sift<'_, '_, '_> {
         Leaves::Open(leaves)
     }
 
-    /// Those of some domains without which the largest of the others, as many as there have to be, do not hold the job.
-    fn large_enough(&self, mut domains: Vec<DomainId>) -> Vec<Part> {
+    /// Those of some domains without which the largest of the others, as many as there have to be, do not hold the job; and how
+    /// many there have to be.
+    fn large_enough(&self, mut domains: Vec<DomainId>) -> (Vec<DomainId>, usize) {
         let mut rooms: Vec<u32> = domains.iter().map(|&id| self.rooms.room(id)).collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
-        let (mut left, mut count) = (self.rooms.problem.amount, 1);
-        for &room in &rooms {
-            if room >= left {
-                break;
-            }
-            left -= room;
-            count += 1;
-        }
-        domains.retain(|&id| self.rooms.room(id) >= left);
-        domains.into_iter().map(|id| Part { id, pieces: vec![id], most: count }).collect()
+        let (count, least) = fewest_of(&mut rooms, self.rooms.problem.amount.into()).unwrap_or((0, 0));
+        domains.retain(|&id| self.rooms.room(id) >= least);
+        let count = usize::try_from(count).ok().filter(|count| *count > 0);
+        (domains, count.unwrap_or(rooms.len()))
     }
 
-    /// The domains of one layer, each with its domains of a lower one, as far as they have room.
-    pub(super) fn members(&self, high: Layer, low: Layer, unit: u32) -> Members {
-        let mut members = Members { parts: self.rooms.below(self.holder, high), ..Members::default() };
-        let open = self.rooms.problem.view.slots.nodes_of(self.holder) as usize;
+    /// The domains of two layers, as few of the first of them as hold the job and then of the other: those of the higher one,
+    /// each with those of the lower one in it, as far as they have room and are not too small for so few.
+    pub(super) fn members(&self, first: Layer, second: Layer, unit: u32) -> Members {
+        let (rooms, mut members) = (self.rooms, Members::default());
+        let (large, _) = self.large_enough(rooms.below(self.holder, first));
+        if first < second {
+            let part = |piece: &DomainId| rooms.problem.fabric.covering(*piece, second);
+            for pieces in large.chunk_by(|one, other| part(one) == part(other)) {
+                members.parts.push(part(&pieces[0]));
+                members.sizes.push(pieces.iter().map(|&piece| rooms.room(piece) / unit));
+            }
+            members.pieces = large;
+            return members;
+        }
+        members.parts = large;
+        let open = rooms.problem.view.slots.nodes_of(self.holder) as usize;
         members.pieces.reserve(open.min(MANY));
         members.sizes.reserve(members.parts.len(), open.min(MANY));
         for &part in &members.parts {
             let start = members.pieces.len();
-            self.rooms.add_below(part, low, &mut members.pieces);
-            members.sizes.push(members.pieces[start..].iter().map(|&piece| self.rooms.room(piece) / unit));
+            rooms.add_below(part, second, &mut members.pieces);
+            members.sizes.push(members.pieces[start..].iter().map(|&piece| rooms.room(piece) / unit));
         }
         members
     }

@@ -45,7 +45,7 @@ pub(super) fn best_of(problem: &Problem<'_>, holders: &[DomainId]) -> Option<(Do
     }
     let rooms = Rooms::new(problem)?;
     let holders: Vec<DomainId> =
-        holders.iter().copied().filter(|&id| rooms.holds(id, problem.amount)).collect();
+        holders.iter().copied().filter(|&id| rooms.room(id) >= problem.amount).collect();
     let (holder, shares) = if holders.is_empty() { None } else { at_layer(&rooms, &holders).ok()? }?;
     let mut nodes = Vec::with_capacity(problem.amount as usize);
     for (leaf, amount) in shares {
@@ -126,7 +126,7 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
         if best.as_ref().is_none_or(|(least, _)| spans < *least) {
             best = Some((spans, found));
         }
-        if best.as_ref().is_some_and(|(spans, _)| are_fewest(rooms, spans)) {
+        if layer < highest && best.as_ref().is_some_and(|(spans, _)| are_fewest(rooms, spans)) {
             break;
         }
     }
@@ -137,16 +137,7 @@ fn search(rooms: &Rooms<'_, '_>) -> Result<Option<Found>, NotPlain> {
 fn are_fewest(rooms: &Rooms<'_, '_>, spans: &[u32]) -> bool {
     let problem = rooms.problem;
     let preferred = problem.layout.prefer.iter().copied().filter(|&layer| layer > Layer::NODE);
-    let mut scratch = Vec::new();
-    let mut least = |layer: Layer| {
-        let counts = |id: &DomainId| {
-            let domain = problem.fabric.domain(*id);
-            domain.layer() <= layer && layer <= domain.cover()
-        };
-        let domains: Vec<DomainId> = problem.fabric.domains().map(|(id, _)| id).filter(counts).collect();
-        fewest(rooms, &domains, &mut scratch)
-    };
-    spans.iter().zip(preferred).all(|(&span, layer)| span == 1 || least(layer) == Some(span))
+    spans.iter().zip(preferred).all(|(&span, layer)| span == 1 || rooms.are_too_few(layer, span - 1))
 }
 
 /// The best placement in one of the holders, which are all of one layer and have room enough.

@@ -1,9 +1,12 @@
 //! What domains take of a job of whole nodes: all nodes that are open, or of these the lightest alone.
 
+use std::borrow::Cow;
+
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
+use crate::sched::place::short::sieve::largest;
 use crate::sched::place::slots::count_both;
 
 /// Domains that are asked together whether one of them has enough open nodes.
@@ -12,27 +15,23 @@ const AT_ONCE: usize = 16;
 /// What there is room for; see the module.
 pub(super) struct Rooms<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
-    lightest: Option<Lightest<'a>>,
-}
-
-/// The lightest nodes there are.
-struct Lightest<'a> {
-    nodes: &'a FixedBitSet,
-    /// Open ones of each domain; none where a domain may not be used.
-    rooms: Vec<u32>,
+    /// The most nodes of each domain that the job may have.
+    by_domain: Cow<'p, [u32]>,
+    /// The lightest nodes there are, where the others are left out.
+    lightest: Option<&'a FixedBitSet>,
 }
 
 impl<'p, 'a> Rooms<'p, 'a> {
-    /// Of the lightest nodes where nodes weigh unequally much; None where those are not known as a set.
+    /// Of the lightest nodes where nodes weigh unequally much; None where those are not known as a set, or where it is not
+    /// nodes that are counted.
     pub(super) fn new(problem: &'p Problem<'a>) -> Option<Self> {
-        let lightest = match problem.view.weights {
+        match problem.view.weights {
             Some(weights) if problem.layout.weights > 0 => {
                 let nodes = weights.set_of(problem.lightest_weight()?)?;
-                Some(Lightest { nodes, rooms: count(problem, nodes) })
+                Some(Self { problem, by_domain: count(problem, nodes).into(), lightest: Some(nodes) })
             }
-            _ => None,
-        };
-        Some(Self { problem, lightest })
+            _ => Some(Self { problem, by_domain: problem.rooms()?.into(), lightest: None }),
+        }
     }
 
     /// Whether heavier nodes are left out.
@@ -41,71 +40,67 @@ impl<'p, 'a> Rooms<'p, 'a> {
     }
 
     /// The most nodes of a domain that the job may have.
+    #[inline]
     pub(super) fn room(&self, id: DomainId) -> u32 {
-        match &self.lightest {
-            Some(lightest) => lightest.rooms[id.index()],
-            None => self.problem.room(id),
-        }
+        self.by_domain[id.index()]
     }
 
-    /// Whether the job may have so many nodes of a domain. Mostly the open ones are too few, and nothing else is asked.
-    #[inline]
-    pub(super) fn holds(&self, id: DomainId, nodes: u32) -> bool {
-        self.problem.view.slots.nodes_of(id) >= nodes && self.room(id) >= nodes
+    /// Whether no so few domains of a layer hold the job, wherever they are.
+    pub(super) fn are_too_few(&self, layer: Layer, domains: u32) -> bool {
+        let Problem { fabric, amount, .. } = *self.problem;
+        let covers = |id: &DomainId| fabric.domain(*id).cover() >= layer;
+        let lower = (Layer::LEAF.0..layer.0).flat_map(|below| fabric.domains_of(Layer(below))).filter(covers);
+        let mut rooms: Vec<u32> = fabric.domains_of(layer).chain(lower).map(|id| self.room(id)).collect();
+        let most = rooms.iter().fold(0, |most, &room| most.max(room));
+        // Mostly not even that many of the largest do.
+        u64::from(most) * u64::from(domains) < u64::from(amount)
+            || largest(&mut rooms, amount.into()).is_none_or(|(fewest, _)| fewest > domains.into())
     }
 
     /// The domains of a layer that can hold the job, in fabric order.
     pub(super) fn holders(&self, layer: Layer) -> Vec<DomainId> {
         let mut holders = Vec::new();
-        self.each_with_enough_open(layer, |id| {
-            if self.may_hold(id) {
-                holders.push(id);
-            }
-        });
+        self.each_holder(layer, |id| holders.push(id));
         holders
     }
 
     /// Of these the ones with the fewest slots.
     pub(super) fn tightest_holders(&self, layer: Layer) -> Vec<DomainId> {
         let (mut tightest, mut least) = (Vec::new(), u64::MAX);
-        self.each_with_enough_open(layer, |id| {
+        self.each_holder(layer, |id| {
             let slots = self.problem.slots(id);
-            if slots > least || !self.may_hold(id) {
-                return;
-            }
             if slots < least {
                 tightest.clear();
                 least = slots;
             }
-            tightest.push(id);
+            if slots == least {
+                tightest.push(id);
+            }
         });
         tightest
     }
 
-    /// Whether a domain with enough open nodes can hold the job.
-    fn may_hold(&self, id: DomainId) -> bool {
-        self.room(id) >= self.problem.amount && self.problem.is_inside(id)
-    }
-
-    /// Shows the domains of a layer that have as many open nodes as the job wants, in fabric order.
-    fn each_with_enough_open(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
-        let Problem { fabric, view, amount, .. } = *self.problem;
+    /// Shows the domains of a layer that can hold the job, in fabric order.
+    fn each_holder(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
+        let Problem { fabric, amount, .. } = *self.problem;
         let mut ids = fabric.domains_of(layer);
-        for open in view.slots.nodes_by_domain(fabric, layer).chunks(AT_ONCE) {
-            let ids = ids.by_ref().take(open.len());
+        let first = ids.clone().next().map_or(0, DomainId::index);
+        for rooms in self.by_domain[first..first + ids.len()].chunks(AT_ONCE) {
+            let ids = ids.by_ref().take(rooms.len());
             // Mostly none of several neighbours has enough.
-            if open.iter().fold(0, |most, &open| most.max(open)) < amount {
+            if rooms.iter().fold(0, |most, &room| most.max(room)) < amount {
                 ids.for_each(drop);
                 continue;
             }
-            ids.zip(open).filter(|(_, open)| **open >= amount).for_each(|(id, _)| see(id));
+            let enough = ids.zip(rooms).filter(|(_, room)| **room >= amount).map(|(id, _)| id);
+            enough.filter(|&id| self.problem.is_inside(id)).for_each(&mut see);
         }
     }
 
     /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
     pub(super) fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
         let mut found = Vec::new();
-        if self.holds(part, 1) {
+        if self.room(part) > 0 {
             self.add_below(part, layer, &mut found);
         }
         found
@@ -117,7 +112,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
             found.push(part);
             return;
         }
-        for &child in domain.children().iter().filter(|&&child| self.holds(child, 1)) {
+        for &child in domain.children().iter().filter(|&&child| self.room(child) > 0) {
             self.add_below(child, layer, found);
         }
     }
@@ -145,7 +140,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
     /// The nodes of a leaf that the job may have, in fabric order.
     #[inline]
     fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
-        let is_light = |index| self.lightest.as_ref().is_none_or(|lightest| lightest.nodes.contains(index));
+        let is_light = |index| self.lightest.is_none_or(|lightest| lightest.contains(index));
         let open = self.problem.view.slots.open_in(self.problem.fabric.domain(leaf).range());
         open.filter(move |pos| is_light(pos.index()))
     }

@@ -89,13 +89,13 @@ impl Sift<'_, '_, '_> {
         let unit = problem.unit(Layer::LEAF);
         let amount = problem.amount / unit;
         let layers = order(problem, problem.fabric.domain(self.holder).layer());
-        let (high, low) = match layers[..] {
+        let (first, second) = match layers[..] {
             [only] => (only, only),
-            [first, second] => (first.max(second), first.min(second)),
+            [first, second] => (first, second),
             _ => return None,
         };
-        let members = self.members(high, low, unit);
-        let sieve = members.sieve(amount, layers[0] == high)?;
+        let members = self.members(first, second, unit);
+        let sieve = members.sieve(amount, first >= second)?;
         let prices = BySlots::new(problem, &members, &sieve, unit)?;
         let used = members.cheapest(&sieve, &worth_it(problem, &members, sieve.parts()), &prices)?;
         let share = used.into_iter().map(|used| {

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::slots::Takes;
 
+use super::rounding::keep_least;
 use super::{Problem, gcd, positions};
 
 impl<'a> Problem<'a> {
@@ -78,6 +79,22 @@ impl<'a> Problem<'a> {
         match &self.rounded {
             Some(rounded) => rounded.of(self, id),
             None => self.view.slots.of(id),
+        }
+    }
+
+    /// A domain has no fewer slots than that, which is sooner told where they are rounded.
+    pub(in crate::sched::place) fn no_fewer_slots(&self, id: DomainId) -> u64 {
+        match &self.rounded {
+            Some(rounded) => rounded.no_fewer(self, id),
+            None => self.view.slots.of(id),
+        }
+    }
+
+    /// Of some domains, keeps those that have the fewest slots.
+    pub(in crate::sched::place) fn keep_fewest_slots(&self, domains: &mut Vec<DomainId>) {
+        match &self.rounded {
+            Some(rounded) => rounded.keep_fewest(self, domains),
+            None => keep_least(domains, |id| self.view.slots.of(id)),
         }
     }
 

@@ -4,9 +4,9 @@
 //! number of nodes of a domain is rounded down, and those that are over are the ones with the most slots, which a best fit
 //! would leave over as well: on nodes that all have the same slots that is so many times what it is for whole nodes.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
-use crate::model::fabric::{DomainId, Layer};
+use crate::model::fabric::{Domain, DomainId};
 
 use super::{Problem, gcd, positions};
 
@@ -24,7 +24,9 @@ pub(super) enum Rounded {
 pub(super) struct Shared {
     known: Vec<Cell<Option<u64>>>,
     /// By layer: what its domains hold a multiple of.
-    multiples: Vec<u64>,
+    multiples: Vec<u32>,
+    /// The most slots of a node, if that is soon told.
+    peak: OnceCell<Option<u16>>,
 }
 
 impl Problem<'_> {
@@ -37,7 +39,9 @@ impl Problem<'_> {
         }
         if self.counts_shares() && !self.ask.multiples.is_empty() {
             let known = vec![Cell::new(None); self.fabric.domains().size_hint().0];
-            return Rounded::Shared(Shared { known, multiples });
+            // No domain has as many nodes as that.
+            let multiples = multiples.into_iter().map(|by| u32::try_from(by).unwrap_or(u32::MAX)).collect();
+            return Rounded::Shared(Shared { known, multiples, peak: OnceCell::new() });
         }
         let down = |sum: u64, by: u64| sum - sum % by.max(1);
         let mut rounded: Vec<u64> = Vec::new();
@@ -67,8 +71,8 @@ impl Problem<'_> {
 }
 
 /// What so many of the nodes with the most slots have.
-fn most(slots: &[u16], count: u64) -> u64 {
-    let (mut left, mut sum, mut below) = (count, 0, u16::MAX);
+fn most(slots: &[u16], count: u32) -> u64 {
+    let (mut left, mut sum, mut below) = (u64::from(count), 0, u16::MAX);
     while left > 0 && below > 0 {
         let (next, alike) = (
             slots.iter().fold(0, |most, &has| if has < below { has.max(most) } else { most }),
@@ -88,6 +92,40 @@ impl Rounded {
             Rounded::Shared(shared) => shared.of(problem, id),
         }
     }
+
+    /// A domain has no fewer slots than that, which is sooner told.
+    pub(super) fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
+        match self {
+            Rounded::Known(slots) => slots[id.index()],
+            Rounded::Shared(shared) => shared.no_fewer(problem, id),
+        }
+    }
+
+    /// Of some domains, keeps those that have the fewest slots.
+    pub(super) fn keep_fewest(&self, problem: &Problem<'_>, domains: &mut Vec<DomainId>) {
+        let Rounded::Shared(shared) = self else {
+            return keep_least(domains, |id| self.of(problem, id));
+        };
+        let bounds: Vec<u64> = domains.iter().map(|&id| shared.no_fewer(problem, id)).collect();
+        let bounded = || bounds.iter().copied().zip(domains.iter().copied());
+        let Some((_, first)) = bounded().min() else { return };
+        let mut least = shared.of(problem, first);
+        for (bound, id) in bounded() {
+            if bound <= least {
+                least = least.min(shared.of(problem, id));
+            }
+        }
+        let mut bounds = bounds.iter();
+        domains.retain(|&id| {
+            bounds.next().is_some_and(|bound| *bound <= least) && shared.of(problem, id) == least
+        });
+    }
+}
+
+/// Of some domains, keeps those of which a number is least.
+pub(super) fn keep_least(domains: &mut Vec<DomainId>, number: impl Fn(DomainId) -> u64) {
+    let least = domains.iter().map(|&id| number(id)).min();
+    domains.retain(|&id| Some(number(id)) == least);
 }
 
 impl Shared {
@@ -102,28 +140,49 @@ impl Shared {
 
     fn sum(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         let domain = problem.fabric.domain(id);
-        let (is_leaf, nodes) = (domain.children().is_empty(), u64::from(problem.view.slots.nodes_of(id)));
-        let rounds = |layer: Layer| self.multiples[layer.index()] > 1;
-        let covers_any = (domain.layer().0..=domain.cover().0).map(Layer).any(rounds);
-        if is_leaf && problem.is_barred(id) {
-            0
-        } else if is_leaf && self.over(id, problem, nodes) == 0 {
-            problem.view.slots.of(id)
-        } else if is_leaf && let Some(small) = problem.view.slots.small_tasks() {
-            let over = self.over(id, problem, nodes);
-            problem.view.slots.of(id) - most(&small[domain.range()], over)
-        } else if is_leaf || covers_any {
-            self.left(problem, id).into_iter().map(u64::from).sum()
-        } else {
-            domain.children().iter().map(|&child| self.of(problem, child)).sum()
+        let slots = problem.view.slots;
+        let over = || self.over(domain, slots.nodes_of(id));
+        match domain.children() {
+            [] if problem.is_barred(id) => 0,
+            [] => match (over(), slots.small_tasks()) {
+                (0, _) => slots.of(id),
+                (over, Some(small)) => slots.of(id) - most(&small[domain.range()], over),
+                _ => self.left(problem, id).into_iter().map(u64::from).sum(),
+            },
+            _ if self.rounds(domain) => self.left(problem, id).into_iter().map(u64::from).sum(),
+            children => children.iter().map(|&child| self.of(problem, child)).sum(),
         }
     }
 
-    /// How many of some nodes of a domain are over.
-    fn over(&self, id: DomainId, problem: &Problem<'_>, nodes: u64) -> u64 {
+    /// A domain has no fewer slots than that, which is sooner told: as if each node that is over had as many as any.
+    fn no_fewer(&self, problem: &Problem<'_>, id: DomainId) -> u64 {
         let domain = problem.fabric.domain(id);
-        let covered = &self.multiples[domain.layer().index()..=domain.cover().index()];
-        nodes - covered.iter().fold(nodes, |nodes, &by| nodes - nodes % by)
+        let slots = problem.view.slots;
+        let peak = || self.peak.get_or_init(|| slots.small_tasks()?.iter().copied().max());
+        match domain.children() {
+            [] if problem.is_barred(id) => 0,
+            [] => peak().map_or(0, |peak| {
+                let over = self.over(domain, slots.nodes_of(id));
+                slots.of(id).saturating_sub(u64::from(over) * u64::from(peak))
+            }),
+            _ if self.rounds(domain) => 0,
+            children => children.iter().map(|&child| self.no_fewer(problem, child)).sum(),
+        }
+    }
+
+    /// Whether nodes of a domain can be over.
+    fn rounds(&self, domain: &Domain) -> bool {
+        self.covered(domain).iter().any(|&by| by > 1)
+    }
+
+    /// How many of some nodes of a domain are over.
+    fn over(&self, domain: &Domain, nodes: u32) -> u32 {
+        nodes - self.covered(domain).iter().fold(nodes, |nodes, &by| nodes - nodes % by)
+    }
+
+    /// What a domain holds a multiple of, for each layer that it counts for.
+    fn covered(&self, domain: &Domain) -> &[u32] {
+        &self.multiples[domain.layer().index()..=domain.cover().index()]
     }
 
     /// The slots of the nodes of a domain that are left, in no order.
@@ -137,8 +196,7 @@ impl Shared {
                 .collect(),
             children => children.iter().flat_map(|&child| self.left(problem, child)).collect(),
         };
-        let over = self.over(id, problem, nodes.len() as u64);
-        let left = nodes.len() - usize::try_from(over).unwrap_or(nodes.len());
+        let left = nodes.len() - self.over(domain, u32::try_from(nodes.len()).unwrap_or(u32::MAX)) as usize;
         if left < nodes.len() {
             nodes.select_nth_unstable(left);
             nodes.truncate(left);

@@ -286,8 +286,7 @@ fn least_wasteful(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Vec<DomainId> 
     for before in [ScoreBefore::Span, ScoreBefore::Fit] {
         tied = best_scored(problem, before, tied);
     }
-    let least = tied.iter().map(|&id| problem.slots(id)).min();
-    tied.retain(|&id| Some(problem.slots(id)) == least);
+    problem.keep_fewest_slots(&mut tied);
     let above = fabric.domain(holders[0]).layer().0 + 1;
     for layer in told_apart(problem, Layer(above)) {
         if tied.len() == 1 {

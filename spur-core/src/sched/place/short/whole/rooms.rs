@@ -68,6 +68,9 @@ impl<'p, 'a> Rooms<'p, 'a> {
     pub(super) fn tightest_holders(&self, layer: Layer) -> Vec<DomainId> {
         let (mut tightest, mut least) = (Vec::new(), u64::MAX);
         self.each_holder(layer, |id| {
+            if self.problem.no_fewer_slots(id) > least {
+                return;
+            }
             let slots = self.problem.slots(id);
             if slots < least {
                 tightest.clear();

@@ -4,6 +4,7 @@
 
 mod case;
 mod counted;
+mod filled;
 mod judge;
 mod mixed;
 mod named;
@@ -451,12 +452,12 @@ fn tasks_on_equal_nodes() {
     }
 }
 
-/// What is too large for a walk is placed all the same, in as few of the largest domains as will do, and says that it
-/// may not be the best.
+/// What is too large for a walk, on more nodes than are told apart, is placed all the same, in as few of the largest domains as
+/// will do, and says that it may not be the best.
 #[test]
 fn too_large_for_a_walk() {
     let random = &mut Random::new(1);
-    let fabric = Random::blocks_of(20, 3000);
+    let fabric = Random::blocks_of(20, 66_000);
     let by_position = (0..fabric.len()).map(|_| random.between(1, 9)).collect();
     let slots = Slots::tasks(&fabric, by_position);
     let tasks = u32::try_from(slots.total()).unwrap() * 9 / 10;

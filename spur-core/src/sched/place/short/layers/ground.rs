@@ -1,16 +1,19 @@
 //! What lies below the domain that is to hold the job: every domain with room, what it costs to use it, and in which order
 //! that counts.
 
-use crate::model::fabric::{DomainId, Layer};
+use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
+use super::Takes;
 use super::tolls::Scope;
 
-/// A domain below the holder.
+/// A domain below the holder, or a node.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
+    /// Of a node, its leaf.
     pub(super) id: DomainId,
+    pub(super) node: Option<Pos>,
     /// The most that it can take.
     pub(super) room: u32,
     /// What it takes is a multiple of this.
@@ -41,23 +44,24 @@ pub(super) struct Ground<'p> {
 }
 
 impl<'p> Ground<'p> {
-    /// `takes` says what a domain takes, at least because it is sure to be used and at most; `order` has every layer from the leaves to below the holder.
+    /// `order` has every layer from the leaves to below the holder, and `node` where nodes are told apart.
     pub(super) fn new(
         problem: &'p Problem<'p>,
         holder: DomainId,
         order: Vec<Layer>,
-        takes: impl Fn(DomainId) -> (u32, u32),
+        takes: &impl Takes,
     ) -> Self {
         let mut ground = Self { problem, parts: Vec::new(), order, amount: problem.amount };
         for &child in problem.fabric.domain(holder).children() {
-            ground.add(child, None, &takes);
+            ground.add(child, None, takes);
         }
+        ground.add_nodes(holder, None, takes);
         ground
     }
 
-    fn add(&mut self, id: DomainId, above: Option<usize>, takes: &impl Fn(DomainId) -> (u32, u32)) {
+    fn add(&mut self, id: DomainId, above: Option<usize>, takes: &impl Takes) {
         let problem = self.problem;
-        let (least, own) = takes(id);
+        let (least, own) = takes.of(id);
         if own == 0 {
             return;
         }
@@ -69,6 +73,7 @@ impl<'p> Ground<'p> {
         let at = self.parts.len();
         self.parts.push(Part {
             id,
+            node: None,
             room: own,
             unit: problem.unit(domain.cover()),
             slots: problem.slots(id),
@@ -82,7 +87,31 @@ impl<'p> Ground<'p> {
         for &child in domain.children() {
             self.add(child, Some(at), takes);
         }
+        self.add_nodes(id, Some(at), takes);
         self.parts[at].end = self.parts.len();
+    }
+
+    /// Adds the nodes of a domain, if it is a leaf and nodes are told apart.
+    fn add_nodes(&mut self, id: DomainId, above: Option<usize>, takes: &impl Takes) {
+        let problem = self.problem;
+        let layer = self.order.iter().position(|layer| *layer == Layer::NODE);
+        let Some(layer) = layer.filter(|_| problem.fabric.domain(id).children().is_empty()) else { return };
+        takes.each_of(id, |pos, room| {
+            let end = self.parts.len() + 1;
+            self.parts.push(Part {
+                id,
+                node: Some(pos),
+                room,
+                unit: 1,
+                slots: problem.slots_of_node(pos),
+                layer: Layer::NODE,
+                least: 0,
+                counts: 1 << layer,
+                sure: 0,
+                above,
+                end,
+            });
+        });
     }
 
     /// The parts directly below one, or below the holder, in fabric order.

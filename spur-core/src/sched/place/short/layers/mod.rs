@@ -1,4 +1,5 @@
-//! The leaves that a job of whole nodes is spread over best, in any number of layers, whatever the size.
+//! The leaves that a job of whole nodes is spread over best, in any number of layers, whatever the size; and the nodes of
+//! tasks, which are one layer more.
 //!
 //! How few domains of each layer hold the job is told layer by layer, in the order in which they count: no fewer than
 //! tolls allow ([`tolls`]), and mostly just as many. What a choice may take less than its domains could is then so little
@@ -10,7 +11,7 @@ mod table;
 mod tolls;
 mod ways;
 
-use crate::model::fabric::{DomainId, Layer};
+use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::standing::{Standing, head};
@@ -21,15 +22,31 @@ use ways::{Found, Search};
 
 /// Layers that are told apart.
 const MOST: usize = 8;
+/// Open nodes of a domain that are told apart.
+const MOST_NODES: u32 = 1 << 16;
+
+/// What there is below a domain that is to hold a job.
+pub(super) trait Takes {
+    /// What a domain takes at least, because it has to be used, and at most.
+    fn of(&self, id: DomainId) -> (u32, u32);
+
+    /// Shows the nodes of a leaf that take something, in fabric order, and what they take, where they are told apart.
+    fn each_of(&self, _leaf: DomainId, _see: impl FnMut(Pos, u32)) {}
+}
+
+impl<F: Fn(DomainId) -> (u32, u32)> Takes for F {
+    fn of(&self, id: DomainId) -> (u32, u32) {
+        self(id)
+    }
+}
 
 /// The best choice below a domain: what it comes to, its leaves, and how much of the job each takes; None where it is worse than
-/// one that is known. `takes` says what a domain below takes at least, because it has to be used, and at most; `order` has
-/// every layer from the leaves to below the domain.
+/// one that is known. `order` has every layer from the leaves to below the domain.
 pub(super) fn best_below(
     problem: &Problem<'_>,
     holder: DomainId,
     order: &[Layer],
-    takes: impl Fn(DomainId) -> (u32, u32),
+    takes: impl Takes,
     than: Option<&Standing>,
 ) -> Result<Option<(Standing, Shares)>, NoChoice> {
     // What keeps the limits without looking for it is found sooner.
@@ -49,6 +66,27 @@ pub(super) fn best_below(
     Err(NoChoice::Nowhere)
 }
 
+/// The nodes of the best choice below a domain in fabric order, for tasks that fill them; None where it is worse than one that
+/// is known: `is_worse` says so of choices that use no fewer domains of each of the first layers in order. `order` has every
+/// layer from `node` to below the domain.
+pub(super) fn best_nodes_below(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    order: &[Layer],
+    takes: impl Takes,
+    is_worse: impl Fn(&[u32]) -> bool,
+) -> Result<Option<Vec<Pos>>, NoChoice> {
+    if problem.view.slots.nodes_of(holder) > MOST_NODES {
+        return Err(NoChoice::Unknown);
+    }
+    let layered = Layered::new(problem, holder, order.to_vec(), &takes, false)?;
+    if is_worse(&layered.counts()) {
+        return Ok(None);
+    }
+    let (ground, found) = layered.found()?;
+    Ok(Some(found.leaves.iter().filter_map(|&(at, _)| ground.parts[at].node).collect()))
+}
+
 /// Leaves, and how much of a job each takes.
 type Shares = Vec<(DomainId, u32)>;
 
@@ -63,14 +101,13 @@ struct Layered<'p> {
 }
 
 impl<'p> Layered<'p> {
-    /// For a domain over leaves; `takes` says what a domain takes at least, because it has to be used, and at most; `order`
-    /// has every layer from the leaves to below it. With `is_limited` no more domains of a layer are used than may be;
-    /// without that it is only known that no fewer would do.
+    /// For a domain over leaves; `order` has every layer from the leaves to below it, and `node` where nodes are told apart.
+    /// With `is_limited` no more domains of a layer are used than may be; without that it is only known that no fewer would do.
     fn new(
         problem: &'p Problem<'p>,
         holder: DomainId,
         order: Vec<Layer>,
-        takes: impl Fn(DomainId) -> (u32, u32),
+        takes: &impl Takes,
         is_limited: bool,
     ) -> Result<Self, NoChoice> {
         if order.len() > MOST {
@@ -132,11 +169,17 @@ impl<'p> Layered<'p> {
     }
 
     /// The leaves of the best choice in fabric order, and how much of the job each takes.
-    fn best(mut self) -> Result<Shares, NoChoice> {
+    fn best(self) -> Result<Shares, NoChoice> {
+        let (ground, found) = self.found()?;
+        Ok(ground.share(&found.leaves))
+    }
+
+    /// The best choice, and what it was made of.
+    fn found(mut self) -> Result<(Ground<'p>, Found), NoChoice> {
         if !self.is_short()
             && let Some(found) = self.search()?
         {
-            return Ok(self.ground.share(&found.leaves));
+            return Ok((self.ground, found));
         }
         // Some layer needs more: of each, more are tried until that will do, and those after it told anew.
         self.forget();
@@ -151,7 +194,7 @@ impl<'p> Layered<'p> {
                 more *= 2;
             };
             if !self.is_short() {
-                return Ok(self.ground.share(&found.leaves));
+                return Ok((self.ground, found));
             }
             self.settle(found.last);
         }

@@ -1,5 +1,7 @@
 //! How costs are packed into two numbers: domains used of each layer in order, then slots in them from the top down.
 
+use fixedbitset::FixedBitSet;
+
 use crate::model::fabric::Layer;
 
 use super::ground::{Ground, Part};
@@ -9,9 +11,8 @@ use super::tolls::Scope;
 pub(super) struct Scale {
     /// Of every layer that is looked at: which it is in order, and where its number of domains stands.
     heads: Vec<(usize, u32)>,
-    /// Every layer from the top down, where its number of slots stands, and which layers in order it is. Those of nodes that
-    /// are shared stand below.
-    tails: Vec<(u32, usize)>,
+    /// Every layer from the top down. Slots of nodes that are shared stand below.
+    tails: Vec<Tail>,
     /// What is added to find out which numbers of domains are too large, and which bits are set then.
     rest: u128,
     marks: u128,
@@ -23,9 +24,25 @@ pub(super) struct Scale {
     above: u128,
 }
 
+/// How the slots of the domains of a layer are packed.
+struct Tail {
+    /// Which of the layers in order it is, and where its number of slots stands.
+    layer: usize,
+    at: u32,
+    /// The fewest slots that one of its domains which may be used has. They are left out: choices are compared by their slots
+    /// where each uses as many domains as the other.
+    least: u64,
+}
+
 impl Scale {
     /// For no more domains of the layers that are looked at than `counts` says; slots count where those are all known.
-    pub(super) fn new(ground: &Ground<'_>, scope: &Scope, counts: &[u32]) -> Option<Self> {
+    /// `usable` says which parts may be used.
+    pub(super) fn new(
+        ground: &Ground<'_>,
+        scope: &Scope,
+        counts: &[u32],
+        usable: &FixedBitSet,
+    ) -> Option<Self> {
         let mut scale = Self {
             heads: Vec::new(),
             tails: Vec::new(),
@@ -66,17 +83,19 @@ impl Scale {
         used = 0;
         if ground.is_shared() {
             // Nodes have no more than their leaves, of which there are no more than may be used.
-            let leaves = ground.parts.iter().enumerate().filter(|(at, part)| part.end == at + 1);
-            let most = leaves.map(|(_, part)| part.slots).max().unwrap_or(0);
+            let leaves = usable.ones().filter(|&at| ground.parts[at].end == at + 1);
+            let most = leaves.map(|at| ground.parts[at].slots).max().unwrap_or(0);
             let count = layers.first().map_or(0, |(_, layer)| counts[*layer]);
             used = bits(u128::from(most) * u128::from(count)) + 1;
         }
         for (_, layer) in layers {
             let counts_for = |part: &&Part| part.counts >> layer & 1 == 1;
-            let most = ground.parts.iter().filter(counts_for).map(|part| part.slots).max().unwrap_or(0);
-            scale.tails.push((used, layer));
+            let slots =
+                || usable.ones().map(|at| &ground.parts[at]).filter(counts_for).map(|part| part.slots);
+            let (least, most) = (slots().min().unwrap_or(0), slots().max().unwrap_or(0));
+            scale.tails.push(Tail { layer, at: used, least });
             // Two of them can be added up before it is told that they are too much.
-            used += bits(u128::from(most) * u128::from(counts[layer])) + 1;
+            used += bits(u128::from(most - least) * u128::from(counts[layer])) + 1;
             if used > u128::BITS {
                 return None;
             }
@@ -89,8 +108,9 @@ impl Scale {
         let counts = |layer: usize| part.counts >> layer & 1 == 1;
         let heads = self.heads.iter().filter(|(layer, _)| counts(*layer));
         let head = heads.fold(0, |head, (_, at)| head | 1 << at);
-        let tails = self.tails.iter().filter(|(_, layer)| counts(*layer));
-        let tail = tails.fold(0, |tail, (at, _)| tail | u128::from(part.slots) << at);
+        let tails = self.tails.iter().filter(|tail| counts(tail.layer));
+        let tail =
+            tails.fold(0, |sum, tail| sum | u128::from(part.slots.saturating_sub(tail.least)) << tail.at);
         (head, tail)
     }
 

@@ -14,8 +14,9 @@ use super::tolls::{Scope, Tolls, fees};
 
 /// Ways that are put together at most.
 const MOST: usize = 1 << 26;
-/// The same where it matters how much each leaf takes, which makes many more.
+/// The same where it matters how much each leaf takes, which makes many more, and where nodes are told apart.
 const MOST_SHARED: usize = 1 << 22;
+const MOST_OF_NODES: usize = 1 << 21;
 /// Ways that are kept at most.
 const MOST_KEPT: usize = 1 << 24;
 /// What is spent, in lanes of 16 bits, of which one is left to tell that it is too much.
@@ -154,13 +155,17 @@ impl<'g> Search<'g> {
         let divides = ground.is_shared() && scope.known == ground.order.len();
         Some(Self {
             ground,
-            scale: Scale::new(ground, scope, counts)?,
+            scale: Scale::new(ground, scope, counts, &tolls.last()?.usable)?,
             spends: Spends::new(ground, &known, lowest),
             limits,
             known: known.len(),
             lowest,
             divides,
-            most: if divides { MOST_SHARED } else { MOST },
+            most: match lowest {
+                Layer::NODE => MOST_OF_NODES,
+                _ if divides => MOST_SHARED,
+                _ => MOST,
+            },
             fronts: vec![Vec::new(); count],
             steps: vec![Vec::new(); count],
             work: 0,

@@ -5,6 +5,7 @@
 //! the job is found by counts. One node is found by looking at what each takes; of leaves only those are looked into
 //! that could do with as few nodes as the best so far; what lies in several leaves is the affair of [`walk`].
 
+mod choice;
 mod fine;
 mod fit;
 mod order;
@@ -20,10 +21,12 @@ use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::fronts::share;
 use crate::sched::place::problem::{Frame, Holder, Item, Problem, Rank, difference, rank, rank_node};
 
-use super::standing::scored;
+use super::layers::best_nodes_below;
+use super::standing::{order, scored};
 use super::{NoChoice, Short, whole};
+use choice::Choice;
 use stock::{MANY, Nodes, Stock};
-use walk::{Beside, Candidate, Choice, Price, Scale, walk};
+use walk::{Beside, Candidate, Scale, walk};
 
 /// Places a job if it is one of the cases in which everything adds up.
 pub(super) fn place(problem: &Problem<'_>) -> Short {
@@ -256,7 +259,12 @@ fn in_one_leaf(stock: &Stock<'_, '_>, leaves: &[DomainId]) -> Result<(DomainId, 
     let (least, tied) = best.ok_or(NoChoice::Nowhere)?;
     let mut winner: Option<((u64, i64), DomainId, Vec<Candidate>)> = None;
     for leaf in tied {
-        let nodes = best_of(stock, leaf, least)?;
+        let nodes = match best_of(stock, leaf, least) {
+            Err(NoChoice::Unknown) if is_counted(stock) => {
+                layer_by_layer(stock, leaf, None)?.ok_or(NoChoice::Nowhere)
+            }
+            found => found,
+        }?;
         let own = (stock.slots_of(&nodes), stock.problem.score(ScoreBefore::None, leaf));
         if winner.as_ref().is_none_or(|(best, _, _)| own < *best) {
             winner = Some((own, leaf, nodes));
@@ -272,12 +280,12 @@ fn best_of(stock: &Stock<'_, '_>, leaf: DomainId, least: Fewest) -> Result<Vec<C
     let scale = scale.ok_or(NoChoice::Unknown)?;
     if problem.view.slots.nodes_of(leaf) as usize <= MANY || matches!(stock.beside, Beside::Nodes(_)) {
         let nodes = stock.trimmed(leaf);
-        return Ok(walk(problem, leaf, problem.amount, &nodes, &scale, stock.beside)?.nodes);
+        return walk(problem, leaf, problem.amount, &nodes, &scale, stock.beside);
     }
     let (mut used, open) = settle(stock, stock.nodes_of(leaf), least);
     let settled = used.iter().map(|node| node.takes).sum();
     if let Some(left) = problem.amount.checked_sub(settled).filter(|left| *left > 0) {
-        used.extend(walk(problem, leaf, left, &open, &scale, stock.beside)?.nodes);
+        used.extend(walk(problem, leaf, left, &open, &scale, stock.beside)?);
     }
     used.sort_unstable_by_key(|node| node.pos);
     Ok(used)
@@ -322,51 +330,58 @@ fn in_one_domain(
     stock: &Stock<'_, '_>,
     holders: &[DomainId],
 ) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
-    let problem = stock.problem;
-    let most_slots = holders.iter().map(|&id| problem.slots(id)).max().unwrap_or(0);
-    let mut best: Option<(DomainId, Choice)> = None;
+    let mut best: Option<Choice> = None;
     for (id, bound) in stock.in_order(holders) {
-        if best.as_ref().is_some_and(|(than, choice)| stock.is_behind(id, bound, *than, &choice.nodes)) {
+        if best.as_ref().is_some_and(|best| stock.is_behind(id, bound, best.holder(), &best.nodes)) {
             continue;
         }
-        let layer = problem.fabric.domain(id).layer();
-        let scale = Scale::new(problem, layer, most_slots, stock.beside, stock.is_mixed());
-        let scale = scale.ok_or(NoChoice::Unknown)?;
-        let found = match best_below(stock, id, &scale) {
-            Ok(choice) => choice,
-            Err(NoChoice::Nowhere) => continue,
+        let found = match best_below(stock, id) {
+            Err(NoChoice::Unknown) if is_counted(stock) => layer_by_layer(stock, id, best.as_ref()),
+            found => found.map(Some),
+        };
+        let nodes = match found {
+            Ok(Some(nodes)) => nodes,
+            Ok(None) | Err(NoChoice::Nowhere) => continue,
             Err(NoChoice::Unknown) => return Err(NoChoice::Unknown),
         };
-        if best.as_ref().is_none_or(|(than, other)| is_better(stock, (id, &found), (*than, other))) {
-            best = Some((id, found));
+        let choice = Choice::new(stock.problem, id, nodes);
+        if best.as_ref().is_none_or(|best| choice.is_better(stock, best)) {
+            best = Some(choice);
         }
     }
-    best.map(|(id, choice)| (id, choice.nodes)).ok_or(NoChoice::Nowhere)
+    best.map(|best| (best.holder(), best.nodes)).ok_or(NoChoice::Nowhere)
 }
 
 /// The best nodes of one domain.
-fn best_below(stock: &Stock<'_, '_>, id: DomainId, scale: &Scale<'_>) -> Result<Choice, NoChoice> {
+fn best_below(stock: &Stock<'_, '_>, id: DomainId) -> Result<Vec<Candidate>, NoChoice> {
     let problem = stock.problem;
     match stock.nodes_below(id) {
-        Nodes::Best(nodes) => Ok(Choice { price: scale.sum(problem, id, &nodes), nodes }),
-        Nodes::Open(nodes) => walk(problem, id, problem.amount, &nodes, scale, stock.beside),
+        Nodes::Best(nodes) => Ok(nodes),
+        Nodes::Open(nodes) => {
+            let layer = problem.fabric.domain(id).layer();
+            let scale = Scale::new(problem, layer, problem.slots(id), stock.beside, stock.is_mixed());
+            let scale = scale.ok_or(NoChoice::Unknown)?;
+            walk(problem, id, problem.amount, &nodes, &scale, stock.beside)
+        }
     }
 }
 
-fn is_better(
+/// The same where a walk over the nodes is too long; None where the best choice in another domain is better.
+fn layer_by_layer(
     stock: &Stock<'_, '_>,
-    (id, one): (DomainId, &Choice),
-    (than, other): (DomainId, &Choice),
-) -> bool {
-    let start = |id: DomainId| stock.problem.fabric.domain(id).range().start;
-    let score = |id: DomainId| stock.problem.score(ScoreBefore::None, id);
-    let Price { head, tail } = one.price;
-    (head.cmp(&other.price.head))
-        .then_with(|| stock.by_waste(id, than))
-        .then_with(|| tail.cmp(&other.price.tail))
-        .then_with(|| score(id).cmp(&score(than)))
-        .then_with(|| start(id).cmp(&start(than)))
-        .is_lt()
+    id: DomainId,
+    best: Option<&Choice>,
+) -> Result<Option<Vec<Candidate>>, NoChoice> {
+    let problem = stock.problem;
+    let mut order = order(problem, problem.fabric.domain(id).layer());
+    order.push(Layer::NODE);
+    let is_worse = |counts: &[u32]| {
+        let known = |layer| order.iter().zip(counts).find(|(known, _)| **known == layer);
+        let counts = |layer| known(layer).map_or(0, |(_, count)| *count);
+        best.is_some_and(|best| best.is_before(stock, id, counts))
+    };
+    let nodes = best_nodes_below(problem, id, &order, stock, is_worse)?;
+    Ok(nodes.map(|nodes| nodes.into_iter().map(|pos| stock.candidate(pos)).collect()))
 }
 
 /// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
@@ -448,12 +463,10 @@ fn shortlist(stock: &Stock<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
 fn best_in(stock: &Stock<'_, '_>, id: DomainId) -> Option<Item<Vec<i64>>> {
     let problem = stock.problem;
     let fabric = problem.fabric;
-    let scale =
-        Scale::new(problem, fabric.domain(id).layer(), problem.slots(id), stock.beside, stock.is_mixed())?;
-    let choice = best_below(stock, id, &scale).ok()?;
+    let nodes = best_below(stock, id).ok()?;
     let mut sum = Item::<Vec<i64>>::nothing(problem.layout.width());
     let mut known: Vec<DomainId> = Vec::new();
-    for node in choice.nodes {
+    for node in nodes {
         sum = sum.plus(&problem.node::<Vec<i64>>(node.pos, (0, u32::MAX))?, &problem.needs);
         for domain in fabric.path_up(node.pos).take_while(|&domain| domain != id) {
             if !known.contains(&domain) {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{Problem, position, positions};
+use crate::sched::place::short::layers;
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::slots::Takes;
 
@@ -52,6 +53,16 @@ pub(super) struct Stock<'s, 'a> {
     takes: Option<Takes<'a>>,
     /// What was found out about all leaves together, where nodes of one weight are looked at.
     survey: Option<Survey>,
+}
+
+impl layers::Takes for &Stock<'_, '_> {
+    fn of(&self, id: DomainId) -> (u32, u32) {
+        (0, self.room(id))
+    }
+
+    fn each_of(&self, leaf: DomainId, see: impl FnMut(Pos, u32)) {
+        Stock::each_of(self, leaf, see);
+    }
 }
 
 /// What is known of all leaves that may be used.
@@ -280,6 +291,11 @@ impl<'s, 'a> Stock<'s, 'a> {
     fn takes(&self, pos: Pos) -> u32 {
         let heavier = self.is_lightest_alone() && self.problem.weight_class(pos).is_some();
         if heavier { 0 } else { self.problem.most_on(pos) }
+    }
+
+    /// A node and what it takes.
+    pub(super) fn candidate(&self, pos: Pos) -> Candidate {
+        Candidate { pos, takes: self.takes(pos) }
     }
 
     /// Whether the weight of a node is such that the job may have it alone.

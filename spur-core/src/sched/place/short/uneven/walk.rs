@@ -45,11 +45,11 @@ impl Beside {
 
 /// What a choice costs: smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Price {
+struct Price {
     /// What comes before best fit: heavier nodes, spans of preferred layers, spans from the top down.
-    pub(super) head: u64,
+    head: u64,
     /// Slots of what is used, from the top down.
-    pub(in crate::sched::place) tail: u128,
+    tail: u128,
 }
 
 impl Price {
@@ -64,18 +64,12 @@ impl Price {
 trait Packed: Total {
     /// From a price whose tail has no more than so many bits.
     fn pack(price: Price, tail: u32) -> Self;
-    fn unpack(self, tail: u32) -> Price;
 }
 
 impl Packed for u64 {
     fn pack(price: Price, tail: u32) -> Self {
         let low = u64::try_from(price.tail).unwrap_or(u64::MAX);
         price.head.checked_shl(tail).unwrap_or(0) | low
-    }
-
-    fn unpack(self, tail: u32) -> Price {
-        let head = self.checked_shr(tail).unwrap_or(0);
-        Price { head, tail: (self ^ head.checked_shl(tail).unwrap_or(0)).into() }
     }
 }
 
@@ -91,10 +85,6 @@ impl Total for Price {
 impl Packed for Price {
     fn pack(price: Price, _: u32) -> Self {
         price
-    }
-
-    fn unpack(self, _: u32) -> Price {
-        self
     }
 }
 
@@ -168,26 +158,6 @@ impl<'a> Scale<'a> {
         self.price(Layer::NODE, Layer::NODE, slots, weight)
     }
 
-    /// What using nodes of a domain, which are in fabric order, costs with the domains below it.
-    pub(super) fn sum(&self, problem: &Problem<'_>, holder: DomainId, nodes: &[Candidate]) -> Price {
-        let fabric = problem.fabric;
-        let (mut sum, mut before) = (Price::NOTHING, None);
-        for node in nodes {
-            sum = sum.plus(self.node(problem, node.pos));
-            let leaf = fabric.leaf_of(node.pos);
-            if leaf == before {
-                continue;
-            }
-            let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
-            for id in leaf.into_iter().flat_map(|leaf| below(problem, leaf, holder)).take_while(is_new) {
-                let domain = fabric.domain(id);
-                sum = sum.plus(self.price(domain.layer(), domain.cover(), problem.slots(id), None));
-            }
-            before = leaf;
-        }
-        sum
-    }
-
     /// What the domains of a way down cost from each one on; the last is nothing.
     fn costs(&self, problem: &Problem<'_>, path: &[DomainId]) -> Vec<Price> {
         let mut costs = vec![Price::NOTHING; path.len() + 1];
@@ -198,14 +168,6 @@ impl<'a> Scale<'a> {
         }
         costs
     }
-}
-
-/// The best choice in a domain.
-#[derive(Debug, Clone)]
-pub(super) struct Choice {
-    pub(super) price: Price,
-    /// The nodes in fabric order.
-    pub(super) nodes: Vec<Candidate>,
 }
 
 /// A node on the walk.
@@ -307,7 +269,7 @@ impl Walk {
 }
 
 /// The domains from a leaf up to the one below the holder.
-fn below<'p>(
+pub(super) fn below<'p>(
     problem: &'p Problem<'_>,
     leaf: DomainId,
     holder: DomainId,
@@ -324,7 +286,7 @@ pub(super) fn walk(
     nodes: &[Candidate],
     scale: &Scale<'_>,
     beside: Beside,
-) -> Result<Choice, NoChoice> {
+) -> Result<Vec<Candidate>, NoChoice> {
     let sum: u64 = nodes.iter().map(|node| u64::from(node.takes)).sum();
     if sum < u64::from(amount) {
         return Err(NoChoice::Nowhere);
@@ -343,8 +305,7 @@ pub(super) fn walk(
     } else {
         walk.prices_from_the_end::<Price>(tail, beside)
     };
-    let (price, uses) = found.ok_or(NoChoice::Nowhere)?;
-    Ok(Choice { price, nodes: walk.follow(&uses, amount, beside) })
+    Ok(walk.follow(&found.ok_or(NoChoice::Nowhere)?, amount, beside))
 }
 
 /// The greatest common divisor; of two zeros, 0.
@@ -353,9 +314,9 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 impl Walk {
-    /// The least price of all, and for every stop and everything that may be wanted there whether its node is used;
+    /// For every stop and everything that may be wanted there whether its node is used in the choice of the least price;
     /// None where nothing holds the job.
-    fn prices_from_the_end<P: Packed>(&self, tail: u32, beside: Beside) -> Option<(Price, Vec<bool>)> {
+    fn prices_from_the_end<P: Packed>(&self, tail: u32, beside: Beside) -> Option<Vec<bool>> {
         let mut after = vec![P::NEVER; self.depth * self.numbers * self.width];
         let mut here = after.clone();
         let mut uses = vec![false; self.answers];
@@ -395,7 +356,7 @@ impl Walk {
         }
         let wanted = self.width - 1;
         let price = after[self.row(0, self.numbers - 1) + wanted];
-        (wanted <= most_after && price != P::NEVER).then(|| (price.unpack(tail), uses))
+        (wanted <= most_after && price != P::NEVER).then_some(uses)
     }
 
     /// The row that holds what is left to do once the node of a stop is used, if it may be; and whether it may be used

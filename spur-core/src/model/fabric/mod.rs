@@ -80,6 +80,8 @@ pub struct Domain {
     range: Range<u32>,
     parent: Option<DomainId>,
     children: Vec<DomainId>,
+    /// Whether the children are numbered one after another.
+    in_row: bool,
     ordinal: u32,
     link: Link,
 }
@@ -363,9 +365,8 @@ impl Fabric {
     pub fn inner(&self) -> impl Iterator<Item = (DomainId, &Domain, Option<Range<usize>>)> {
         let first = self.starts.get(1).map_or(self.domains.len(), |first| *first as usize);
         (0..).map(DomainId).zip(&self.domains).skip(first).filter_map(|(id, domain)| {
-            let (first, last) = (domain.children.first()?.index(), domain.children.last()?.index());
-            let in_row = last >= first && last - first + 1 == domain.children.len();
-            Some((id, domain, in_row.then_some(first..last + 1)))
+            let first = domain.children.first()?.index();
+            Some((id, domain, domain.in_row.then_some(first..first + domain.children.len())))
         })
     }
 

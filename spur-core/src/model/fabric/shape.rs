@@ -53,6 +53,7 @@ pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
         order.extend(&forest.seeds[seed].nodes);
         leaf_of.resize(order.len(), id);
         let level = forest.seeds[seed].level;
+        let children: Vec<DomainId> = forest.seeds[seed].children.iter().map(|&child| ids[child]).collect();
         domains[id.index()] = Some(Domain {
             full: forest.seeds[seed].name.clone(),
             shown: String::new(),
@@ -60,7 +61,8 @@ pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
             cover: Layer(top),
             range: start..len_u32(order.len()),
             parent: None,
-            children: forest.seeds[seed].children.iter().map(|&child| ids[child]).collect(),
+            in_row: children.windows(2).all(|next| next[0].0 + 1 == next[1].0),
+            children,
             ordinal: id.0 - starts[usize::from(level) - 1],
             link: forest.seeds[seed].link,
         });

@@ -50,6 +50,36 @@ fn positions_follow_the_file_and_the_hostlists() {
 }
 
 #[test]
+fn rows_of_children_are_the_children() {
+    // Between the spines of the core lies one that belongs to a pod, which has a leaf of its own besides.
+    let uneven = r#"
+        plugin = "tree"
+        switches = [
+            { name = "core", switches = "s1,pod,s3" },
+            { name = "s1", switches = "a1" },
+            { name = "pod", switches = "s2,b" },
+            { name = "s2", switches = "a2" },
+            { name = "s3", switches = "a3" },
+            { name = "b", nodes = "n3" },
+            { name = "a1", nodes = "n0" },
+            { name = "a2", nodes = "n[1-2]" },
+            { name = "a3", nodes = "n4" },
+        ]
+    "#;
+    for (text, nodes, rows) in [(UNEQUAL, 7, 1), (uneven, 5, 3)] {
+        let fabric = fabric(text, nodes);
+        let mut found = 0;
+        for (_, domain, row) in fabric.inner() {
+            let Some(row) = row else { continue };
+            found += 1;
+            let children: Vec<usize> = domain.children().iter().map(|child| child.index()).collect();
+            assert_eq!(children, row.collect::<Vec<_>>(), "{}", domain.name());
+        }
+        assert_eq!(found, rows, "{text}");
+    }
+}
+
+#[test]
 fn a_domain_counts_for_the_layers_its_branch_lacks() {
     let fabric = fabric(UNEQUAL, 7);
     let b = fabric.find("b").unwrap();

@@ -47,6 +47,7 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
     let of_shares = shares::are_wanted(fabric, view, ask);
     let meter = Meter::new(if of_shares { ask.budget / shares::PART } else { ask.budget });
     let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
+    let mut without_steps = 0;
     while let Some(nodes) = sizes.nth(step) {
         let mut found = place_size(fabric, view, ask, nodes, &meter);
         if of_shares && !is_exact(&found) {
@@ -56,13 +57,19 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
             Ok(placement) => return Ok(Placement { exact: exact && placement.exact, ..placement }),
             Err(missed) => exact &= missed.exact,
         }
-        // Once a search cannot go to its end, few more numbers are tried.
+        without_steps += u32::from(meter.is_spent());
+        exact &= without_steps < SIZES_WITHOUT_STEPS;
+        // Once a search cannot go to its end, or only by ways that ask for no steps, few more numbers are tried.
         if !exact {
             step = (2 * step + 1).min(sizes.len().saturating_sub(1));
         }
     }
     Err(Missed { exact })
 }
+
+/// Numbers of nodes that are tried one after another when no steps are left, because what asks for none says for sure that
+/// they will not do. It takes its time as well: on 100,000 nodes some milliseconds each.
+const SIZES_WITHOUT_STEPS: u32 = 16;
 
 /// Whether a search came to its end.
 fn is_exact(found: &Result<Placement, Missed>) -> bool {
@@ -190,10 +197,10 @@ fn place_size(
     meter: &Meter,
 ) -> Result<Placement, Missed> {
     if ask.strategy == Strategy::Flat || fabric.roots().is_empty() {
-        return flat::place_flat(fabric, view, ask, nodes, &meter.anew());
+        return meter.apart(|meter| flat::place_flat(fabric, view, ask, nodes, meter));
     }
     if let (Some(segment), Some(nodes)) = (ask.segment, nodes) {
-        return outline::place_segments(fabric, view, ask, nodes, segment, &meter.anew());
+        return meter.apart(|meter| outline::place_segments(fabric, view, ask, nodes, segment, meter));
     }
     let plain = without_needless(ask, nodes);
     let ask = plain.as_ref().unwrap_or(ask);

@@ -23,6 +23,14 @@ impl Meter {
         Self::new(self.all)
     }
 
+    /// Has something worked on with as many steps as there were at first, and takes what it used.
+    pub(in crate::sched::place) fn apart<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        let own = self.anew();
+        let done = work(&own);
+        self.left.set(self.left.get().saturating_sub(self.all - own.left.get()));
+        done
+    }
+
     /// Takes steps; whether there were as many. Where there were not, none are left.
     pub(in crate::sched::place) fn take(&self, steps: usize) -> bool {
         let left = self.left.get().checked_sub(steps as u64);

@@ -21,6 +21,7 @@ pub(super) mod second;
 pub(super) mod shelves;
 pub(super) mod stairs;
 pub(super) mod standing;
+mod stretches;
 pub(super) mod sweep;
 pub(super) mod tails;
 
@@ -30,13 +31,14 @@ use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use crate::id::NodeId;
-use crate::sched::scene::room::{Amount, CPUS, RoomId, Rooms};
+use crate::sched::scene::room::{RoomId, Rooms};
 use crate::text::time::Time;
 
 use holes::Hole;
 use realm::Screen;
 use second::{Second, length};
 use shelves::Shelves;
+use stretches::{Free, all, is_near, nested};
 
 /// From one moment until another.
 pub(super) type Stretch = (Second, Second);
@@ -488,109 +490,6 @@ fn throughout(rooms: &Rooms, steps: &[Step]) -> Option<RoomId> {
 /// All of a timeline.
 const ALWAYS: Stretch = (Second::BEGIN, Second::NEVER);
 
-/// Whether a stretch of time overlaps another or touches it.
-#[inline]
-fn is_near((from, to): Stretch, start: Second, end: Second) -> bool {
-    start <= to && end >= from
-}
-
-/// From when until when a room is free throughout.
-type Free = (Second, Second, RoomId);
-
-/// The longest stretches where of any two rooms that meet one contains the other, as they do while only CPUs are
-/// taken; says whether that is so. A room lasts until a smaller one comes, and began with the first that was not smaller.
-fn nested(rooms: &Rooms, steps: &[Step], open: &mut Vec<Step>, stretches: &mut Vec<Free>) -> bool {
-    open.clear();
-    for step in steps {
-        if !rooms.usable(step.room) {
-            stretches.extend(open.drain(..).map(|last| (last.from, step.from, last.room)));
-            continue;
-        }
-        let mut from = step.from;
-        while let Some(last) = open.last() {
-            if rooms.within(last.room, step.room) {
-                break;
-            }
-            if !rooms.within(step.room, last.room) {
-                return false;
-            }
-            stretches.push((last.from, step.from, last.room));
-            from = last.from;
-            open.pop();
-        }
-        if open.last().is_none_or(|last| last.room != step.room) {
-            open.push(Step { from, room: step.room });
-        }
-    }
-    stretches.extend(open.iter().map(|last| (last.from, Second::NEVER, last.room)));
-    true
-}
-
-/// The longest stretches in general: for each start the room shrinks as the stretch grows, and a stretch counts just
-/// before it shrinks, unless it could as well have begun earlier. Only stretches near another are of interest.
-fn all(rooms: &mut Rooms, steps: &[Step], near: Stretch, stretches: &mut Vec<Free>) {
-    let reached = steps.partition_point(|step| step.from < near.0);
-    let mut least: Amount = SmallVec::new();
-    let mut room = None;
-    // What begins before has, when that comes, the least of all steps until then.
-    for first in (0..reached).rev() {
-        let amount = rooms.amount(steps[first].room);
-        if first + 1 == reached {
-            least.extend_from_slice(amount);
-        } else if !is_within(&least, amount) {
-            least.iter_mut().zip(amount).for_each(|(least, there)| *least = (*least).min(*there));
-            room = None;
-        }
-        if least[CPUS] == 0 {
-            break;
-        }
-        if *least == *amount {
-            room = Some(steps[first].room);
-        }
-        grow(rooms, steps, (first, reached), (least.clone(), room), stretches);
-    }
-    for (first, begin) in steps.iter().enumerate().skip(reached).take_while(|(_, begin)| begin.from <= near.1)
-    {
-        let least = Amount::from_slice(rooms.amount(begin.room));
-        grow(rooms, steps, (first, first + 1), (least, Some(begin.room)), stretches);
-    }
-}
-
-/// The stretches that begin with a step and last until another or longer; `least` is what is free until then, with its
-/// number where that is known.
-fn grow(
-    rooms: &mut Rooms,
-    steps: &[Step],
-    (first, until): (usize, usize),
-    (mut least, mut room): (Amount, Option<RoomId>),
-    stretches: &mut Vec<Free>,
-) {
-    let begin = steps[first];
-    let before = first.checked_sub(1).map(|before| steps[before].room);
-    for next in until..=steps.len() {
-        if least[CPUS] == 0 || before.is_some_and(|before| is_within(&least, rooms.amount(before))) {
-            break;
-        }
-        let step = steps.get(next);
-        if step.is_some_and(|step| is_within(&least, rooms.amount(step.room))) {
-            continue;
-        }
-        let known = room.unwrap_or_else(|| rooms.intern(rooms.class_of(begin.room), &least));
-        let Some(step) = step else {
-            stretches.push((begin.from, Second::NEVER, known));
-            break;
-        };
-        stretches.push((begin.from, step.from, known));
-        let there = rooms.amount(step.room);
-        least.iter_mut().zip(there).for_each(|(least, there)| *least = (*least).min(*there));
-        room = (*least == *there).then_some(step.room);
-    }
-}
-
-fn is_within(less: &[u64], more: &[u64]) -> bool {
-    less.iter().zip(more).all(|(less, more)| less <= more)
-}
-
 /// What is seen of steps behind screens.
 #[cold]
 fn behind(rooms: &mut Rooms, steps: &[Step], screens: &[Screen], begin: Time) -> Vec<Step> {
@@ -640,25 +539,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn nested_rooms_have_the_same_stretches_either_way(cpus in prop::collection::vec(0_u32..6, 1..20)) {
-            let mut rooms = Rooms::default();
-            let class = rooms.class(&Arc::new(NodeShape { cpus: 6, ..NodeShape::default() }));
-            let full = rooms.full(class);
-            let steps = (0..).zip(&cpus);
-            let mut steps: Vec<Step> = steps
-                .map(|(at, cpus)| Step { from: Second(at), room: rooms.minus(full, &[u64::from(*cpus), 0]) })
-                .collect();
-            steps.dedup_by_key(|step| step.room);
-            let (mut quick, mut slow) = (Vec::new(), Vec::new());
-            prop_assert!(nested(&rooms, &steps, &mut Vec::new(), &mut quick));
-            all(&mut rooms, &steps, ALWAYS, &mut slow);
-            quick.retain(|(_, _, room)| rooms.usable(*room));
-            quick.sort_unstable();
-            slow.sort_unstable();
-            prop_assert_eq!(quick, slow);
-        }
-
         #[test]
         fn holes_may_be_asked_for_late(
             steps in prop::collection::vec(prop::collection::btree_map(1_u64..30, amount(), 0..4), 3),
@@ -717,30 +597,6 @@ mod tests {
             prop_assert_eq!(shelved(&early), holes(&early));
             prop_assert_eq!(shelved(&late), holes(&early));
             prop_assert_eq!(holes(&late), holes(&early));
-        }
-
-        #[test]
-        fn stretches_near_another_are_those_of_all(
-            amounts in prop::collection::vec((0_u64..4, 0_u64..4, 0_u64..4), 1..14),
-            near in (0_u32..16, 0_u32..8),
-        ) {
-            let mut rooms = Rooms::default();
-            let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 4 }];
-            let shape = NodeShape { cpus: 4, memory_mb: 4, gres, ..NodeShape::default() };
-            let class = rooms.class(&Arc::new(shape));
-            let room = |(cpus, memory, gpus): &(u64, u64, u64)| rooms.intern(class, &[*cpus, *memory, *gpus]);
-            let found: Vec<RoomId> = amounts.iter().map(room).collect();
-            let mut steps: Vec<Step> =
-                (0..).zip(found).map(|(at, room)| Step { from: Second(at), room }).collect();
-            steps.dedup_by_key(|step| step.room);
-            let near = (Second(near.0), Second(near.0 + near.1));
-            let (mut some, mut every) = (Vec::new(), Vec::new());
-            all(&mut rooms, &steps, near, &mut some);
-            all(&mut rooms, &steps, ALWAYS, &mut every);
-            every.retain(|(start, end, _)| is_near(near, *start, *end));
-            some.sort_unstable();
-            every.sort_unstable();
-            prop_assert_eq!(some, every);
         }
     }
 }

@@ -250,6 +250,8 @@ impl<S: Space> Walk<S> {
         if reserves && let Some(detail) = self.never_licensed_together(candidate, prospects) {
             return Some((Reason::Licenses, detail));
         }
+        // Whether one fits only after the time that plans know of.
+        let mut is_beyond = false;
         for (offset, of) in prospects.iter().enumerate() {
             let never = match reserves {
                 true => !self.fits_some_day(candidate, offset, of),
@@ -258,8 +260,9 @@ impl<S: Space> Walk<S> {
             if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
                 return Some((reason, format!("component {offset}: {detail}")));
             }
+            is_beyond |= never;
         }
-        if !reserves || shorter::too_late(candidate).is_some() {
+        if !reserves || is_beyond || shorter::too_late(candidate).is_some() {
             return None;
         }
         let out = prospects.iter().flatten().flat_map(|prospect| &prospect.lenses);

@@ -21,6 +21,7 @@ use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
+use crate::sched::timeline::second::Second;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::text::time::Time;
 
@@ -133,7 +134,7 @@ pub(in crate::sched) trait Space {
         let bound = family.as_ref().and_then(|family| stairs.bound(family, hunt.need, &size, smaller));
         let mut from = begin.max(bound.unwrap_or(begin));
         loop {
-            from = self.licenses().earliest(&hunt.asked(), from, hunt.run_time)?;
+            from = self.licensed(&hunt.asked(), from, hunt.run_time)?;
             if from >= until {
                 return None;
             }
@@ -144,7 +145,7 @@ pub(in crate::sched) trait Space {
                 self.stairs().0.note(family.clone(), hunt.need, size, earliest);
             }
             let mut hit = hit?;
-            let licensed = self.licenses().earliest(&hunt.asked(), hit.start, hunt.run_time)?;
+            let licensed = self.licensed(&hunt.asked(), hit.start, hunt.run_time)?;
             if licensed == hit.start {
                 let lacks = |space: &Self| {
                     space.licenses().lacking(&hunt.asked(), hit.start, hunt.run_time).is_some()
@@ -154,6 +155,13 @@ pub(in crate::sched) trait Space {
             }
             from = licensed;
         }
+    }
+
+    /// The first moment from `from` on at which there are licenses for so many seconds; `None` if that is not before timelines end,
+    /// because nothing is known of nodes then.
+    fn licensed(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
+        let at = self.licenses().earliest(asked, from, seconds)?;
+        (Second::of(at, self.now()) < Second::LAST).then_some(at)
     }
 
     /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free.

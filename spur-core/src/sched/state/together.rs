@@ -101,7 +101,7 @@ fn each_alone(
     let mut at = from;
     loop {
         let before = at;
-        at = space.licenses().earliest(asked, at, run_time)?;
+        at = space.licensed(asked, at, run_time)?;
         for place in places {
             at = alone(space, place, at, until)?;
         }

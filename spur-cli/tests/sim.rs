@@ -157,14 +157,15 @@ fn events_without_those_who_wait_are_otherwise_the_same() {
 
 #[test]
 fn events_of_a_time_come_in_the_order_of_the_contract() {
-    let rank = |event: &Value| match event["event"].as_str().expect("an event has a kind") {
+    // A job that goes on and ends, or goes on and is stopped again, does so in that order.
+    let rank = |event: &Value, last: i64| match event["event"].as_str().expect("an event has a kind") {
         "submit" | "reject" | "test" => 0,
         "command" => 1,
         "preempt" => 2,
-        "suspend" => 3,
+        "suspend" | "resume" if last <= 3 => 3,
         "end" => 4,
-        "replace" => 5,
-        "resume" => 6,
+        "suspend" | "resume" => 5,
+        "replace" => 6,
         "start" => 7,
         "pending" => 8,
         other => panic!("what is {other}?"),
@@ -179,14 +180,40 @@ fn events_of_a_time_come_in_the_order_of_the_contract() {
             if let Some(number) = event["jobid"].as_i64() {
                 numbers.insert(job.clone(), number);
             }
-            let number = numbers.get(&job).copied().filter(|_| rank(&event) > 1).unwrap_or(0);
-            let here = (event["t"].as_i64().expect("an event has a time"), rank(&event), number);
+            let t = event["t"].as_i64().expect("an event has a time");
+            let rank = rank(&event, if t == last.0 { last.1 } else { 0 });
+            let number = numbers.get(&job).copied().filter(|_| rank > 1).unwrap_or(0);
+            let here = (t, rank, number);
             assert!(last <= here, "{name}: {event} comes after {last:?}");
             last = here;
             seen += 1;
         }
     }
     assert!(seen > 100, "the scenarios have events");
+}
+
+#[test]
+fn only_what_runs_is_stopped_and_only_what_is_stopped_goes_on() {
+    let mut stopped = 0;
+    for (name, directory) in directories() {
+        let (_, events) = run(&format!("stopped-{name}"), &options(&directory));
+        let mut states: BTreeMap<String, String> = BTreeMap::new();
+        for event in lines(&events) {
+            let state = states.entry(format!("{} {}", event["job"], event["component"])).or_default();
+            let kind = event["event"].as_str().expect("an event has a kind");
+            let follows: &[&str] = match kind {
+                "start" => &["", "end"],
+                "suspend" => &["start", "resume"],
+                "resume" => &["suspend"],
+                "end" => &["", "start", "suspend", "resume"],
+                _ => continue,
+            };
+            assert!(follows.contains(&state.as_str()), "{name}: {event} after {state:?}");
+            stopped += usize::from(kind == "suspend");
+            kind.clone_into(state);
+        }
+    }
+    assert!(stopped > 5, "some scenarios suspend jobs");
 }
 
 #[test]

@@ -144,6 +144,11 @@ pub enum What {
     },
 }
 
+/// The rank of a job being stopped.
+pub(super) const SUSPEND: u8 = 3;
+/// The rank of a job going on.
+pub(super) const RESUME: u8 = 5;
+
 impl What {
     /// Where this kind stands among the events of one pass.
     pub(super) fn rank(&self) -> u8 {
@@ -151,9 +156,9 @@ impl What {
             What::Submit { .. } | What::Reject { .. } | What::Test { .. } => 0,
             What::Command { .. } => 1,
             What::Preempt { .. } => 2,
-            What::Suspend { .. } => 3,
+            What::Suspend { .. } => SUSPEND,
             What::End { .. } => 4,
-            What::Resume { .. } => 5,
+            What::Resume { .. } => RESUME,
             What::Replace { .. } => 6,
             What::Start { .. } => 7,
             What::Pending { .. } => 8,

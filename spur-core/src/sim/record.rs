@@ -1,9 +1,9 @@
 //! What is told of a simulation: events are kept until their pass is over, and then told in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::event::{Event, Spans, What};
+use super::event::{Event, RESUME, SUSPEND, Spans, What};
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
@@ -25,24 +25,43 @@ struct Told {
 /// Events that were not told yet, and what was told before.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// With the job's number, by which events of one kind are sorted.
-    fresh: Vec<(JobId, What)>,
+    /// With the job's number, by which events of one rank are sorted, and the rank.
+    fresh: Vec<(JobId, u8, What)>,
+    /// The jobs that were resumed among these.
+    resumed: BTreeSet<JobId>,
     told: BTreeMap<JobId, Told>,
     /// Jobs that are components of het jobs, and which.
     components: BTreeMap<JobId, u32>,
 }
 
 impl Record {
+    /// Adds what has happened. What happens to one job is told in the order in which it did, also where others are told by kind: one
+    /// that goes on and is stopped again is stopped last, and one that goes on and ends has ended last.
     pub(super) fn add(&mut self, job: JobId, what: What) {
-        self.fresh.push((job, what));
+        let mut rank = what.rank();
+        if self.resumed.contains(&job) {
+            match &what {
+                What::Suspend { .. } => rank = RESUME,
+                What::End { .. } => {
+                    let before =
+                        self.fresh.iter_mut().filter(|(other, rank, _)| *other == job && *rank == RESUME);
+                    before.for_each(|(_, rank, _)| *rank = SUSPEND);
+                }
+                _ => {}
+            }
+        } else if matches!(what, What::Resume { .. }) {
+            self.resumed.insert(job);
+        }
+        self.fresh.push((job, rank, what));
     }
 
     /// The events since this was last asked, in the order in which they are told.
     pub(super) fn take(&mut self, now: Time) -> impl Iterator<Item = Event> + '_ {
         let mut fresh = std::mem::take(&mut self.fresh);
-        fresh.sort_by_key(|(job, what)| (what.rank(), *job));
+        self.resumed.clear();
+        fresh.sort_by_key(|(job, rank, _)| (*rank, *job));
         let component = |job: &JobId| self.components.get(job).copied();
-        fresh.into_iter().map(move |(job, what)| Event { t: now.0, component: component(&job), what })
+        fresh.into_iter().map(move |(job, _, what)| Event { t: now.0, component: component(&job), what })
     }
 
     /// Learns that a job is a component of a het job.

@@ -156,7 +156,8 @@ fn array(cluster: &Cluster, spec: &JobSpec) -> Result<(), Reject> {
     Ok(())
 }
 
-/// A job that names its nodes and gives no count gets all of them, as with Slurm. A list with functions (`switch{}`) says
+/// A job that names its nodes and gives no count gets all of them, as with Slurm; one that gives its tasks gets besides
+/// those what the tasks need, not what would hold them thinly. A list with functions (`switch{}`) says
 /// where, not how many: such a job is counted like any other. One that has fewer tasks than nodes gets as many nodes as tasks,
 /// the first of those that it names, and its user is told.
 fn count_nodes(spec: &mut JobSpec) -> Option<String> {
@@ -176,9 +177,8 @@ fn count_nodes(spec: &mut JobSpec) -> Option<String> {
         }
         return Some(format!("can't run {tasks} processes on {least} nodes, setting nnodes to {tasks}"));
     }
-    if let (None, Some(listed)) = (&shape.nodes, listed) {
-        let counted = if shape.tasks.is_some() { NodeCount::at_least } else { NodeCount::exactly };
-        shape.nodes = Some(counted(listed));
+    if let (None, None, Some(listed)) = (&shape.nodes, shape.tasks, listed) {
+        shape.nodes = Some(NodeCount::exactly(listed));
     }
     None
 }

@@ -1,5 +1,8 @@
 //! Whether a request can ever be honoured by the cluster as it is configured, whatever is free or down now.
 
+mod lacking;
+mod mend;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,7 +12,7 @@ use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, Layer, LookupError};
 use crate::model::job::{JobSpec, Shape};
 use crate::model::reservation::Reservation;
-use crate::sched::request::wish::{Stage, Wisher};
+use crate::sched::request::wish::{Stage, WishError, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
 use crate::sched::scene::room::Rooms;
 use crate::sched::timeline::licenses::wanted;
@@ -17,8 +20,10 @@ use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-use super::place;
-use super::request::{Need, Request};
+use self::lacking::{counted, has_devices, too_large};
+use self::mend::{Offer, Refused};
+use super::place::{self, AskError, Nearest, Never};
+use super::request::Request;
 use super::scene::{Scene, SceneNode, fabric_for};
 use super::together::{Member, Nearness, nearness, place_together, ways};
 
@@ -311,6 +316,29 @@ fn in_partition(
     spec: &JobSpec,
     within: Option<&Reservation>,
 ) -> Result<Vec<String>, Refusal> {
+    judge(scene, index, spec, within, Say::Nearest).map_err(|refused| {
+        let request = Request::new(spec, &scene.partitions[index].partition.config).ok();
+        let again = |spec: &JobSpec, say| judge(scene, index, spec, within, say).map(|_| ());
+        refused.mended(spec, request.as_ref(), again)
+    })
+}
+
+/// How much of a refusal is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Say {
+    /// With what is near and may work.
+    Nearest,
+    /// Only whether there is one.
+    Whether,
+}
+
+fn judge(
+    scene: &Scene,
+    index: usize,
+    spec: &JobSpec,
+    within: Option<&Reservation>,
+    say: Say,
+) -> Result<Vec<String>, Refused> {
     let partition = &scene.partitions[index].partition;
     time(partition, spec)?;
     let request = Request::new(spec, &partition.config)
@@ -322,22 +350,22 @@ fn in_partition(
     }
     features(scene, partition, fabric, &spec.shape)?;
     // Of several alternatives, the one that most nodes meet says what would work.
-    let mut closest: Option<(usize, Refusal)> = None;
+    let mut closest: Option<(usize, Refused)> = None;
     for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
         let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
         let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
             .or_else(|error| refuse(RefusalKind::NodeName, error))?;
-        match fits_idle(scene, index, &lens, &request, spec) {
+        match fits_idle(scene, index, &lens, &request, spec, say) {
             Ok(warnings) => return Ok(warnings),
-            Err(refusal) => {
+            Err(refused) => {
                 let nodes = lens.idle.nodes();
                 if closest.as_ref().is_none_or(|(most, _)| nodes > *most) {
-                    closest = Some((nodes, refusal));
+                    closest = Some((nodes, refused));
                 }
             }
         }
     }
-    closest.map_or_else(|| Ok(Vec::new()), |(_, refusal)| Err(refusal))
+    closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| Err(refused))
 }
 
 fn time(partition: &Partition, spec: &JobSpec) -> Result<(), Refusal> {
@@ -378,7 +406,8 @@ fn nodes(
     fabric: &Fabric,
     request: &Request,
     shape: &Shape,
-) -> Result<(), Refusal> {
+) -> Result<(), Refused> {
+    let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, offer));
     let name = partition.name();
     let has = partition.nodes.iter().filter(|id| scene.nodes[id.index()].configured).count();
     let has = u32::try_from(has).unwrap_or(u32::MAX);
@@ -386,15 +415,12 @@ fn nodes(
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
     if min > most {
         let limit = if most < has { "allows" } else { "has" };
-        return refuse(
-            RefusalKind::NodeCount,
-            format!("{min} nodes: partition {name} {limit} {most}; ask ≤ {most}"),
-        );
+        return refuse(format!("{min} nodes: partition {name} {limit} {most}"), Offer::Nodes(most));
     }
     if max < least {
         return refuse(
-            RefusalKind::NodeCount,
-            format!("{max} nodes: partition {name} wants at least {least}; ask ≥ {least}"),
+            format!("{max} nodes: partition {name} wants at least {least}"),
+            Offer::MoreNodes(least),
         );
     }
     let required = hosts(scene, partition, fabric, "-w", shape.nodelist.as_deref())?;
@@ -402,8 +428,8 @@ fn nodes(
     let required = u32::try_from(required).unwrap_or(u32::MAX);
     if required > max {
         return refuse(
-            RefusalKind::NodeCount,
-            format!("-w names {required} nodes and -N allows {max}; ask -N {required}"),
+            format!("-w names {required} nodes and -N allows {max}"),
+            Offer::Near(Nearest::Nodes(required)),
         );
     }
     Ok(())
@@ -475,43 +501,42 @@ fn fits_idle(
     lens: &Lens,
     request: &Request,
     spec: &JobSpec,
-) -> Result<Vec<String>, Refusal> {
+    say: Say,
+) -> Result<Vec<String>, Refused> {
     let partition = &scene.partitions[index].partition;
+    let name = partition.name();
     let qualified = u32::try_from(lens.idle.nodes()).unwrap_or(u32::MAX);
     let (min, slots) = (request.min_nodes(), request.min_slots());
     if qualified == 0 {
         let kind = if has_devices(scene, &spec.shape) { RefusalKind::NodeConfig } else { RefusalKind::Gres };
-        return refuse(kind, too_large(scene, partition, lens, &request.need));
+        refuse(kind, too_large(scene, partition, lens, &request.need))?;
     }
     if qualified < min {
-        return refuse(
-            RefusalKind::NodeConfig,
-            format!(
-                "{min} nodes: {qualified} of partition {} have what is asked for; ask ≤ {qualified}",
-                partition.name()
-            ),
-        );
+        let text = format!("{min} nodes: {qualified} of partition {name} have what is asked for");
+        return Err(Refused::new(RefusalKind::NodeConfig, text, Offer::Nodes(qualified)));
     }
     if lens.idle.total() < slots {
         let (unit, total) = (request.need.slot.unit(), lens.idle.total());
-        return refuse(
-            RefusalKind::NodeConfig,
-            format!(
-                "{slots} {unit}s: partition {} can hold {total} at once; ask ≤ {total}",
-                partition.name()
-            ),
-        );
+        let text = format!("{slots} {unit}s: partition {name} can hold {total} at once");
+        let most = u32::try_from(total).unwrap_or(u32::MAX);
+        return Err(Refused::new(RefusalKind::NodeConfig, text, Offer::Slots(most)));
     }
     let wisher = Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
-    let stages =
-        wisher.stages(Time::ZERO, Time::ZERO).or_else(|error| refuse(RefusalKind::Topology, error))?;
+    let stages = wisher.stages(Time::ZERO, Time::ZERO).map_err(|error| match error {
+        WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
+        error => Refusal { kind: RefusalKind::Topology, message: error.to_string() }.into(),
+    })?;
     if let Some(ask) = stages.first().map(Stage::ask) {
         counted(partition, lens, ask, &spec.shape)?;
     }
     let mut reason = None;
     for stage in stages {
         for ask in &stage.asks {
-            match (place::refusal(&lens.fabric, &lens.idle, ask), reason.take()) {
+            let refused = match say {
+                Say::Nearest => place::refusal(&lens.fabric, &lens.idle, ask),
+                Say::Whether => place::is_never(&lens.fabric, &lens.idle, ask).then(Never::default),
+            };
+            match (refused, reason.take()) {
                 (None, None) => return Ok(stage.warnings),
                 (None, Some(why)) => {
                     let warning = format!("{why}; the job waits in vain until that relaxes");
@@ -524,67 +549,5 @@ fn fits_idle(
     // Where nothing is asked of the fabric, the nodes are not what is asked for.
     let fabric = spec.fabric.is_some() || scene.topology(&lens.fabric).asks();
     let kind = if fabric { RefusalKind::Topology } else { RefusalKind::NodeConfig };
-    refuse(kind, reason.unwrap_or_default())
-}
-
-/// Whether there are devices of all kinds that are asked for.
-fn has_devices(scene: &Scene, shape: &Shape) -> bool {
-    let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
-    let there = |name: &str| {
-        let mut all = scene.nodes.iter().flat_map(|node| &node.shape.gres);
-        all.any(|gres| *gres.name == *name)
-    };
-    asked.all(|gres| there(&gres.name))
-}
-
-/// Why no node will do: what is asked of one node, and the most that one has.
-/// Refuses a count that is larger than the number of nodes that could serve it.
-fn counted(partition: &Partition, lens: &Lens, ask: &place::Ask, shape: &Shape) -> Result<(), Refusal> {
-    let counts = shape.features.as_ref().map(|features| features.counts()).unwrap_or_default();
-    for ((wanted, count), (set, _)) in counts.into_iter().zip(&ask.counts) {
-        let have = lens.idle.open().intersection(set).count();
-        if have < count as usize {
-            let name = partition.name();
-            let message = format!(
-                "--constraint: {count} nodes with {wanted}: {have} of partition {name} could serve; ask ≤ {have}"
-            );
-            return refuse(RefusalKind::NodeConfig, message);
-        }
-    }
-    Ok(())
-}
-
-fn too_large(scene: &Scene, partition: &Partition, lens: &Lens, need: &Need) -> String {
-    let name = partition.name();
-    let admitted = || lens.admitted.ones().map(|index| &scene.nodes[index].shape);
-    if admitted().next().is_none() {
-        return format!("no node of partition {name} meets the constraint");
-    }
-    let (cpus, memory) = (
-        admitted().map(|shape| shape.cpus).max().unwrap_or(0),
-        admitted().map(|shape| shape.memory_mb).max().unwrap_or(0),
-    );
-    let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
-    if asked > cpus {
-        return format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}; ask ≤ {cpus}");
-    }
-    let per_cpu = need.memory_per_cpu.saturating_mul(u64::from(asked));
-    let wanted = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node.max(per_cpu) };
-    if wanted > memory {
-        return format!(
-            "{wanted} MiB on one node: the largest of partition {name} has {memory}; ask ≤ {memory}"
-        );
-    }
-    for spec in need.gres_per_node.iter().chain(&need.gres_per_task) {
-        let has = |shape: &crate::model::node::NodeShape| -> u64 {
-            let kind = |kind: &str| spec.kind.as_deref().is_none_or(|wanted| wanted == kind);
-            let matching = shape.gres.iter().filter(|gres| *gres.name == *spec.name && kind(&gres.kind));
-            matching.map(|gres| u64::from(gres.count)).sum()
-        };
-        let most = admitted().map(|shape| has(shape)).max().unwrap_or(0);
-        if spec.count > most {
-            return format!("{spec} on one node: the most that a node of partition {name} has is {most}");
-        }
-    }
-    format!("no node of partition {name} has all that is asked for together")
+    Err(Refused::never(kind, reason.unwrap_or_default()))
 }

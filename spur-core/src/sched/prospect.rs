@@ -96,7 +96,7 @@ impl Lenses {
         }
         let gather_with = &candidate.gather_with;
         let stages = Wisher { scene, partition, fabric, spec, request, gather_with };
-        let stages = stages.stages(candidate.eligible, now)?;
+        let stages = stages.stages(candidate.eligible, now).map_err(|error| error.to_string())?;
         let choices = Arc::clone(&candidate.choices);
         Ok(Prospect { realm, partition, choices, choice, need, lenses, stages, barred_by })
     }

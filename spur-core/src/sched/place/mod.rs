@@ -24,9 +24,12 @@ mod slots;
 mod oracle;
 
 pub use ask::{
-    Ask, AskError, BlockRule, Containment, Mode, Resolved, Score, Segment, Strategy, Wish, resolve, strategy,
+    Ask, AskError, BlockRule, Containment, Mode, NoMultiple, Resolved, Score, Segment, Strategy, Wish,
+    resolve, strategy,
 };
-pub use explain::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit, could_hold, refusal};
+pub use explain::{
+    Lost, LostWhy, Misfit, MisfitKind, Nearest, Never, Placement, Unit, could_hold, is_never, refusal,
+};
 pub(in crate::sched) use slots::open;
 pub use slots::{Slots, View, Weights};
 

@@ -41,6 +41,17 @@ pub(in crate::sched) struct Wisher<'a> {
     pub(in crate::sched) gather_with: &'a [NodeId],
 }
 
+/// Why a wish can never come true.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::sched) enum WishError {
+    /// The fabric cannot give it.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// A node that is not there.
+    #[error("{0}")]
+    Name(String),
+}
+
 /// Every time at which something that a job asked for falls away.
 pub(in crate::sched) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item = Time> + '_ {
     let fabric = spec.fabric.as_deref();
@@ -66,7 +77,7 @@ impl Wisher<'_> {
     ///
     /// # Errors
     /// What can never be, with what would work.
-    pub(in crate::sched) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, String> {
+    pub(in crate::sched) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, WishError> {
         let first = self.stage(eligible, now)?;
         let mut stages = vec![first];
         let mut times: Vec<Time> = relax_times(self.spec, eligible).filter(|time| *time > now).collect();
@@ -81,9 +92,9 @@ impl Wisher<'_> {
         Ok(stages)
     }
 
-    fn stage(&self, eligible: Time, from: Time) -> Result<Stage, String> {
-        let base = self.base()?;
-        let resolved = self.resolve(base, from.since(eligible)).map_err(|error| error.to_string())?;
+    fn stage(&self, eligible: Time, from: Time) -> Result<Stage, WishError> {
+        let base = self.base().map_err(WishError::Name)?;
+        let resolved = self.resolve(base, from.since(eligible))?;
         let Resolved { ask, warnings, relaxed, .. } = resolved;
         let asks = match &self.request.sizes {
             Some(sizes) => {

@@ -75,17 +75,8 @@ pub enum AskError {
         known: Vec<String>,
     },
     /// A total that is no multiple.
-    #[error("{option}: {wanted} {unit} is no multiple of {by}: ask for {} instead", around(*.wanted, *.by))]
-    NoMultiple {
-        /// The clause as written.
-        option: String,
-        /// What the job asks for.
-        wanted: u32,
-        /// Tasks or nodes.
-        unit: &'static str,
-        /// The multiple.
-        by: u32,
-    },
+    #[error("{0}: ask for {around} instead", around = around(.0))]
+    NoMultiple(NoMultiple),
     /// Segments without a number of nodes.
     #[error("--segment={0} needs a number of nodes: add -N")]
     SegmentWithoutNodes(u32),
@@ -97,10 +88,24 @@ pub enum AskError {
     NeedsSegment(&'static str),
 }
 
-/// The multiples around a number.
-fn around(wanted: u32, by: u32) -> String {
-    let below = wanted - wanted % by.max(1);
-    let above = u64::from(below) + u64::from(by);
+/// A total that is no multiple of what every domain or segment has to hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{option}: {wanted} {unit}{} is no multiple of {by}", if *.wanted == 1 { "" } else { "s" })]
+pub struct NoMultiple {
+    /// The clause as written.
+    pub option: String,
+    /// What the job asks for.
+    pub wanted: u32,
+    /// A task or a node.
+    pub unit: &'static str,
+    /// The multiple.
+    pub by: u32,
+}
+
+/// The multiples around the total.
+fn around(total: &NoMultiple) -> String {
+    let below = total.wanted - total.wanted % total.by.max(1);
+    let above = u64::from(below) + u64::from(total.by);
     if below == 0 { above.to_string() } else { format!("{below} or {above}") }
 }
 
@@ -327,7 +332,7 @@ impl Resolver<'_> {
         // The size must divide some number of nodes that would do.
         if !any_multiple(nodes, size) {
             let (option, wanted) = (format!("--segment={size}"), least);
-            return Err(AskError::NoMultiple { option, wanted, unit: "nodes", by: size });
+            return Err(AskError::NoMultiple(NoMultiple { option, wanted, unit: "node", by: size }));
         }
         let (spread, consolidate) = (asked.spread_segments, asked.consolidate_segments);
         self.done.ask.segment = Some(Segment { size, spread, consolidate });
@@ -390,17 +395,13 @@ impl Resolver<'_> {
     fn check_multiples(&self) -> Result<(), AskError> {
         let ask = &self.done.ask;
         for &(layer, by) in &ask.multiples {
-            let option = || format!("--gather={}*{by}", self.fabric.layer_name(layer));
-            match (ask.tasks, ask.nodes) {
-                (Some(tasks), _) if tasks % by != 0 => {
-                    return Err(AskError::NoMultiple { option: option(), wanted: tasks, unit: "tasks", by });
-                }
-                (None, Some(nodes)) if !any_multiple(nodes, by) => {
-                    let wanted = nodes.0;
-                    return Err(AskError::NoMultiple { option: option(), wanted, unit: "nodes", by });
-                }
-                _ => {}
-            }
+            let (wanted, unit) = match (ask.tasks, ask.nodes) {
+                (Some(tasks), _) if tasks % by != 0 => (tasks, "task"),
+                (None, Some(nodes)) if !any_multiple(nodes, by) => (nodes.0, "node"),
+                _ => continue,
+            };
+            let option = format!("--gather={}*{by}", self.fabric.layer_name(layer));
+            return Err(AskError::NoMultiple(NoMultiple { option, wanted, unit, by }));
         }
         Ok(())
     }

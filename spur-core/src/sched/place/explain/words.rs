@@ -1,7 +1,7 @@
 //! Placements, misfits and refusals as sentences.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::ask::{Ask, Strategy};
@@ -129,12 +129,67 @@ impl Lost {
     }
 }
 
+/// Why a job can never be placed, and the asks near it that can.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Never {
+    /// The limit it hits.
+    pub text: String,
+    /// What would work, the nearest first.
+    pub nearest: Vec<Nearest>,
+}
+
+/// An ask near one that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nearest {
+    /// So many of what the job counts, and no more.
+    AtMost(u32),
+    /// Another number of nodes.
+    Nodes(u32),
+    /// A must at another layer.
+    Must(String),
+    /// Links of that speed.
+    Speed(LinkSpeed),
+    /// Links of any speed.
+    AnySpeed,
+    /// No regard to the fabric.
+    Flat,
+}
+
+impl Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Nearest::AtMost(size) => write!(f, "ask ≤ {size}"),
+            Nearest::Nodes(size) => write!(f, "ask -N {size}"),
+            Nearest::Must(layer) => write!(f, "must:{layer}"),
+            Nearest::Speed(speed) => write!(f, "--network=bw={speed}"),
+            Nearest::AnySpeed => f.write_str("leave out --network=bw"),
+            Nearest::Flat => f.write_str("--topology=none"),
+        }
+    }
+}
+
+impl Display for Never {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        for (index, nearest) in self.nearest.iter().enumerate() {
+            write!(f, "{} {nearest}", if index == 0 { ";" } else { ", or" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a job can never be placed on an idle cluster with every node up.
+#[must_use]
+pub fn is_never(fabric: &Fabric, idle: &Slots, ask: &Ask) -> bool {
+    place_or_say(fabric, &View::new(idle, idle), ask).is_err_and(|misfit| misfit.exact)
+}
+
 /// Whether a job can never be placed on an idle cluster with every node up; if so, why, and the nearest ask that can:
-/// `must:block with 20 nodes: the largest block has 18 nodes; ask <= 18, or must:block2`.
+/// `must:block with 20 nodes: the largest block has 18 nodes; ask ≤ 18, or must:block2`.
 ///
 /// `idle` is what the nodes that are admitted offer when nothing runs.
 #[must_use]
-pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
+pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<Never> {
     let view = View::new(idle, idle);
     let misfit = match place_or_say(fabric, &view, ask) {
         Ok(_) => return None,
@@ -142,10 +197,10 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
         Err(misfit) => misfit,
     };
     let unit = misfit.unit.name(misfit.wanted);
-    if let Some(text) = too_few_for_counts(fabric, &view, ask) {
-        return Some(text);
+    if let Some(never) = too_few_for_counts(fabric, &view, ask) {
+        return Some(never);
     }
-    let mut text = match (ask.must, misfit.nearest.first()) {
+    let text = match (ask.must, misfit.nearest.first()) {
         (Some(layer), Some(&(_, most))) if layer > Layer::NODE && misfit.kind == MisfitKind::TooFew => {
             let name = fabric.layer_name(layer);
             format!("must:{name} with {} {unit}: the largest {name} has {most} {unit}", misfit.wanted)
@@ -188,15 +243,11 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<String> {
         slower(fabric, &view, ask),
         without_fabric(fabric, &view, ask),
     ];
-    let nearest: Vec<String> = nearest.into_iter().flatten().collect();
-    if !nearest.is_empty() {
-        let _ = write!(text, "; {}", nearest.join(", or "));
-    }
-    Some(text)
+    Some(Never { text, nearest: nearest.into_iter().flatten().collect() })
 }
 
 /// Where it is only the counts that do not fit the number of nodes: that, with the next larger number that does.
-fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Never> {
     let (_, nodes) = ask.nodes.filter(|_| !ask.counts.is_empty())?;
     place(fabric, view, &Ask { counts: Vec::new(), ..ask.clone() }).ok()?;
     let sum = ask.counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
@@ -206,15 +257,15 @@ fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Str
         place(fabric, view, &Ask { nodes: Some((*size, *size)), tasks, ..ask.clone() }).is_ok()
     };
     let unit = Unit::Nodes.name(nodes);
-    let hint = larger.find(fits).map_or_else(String::new, |size| format!("; ask -N {size}"));
-    Some(format!("--constraint: {nodes} {unit} cannot meet every count{hint}"))
+    let nearest = larger.find(fits).map(Nearest::Nodes).into_iter().collect();
+    Some(Never { text: format!("--constraint: {nodes} {unit} cannot meet every count"), nearest })
 }
 
 /// How many smaller sizes are tried one by one.
 const PROBES: u32 = 64;
 
 /// The largest smaller size that fits.
-fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<String> {
+fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Nearest> {
     let holds = (fabric.roots().iter().map(|&id| view.slots.of(id)).max()).unwrap_or(view.slots.total());
     let most = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted.saturating_sub(1));
     let limit = match ask.must {
@@ -231,25 +282,25 @@ fn fewer(fabric: &Fabric, view: &View<'_>, ask: &Ask, wanted: u32) -> Option<Str
         } else {
             smaller.nodes = Some((size, size));
         }
-        place(fabric, view, &smaller).ok().map(|_| format!("ask <= {size}"))
+        place(fabric, view, &smaller).ok().map(|_| Nearest::AtMost(size))
     })
 }
 
 /// The fastest links that would do, where faster ones were asked for.
-fn slower(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+fn slower(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let need = ask.min_speed?;
     let speeds = fabric.domains().filter_map(|(_, domain)| domain.link().speed);
     let slower: BTreeSet<u64> = speeds.filter(|speed| *speed < need).collect();
     let found = slower.into_iter().rev().find_map(|speed| {
         let slower = Ask { min_speed: Some(speed), ..ask.clone() };
-        place(fabric, view, &slower).ok().map(|_| format!("--network=bw={}", LinkSpeed(speed)))
+        place(fabric, view, &slower).ok().map(|_| Nearest::Speed(LinkSpeed(speed)))
     });
     let without = || place(fabric, view, &Ask { min_speed: None, ..ask.clone() });
-    found.or_else(|| without().ok().map(|_| "leave out --network=bw".to_owned()))
+    found.or_else(|| without().ok().map(|_| Nearest::AnySpeed))
 }
 
 /// Ignoring the fabric, where that would do and nothing was asked of it.
-fn without_fabric(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+fn without_fabric(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let plain = ask.must.is_none()
         && ask.multiples.is_empty()
         && ask.max_spans.is_empty()
@@ -259,14 +310,14 @@ fn without_fabric(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String>
         && !ask.contiguous
         && !ask.whole_leaves;
     let flat = || place(fabric, view, &Ask { strategy: Strategy::Flat, ..ask.clone() });
-    (plain && ask.strategy != Strategy::Flat && flat().is_ok()).then(|| "--topology=none".to_owned())
+    (plain && ask.strategy != Strategy::Flat && flat().is_ok()).then_some(Nearest::Flat)
 }
 
 /// The lowest layer above the one that was asked for that would do.
-fn wider(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<String> {
+fn wider(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nearest> {
     let must = ask.must?;
     ((must.0 + 1)..u8::try_from(fabric.layer_names().len()).ok()?).map(Layer).find_map(|layer| {
         let wider = Ask { must: Some(layer), ..ask.clone() };
-        place(fabric, view, &wider).ok().map(|_| format!("must:{}", fabric.layer_name(layer)))
+        place(fabric, view, &wider).ok().map(|_| Nearest::Must(fabric.layer_name(layer).to_owned()))
     })
 }

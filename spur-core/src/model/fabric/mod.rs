@@ -392,14 +392,19 @@ impl Fabric {
         let mut spans = vec![0; self.layers.len()];
         // What counts for each layer at the position before.
         let mut last: SmallVec<[Option<DomainId>; 8]> = smallvec![None; self.layers.len()];
-        for &pos in positions {
-            spans[0] += 1;
-            let leaf = self.leaf_of(pos);
-            if leaf.is_none() {
+        spans[0] = u32::try_from(positions.len()).expect("positions are u32");
+        let mut rest = positions;
+        while let Some((&first, others)) = rest.split_first() {
+            let Some(leaf) = self.leaf_of(first) else {
                 spans.iter_mut().skip(1).for_each(|span| *span += 1);
-            }
+                rest = others;
+                continue;
+            };
+            let end = self.domain(leaf).range().end;
+            let beyond = others.iter().position(|pos| pos.index() >= end);
+            rest = beyond.map_or(&[], |at| &others[at..]);
             let mut layer = 1;
-            for id in self.path_up(pos) {
+            for id in self.path_up(first) {
                 let cover = self.domain(id).cover.index();
                 // What is above the same domain is the same.
                 if last[cover] == Some(id) {

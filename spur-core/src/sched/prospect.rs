@@ -1,15 +1,16 @@
 //! Everything that has to be known to look for room for a job in one partition, and what is said once it is found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::id::{ArrayTaskId, NodeId};
 use crate::model::alloc::Why;
+use crate::model::job::{FabricAsk, JobSpec};
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
-use crate::sched::request::wish::{Stage, Wisher};
+use crate::sched::request::wish::{Stage, Wisher, relax_times};
 use crate::sched::scene::lens::{Filter, Lens, alternatives};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY};
 use crate::sched::timeline::licenses::wanted;
@@ -33,7 +34,12 @@ pub(super) struct Lenses {
     outlines: BTreeMap<Outline, usize>,
     /// By outline and need.
     made: BTreeMap<(usize, usize), Result<Arc<Lens>, String>>,
+    /// Jobs that wanted different things, the last one first, and their prospects.
+    last: VecDeque<(Arc<JobSpec>, Arc<[Prospect]>)>,
 }
+
+/// Different jobs whose prospects are kept for those that want the same.
+const KEPT: usize = 32;
 
 /// A job's prospects in one partition and realm.
 #[derive(Debug)]
@@ -103,6 +109,30 @@ impl Lenses {
 }
 
 impl Lenses {
+    /// The prospects of another job that wants the same, if they are kept.
+    pub(super) fn known(&self, candidate: &Candidate) -> Option<Arc<[Prospect]>> {
+        let same = |(spec, prospects): &&(Arc<JobSpec>, Arc<[Prospect]>)| {
+            let choices = prospects.first().map(|prospect| &prospect.choices);
+            choices.is_some_and(|choices| Arc::ptr_eq(choices, &candidate.choices))
+                && wants_the_same(spec, &candidate.spec)
+        };
+        self.last.iter().find(same).map(|(_, prospects)| Arc::clone(prospects))
+    }
+
+    /// Keeps the prospects of a job, if they follow from what it wants alone: not from how long it has waited, where
+    /// another job is, or what is reserved for whom.
+    pub(super) fn keep(&mut self, scene: &Scene, candidate: &Candidate, prospects: &Arc<[Prospect]>) {
+        let spec = &candidate.spec;
+        let follows = |ask: &FabricAsk| ask.gather_with.is_some();
+        let changes = spec.fabric.as_deref().is_some_and(follows)
+            || relax_times(spec, candidate.eligible).next().is_some()
+            || !scene.reservations.is_empty();
+        if !changes {
+            self.last.truncate(KEPT - 1);
+            self.last.push_front((Arc::clone(spec), Arc::clone(prospects)));
+        }
+    }
+
     /// The lens of an outline and a need: one that is known, or made `like` another of the outline, or `new`.
     fn lens(
         &mut self,
@@ -169,6 +199,15 @@ impl Prospect {
             rest: Vec::new(),
         }
     }
+}
+
+/// Whether two jobs that need the same in the same partitions want the same nodes of them, and the same of the fabric.
+fn wants_the_same(one: &JobSpec, other: &JobSpec) -> bool {
+    let (shape, others) = (&one.shape, &other.shape);
+    one.fabric == other.fabric
+        && one.reservations().eq(other.reservations())
+        && (&shape.features, &shape.nodelist, &shape.exclude, shape.sharing)
+            == (&others.features, &others.nodelist, &others.exclude, others.sharing)
 }
 
 /// What is proposed on a node for so many slots, which take so much of it.

@@ -102,7 +102,7 @@ impl<S: Space> Walk<S> {
             self.consider_together(&candidate);
             return None;
         }
-        let prospects = match self.prospects(&candidate) {
+        let prospects = match self.own_prospects(&candidate) {
             Ok(prospects) => prospects,
             Err(problem) => {
                 self.wait(&candidate, Reason::BadConstraints, problem, None);
@@ -229,6 +229,16 @@ impl<S: Space> Walk<S> {
         let mut known = known.filter(|made| made.job != job);
         self.heads[seat].is_some_and(|head| head != job)
             || (self.kept[seat] > 0 && known.any(|made| self.seat_of_made(made) == Some(seat)))
+    }
+
+    /// The same as [`Walk::prospects`] for a job of one component, from a job before it where that wanted the same.
+    fn own_prospects(&mut self, candidate: &Candidate) -> Result<Arc<[Prospect]>, String> {
+        if let Some(known) = self.lenses.known(candidate) {
+            return Ok(known);
+        }
+        let prospects = self.prospects(candidate)?.into();
+        self.lenses.keep(&self.scene, candidate, &prospects);
+        Ok(prospects)
     }
 
     /// Everything that has to be known to look for room for a job.

@@ -142,7 +142,9 @@ pub(in crate::sched) trait Space {
             let learns = begin == self.now() && !gave_up && hunt.licenses.is_empty();
             if let Some(family) = family.as_ref().filter(|_| learns) {
                 let earliest = hit.as_ref().map_or(until, |hit| hit.start);
-                self.stairs().0.note(family.clone(), hunt.need, size, earliest);
+                if bound.is_none_or(|bound| bound < earliest) {
+                    self.stairs().0.note(family.clone(), hunt.need, size, earliest);
+                }
             }
             let mut hit = hit?;
             let licensed = self.licensed(&hunt.asked(), hit.start, hunt.run_time)?;

@@ -74,8 +74,9 @@ pub(super) struct Timeline {
     last_change: Vec<usize>,
     /// How many of the changes gave something back.
     returns: usize,
-    /// Holes that were cut in two, and what is left behind the cut; the shelves have yet to be told.
+    /// Holes that were cut in two, and what is left before and behind the cut; the shelves have yet to be told.
     gone: Vec<Hole>,
+    before: Vec<Hole>,
     behind: Vec<Hole>,
     scratch: Scratch,
 }
@@ -126,6 +127,7 @@ impl Timeline {
             last_change: vec![0; nodes],
             returns: 0,
             gone: Vec::new(),
+            before: Vec::new(),
             behind: Vec::new(),
             scratch: Scratch::default(),
         }
@@ -300,26 +302,35 @@ impl Timeline {
         taken: impl Iterator<Item = (NodeId, &'a [u64])>,
     ) {
         let known = self.nodes.len();
+        // Nodes that are taken together are often alike.
+        let mut last: Option<(RoomId, &[u64], RoomId)> = None;
+        let mut minus = |rooms: &mut Rooms, room: RoomId, taken: &'a [u64]| match last {
+            Some((like, same, left)) if like == room && std::ptr::eq(same, taken) => left,
+            _ => last.insert((room, taken, rooms.minus(room, taken))).2,
+        };
         for (NodeId(node), taken) in taken.filter(|(node, _)| node.index() < known) {
             if self.gone.last().is_some_and(|last| last.node >= node) {
                 self.shelve(rooms);
             }
-            let leaves = self.change(rooms, node, near, |rooms, room| rooms.minus(room, taken));
+            let leaves = self.change(rooms, node, near, |rooms, room| minus(rooms, room, taken));
             self.put_off(rooms, node as usize, Stale { near, is_cut: !leaves });
         }
         self.shelve(rooms);
     }
 
-    /// Tells the shelves of the holes that were cut, none of which is part of another, and what is left behind, which is in
-    /// order. Both mostly stand next to each other: the first where nodes were booked together before, the others because
-    /// they begin when the booking ends.
+    /// Tells the shelves of the holes that were cut, none of which is part of another, and of what is left; what is left
+    /// behind is in order. They mostly stand next to each other: those that begin together where nodes were booked
+    /// together before, those behind because they begin when the booking ends.
     fn shelve(&mut self, rooms: &Rooms) {
         if let Some(shelves) = &mut self.shelves {
             self.gone.sort_unstable_by_key(Hole::key);
+            self.before.sort_unstable_by_key(Hole::key);
             shelves.remove(rooms, &self.gone);
+            shelves.insert(rooms, &self.before);
             shelves.insert(rooms, &self.behind);
         }
         self.gone.clear();
+        self.before.clear();
         self.behind.clear();
     }
 
@@ -375,7 +386,7 @@ impl Timeline {
         rooms: &mut Rooms,
         node: u32,
         (from, to): Stretch,
-        change: impl Fn(&mut Rooms, RoomId) -> RoomId,
+        mut change: impl FnMut(&mut Rooms, RoomId) -> RoomId,
     ) -> bool {
         self.last_change[node as usize] = self.changed.len();
         self.changed.push(node);
@@ -424,11 +435,9 @@ impl Timeline {
             }
             (None, None) => drop(holes.remove(at)),
         }
-        if let Some(shelves) = &mut self.shelves {
-            if let Some(before) = before {
-                shelves.insert(rooms, &[before]);
-            }
+        if self.shelves.is_some() {
             self.gone.push(hole);
+            self.before.extend(before);
             self.behind.extend(after);
         }
         true

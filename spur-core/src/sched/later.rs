@@ -68,7 +68,7 @@ impl Reservation {
 /// The later starts that a deep pass planned: what a quick pass must not disturb.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reservations {
-    by_turn: BTreeMap<Turn, Reservation>,
+    by_turn: BTreeMap<Turn, Arc<Reservation>>,
     by_job: BTreeSet<(JobId, Turn)>,
     by_start: BTreeSet<(Time, Turn)>,
 }
@@ -87,17 +87,17 @@ impl Reservations {
     }
 
     /// The reservations, in queue order.
-    pub fn iter(&self) -> impl Iterator<Item = &Reservation> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Reservation>> {
         self.by_turn.values()
     }
 
-    pub(in crate::sched) fn insert(&mut self, made: Reservation) {
+    pub(in crate::sched) fn insert(&mut self, made: Arc<Reservation>) {
         self.by_job.insert((made.job, made.turn));
         self.by_start.insert((made.start, made.turn));
         self.by_turn.insert(made.turn, made);
     }
 
-    pub(in crate::sched) fn remove(&mut self, turn: &Turn) -> Option<Reservation> {
+    pub(in crate::sched) fn remove(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
         let made = self.by_turn.remove(turn)?;
         self.by_job.remove(&(made.job, made.turn));
         self.by_start.remove(&(made.start, made.turn));
@@ -126,9 +126,10 @@ impl Reservations {
     }
 }
 
-impl FromIterator<Reservation> for Reservations {
-    fn from_iter<I: IntoIterator<Item = Reservation>>(all: I) -> Self {
-        let by_turn: BTreeMap<Turn, Reservation> = all.into_iter().map(|made| (made.turn, made)).collect();
+impl FromIterator<Arc<Reservation>> for Reservations {
+    fn from_iter<I: IntoIterator<Item = Arc<Reservation>>>(all: I) -> Self {
+        let by_turn: BTreeMap<Turn, Arc<Reservation>> =
+            all.into_iter().map(|made| (made.turn, made)).collect();
         let by_job = by_turn.values().map(|made| (made.job, made.turn)).collect();
         // Turns are large, so their numbers are sorted in their place.
         let turns: Vec<Turn> = by_turn.keys().copied().collect();

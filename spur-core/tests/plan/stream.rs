@@ -543,7 +543,7 @@ fn clear(world: &mut World, job: JobId) -> bool {
 
 /// What is planned for later, by job.
 pub(crate) fn reserved(reservations: &Reservations) -> Vec<String> {
-    let one = |made: &Reservation| {
+    let one = |made: &Arc<Reservation>| {
         let amounts: Vec<_> = made.amounts().collect();
         format!("{} {:?} {:?} {} {amounts:?}", made.job, made.start, made.end, made.partition)
     };

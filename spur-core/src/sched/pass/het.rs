@@ -35,7 +35,7 @@ impl<S: Space> Walk<S> {
     /// Starts all components, or finds out when they can start and why not now.
     pub(super) fn consider_together(&mut self, candidate: &Queued) {
         let known = candidate.all().filter_map(|component| self.take_known(component.attempt.job));
-        let known: Vec<Reservation> = known.collect();
+        let known: Vec<Arc<Reservation>> = known.collect();
         let mut prospects = Vec::with_capacity(candidate.rest.len() + 1);
         for component in candidate.all() {
             match self.prospects(component) {
@@ -164,7 +164,7 @@ impl<S: Space> Walk<S> {
         &mut self,
         candidate: &Queued,
         prospects: &[Vec<Prospect>],
-        known: Vec<Reservation>,
+        known: Vec<Arc<Reservation>>,
         found: Option<Found>,
         reserves: bool,
     ) {

@@ -20,7 +20,7 @@ use super::walk::{EXPLAINED, Walk};
 /// A later start that was booked, and what is said of it.
 #[derive(Debug)]
 pub(super) struct Planned {
-    pub(super) made: Reservation,
+    pub(super) made: Arc<Reservation>,
     pub(super) said: Waiting,
 }
 
@@ -40,18 +40,18 @@ impl<S: Space> Walk<S> {
         let mut known = known.iter().peekable();
         while let Some(first) = known.next() {
             let rest = std::iter::from_fn(|| known.next_if(|made| made.is_together_with(first)));
-            let all: Vec<&Reservation> = std::iter::once(first).chain(rest).collect();
+            let all: Vec<&Arc<Reservation>> = std::iter::once(first).chain(rest).collect();
             self.keep_together(line, &all);
         }
     }
 
     /// Takes over a later start, or those of all components of a het job, if they still make sense; says whether they do, and
     /// at the times that they were planned for.
-    pub(in crate::sched) fn keep_together(&mut self, line: &Line, all: &[&Reservation]) -> Kept {
+    pub(in crate::sched) fn keep_together(&mut self, line: &Line, all: &[&Arc<Reservation>]) -> Kept {
         let leader = all[0].spec.het.as_deref().map_or(all[0].job, |het| het.leader);
         let candidate = line.candidate(leader).filter(|candidate| candidate.all().count() == all.len());
         let Some(candidate) = candidate else { return Kept::No };
-        let mut kept: Vec<Reservation> = Vec::with_capacity(all.len());
+        let mut kept: Vec<Arc<Reservation>> = Vec::with_capacity(all.len());
         for (component, made) in candidate.all().zip(all) {
             let Some(made) = self.still_has(component, made) else {
                 kept.iter().for_each(|made| self.space.release(made));
@@ -66,7 +66,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// A later start as it now would be, if that is possible.
-    fn still_has(&mut self, candidate: &Candidate, made: &Reservation) -> Option<Reservation> {
+    fn still_has(&mut self, candidate: &Candidate, made: &Arc<Reservation>) -> Option<Arc<Reservation>> {
         let same = candidate.attempt.job == made.job && Arc::ptr_eq(&candidate.spec, &made.spec);
         self.scene.partition(&made.partition).filter(|_| same)?;
         let realm = self.realm_of(made)?;
@@ -76,12 +76,15 @@ impl<S: Space> Walk<S> {
         };
         let start = made.start.max(self.now);
         let end = start + self.space.realms().lasts(realm, start, run_time);
-        let made = Reservation { start, end, ..made.clone() };
+        let made = match (start, end) == (made.start, made.end) {
+            true => Arc::clone(made),
+            false => Arc::new(Reservation { start, end, ..(**made).clone() }),
+        };
         self.space.has(realm, &made).then_some(made)
     }
 
     /// Puts a later start of an earlier pass where it was.
-    pub(in crate::sched) fn remember_known(&mut self, made: Reservation) {
+    pub(in crate::sched) fn remember_known(&mut self, made: Arc<Reservation>) {
         if let Some(seat) = self.seat_of_made(&made) {
             self.kept[seat] += 1;
         }
@@ -89,13 +92,13 @@ impl<S: Space> Walk<S> {
     }
 
     /// Gives up the first later start that an earlier pass planned for a job.
-    pub(super) fn take_known(&mut self, job: JobId) -> Option<Reservation> {
+    pub(super) fn take_known(&mut self, job: JobId) -> Option<Arc<Reservation>> {
         let first = self.known.of_job(job).next()?;
         self.give_up(&first)
     }
 
     /// Gives up a later start that an earlier pass planned.
-    pub(in crate::sched) fn give_up(&mut self, turn: &Turn) -> Option<Reservation> {
+    pub(in crate::sched) fn give_up(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
         let made = self.known.remove(turn)?;
         if let Some(seat) = self.seat_of_made(&made) {
             self.kept[seat] -= 1;
@@ -132,7 +135,7 @@ impl<S: Space> Walk<S> {
             after,
             ..Waiting::of(candidate.attempt.job)
         };
-        let made = Reservation {
+        let made = Arc::new(Reservation {
             job: candidate.attempt.job,
             spec: Arc::clone(&candidate.spec),
             start: hit.start,
@@ -142,7 +145,7 @@ impl<S: Space> Walk<S> {
             parts,
             told: said.start,
             turn,
-        };
+        });
         self.space.reserve(&made);
         self.plan.report.reserved += 1;
         Planned { made, said }
@@ -151,13 +154,13 @@ impl<S: Space> Walk<S> {
     /// The job whose end a planned start waits for.
     fn frees(&self, at: Time, parts: &[Part]) -> Option<JobId> {
         let planned = self.ends.get(&at).into_iter().flatten().map(|index| &self.made[*index]);
-        let shares = |made: &&Reservation| {
+        let shares = |made: &&Arc<Reservation>| {
             made.parts.iter().any(|mine| parts.iter().any(|part| part.node == mine.node))
         };
         self.space.ends_at(at, parts).or_else(|| planned.filter(shares).map(|made| made.job).next())
     }
 
-    pub(super) fn remember(&mut self, made: Reservation) {
+    pub(super) fn remember(&mut self, made: Arc<Reservation>) {
         // Who frees the nodes of whom is told of the first jobs only.
         if self.explained <= EXPLAINED {
             self.ends.entry(made.end).or_default().push(self.made.len());

@@ -34,7 +34,7 @@ impl<S: Space> Walk<S> {
         &mut self,
         candidate: &Queued,
         prospects: &[Prospect],
-        known: Option<Reservation>,
+        known: Option<Arc<Reservation>>,
         found: Option<(usize, Hit)>,
     ) {
         if let Some(known) = known {

@@ -47,7 +47,7 @@ pub(in crate::sched) struct Walk<S> {
     pub(in crate::sched) known: Reservations,
     pub(in crate::sched) kept: Vec<usize>,
     /// Reservations that were made.
-    pub(in crate::sched) made: Vec<Reservation>,
+    pub(in crate::sched) made: Vec<Arc<Reservation>>,
     /// Planned ends of these, and whose.
     pub(super) ends: BTreeMap<Time, Vec<usize>>,
     /// Who may be asked to make way, and for whom somebody has been.

@@ -240,7 +240,7 @@ impl Field {
 
     /// Takes note of what the pass has started and reserved since it was last asked. A reservation counts as if it
     /// began now: nobody is driven from nodes for one job that are promised to another.
-    pub(super) fn catch_up(&mut self, scene: &Scene, starts: &[Start], reserved: &[Reservation]) {
+    pub(super) fn catch_up(&mut self, scene: &Scene, starts: &[Start], reserved: &[Arc<Reservation>]) {
         for start in starts[self.starts..].iter().flat_map(Start::all) {
             let held: Vec<_> = start.parts.iter().map(|part| of_part(scene, part, start.exclusive)).collect();
             self.take(&held);

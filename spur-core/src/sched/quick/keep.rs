@@ -3,6 +3,7 @@
 //! Promises: what is kept is what [`Walk::keep`] keeps of them, which goes through all in their order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::id::NodeId;
@@ -53,7 +54,7 @@ impl Memory {
 /// Looks again at those of which it is not plain that they stand, and at those that they get in the way of. Says whether
 /// any gave way or moved.
 fn check(walk: &mut Walk<Ledger>, line: &Line, doubtful: &BTreeSet<Turn>) -> bool {
-    let mut left: BTreeMap<Turn, Reservation> = BTreeMap::new();
+    let mut left: BTreeMap<Turn, Arc<Reservation>> = BTreeMap::new();
     for turn in doubtful {
         doubt(walk, &mut left, turn);
     }
@@ -63,7 +64,7 @@ fn check(walk: &mut Walk<Ledger>, line: &Line, doubtful: &BTreeSet<Turn>) -> boo
         while let Some(next) = left.first_entry().filter(|next| next.get().is_together_with(&all[0].1)) {
             all.push(next.remove_entry());
         }
-        let made: Vec<&Reservation> = all.iter().map(|(_, made)| made).collect();
+        let made: Vec<&Arc<Reservation>> = all.iter().map(|(_, made)| made).collect();
         let kept = walk.keep_together(line, &made);
         changed |= kept != Kept::Yes;
         if kept == Kept::Moved {
@@ -79,7 +80,7 @@ fn check(walk: &mut Walk<Ledger>, line: &Line, doubtful: &BTreeSet<Turn>) -> boo
 }
 
 /// Takes out a later start to look at it again, with those that it begins together with.
-fn doubt(walk: &mut Walk<Ledger>, left: &mut BTreeMap<Turn, Reservation>, turn: &Turn) {
+fn doubt(walk: &mut Walk<Ledger>, left: &mut BTreeMap<Turn, Arc<Reservation>>, turn: &Turn) {
     for turn in walk.known.together_with(turn) {
         left.extend(walk.give_up(&turn).map(|made| (turn, made)));
     }

@@ -157,7 +157,11 @@ impl Ledger {
     }
 
     /// Begins a pass: what hangs on the time alone is worked out anew.
-    pub(super) fn begin<'a>(&mut self, cluster: &Cluster, planned: impl Iterator<Item = &'a Reservation>) {
+    pub(super) fn begin<'a>(
+        &mut self,
+        cluster: &Cluster,
+        planned: impl Iterator<Item = &'a Arc<Reservation>>,
+    ) {
         let books = &mut self.books;
         let now = books.now;
         let ends = books.held.ends().map(|(end, job)| (end.max(now), job));

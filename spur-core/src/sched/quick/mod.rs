@@ -61,7 +61,7 @@ struct Memory {
     /// By component of partitions: the first job that has to wait.
     heads: Vec<Option<Head>>,
     /// Where these are planned, those of which that is known.
-    planned: Vec<Reservation>,
+    planned: Vec<Arc<Reservation>>,
     /// By seat: how many reservations are kept.
     kept: Vec<usize>,
     /// Jobs to be looked at again: what they hold may have changed.

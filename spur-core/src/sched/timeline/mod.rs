@@ -371,7 +371,7 @@ impl Timeline {
     fn settle_node(&mut self, rooms: &mut Rooms, node: usize, stale: Stale) {
         let begins = |holes: &[Hole]| holes.first().is_some_and(|hole| hole.start == Second::BEGIN);
         let may_limit = stale.near.0 == Second::BEGIN || begins(&self.nodes[node].holes);
-        if !(stale.is_cut && self.cut(rooms, node, stale.near)) {
+        if !(stale.is_cut && self.cut(node, stale.near)) {
             self.renew(rooms, node, stale.near);
         }
         // What is booked for later says nothing of a beginning at which there is nothing.
@@ -411,7 +411,7 @@ impl Timeline {
 
     /// Cuts a stretch of time of which nothing is left out of the only hole that is near; says whether that is so. What
     /// is left before and after it is as large as it can be: whatever had more room there would be near as well.
-    fn cut(&mut self, rooms: &Rooms, node: usize, (from, to): Stretch) -> bool {
+    fn cut(&mut self, node: usize, (from, to): Stretch) -> bool {
         let is_screened = self.screens.get(node).is_some_and(|screens| !screens.is_empty());
         let holes = &mut self.nodes[node].holes;
         let mut near = holes.iter().enumerate().filter(|(_, hole)| is_near((from, to), hole.start, hole.end));

@@ -116,8 +116,8 @@ pub(in crate::sched) trait Space {
                     break;
                 }
                 let found = self.find_at(hunt, stage, lens, until);
-                if let Some(hit) = found.filter(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
-                    best = Some(hit);
+                if found.as_ref().is_some_and(|hit| best.as_ref().is_none_or(|best| hit.beats(best))) {
+                    best = found;
                 }
             }
         }

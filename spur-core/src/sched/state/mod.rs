@@ -61,6 +61,8 @@ pub(super) struct State {
     rooms: Rooms,
     /// By node: what nobody holds at this moment. Less than the timeline has where a job should have ended by now.
     idle: Vec<RoomId>,
+    /// What was last worked out to be taken of a node: often the next takes the same.
+    taken: Arc<[u64]>,
     needs: BTreeMap<Need, usize>,
     /// The needs by their numbers.
     known_needs: Vec<Need>,
@@ -212,6 +214,7 @@ impl State {
             timelines,
             rooms,
             idle,
+            taken: Arc::default(),
             needs: BTreeMap::new(),
             known_needs: Vec::new(),
             smaller: Smaller::default(),

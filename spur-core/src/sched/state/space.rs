@@ -91,23 +91,22 @@ impl Space for State {
         let timeline = &self.timelines[hit.realm];
         let stretch = timeline.stretch(hit.start, hit.start + hit.lasts);
         // Nodes that are alike give the same.
-        let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
+        let mut last: Option<(RoomId, u32)> = None;
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
             let mut room = timeline.room(&mut self.rooms, node, stretch)?;
             if hit.starts {
                 room = self.rooms.common(room, self.idle[node.index()]);
             }
-            let (.., taken) = match &last {
-                Some(like) if (like.0, like.1) == (room, *slots) => like,
-                _ => {
-                    let shape = &scene.nodes[node.index()].shape;
-                    let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
-                    let known = last.take().map(|(.., known)| known).filter(|known| **known == *taken);
-                    last.insert((room, *slots, known.unwrap_or_else(|| Arc::from(&*taken))))
+            if last != Some((room, *slots)) {
+                let shape = &scene.nodes[node.index()].shape;
+                let taken = need.takes(shape, self.rooms.amount(room), *slots)?;
+                if *self.taken != *taken {
+                    self.taken = Arc::from(&*taken);
                 }
-            };
-            parts.push(Part { node, slots: *slots, taken: Arc::clone(taken) });
+                last = Some((room, *slots));
+            }
+            parts.push(Part { node, slots: *slots, taken: Arc::clone(&self.taken) });
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();

@@ -15,6 +15,7 @@ mod score;
 use std::cell::OnceCell;
 
 use fixedbitset::FixedBitSet;
+use smallvec::{SmallVec, smallvec};
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::ask::{Ask, Mode};
@@ -95,7 +96,7 @@ pub(super) struct Problem<'a> {
     pub(super) per_node: Option<u32>,
     /// The unit of the amount in a domain that covers up to the layer: the least common multiple of the multiples at
     /// and below it.
-    pub(super) units: Vec<u32>,
+    pub(super) units: SmallVec<[u32; 8]>,
     /// The lowest layer one domain of which must hold the job; None: any root will do.
     pub(super) within: Option<Layer>,
     pub(super) span_caps: Vec<(Layer, u32)>,
@@ -534,8 +535,13 @@ fn per_node(ask: &Ask, nodes: Option<u32>) -> Option<u32> {
 }
 
 /// The unit of the amount for every layer; None where it overflows, which no amount is a multiple of.
-fn units(ask: &Ask, per_node: Option<u32>, unit: Option<(Layer, u32)>, layers: usize) -> Option<Vec<u32>> {
-    let mut units = vec![1_u32; layers];
+fn units(
+    ask: &Ask,
+    per_node: Option<u32>,
+    unit: Option<(Layer, u32)>,
+    layers: usize,
+) -> Option<SmallVec<[u32; 8]>> {
+    let mut units: SmallVec<[u32; 8]> = smallvec![1; layers];
     // Multiples count tasks where the job counts them; the amount may be nodes of several tasks each.
     let per_task = |by: u32| match (per_node, ask.tasks) {
         (Some(each), Some(_)) => by / narrow(gcd(by.into(), each.into())),

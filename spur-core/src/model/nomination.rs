@@ -29,7 +29,7 @@ pub struct Nomination {
     pub detail: Box<str>,
     /// The domain that will hold all of it, if one does.
     #[serde(default)]
-    pub place: Option<Box<str>>,
+    pub place: Option<Arc<str>>,
     /// The attempts that were ending on its nodes when it was decided, its victims among them.
     #[serde(default)]
     pub victims: Box<[Attempt]>,

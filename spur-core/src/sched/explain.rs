@@ -31,11 +31,11 @@ pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {
 }
 
 /// The domain that holds the whole of what was found, by name.
-pub(super) fn place(hit: &Hit) -> Option<Box<str>> {
+pub(super) fn place(hit: &Hit) -> Option<Arc<str>> {
     let fabric = &hit.lens.fabric;
     let domain = fabric.domain(hit.placement.common?);
     let seen = domain.layer().index() < fabric.layer_names().len();
-    seen.then(|| domain.name().into())
+    seen.then(|| Arc::clone(domain.shared_name()))
 }
 
 /// Why a job waits: what it wants and what there is of it now. The fabric is named only where it stands in the way.

@@ -69,7 +69,7 @@ pub struct Preemption {
     /// Why the job cannot start yet, for people.
     pub detail: String,
     /// The domain that will hold all of it, if one does.
-    pub place: Option<Box<str>>,
+    pub place: Option<Arc<str>>,
     /// Running jobs that have to leave.
     pub victims: Vec<Attempt>,
     /// Jobs behind it in the queue whose nominations it takes over.
@@ -93,7 +93,7 @@ pub struct Waiting {
     /// Where, if that is known; in rank order.
     pub nodes: Vec<NodeId>,
     /// The domain it is planned in, where one holds all of it.
-    pub place: Option<Box<str>>,
+    pub place: Option<Arc<str>>,
     /// The job whose end makes the planned start possible, if one does.
     pub after: Option<JobId>,
 }

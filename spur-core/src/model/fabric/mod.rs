@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -74,7 +75,7 @@ impl DomainId {
 #[derive(Debug, Clone)]
 pub struct Domain {
     full: String,
-    shown: String,
+    shown: Arc<str>,
     layer: Layer,
     cover: Layer,
     range: Range<u32>,
@@ -96,6 +97,12 @@ impl Domain {
     /// The name to show: the last part of the path where that is unambiguous.
     #[must_use]
     pub fn name(&self) -> &str {
+        &self.shown
+    }
+
+    /// The same, for those who keep it.
+    #[must_use]
+    pub fn shared_name(&self) -> &Arc<str> {
         &self.shown
     }
 

@@ -1,6 +1,7 @@
 //! Numbers a checked forest: positions, layers and domains in fabric order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Domain, DomainId, Fabric, Layer, Link, Pos};
 use crate::id::NodeId;
@@ -56,7 +57,7 @@ pub(super) fn number(forest: Forest<'_>, table: &[(NodeId, &str)]) -> Fabric {
         let children: Vec<DomainId> = forest.seeds[seed].children.iter().map(|&child| ids[child]).collect();
         domains[id.index()] = Some(Domain {
             full: forest.seeds[seed].name.clone(),
-            shown: String::new(),
+            shown: Arc::default(),
             layer: Layer(level),
             cover: Layer(top),
             range: start..len_u32(order.len()),
@@ -143,7 +144,7 @@ fn label(domains: &mut [Domain], hidden_top: bool) -> BTreeMap<String, Vec<Domai
     for domain in domains {
         let last = last_part(&domain.full);
         let alone = labels.get(last).is_some_and(|ids| ids.len() == 1);
-        domain.shown = if alone { last.to_owned() } else { domain.full.clone() };
+        domain.shown = if alone { last.into() } else { domain.full.as_str().into() };
     }
     labels
 }

@@ -15,7 +15,8 @@ rules    the same, with the rules of etc/examples/local.toml: jobs of up to 132 
 loose    the same, with 21 nodes a leaf, for jobs of up to 147 nodes, for ever
 
 Figures are those of the simulator's summary: the share of the machine in use from the first submission to the last end, waits, leaves
-over the minimum (weighted by node-seconds), and the share of the jobs that a leaf could hold that are split. --copies N
+over the minimum (the mean over jobs, and all leaves over those that all jobs need, both weighted by node-seconds), and the share of
+the jobs that a leaf could hold that are split. --copies N
 repeats everything with arrivals moved by up to two hours at random, N times, and adds means: one replay of a saturated
 machine is worth little, because utilisation depends on what happens to be left at the end.
 
@@ -129,7 +130,7 @@ def workload(jobs, way, copy):
 
 
 def replay(args, way, jobs, copy):
-    """Utilisation, mean and 99 % wait in hours, leaves over the minimum, share of split jobs."""
+    """Utilisation, mean and 99 % wait in hours, leaves over the minimum in two ways, share of split jobs."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, name) for name in ("spur.toml", "jobs.jsonl")]
         with open(paths[0], "w") as out:
@@ -143,7 +144,8 @@ def replay(args, way, jobs, copy):
         if args.excess:
             show_excess(excess(command[-1]))
     wait, leaf = summary["wait"], summary["spans"]["leaf"]
-    return (summary["utilization"], wait["mean"] / 3600, wait["p99"] / 3600, leaf["over_minimum"], leaf["split"])
+    return (summary["utilization"], wait["mean"] / 3600, wait["p99"] / 3600, leaf["over_minimum"],
+            leaf["total_over_minimum"], leaf["split"])
 
 
 def positions(hostlist):
@@ -212,7 +214,7 @@ def show_excess(sums):
 
 def show(way, copy, figures):
     print(f"{way:10} {copy:>5} {figures[0]:11.4f} {figures[1]:12.1f} {figures[2]:12.1f}"
-          f" {figures[3]:7.4f} {figures[4]:7.4f}", flush=True)
+          f" {figures[3]:7.4f} {figures[4]:12.4f} {figures[5]:7.4f}", flush=True)
 
 
 def main():
@@ -230,7 +232,8 @@ def main():
         print("skipped: SPUR_DATA names no directory with the trace")
         return 0
     jobs = read_jobs(trace)
-    print(f"{'way':10} {'copy':>5} {'utilisation':>11} {'mean wait, h':>12} {'p99 wait, h':>12} {'leaves':>7} {'split':>7}")
+    print(f"{'way':10} {'copy':>5} {'utilisation':>11} {'mean wait, h':>12} {'p99 wait, h':>12} {'leaves':>7}"
+          f" {'all together':>12} {'split':>7}")
     for way in args.only:
         rows = []
         for copy in range(args.copies + 1):

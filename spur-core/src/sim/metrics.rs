@@ -108,8 +108,11 @@ impl Spread {
 pub struct LayerSpans {
     /// Mean over runs that ended.
     pub mean: f64,
-    /// Domains touched over the fewest that a job of that many nodes needs, weighted by node-seconds.
+    /// Domains touched over the fewest that a job of that many nodes needs: the mean over runs, weighted by node-seconds.
     pub over_minimum: f64,
+    /// Domains touched by all runs over the fewest that all need, both weighted by node-seconds: jobs that need many count
+    /// for more.
+    pub total_over_minimum: f64,
     /// Of the runs of jobs that one domain could hold, the share that touched several.
     pub split: f64,
 }
@@ -121,6 +124,9 @@ struct Touched {
     domains: u64,
     node_seconds: f64,
     over: f64,
+    /// Domains touched, and the fewest possible, both times node-seconds.
+    touched: f64,
+    fewest: f64,
     /// Runs that one domain could hold, and those of them that touched several.
     small: u64,
     split: u64,
@@ -216,6 +222,8 @@ impl Tally {
             if let Some(fewest) = fewest.and_then(|fewest| fewest.of(index, nodes)) {
                 sums.node_seconds += weight;
                 sums.over += weight * f64::from(*touched) / fewest as f64;
+                sums.touched += weight * f64::from(*touched);
+                sums.fewest += weight * fewest as f64;
             }
         }
     }
@@ -250,8 +258,9 @@ impl Tally {
         let spans = self.layers.iter().map(|(name, sums)| {
             let mean = ratio(sums.domains as f64, sums.runs as f64);
             let over_minimum = ratio(sums.over, sums.node_seconds);
+            let total_over_minimum = ratio(sums.touched, sums.fewest);
             let split = ratio(sums.split as f64, sums.small as f64);
-            (Arc::clone(name), LayerSpans { mean, over_minimum, split })
+            (Arc::clone(name), LayerSpans { mean, over_minimum, total_over_minimum, split })
         });
         let frag = self.frag_names.iter().zip(&self.frag_by_last);
         Summary {
@@ -342,5 +351,16 @@ mod tests {
         // 2 leaves where 1 would do for 40 node-seconds, 1 of 1 for 5.
         let leaf = summary.spans[0].1;
         assert_eq!((leaf.mean, leaf.over_minimum, leaf.split), (1.5, (2.0 * 40.0 + 5.0) / 45.0, 0.5));
+    }
+
+    #[test]
+    fn the_leaves_of_all_are_summed_up_before_they_are_compared() {
+        let mut tally = Tally::default();
+        let fewest = Fewest::from_sizes(&[&[2, 2]]);
+        // 2 leaves where 1 would do for 40 node-seconds, 2 of 2 for 30.
+        tally.ended(Some(1), &run(0, 0, 20, 2, 2), Some(&fewest));
+        tally.ended(Some(2), &run(0, 0, 10, 2, 3), Some(&fewest));
+        let leaf = tally.summary(std::iter::empty()).spans[0].1;
+        assert_eq!((leaf.over_minimum, leaf.total_over_minimum), (110.0 / 70.0, 140.0 / 100.0));
     }
 }

@@ -48,8 +48,10 @@ pub(super) fn json(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> Stri
     let _ = write!(out, ",\"utilization\":{:.6},\"makespan\":{}", summary.utilization, summary.makespan);
     let spans = summary.spans.iter().map(|(layer, spans)| {
         let quoted = serde_json::Value::from(&**layer);
-        let LayerSpans { mean, over_minimum, split } = spans;
-        format!("{quoted}:{{\"mean\":{mean:.6},\"over_minimum\":{over_minimum:.6},\"split\":{split:.6}}}")
+        let LayerSpans { mean, over_minimum, total_over_minimum, split } = spans;
+        format!(
+            "{quoted}:{{\"mean\":{mean:.6},\"over_minimum\":{over_minimum:.6},\"total_over_minimum\":{total_over_minimum:.6},\"split\":{split:.6}}}"
+        )
     });
     let _ = write!(out, ",\"spans\":{{{}}}", spans.collect::<Vec<_>>().join(","));
     let layers = summary.fragmentation.iter();
@@ -94,9 +96,9 @@ pub(super) fn text(summary: &Summary, skipped: Option<u64>, cost: &Cost) -> Stri
     line("utilization", format!("{:.2} %", summary.utilization * 100.0));
     line("makespan", format!("{} s", summary.makespan));
     for (layer, spans) in &summary.spans {
-        let LayerSpans { mean, over_minimum, split } = spans;
+        let LayerSpans { mean, over_minimum, total_over_minimum, split } = spans;
         let text = format!(
-            "mean {mean:.3} a job, {over_minimum:.3} times the fewest possible, {:.2} % split without need",
+            "mean {mean:.3} a job, {over_minimum:.3} times the fewest possible ({total_over_minimum:.3} all together), {:.2} % split without need",
             split * 100.0
         );
         line(&format!("{layer} spans"), text);

@@ -13,6 +13,9 @@ use crate::sched::plan::{Plan, Waiting};
 use crate::text::hostlist::HostList;
 use crate::text::time::Time;
 
+/// What is told of jobs beyond the depth: no pass has planned them.
+const LEFT_OUT: &str = "not looked at: the scheduler's depth was reached before it";
+
 /// What was last told of a waiting job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
@@ -80,10 +83,12 @@ impl Record {
             self.wait(cluster, waiting, &name);
         }
         if plan.report.truncated {
-            let left_out: Vec<JobId> =
-                cluster.jobs().pending().map(|job| job.id).filter(|id| !self.told.contains_key(id)).collect();
+            let looked_at: BTreeSet<JobId> = plan.waiting.iter().map(|waiting| waiting.job).collect();
+            let is_told = |id: &JobId| self.told.get(id).is_some_and(|told| told.detail == LEFT_OUT);
+            let pending = cluster.jobs().pending().map(|job| job.id);
+            let left_out: Vec<JobId> = pending.filter(|id| !looked_at.contains(id) && !is_told(id)).collect();
             for job in left_out {
-                let detail = "not looked at: the scheduler's depth was reached before it".to_owned();
+                let detail = LEFT_OUT.to_owned();
                 self.wait(cluster, &Waiting { reason: Reason::Priority, detail, ..Waiting::of(job) }, &name);
             }
         }

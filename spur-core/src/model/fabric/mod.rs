@@ -142,6 +142,13 @@ impl Domain {
         &self.children
     }
 
+    /// The numbers of these where they follow one another; none if there are none.
+    #[must_use]
+    pub fn row(&self) -> Option<Range<usize>> {
+        let first = self.children.first()?.index();
+        self.in_row.then_some(first..first + self.children.len())
+    }
+
     /// Its number among the domains of its own layer, empty ones counted.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
@@ -305,17 +312,42 @@ impl Fabric {
         (0..).map(DomainId).zip(self.domains.iter())
     }
 
-    /// The domains whose own layer this is, in fabric order; none for `node`.
+    /// The domains whose own layer this is, in fabric order; none for `node`, nor for a layer that there is not.
     #[must_use]
     pub fn domains_of(
         &self,
         layer: Layer,
     ) -> impl DoubleEndedIterator<Item = DomainId> + ExactSizeIterator + Clone + use<> {
-        let range = match layer {
-            Layer(0) => 0..0,
-            Layer(n) => self.starts[usize::from(n) - 1]..self.starts[usize::from(n)],
-        };
-        range.map(DomainId)
+        self.numbers_of(layer).map(DomainId)
+    }
+
+    /// The numbers of these; none where there is no such layer, as in a fabric of no nodes.
+    fn numbers_of(&self, layer: Layer) -> Range<u32> {
+        let starts = layer.index().checked_sub(1).and_then(|below| self.starts.get(below..=layer.index()));
+        starts.map_or(0..0, |starts| starts[0]..starts[1])
+    }
+
+    /// Shows the domains of a layer, in fabric order, of which a number is no less than another; `numbers` are those of all
+    /// domains, by their own.
+    pub fn each_with<T: Copy + PartialOrd>(
+        &self,
+        layer: Layer,
+        numbers: &[T],
+        least: T,
+        mut see: impl FnMut(DomainId),
+    ) {
+        const AT_ONCE: usize = 16;
+        let all = self.numbers_of(layer);
+        let numbers = &numbers[all.start as usize..all.end as usize];
+        let firsts = all.step_by(AT_ONCE);
+        let (rows, rest) = numbers.as_chunks::<AT_ONCE>();
+        for (first, row) in firsts.zip(rows.iter().map(|row| row.as_slice()).chain([rest])) {
+            // Mostly none of several neighbours has as much, which is told in a few steps.
+            if row.iter().fold(false, |any, number| any | (*number >= least)) {
+                let large = (first..).map(DomainId).zip(row).filter(|(_, number)| **number >= least);
+                large.for_each(|(id, _)| see(id));
+            }
+        }
     }
 
     /// The domains that count for a layer, those next below included where a branch lacks it, in fabric order.
@@ -371,10 +403,8 @@ impl Fabric {
     /// these follow one another.
     pub fn inner(&self) -> impl Iterator<Item = (DomainId, &Domain, Option<Range<usize>>)> {
         let first = self.starts.get(1).map_or(self.domains.len(), |first| *first as usize);
-        (0..).map(DomainId).zip(&self.domains).skip(first).filter_map(|(id, domain)| {
-            let first = domain.children.first()?.index();
-            Some((id, domain, domain.in_row.then_some(first..first + domain.children.len())))
-        })
+        let above = (0..).map(DomainId).zip(&self.domains).skip(first);
+        above.filter(|(_, domain)| !domain.children.is_empty()).map(|(id, domain)| (id, domain, domain.row()))
     }
 
     /// Whether `inner` is `outer` or lies in it.

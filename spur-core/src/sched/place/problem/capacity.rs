@@ -38,6 +38,9 @@ impl<'a> Problem<'a> {
     fn count_capacity(&self) -> Vec<u32> {
         let takes = self.takes();
         let is_each_open = self.per_node == Some(1) && self.only.is_none() && self.units[0] == 1;
+        if let (true, None, []) = (is_each_open, &self.barred, &self.limits[..]) {
+            return self.count_open();
+        }
         let mut capacity: Vec<u32> = Vec::with_capacity(self.fabric.domains().size_hint().0);
         for (id, domain) in self.fabric.domains() {
             let unit = self.unit(domain.cover());
@@ -60,6 +63,30 @@ impl<'a> Problem<'a> {
             };
             let sum = sum.min(self.limit(id));
             capacity.push(sum - sum % unit);
+        }
+        capacity
+    }
+
+    /// The same where every open node takes one.
+    fn count_open(&self) -> Vec<u32> {
+        let mut capacity = self.view.slots.nodes_by_number().to_vec();
+        let leaves = self.fabric.domains_of(Layer::LEAF);
+        let (cap, units) = (self.leaf_cap, &self.units[Layer::LEAF.index()..]);
+        let same = units.first().filter(|unit| units.iter().all(|other| other == *unit));
+        if let Some(unit) = same {
+            capacity[..leaves.len()].iter_mut().for_each(|room| *room = (*room).min(cap) / unit * unit);
+        } else {
+            for id in leaves {
+                let (room, unit) = (&mut capacity[id.index()], self.unit(self.fabric.domain(id).cover()));
+                *room = (*room).min(cap) / unit * unit;
+            }
+        }
+        for (id, domain, row) in self.fabric.inner() {
+            let sum: u32 = match row {
+                Some(row) => capacity[row].iter().sum(),
+                None => domain.children().iter().map(|child| capacity[child.index()]).sum(),
+            };
+            capacity[id.index()] = sum - sum % self.unit(domain.cover());
         }
         capacity
     }
@@ -118,42 +145,55 @@ impl<'a> Problem<'a> {
         slots - slots % self.node_multiple()
     }
 
-    /// The slots of the nodes of a leaf that may be shared, in fabric order, and where these are.
-    fn shared_nodes(&self, leaf: DomainId) -> (Vec<u64>, Vec<Pos>) {
+    /// Shows the nodes of a leaf that may be shared, in fabric order, and their slots.
+    fn each_shared_node(&self, leaf: DomainId, mut see: impl FnMut(u64, Pos)) {
         let least = self.per_node.unwrap_or(1).max(1);
-        let by = self.node_multiple();
         let range = self.fabric.domain(leaf).range();
-        let count = self.view.slots.nodes_of(leaf) as usize;
-        let (mut slots, mut nodes) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for pos in positions(range) {
-            let has = self.view.slots.at(pos);
-            if has >= least {
-                slots.push(u64::from(has) / by * by);
-                nodes.push(pos);
+        match (self.view.slots.small_tasks(), self.node_multiple()) {
+            (Some(small), 1) => {
+                let all = small[range.clone()].iter().map(|&has| u32::from(has)).zip(positions(range));
+                all.filter(|(has, _)| *has >= least).for_each(|(has, pos)| see(has.into(), pos));
+            }
+            (_, by) => {
+                let all = positions(range).map(|pos| (self.view.slots.at(pos), pos));
+                all.filter(|(has, _)| *has >= least)
+                    .for_each(|(has, pos)| see(u64::from(has) / by * by, pos));
             }
         }
-        (slots, nodes)
     }
 
-    /// So many nodes of a leaf that are shared, in fabric order: those with the fewest slots.
-    pub(in crate::sched::place) fn fullest(&self, leaf: DomainId, count: usize) -> Vec<Pos> {
-        let (slots, nodes) = self.shared_nodes(leaf);
-        smallest(&slots, count).map(|node| nodes[node]).collect()
+    /// The slots of the nodes of a leaf that may be shared, in fabric order.
+    fn slots_of_shared(&self, leaf: DomainId) -> Vec<u64> {
+        let mut slots = Vec::with_capacity(self.view.slots.nodes_of(leaf) as usize + 1);
+        self.each_shared_node(leaf, |has, _| slots.push(has));
+        slots
+    }
+
+    /// Shows so many nodes of a leaf that are shared, in fabric order: those with the fewest slots.
+    pub(in crate::sched::place) fn each_of_fullest(
+        &self,
+        leaf: DomainId,
+        count: usize,
+        mut see: impl FnMut(Pos),
+    ) {
+        let mut slots = self.slots_of_shared(leaf);
+        if count >= slots.len() {
+            return self.each_shared_node(leaf, |_, pos| see(pos));
+        }
+        let (last, mut like_it) = last_of_smallest(&mut slots, count);
+        self.each_shared_node(leaf, |has, pos| {
+            let is_like_it = has == last && like_it > 0;
+            like_it -= usize::from(is_like_it);
+            if has < last || is_like_it {
+                see(pos);
+            }
+        });
     }
 
     /// The slots of none of the nodes of a leaf that may be shared, of the one with the fewest, of the two with the
     /// fewest, and so on.
     pub(in crate::sched::place) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
-        let least = self.per_node.unwrap_or(1).max(1);
-        let mut slots = match (self.view.slots.small_tasks(), self.node_multiple()) {
-            (Some(small), 1) => {
-                let all = small[self.fabric.domain(leaf).range()].iter().map(|&has| u64::from(has));
-                let mut slots = Vec::with_capacity(self.view.slots.nodes_of(leaf) as usize + 1);
-                slots.extend(all.filter(|has| *has >= u64::from(least)));
-                slots
-            }
-            _ => self.shared_nodes(leaf).0,
-        };
+        let mut slots = self.slots_of_shared(leaf);
         sums_of_smallest(&mut slots);
         slots
     }
@@ -226,15 +266,9 @@ impl<'a> Problem<'a> {
 
 /// Which of some numbers are the smallest, as many of them, the first of equal ones: their places, in order.
 pub(in crate::sched::place) fn smallest(numbers: &[u64], count: usize) -> impl Iterator<Item = usize> {
-    let mut sorted = numbers.to_vec();
-    // The largest that is used, and how many like it are.
-    let (last, mut like_it) = match count.checked_sub(1) {
-        Some(at) if at < sorted.len() => {
-            let (smaller, last, _) = sorted.select_nth_unstable(at);
-            (*last, count - smaller.iter().filter(|number| **number < *last).count())
-        }
-        Some(_) => (u64::MAX, usize::MAX),
-        None => (0, 0),
+    let (last, mut like_it) = match count {
+        count if count < numbers.len() => last_of_smallest(&mut numbers.to_vec(), count),
+        _ => (u64::MAX, usize::MAX),
     };
     numbers.iter().enumerate().filter_map(move |(place, &number)| {
         let is_like_it = number == last && like_it > 0;
@@ -243,13 +277,39 @@ pub(in crate::sched::place) fn smallest(numbers: &[u64], count: usize) -> impl I
     })
 }
 
+/// The largest of so many of the smallest numbers, of which there are more, and how many like it are among them.
+fn last_of_smallest(numbers: &mut [u64], count: usize) -> (u64, usize) {
+    let Some(at) = count.checked_sub(1) else { return (0, 0) };
+    let (smaller, last, _) = numbers.select_nth_unstable(at);
+    (*last, count - smaller.iter().filter(|number| *number < last).count())
+}
+
 /// Makes of some numbers the sums of none of them, of the smallest, of the two smallest, and so on.
 pub(in crate::sched::place) fn sums_of_smallest(numbers: &mut Vec<u64>) {
     numbers.push(0);
-    numbers.sort_unstable();
+    if numbers.iter().fold(0, |all, number| all | number) < KINDS as u64 {
+        sort_few_kinds(numbers);
+    } else {
+        numbers.sort_unstable();
+    }
     let mut sum = 0;
     for number in numbers {
         sum += *number;
         *number = sum;
+    }
+}
+
+/// Numbers that are counted to put them in order: mostly nodes have few slots. A power of 2.
+const KINDS: usize = 64;
+
+/// Puts numbers in order that are all smaller than [`KINDS`].
+fn sort_few_kinds(numbers: &mut [u64]) {
+    let mut counts = [0_u32; KINDS];
+    numbers.iter().for_each(|&number| counts[number as usize % KINDS] += 1);
+    let mut left = numbers;
+    for (number, &count) in (0..).zip(&counts) {
+        let (alike, larger) = left.split_at_mut(count as usize);
+        alike.fill(number);
+        left = larger;
     }
 }

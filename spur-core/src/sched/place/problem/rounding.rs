@@ -72,14 +72,15 @@ impl Problem<'_> {
 
 /// What so many of the nodes with the most slots have.
 fn most(slots: &[u16], count: u32) -> u64 {
-    let (mut left, mut sum, mut below) = (u64::from(count), 0, u16::MAX);
-    while left > 0 && below > 0 {
-        let (next, alike) = (
-            slots.iter().fold(0, |most, &has| if has < below { has.max(most) } else { most }),
-            |next: u16| slots.iter().fold(0_u64, |count, &has| count + u64::from(has == next)),
-        );
-        let taken = alike(next).min(left);
-        (left, sum, below) = (left - taken, sum + taken * u64::from(next), next);
+    let (mut left, mut sum, mut below) = (count, 0, u16::MAX);
+    while left > 0 {
+        // What is not below goes round, to less than what is.
+        let next = slots.iter().fold(0, |most, has| has.wrapping_sub(below).max(most)).wrapping_add(below);
+        if next >= below {
+            break;
+        }
+        let taken = slots.iter().map(|&has| u32::from(has == next)).sum::<u32>().min(left);
+        (left, sum, below) = (left - taken, sum + u64::from(taken) * u64::from(next), next);
     }
     sum
 }

@@ -26,6 +26,16 @@ impl Parts {
     /// Adds a part.
     pub(super) fn push(&mut self, pieces: impl Iterator<Item = u32>) {
         self.sizes.extend(pieces);
+        self.close();
+    }
+
+    /// Adds a piece to a part that is not complete.
+    pub(super) fn add(&mut self, takes: u32) {
+        self.sizes.push(takes);
+    }
+
+    /// The pieces that were added last are a part.
+    pub(super) fn close(&mut self) {
         self.ends.push(self.sizes.len());
     }
 
@@ -109,17 +119,24 @@ impl Sieve {
             last,
             least,
         };
-        let mut sizes = Vec::new();
+        let (mut sizes, mut last) = (Vec::new(), None);
         for _ in 0..ROUNDS {
             sizes.clear();
             chosen.iter().for_each(|&part| sizes.extend_from_slice(parts.of(part)));
             let Some((pieces, toll)) = largest(&mut sizes, amount) else { break };
             best.known_pieces = best.known_pieces.min(pieces);
+            let next = Some((best.known_pieces, toll));
+            if last == next {
+                // That chose these parts.
+                break;
+            }
             best.offer(parts, amount, toll, &mut chosen);
+            last = next;
         }
-        // The slack is convex in the toll.
+        // The slack is convex in the toll; less than nothing there is not.
         for step in [1, -1] {
-            let next = |best: &Self| best.toll.checked_add_signed(step).filter(|toll| *toll > 0);
+            let next =
+                |best: &Self| best.toll.checked_add_signed(step).filter(|toll| *toll > 0 && best.slack > 0);
             while next(&best).is_some_and(|toll| best.offer(parts, amount, toll, &mut chosen)) {}
         }
         Some(best)
@@ -313,10 +330,18 @@ fn beyond(pieces: &[u32], toll: u64) -> u64 {
     pieces.iter().map(|&takes| u64::from(takes).saturating_sub(toll)).sum()
 }
 
+/// Kinds for each of some sizes up to which counting them is sooner done than putting the sizes in order.
+const KINDS: usize = 4;
+
 /// How many of the largest sizes hold an amount, and the last of them.
 pub(super) fn largest(sizes: &mut [u32], amount: u64) -> Option<(u64, u64)> {
-    match sizes.iter().max() {
-        Some(&most) if sizes.len() > most as usize => largest_of_few_kinds(sizes, most, amount),
+    let most = sizes.iter().fold(0, |most, &size| most.max(size));
+    match sizes.len() {
+        count if most > 0 && sizes.iter().all(|&size| size == most) => {
+            let needed = amount.div_ceil(most.into()).max(1);
+            (needed <= count as u64).then_some((needed, most.into()))
+        }
+        count if KINDS * count > most as usize => largest_of_few_kinds(sizes, most, amount),
         _ => {
             sizes.sort_unstable_by(|a, b| b.cmp(a));
             let mut sum = 0;
@@ -338,16 +363,15 @@ pub(super) fn fewest_of(sizes: &mut [u32], amount: u64) -> Option<(u64, u32)> {
     Some((count, u32::try_from(amount - sum - (count - 1 - more) * last).ok()?))
 }
 
-/// The same of more sizes than there are kinds of them, which are counted.
+/// The same of sizes of few kinds, which are counted.
 fn largest_of_few_kinds(sizes: &[u32], most: u32, amount: u64) -> Option<(u64, u64)> {
     let mut counts: SmallVec<[u32; 64]> = smallvec![0; most as usize + 1];
     sizes.iter().for_each(|&size| counts[size as usize] += 1);
     let (mut left, mut before) = (amount, 0);
     for size in (1..=most).rev() {
         let (size, count) = (u64::from(size), u64::from(counts[size as usize]));
-        let needed = left.div_ceil(size);
-        if needed <= count {
-            return Some((before + needed.max(1), size));
+        if left <= count * size {
+            return Some((before + left.div_ceil(size).max(1), size));
         }
         left -= count * size;
         before += count;

@@ -327,11 +327,19 @@ impl Slots {
         &self.nodes
     }
 
+    /// Slots of every domain, by its number, where they are tasks.
+    pub(super) fn sums_by_number(&self) -> Option<&[u64]> {
+        self.tasks.as_ref().map(|_| self.sums.as_slice())
+    }
+
     /// Positions of every domain of a layer that have a slot, in fabric order.
     pub(super) fn nodes_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u32] {
-        let ids = fabric.domains_of(layer);
-        let (first, count) = (ids.clone().next().map_or(0, DomainId::index), ids.len());
-        &self.nodes[first..first + count]
+        &self.nodes[numbers(fabric, layer)]
+    }
+
+    /// Slots of every domain of a layer, in fabric order; none where they are whole nodes.
+    pub(super) fn sums_by_domain(&self, fabric: &Fabric, layer: Layer) -> &[u64] {
+        self.sums.get(numbers(fabric, layer)).unwrap_or_default()
     }
 
     /// Positions that have a slot, in the whole fabric and outside it.
@@ -362,6 +370,13 @@ impl Slots {
             (pos, self.at(pos))
         })
     }
+}
+
+/// The numbers of the domains of a layer.
+fn numbers(fabric: &Fabric, layer: Layer) -> Range<usize> {
+    let ids = fabric.domains_of(layer);
+    let first = ids.clone().next().map_or(0, DomainId::index);
+    first..first + ids.len()
 }
 
 /// A number of slots that is not kept apart for being so large.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::fabric::Fabric;
+use crate::model::fabric::{Fabric, Layer};
 
 use super::View;
 
@@ -16,6 +16,8 @@ pub(in crate::sched::place) struct Takes<'a> {
     most: u16,
     /// What a node must have to take one unit of the job, where each takes one at most.
     each: Option<u16>,
+    /// Whether the slots of no leaf come to more than a slot count of a node can say.
+    are_few: bool,
 }
 
 impl<'a> Takes<'a> {
@@ -29,7 +31,17 @@ impl<'a> Takes<'a> {
     ) -> Option<Self> {
         let slots = view.slots.small_tasks()?;
         let fit = fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
-        fit.then_some(Self { slots, lightest: None, most: narrow(most), each: each.map(narrow) })
+        let are_few = || {
+            let leaves = view.slots.sums_by_domain(fabric, Layer::LEAF);
+            leaves.iter().all(|&sum| sum <= u64::from(u16::MAX))
+        };
+        fit.then(|| Self {
+            slots,
+            lightest: None,
+            most: narrow(most),
+            each: each.map(narrow),
+            are_few: are_few(),
+        })
     }
 
     /// The same of nodes of one weight alone.
@@ -51,13 +63,23 @@ impl<'a> Takes<'a> {
 
     /// What the nodes of a leaf take, in sum.
     pub(in crate::sched::place) fn room(&self, leaf: Range<usize>) -> u32 {
-        self.fold(leaf, 0_u32, |sum, _, takes| sum.wrapping_add(takes.into()))
+        self.sum(leaf, |takes| takes)
     }
 
     /// What the nodes of a leaf take beyond a number, in sum.
     pub(in crate::sched::place) fn beyond(&self, leaf: Range<usize>, number: u32) -> u32 {
         let number = narrow(number);
-        self.fold(leaf, 0_u32, |sum, _, takes| sum.wrapping_add(takes.saturating_sub(number).into()))
+        self.sum(leaf, |takes| takes.saturating_sub(number))
+    }
+
+    /// The sum over the nodes of a leaf of no more than what each takes.
+    fn sum(&self, leaf: Range<usize>, of: impl Fn(u16) -> u16) -> u32 {
+        if self.are_few {
+            // Twice as many are added up at once.
+            self.fold(leaf, 0_u16, |sum, _, takes| sum.wrapping_add(of(takes))).into()
+        } else {
+            self.fold(leaf, 0_u32, |sum, _, takes| sum.wrapping_add(of(takes).into()))
+        }
     }
 
     /// The most that one of some nodes takes; and the fewest slots of one that has at least as many as are wanted, if

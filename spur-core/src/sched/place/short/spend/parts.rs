@@ -48,11 +48,17 @@ impl<P: Prices> Book<'_, P> {
             None
         };
         let book = of_parts.as_ref().unwrap_or(self);
-        if !book.exact || book.slack == 0 {
+        if !book.exact || book.slack == 0 || book.is_settled() {
             return book.best();
         }
         let of_pieces = book.narrowed(&book.all_ways(Detail::Pieces))?;
         of_pieces.as_ref().unwrap_or(book).best()
+    }
+
+    /// Whether it is known which parts are used, and how many pieces of each.
+    fn is_settled(&self) -> bool {
+        let mut usable = self.stops.iter().filter(|stop| stop.used.is_some());
+        usable.clone().count() == self.parts && usable.all(|stop| stop.counts.0 == stop.counts.1)
     }
 
     /// The same with what the cheapest choices in some ways use: these parts, and so many pieces of each; None where that is

@@ -66,6 +66,10 @@ impl<'s, 'p, 'a> Slots<'s, 'p, 'a> {
                 Piece::Node(node) => nodes.push(*node),
                 Piece::Domain(leaf) => {
                     let open = self.stock.nodes_of(*leaf);
+                    if less == 0 {
+                        nodes.extend(open);
+                        continue;
+                    }
                     let slots: Vec<u64> = self.slots_of(&open).collect();
                     nodes.extend(smallest(&slots, open.len() - less).map(|node| open[node]));
                 }

@@ -46,7 +46,7 @@ fn search(stock: &Stock<'_, '_>) -> Short {
     }
     let highest = problem.within.unwrap_or(problem.fabric.top());
     for layer in (1..=highest.0).map(Layer) {
-        let holders = holders(stock, layer);
+        let holders = stock.holders(layer);
         if holders.is_empty() {
             continue;
         }
@@ -121,12 +121,6 @@ fn at_layer(stock: &Stock<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Ve
 fn among(stock: &Stock<'_, '_>, holders: &[DomainId]) -> Result<(DomainId, Vec<Candidate>), NoChoice> {
     let is_leaf = stock.problem.fabric.domain(holders[0]).layer() == Layer::LEAF;
     if is_leaf && !stock.is_mixed() { in_one_leaf(stock, holders) } else { in_one_domain(stock, holders) }
-}
-
-/// The domains of a layer that may hold the job.
-fn holders(stock: &Stock<'_, '_>, layer: Layer) -> Vec<DomainId> {
-    let problem = stock.problem;
-    problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id) && stock.can_hold(id)).collect()
 }
 
 /// Whether what a domain takes is enough to know that it can hold the job.
@@ -441,7 +435,7 @@ fn losers_of(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {
 
 /// The domains of a layer that can be among its best few.
 fn shortlist(stock: &Stock<'_, '_>, layer: Layer, few: usize) -> Vec<DomainId> {
-    let mut holders = holders(stock, layer);
+    let mut holders = stock.holders(layer);
     if layer > Layer::LEAF || holders.len() <= few || stock.is_mixed() {
         return holders;
     }

@@ -1,7 +1,7 @@
 //! In which order domains are looked at, and which need not be: by what counts say of the best placement in each.
 
 use crate::model::fabric::DomainId;
-use crate::sched::place::short::sieve::fewest;
+use crate::sched::place::short::sieve::{fewest, largest};
 
 use super::stock::Stock;
 use super::walk::{Beside, Candidate};
@@ -153,23 +153,20 @@ impl Stock<'_, '_> {
             return holders.to_vec();
         }
         let mut rooms: Vec<u32> = Vec::new();
-        let mut least: Option<usize> = None;
-        let mut counted: Vec<(usize, DomainId)> = Vec::with_capacity(holders.len());
+        let (mut least, mut counted) = (u64::MAX, Vec::with_capacity(holders.len()));
         for &id in holders {
             rooms.clear();
             rooms.extend(self.problem.fabric.domain(id).children().iter().map(|&child| self.room(child)));
-            // More members than another needs are of no use.
-            if let Some(few) = least.filter(|few| *few < rooms.len()) {
-                rooms.select_nth_unstable_by(few - 1, |a, b| b.cmp(a));
-                rooms.truncate(few);
+            let Some((count, _)) = largest(&mut rooms, self.problem.amount.into()) else { continue };
+            least = least.min(count);
+            if count == least {
+                counted.push((count, self.own_waste(id), id));
             }
-            rooms.sort_unstable_by(|a, b| b.cmp(a));
-            let Some(last) = self.position(&rooms) else { continue };
-            least = Some(last + 1);
-            counted.push((last + 1, id));
         }
-        counted.retain(|(count, _)| Some(*count) == least);
-        counted.sort_by(|(_, one), (_, other)| self.by_waste(*one, *other));
-        counted.into_iter().map(|(_, id)| id).collect()
+        counted.retain(|(count, _, _)| *count == least);
+        counted.sort_by(|(_, own, one), (_, than, other)| {
+            own.cmp(than).then_with(|| self.by_waste(*one, *other))
+        });
+        counted.into_iter().map(|(_, _, id)| id).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! What there is to place a job on, where everything that matters adds up over nodes.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -52,7 +53,7 @@ pub(super) struct Stock<'s, 'a> {
     /// What nodes take, where that can be looked up leaf by leaf.
     takes: Option<Takes<'a>>,
     /// What was found out about all leaves together, where nodes of one weight are looked at.
-    survey: Option<Survey>,
+    survey: OnceCell<Option<Survey>>,
 }
 
 impl layers::Takes for &Stock<'_, '_> {
@@ -68,7 +69,7 @@ impl layers::Takes for &Stock<'_, '_> {
 /// What is known of all leaves that may be used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Survey {
-    /// The most that a node takes.
+    /// No node takes more.
     pub(super) peak: u32,
     /// The fewest slots of a node that takes the whole job.
     smallest: Option<u32>,
@@ -100,11 +101,10 @@ impl<'s, 'a> Stock<'s, 'a> {
             let lightest = problem.lightest_weight();
             takes = takes.zip(lightest).and_then(|(all, weight)| all.of_weight(problem.view, weight));
         }
-        let mut stock = Self { problem, beside, weights, rooms: None, takes, survey: None };
+        let mut stock = Self { problem, beside, weights, rooms: None, takes, survey: OnceCell::new() };
         if stock.weights == Weights::Lightest {
             stock.rooms = Some(stock.count());
         }
-        stock.survey = takes.map(|takes| stock.survey(&takes));
         Some(stock)
     }
 
@@ -125,8 +125,8 @@ impl<'s, 'a> Stock<'s, 'a> {
             return None;
         }
         let takes = problem.takes();
-        let all =
-            Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey: None };
+        let survey = OnceCell::from(None);
+        let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey };
         let fabric = problem.fabric;
         let highest = problem.within.unwrap_or(fabric.top());
         let is_largest = |id: &DomainId| {
@@ -206,42 +206,44 @@ impl<'s, 'a> Stock<'s, 'a> {
         rooms
     }
 
-    /// Looks at all nodes in domains that may be used.
-    fn survey(&self, takes: &Takes<'_>) -> Survey {
-        let problem = self.problem;
-        let fabric = problem.fabric;
-        let wanted = problem.per_node.unwrap_or(problem.amount);
-        let mut survey = Survey { peak: 0, smallest: None };
-        let mut see = |range| {
-            let (peak, smallest) = takes.extremes(range, wanted);
-            survey.peak = survey.peak.max(peak);
-            survey.smallest = survey.smallest.into_iter().chain(smallest).min();
-        };
-        if problem.is_any_barred() {
-            let may_use = |&leaf: &DomainId| !problem.is_barred(leaf) && problem.is_inside(leaf);
-            let leaves = fabric.domains_of(Layer::LEAF).filter(may_use);
-            leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
-        } else if let Some(holder) = problem.holder() {
-            see(fabric.domain(holder).range());
-        } else {
-            see(0..fabric.wired());
-        }
-        survey.smallest = survey.smallest.filter(|_| survey.peak >= problem.amount);
-        survey
-    }
-
     /// The most of the amount that a domain takes.
     pub(super) fn room(&self, id: DomainId) -> u32 {
         self.rooms.as_ref().map_or_else(|| self.problem.room(id), |rooms| rooms[id.index()])
     }
 
-    /// Whether a domain can hold the job.
-    pub(super) fn can_hold(&self, id: DomainId) -> bool {
-        self.room(id) >= self.problem.amount
-            && match &self.weights {
-                Weights::Same | Weights::Lightest => true,
-                Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
+    /// The domains of a layer that may hold the job.
+    pub(super) fn holders(&self, layer: Layer) -> Vec<DomainId> {
+        let mut holders = self.large_enough(layer);
+        holders.retain(|&id| self.can_hold(id));
+        holders
+    }
+
+    /// The domains of a layer that have room for the job.
+    fn large_enough(&self, layer: Layer) -> Vec<DomainId> {
+        let Problem { fabric, view, amount, .. } = *self.problem;
+        let mut large = Vec::new();
+        let see = |id| {
+            if self.problem.is_inside(id) {
+                large.push(id);
             }
+        };
+        match self.rooms.as_deref().or_else(|| self.problem.rooms()) {
+            Some(rooms) => fabric.each_with(layer, rooms, amount, see),
+            None => match view.slots.sums_by_number() {
+                Some(sums) => fabric.each_with(layer, sums, amount.into(), see),
+                None => fabric.domains_of(layer).filter(|&id| self.room(id) >= amount).for_each(see),
+            },
+        }
+        large
+    }
+
+    /// Whether a domain that has room for the job can hold it.
+    fn can_hold(&self, id: DomainId) -> bool {
+        let is_light = match &self.weights {
+            Weights::Same | Weights::Lightest => true,
+            Weights::Some(least) => self.heavier(id).as_ref() == Some(least),
+        };
+        is_light
             && match self.beside {
                 Beside::Nothing => true,
                 // Leaves are told apart node by node soon enough, and there are many of them.
@@ -311,7 +313,7 @@ impl<'s, 'a> Stock<'s, 'a> {
 
     /// The nodes of a leaf that take something, in fabric order.
     pub(super) fn nodes_of(&self, leaf: DomainId) -> Vec<Candidate> {
-        let mut nodes = Vec::new();
+        let mut nodes = Vec::with_capacity(self.problem.view.slots.nodes_of(leaf) as usize);
         self.each_of(leaf, |pos, takes| nodes.push(Candidate { pos, takes }));
         nodes
     }
@@ -339,28 +341,37 @@ impl<'s, 'a> Stock<'s, 'a> {
 
     /// The most that any m nodes of a leaf take is no more than m times that; not known everywhere.
     pub(super) fn peak(&self) -> Option<u32> {
-        self.survey.map(|survey| survey.peak)
+        self.survey().map(|survey| survey.peak)
+    }
+
+    fn survey(&self) -> Option<Survey> {
+        *self.survey.get_or_init(|| Some(survey(self.problem, self.takes.as_ref()?)))
     }
 
     /// The node with the fewest slots that takes the whole job, in the leaf with the fewest, and so on up.
     pub(super) fn smallest(&self) -> Option<(DomainId, Pos)> {
-        let leaves = self.problem.fabric.domains_of(Layer::LEAF);
-        let leaves =
-            leaves.filter(|&leaf| self.room(leaf) >= self.problem.amount && self.problem.is_inside(leaf));
+        let leaves = self.large_enough(Layer::LEAF);
         let is_scored = self.problem.ask.score.weights.any();
-        if let (Some(survey), Some(takes), false) = (self.survey, self.takes, is_scored) {
+        if leaves.is_empty() {
+            return None;
+        }
+        if let (Some(survey), Some(takes), false) = (self.survey(), self.takes, is_scored) {
             let slots = survey.smallest?;
-            let mut best: Option<(DomainId, Pos)> = None;
+            let mut best: Option<(u64, DomainId, Pos)> = None;
             for leaf in leaves {
-                if best.is_some_and(|(than, _)| self.by_waste(leaf, than).is_ge()) {
+                let own = self.problem.slots(leaf);
+                let is_better = best.is_none_or(|(least, than, _)| {
+                    own.cmp(&least).then_with(|| self.by_waste(leaf, than)).is_lt()
+                });
+                if !is_better {
                     continue;
                 }
                 let range = self.problem.fabric.domain(leaf).range();
                 if let Some(pos) = takes.first_with(range, slots).map(position) {
-                    best = Some((leaf, pos));
+                    best = Some((own, leaf, pos));
                 }
             }
-            return best;
+            return best.map(|(_, leaf, pos)| (leaf, pos));
         }
         let score = |before: ScoreBefore, leaf: DomainId| self.problem.score(before, leaf);
         let mut best: Option<((i64, u64), DomainId, Pos)> = None;
@@ -520,7 +531,10 @@ impl<'s, 'a> Stock<'s, 'a> {
         let with_room =
             |id: &DomainId| Some((Piece::Domain(*id), self.room(*id))).filter(|(_, room)| *room > 0);
         if below > Layer::NODE && fabric.domain(member).layer() > below {
-            fabric.domain(member).children().iter().filter_map(with_room).collect()
+            let children = fabric.domain(member).children();
+            let mut pieces = Vec::with_capacity(children.len());
+            pieces.extend(children.iter().filter_map(with_room));
+            pieces
         } else if below == Layer::NODE && are_nodes_counted && self.room(member) > 0 {
             self.trimmed(member).into_iter().map(|node| (Piece::Node(node), node.takes)).collect()
         } else {
@@ -576,12 +590,47 @@ impl<'s, 'a> Stock<'s, 'a> {
     /// Compares two domains of one layer by the score, where it decides before best fit, and by what is left in them and in
     /// their ancestors, from the bottom up.
     pub(super) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
-        let score = |id: DomainId| self.problem.score(ScoreBefore::Fit, id);
-        score(one).cmp(&score(other)).then_with(|| self.problem.by_waste(one, other))
+        let problem = self.problem;
+        if !problem.is_scored(ScoreBefore::Fit) {
+            return problem.by_waste(one, other);
+        }
+        let score = |id: DomainId| problem.score(ScoreBefore::Fit, id);
+        score(one).cmp(&score(other)).then_with(|| problem.by_waste(one, other))
+    }
+
+    /// What that compares first.
+    pub(super) fn own_waste(&self, id: DomainId) -> (i64, u64) {
+        (self.problem.score(ScoreBefore::Fit, id), self.problem.slots(id))
     }
 
     /// Slots of some nodes, in sum.
     pub(super) fn slots_of(&self, nodes: &[Candidate]) -> u64 {
         nodes.iter().map(|node| self.problem.slots_of_node(node.pos)).sum()
     }
+}
+
+/// Looks at all nodes in domains that may be used.
+fn survey(problem: &Problem<'_>, takes: &Takes<'_>) -> Survey {
+    let fabric = problem.fabric;
+    if problem.per_node.is_some() && problem.amount > 1 {
+        return Survey { peak: 1, smallest: None };
+    }
+    let wanted = problem.per_node.unwrap_or(problem.amount);
+    let mut survey = Survey { peak: 0, smallest: None };
+    let mut see = |range| {
+        let (peak, smallest) = takes.extremes(range, wanted);
+        survey.peak = survey.peak.max(peak);
+        survey.smallest = survey.smallest.into_iter().chain(smallest).min();
+    };
+    if problem.is_any_barred() {
+        let may_use = |&leaf: &DomainId| !problem.is_barred(leaf) && problem.is_inside(leaf);
+        let leaves = fabric.domains_of(Layer::LEAF).filter(may_use);
+        leaves.for_each(|leaf| see(fabric.domain(leaf).range()));
+    } else if let Some(holder) = problem.holder() {
+        see(fabric.domain(holder).range());
+    } else {
+        see(0..fabric.wired());
+    }
+    survey.smallest = survey.smallest.filter(|_| survey.peak >= problem.amount);
+    survey
 }

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 1 << 7;
 /// Tests of small fabrics look for it anyway.
 const FEW: usize = if cfg!(test) { 1 << 4 } else { 1 << 12 };
 /// Pieces that room is made for at once.
-const MANY: usize = 1 << 8;
+const MANY: usize = 1 << 12;
 
 /// How costs are packed: bits of a span and of a number of slots, and the layers that are charged.
 #[derive(Debug, Clone, Copy)]
@@ -402,10 +402,13 @@ impl Sift<'_, '_, '_> {
         let open = rooms.problem.view.slots.nodes_of(self.holder) as usize;
         members.pieces.reserve(open.min(MANY));
         members.sizes.reserve(members.parts.len(), open.min(MANY));
-        for &part in &members.parts {
-            let start = members.pieces.len();
-            rooms.add_below(part, second, &mut members.pieces);
-            members.sizes.push(members.pieces[start..].iter().map(|&piece| rooms.room(piece) / unit));
+        let Members { parts, pieces, sizes } = &mut members;
+        for &part in &*parts {
+            rooms.each_below(part, second, |piece, room| {
+                pieces.push(piece);
+                sizes.add(room / unit);
+            });
+            sizes.close();
         }
         members
     }

@@ -189,6 +189,7 @@ fn over_domains(rooms: &Rooms<'_, '_>, holders: &[DomainId]) -> Result<Option<Fo
     for &id in holders {
         let than = best.as_ref().map(|(standing, _)| standing);
         let found = match packing.and_then(|packing| spread(rooms, id, &packing)) {
+            Some(shares) if holders.len() == 1 => return Ok(Some((id, shares))),
             Some(shares) => Some((Standing::new(problem, id, &order, &shares), shares)),
             None => match best_below(problem, id, &order, |id| (0, rooms.room(id)), than) {
                 Ok(found) => found,

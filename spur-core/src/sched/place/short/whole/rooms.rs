@@ -9,9 +9,6 @@ use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 use crate::sched::place::slots::count_both;
 
-/// Domains that are asked together whether one of them has enough open nodes.
-const AT_ONCE: usize = 16;
-
 /// What there is room for; see the module.
 pub(super) struct Rooms<'p, 'a> {
     pub(super) problem: &'p Problem<'a>,
@@ -86,37 +83,46 @@ impl<'p, 'a> Rooms<'p, 'a> {
     /// Shows the domains of a layer that can hold the job, in fabric order.
     fn each_holder(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
         let Problem { fabric, amount, .. } = *self.problem;
-        let mut ids = fabric.domains_of(layer);
-        let first = ids.clone().next().map_or(0, DomainId::index);
-        for rooms in self.by_domain[first..first + ids.len()].chunks(AT_ONCE) {
-            let ids = ids.by_ref().take(rooms.len());
-            // Mostly none of several neighbours has enough.
-            if rooms.iter().fold(0, |most, &room| most.max(room)) < amount {
-                ids.for_each(drop);
-                continue;
+        fabric.each_with(layer, &self.by_domain, amount, |id| {
+            if self.problem.is_inside(id) {
+                see(id);
             }
-            let enough = ids.zip(rooms).filter(|(_, room)| **room >= amount).map(|(id, _)| id);
-            enough.filter(|&id| self.problem.is_inside(id)).for_each(&mut see);
-        }
+        });
     }
 
     /// The domains of a part of the fabric that count for a layer and have room, in fabric order; itself if it does.
     pub(super) fn below(&self, part: DomainId, layer: Layer) -> Vec<DomainId> {
         let mut found = Vec::new();
-        if self.room(part) > 0 {
-            self.add_below(part, layer, &mut found);
-        }
+        self.each_below(part, layer, |id, _| found.push(id));
         found
     }
 
-    pub(super) fn add_below(&self, part: DomainId, layer: Layer, found: &mut Vec<DomainId>) {
-        let domain = self.problem.fabric.domain(part);
+    /// Shows them, and what they have room for.
+    pub(super) fn each_below(&self, part: DomainId, layer: Layer, mut see: impl FnMut(DomainId, u32)) {
+        if self.room(part) > 0 {
+            self.show_below(part, layer, &mut see);
+        }
+    }
+
+    fn show_below(&self, part: DomainId, layer: Layer, see: &mut impl FnMut(DomainId, u32)) {
+        let fabric = self.problem.fabric;
+        let domain = fabric.domain(part);
         if domain.layer() <= layer {
-            found.push(part);
+            see(part, self.room(part));
             return;
         }
-        for &child in domain.children().iter().filter(|&&child| self.room(child) > 0) {
-            self.add_below(child, layer, found);
+        let children = domain.children();
+        // Of domains in a row the last is of the highest layer.
+        let is_next = |last: &DomainId| fabric.domain(*last).layer() <= layer;
+        match domain.row().filter(|_| children.last().is_some_and(is_next)) {
+            Some(row) => {
+                let all = children.iter().zip(&self.by_domain[row]);
+                all.filter(|(_, room)| **room > 0).for_each(|(&child, &room)| see(child, room));
+            }
+            None => {
+                let open = children.iter().filter(|&&child| self.room(child) > 0);
+                open.for_each(|&child| self.show_below(child, layer, see));
+            }
         }
     }
 
@@ -134,7 +140,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
     /// Shows so many nodes of a leaf that the job may have, in fabric order: the first, or of nodes that are shared the fullest.
     pub(super) fn take_of(&self, leaf: DomainId, count: usize, see: impl FnMut(Pos)) {
         if self.problem.shares_nodes() {
-            self.problem.fullest(leaf, count).into_iter().for_each(see);
+            self.problem.each_of_fullest(leaf, count, see);
         } else {
             self.nodes_of(leaf).take(count).for_each(see);
         }

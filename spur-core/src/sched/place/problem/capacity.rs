@@ -287,10 +287,10 @@ fn last_of_smallest(numbers: &mut [u64], count: usize) -> (u64, usize) {
 /// Makes of some numbers the sums of none of them, of the smallest, of the two smallest, and so on.
 pub(in crate::sched::place) fn sums_of_smallest(numbers: &mut Vec<u64>) {
     numbers.push(0);
-    if numbers.iter().fold(0, |all, number| all | number) < KINDS as u64 {
-        sort_few_kinds(numbers);
-    } else {
-        numbers.sort_unstable();
+    // No number is larger than all their bits together.
+    match numbers.iter().fold(0, |all, number| all | number) {
+        largest if largest < KINDS as u64 => sort_few_kinds(numbers, largest as usize),
+        _ => numbers.sort_unstable(),
     }
     let mut sum = 0;
     for number in numbers {
@@ -302,12 +302,12 @@ pub(in crate::sched::place) fn sums_of_smallest(numbers: &mut Vec<u64>) {
 /// Numbers that are counted to put them in order: mostly nodes have few slots. A power of 2.
 const KINDS: usize = 64;
 
-/// Puts numbers in order that are all smaller than [`KINDS`].
-fn sort_few_kinds(numbers: &mut [u64]) {
+/// Puts numbers in order that are all smaller than [`KINDS`] and no larger than another.
+fn sort_few_kinds(numbers: &mut [u64], largest: usize) {
     let mut counts = [0_u32; KINDS];
     numbers.iter().for_each(|&number| counts[number as usize % KINDS] += 1);
     let mut left = numbers;
-    for (number, &count) in (0..).zip(&counts) {
+    for (number, &count) in (0..).zip(&counts[..=largest]) {
         let (alike, larger) = left.split_at_mut(count as usize);
         alike.fill(number);
         left = larger;

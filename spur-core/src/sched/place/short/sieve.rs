@@ -145,11 +145,11 @@ impl Sieve {
     /// The same where the fewest pieces come first, and then the fewest parts; None where no good choice is found.
     pub(super) fn of_fewest_pieces(parts: &Parts, amount: u32) -> Option<Self> {
         let amount = u64::from(amount);
-        let (pieces, _) = largest(&mut parts.sizes.clone(), amount)?;
+        let (pieces, smallest) = largest(&mut parts.sizes.clone(), amount)?;
         // What k pieces take with each toll is paid for; the parts have to be worth the rest.
         let mut count = 1;
         let mut worths: Vec<Vec<(u64, usize)>> = Vec::new();
-        for toll in Self::tolls(parts, amount) {
+        for toll in Self::tolls(smallest) {
             let mut worth: Vec<(u64, usize)> =
                 parts.iter().map(|pieces| beyond(pieces, toll)).zip(0..).collect();
             worth.sort_unstable_by(|a, b| b.cmp(a));
@@ -191,7 +191,8 @@ impl Sieve {
     fn of_pieces(parts: &Parts, amount: u64, pieces: u64, count: usize) -> Self {
         let mut best = Self::without_tolls(amount, pieces, count);
         let mut chosen = Vec::new();
-        for toll in Self::tolls(parts, amount) {
+        let smallest = largest(&mut parts.sizes.clone(), amount).map_or(1, |(_, smallest)| smallest);
+        for toll in Self::tolls(smallest) {
             best.offer(parts, amount, toll, &mut chosen);
         }
         best
@@ -213,9 +214,9 @@ impl Sieve {
         }
     }
 
-    /// Tolls that may leave little slack where the fewest pieces come first.
-    fn tolls(parts: &Parts, amount: u64) -> std::ops::RangeInclusive<u64> {
-        let smallest = largest(&mut parts.sizes.clone(), amount).map_or(1, |(_, smallest)| smallest);
+    /// Tolls that may leave little slack where the fewest pieces come first, by the smallest of the largest pieces that hold
+    /// the job.
+    fn tolls(smallest: u64) -> std::ops::RangeInclusive<u64> {
         smallest.saturating_sub(TOLLS).max(1)..=smallest
     }
 
@@ -327,7 +328,8 @@ pub(super) fn fewest(numbers: &[u64], amount: u64) -> usize {
 
 /// What pieces take beyond a toll, in sum.
 fn beyond(pieces: &[u32], toll: u64) -> u64 {
-    pieces.iter().map(|&takes| u64::from(takes).saturating_sub(toll)).sum()
+    let toll = u32::try_from(toll).unwrap_or(u32::MAX);
+    pieces.iter().map(|&takes| u64::from(takes.saturating_sub(toll))).sum()
 }
 
 /// Kinds for each of some sizes up to which counting them is sooner done than putting the sizes in order.

@@ -10,10 +10,12 @@ mod bounds;
 mod parts;
 mod table;
 
+use std::ops::RangeInclusive;
+
 use super::NoChoice;
 use super::sieve::{Parts, Sieve, Terms};
 
-use table::{Levels, NEVER, Reach, Rows, Table, Way, both, either};
+use table::{Levels, NEVER, Reach, Reaches, Rows, Table, Way, both, either};
 
 /// Numbers that are worked out at most; beyond that another way is quicker.
 const MOST: usize = 1 << 24;
@@ -72,7 +74,8 @@ fn book<'b, P: Prices>(
     let slack = slack.ok_or(NoChoice::Unknown)?;
     let exact = prices.are_for_what_is_taken();
     let stop = |&part: &usize| Stop::new(part, parts.of(part), &terms, exact);
-    let mut stops: Vec<Stop> = admitted.iter().filter_map(stop).collect();
+    let mut stops: Vec<Stop> = Vec::with_capacity(admitted.len());
+    stops.extend(admitted.iter().filter_map(stop));
     narrow(&mut stops, terms.parts, terms.pieces);
     Ok(Book { prices, stops, slack, parts: terms.parts, pieces: terms.pieces, exact })
 }
@@ -199,43 +202,56 @@ impl<P: Prices> Book<'_, P> {
 
     /// For every stop, and for the end, and every number of parts used from there on: how few and how many pieces
     /// they use, where the stops before can use the others.
-    fn windows(&self) -> Vec<Vec<Reach>> {
-        let join = |known: &[Reach], stop: &Stop| -> Vec<Reach> {
-            let joined = (0..=self.parts).map(|parts| {
-                let left_out = stop.skipped.and(known[parts]);
-                let used = stop
-                    .used
-                    .and(parts.checked_sub(1))
-                    .and_then(|others| both(known[others], Some(stop.counts)));
-                either(left_out, used)
-            });
-            joined.collect()
+    fn windows(&self) -> Vec<Reaches> {
+        let bands = self.bands();
+        let join = |known: &Reaches, stop: &Stop, parts: usize| -> Reach {
+            let others = stop.used.and(parts.checked_sub(1));
+            let used = others.and_then(|others| both(known.of(others), Some(stop.counts)));
+            either(stop.skipped.and(known.of(parts)), used)
         };
-        let mut nothing = vec![None; self.parts + 1];
-        nothing[0] = Some((0, 0));
-        let mut before = vec![nothing.clone()];
-        for stop in &self.stops {
-            let next = join(&before[before.len() - 1], stop);
-            before.push(next);
+        let nothing = || Reaches::new(0..=0, |_| Some((0, 0)));
+        let mut before = Vec::with_capacity(bands.len());
+        before.push(nothing());
+        for (stop, after) in self.stops.iter().zip(&bands[1..]) {
+            let known = &before[before.len() - 1];
+            let band = self.parts - after.end()..=self.parts - after.start();
+            before.push(Reaches::new(band, |parts| join(known, stop, parts)));
         }
-        let mut after = nothing;
+        let mut after = nothing();
         let mut windows = Vec::with_capacity(before.len());
         for (index, before) in before.iter().enumerate().rev() {
-            let meet = |(parts, after): (usize, &Reach)| {
-                let ((fewest, most), (least, largest)) = (*after).zip(before[self.parts - parts])?;
+            let meet = |parts: usize| {
+                let ((fewest, most), (least, largest)) =
+                    after.of(parts).zip(before.of(self.parts - parts))?;
                 let window = (
                     fewest.max(self.pieces.saturating_sub(largest)),
                     most.min(self.pieces.checked_sub(least)?),
                 );
                 (window.0 <= window.1).then_some(window)
             };
-            windows.push(after.iter().enumerate().map(meet).collect());
-            if let Some(stop) = index.checked_sub(1).map(|index| &self.stops[index]) {
-                after = join(&after, stop);
+            windows.push(Reaches::new(bands[index].clone(), meet));
+            if let Some(index) = index.checked_sub(1) {
+                after = Reaches::new(bands[index].clone(), |parts| join(&after, &self.stops[index], parts));
             }
         }
         windows.reverse();
         windows
+    }
+
+    /// For every stop, and for the end, how few and how many parts can be used from there on: those before hold no more
+    /// than there are, and so do those behind.
+    fn bands(&self) -> Vec<RangeInclusive<usize>> {
+        let mut behind = self.stops.iter().filter(|stop| stop.used.is_some()).count();
+        let mut before = 0;
+        let band = |before: usize, behind: usize| self.parts.saturating_sub(before)..=self.parts.min(behind);
+        let mut bands = Vec::with_capacity(self.stops.len() + 1);
+        bands.push(band(before, behind));
+        for stop in &self.stops {
+            let usable = usize::from(stop.used.is_some());
+            (before, behind) = (before + usable, behind - usable);
+            bands.push(band(before, behind));
+        }
+        bands
     }
 
     /// The least prices of using each part.
@@ -278,14 +294,15 @@ impl<P: Prices> Book<'_, P> {
     }
 
     /// The least prices of what is used from every stop on, and from the end on; None where that is too much work.
-    fn tables(&self, windows: &[Vec<Reach>], ways: &[Vec<u64>]) -> Option<Vec<Table>> {
+    fn tables(&self, windows: &[Reaches], ways: &[Vec<u64>]) -> Option<Vec<Table>> {
         let row = self.slack + 1;
         let end = self.stops.len();
         let mut last = Table::new(&windows[end], self.slack);
         if let Some(start) = last.start(0, 0) {
             last.prices[start] = 0;
         }
-        let mut tables = vec![last];
+        let mut tables = Vec::with_capacity(end + 1);
+        tables.push(last);
         let (mut work, mut kept) = (0, 0);
         for (at, (stop, ways)) in self.stops.iter().zip(ways).enumerate().rev() {
             let mut table = Table::new(&windows[at], self.slack);
@@ -295,7 +312,7 @@ impl<P: Prices> Book<'_, P> {
             if work > MOST || kept > MOST_KEPT {
                 return None;
             }
-            for parts in (0..known.rows.len()).filter(|&parts| known.rows[parts].is_some()) {
+            for parts in known.parts() {
                 if let Some(spent) = stop.skipped {
                     table.offer(known, parts, 0, Way { count: 0, spent, price: 0 });
                 }

@@ -1,5 +1,9 @@
 //! Least prices: by parts, by pieces, and by what is spent.
 
+use std::ops::RangeInclusive;
+
+use smallvec::SmallVec;
+
 /// A price that nothing has; two of them can be added up.
 pub(super) const NEVER: u64 = 1 << 62;
 
@@ -13,6 +17,27 @@ pub(super) struct Way {
 
 /// How few and how many pieces a number of parts can use; None where there is no way to use so many parts.
 pub(super) type Reach = Option<(usize, usize)>;
+
+/// What numbers of parts can use: of as many as there can be at one place, one after another.
+pub(super) struct Reaches {
+    first: usize,
+    reaches: SmallVec<[Reach; FEW]>,
+}
+
+/// Numbers of parts at one place that there mostly are no more of.
+const FEW: usize = 8;
+
+impl Reaches {
+    /// By what each number of parts can use.
+    pub(super) fn new(parts: RangeInclusive<usize>, reach: impl Fn(usize) -> Reach) -> Self {
+        Self { first: *parts.start(), reaches: parts.map(reach).collect() }
+    }
+
+    /// What a number of parts can use.
+    pub(super) fn of(&self, parts: usize) -> Reach {
+        self.reaches.get(parts.checked_sub(self.first)?).copied().flatten()
+    }
+}
 
 /// What is used of two disjoint ranges of parts.
 pub(super) fn both(one: Reach, other: Reach) -> Reach {
@@ -29,14 +54,16 @@ pub(super) fn either(one: Reach, other: Reach) -> Reach {
 
 /// The least prices for some parts: by parts used, by pieces used, and by what is spent.
 pub(super) struct Table {
-    /// By the number of parts: the fewest and the most pieces that are told apart, and where their prices begin.
-    pub(super) rows: Vec<Option<(usize, usize, usize)>>,
+    /// By the number of parts, from `first` on: the fewest and the most pieces that are told apart, and where their prices
+    /// begin.
+    rows: SmallVec<[Option<(usize, usize, usize)>; FEW]>,
+    first: usize,
     pub(super) prices: Vec<u64>,
     slack: usize,
 }
 
 impl Table {
-    pub(super) fn new(windows: &[Reach], slack: usize) -> Self {
+    pub(super) fn new(windows: &Reaches, slack: usize) -> Self {
         let mut size = 0;
         let row = |window: &Reach| {
             let (fewest, most) = (*window)?;
@@ -44,8 +71,17 @@ impl Table {
             size += (most - fewest + 1) * (slack + 1);
             Some((fewest, most, start))
         };
-        let rows = windows.iter().map(row).collect();
-        Self { rows, prices: vec![NEVER; size], slack }
+        let rows = windows.reaches.iter().map(row).collect();
+        Self { rows, first: windows.first, prices: vec![NEVER; size], slack }
+    }
+
+    /// The numbers of parts that there are prices for.
+    pub(super) fn parts(&self) -> impl Iterator<Item = usize> {
+        (self.first..).zip(&self.rows).filter(|(_, row)| row.is_some()).map(|(parts, _)| parts)
+    }
+
+    fn row(&self, parts: usize) -> Option<(usize, usize, usize)> {
+        self.rows.get(parts.checked_sub(self.first)?).copied().flatten()
     }
 
     /// The prices of so many parts and pieces, by what is spent.
@@ -55,15 +91,15 @@ impl Table {
     }
 
     pub(super) fn start(&self, parts: usize, pieces: usize) -> Option<usize> {
-        let (fewest, most, start) = (*self.rows.get(parts)?)?;
+        let (fewest, most, start) = self.row(parts)?;
         (fewest..=most).contains(&pieces).then(|| start + (pieces - fewest) * (self.slack + 1))
     }
 
     /// Offers the prices that another table has for some number of parts, for `more` parts than that together with a way
     /// to use them.
     pub(super) fn offer(&mut self, other: &Table, parts: usize, more: usize, way: Way) {
-        let Some((fewest, most, from)) = other.rows[parts] else { return };
-        let Some((least, largest, to)) = self.rows.get(parts + more).copied().flatten() else { return };
+        let Some((fewest, most, from)) = other.row(parts) else { return };
+        let Some((least, largest, to)) = self.row(parts + more) else { return };
         let row = self.slack + 1;
         let known = Rows { fewest, prices: &other.prices[from..from + (most - fewest + 1) * row] };
         let size = (largest - least + 1) * row;

@@ -384,20 +384,36 @@ impl Sift<'_, '_, '_> {
         (domains, count.unwrap_or(rooms.len()))
     }
 
+    /// What each of as few domains of a layer as hold the job takes at least.
+    fn least_of_few(&self, layer: Layer) -> u32 {
+        let mut rooms = Vec::with_capacity(MANY);
+        self.rooms.each_below(self.holder, layer, |_, room| rooms.push(room));
+        fewest_of(&mut rooms, self.rooms.problem.amount.into()).map_or(0, |(_, least)| least)
+    }
+
     /// The domains of two layers, as few of the first of them as hold the job and then of the other: those of the higher one,
     /// each with those of the lower one in it, as far as they have room and are not too small for so few.
     pub(super) fn members(&self, first: Layer, second: Layer, unit: u32) -> Members {
         let (rooms, mut members) = (self.rooms, Members::default());
-        let (large, _) = self.large_enough(rooms.below(self.holder, first));
         if first < second {
-            let part = |piece: &DomainId| rooms.problem.fabric.covering(*piece, second);
-            for pieces in large.chunk_by(|one, other| part(one) == part(other)) {
-                members.parts.push(part(&pieces[0]));
-                members.sizes.push(pieces.iter().map(|&piece| rooms.room(piece) / unit));
+            let least = self.least_of_few(first);
+            for part in rooms.below(self.holder, second) {
+                let Members { parts, pieces, sizes } = &mut members;
+                let start = pieces.len();
+                rooms.each_below(part, first, |piece, room| {
+                    if room >= least {
+                        pieces.push(piece);
+                        sizes.add(room / unit);
+                    }
+                });
+                if pieces.len() > start {
+                    parts.push(part);
+                    sizes.close();
+                }
             }
-            members.pieces = large;
             return members;
         }
+        let (large, _) = self.large_enough(rooms.below(self.holder, first));
         members.parts = large;
         let open = rooms.problem.view.slots.nodes_of(self.holder) as usize;
         members.pieces.reserve(open.min(MANY));

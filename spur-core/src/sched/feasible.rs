@@ -432,6 +432,16 @@ fn nodes(
             Offer::Near(Nearest::Nodes(required)),
         );
     }
+    // Without a number of nodes there are no more than slots.
+    if let (None, Some(slots)) = (request.nodes, request.slots)
+        && required > slots
+    {
+        let (unit, ending) = (request.need.slot.unit(), if slots == 1 { "" } else { "s" });
+        return refuse(
+            format!("-w names {required} nodes for {slots} {unit}{ending}"),
+            Offer::Near(Nearest::Nodes(required)),
+        );
+    }
     Ok(())
 }
 
@@ -531,20 +541,16 @@ fn fits_idle(
     }
     let mut reason = None;
     for stage in stages {
-        for ask in &stage.asks {
-            let refused = match say {
-                Say::Nearest => place::refusal(&lens.fabric, &lens.idle, ask),
-                Say::Whether => place::is_never(&lens.fabric, &lens.idle, ask).then(Never::default),
-            };
-            match (refused, reason.take()) {
-                (None, None) => return Ok(stage.warnings),
-                (None, Some(why)) => {
-                    let warning = format!("{why}; the job waits in vain until that relaxes");
-                    return Ok(stage.warnings.into_iter().chain([warning]).collect());
-                }
-                (Some(why), earlier) => reason = earlier.or(Some(why)),
-            }
+        // Of several sizes one that can be is enough; the smallest, which is last, says why none can.
+        let never = |ask| place::is_never(&lens.fabric, &lens.idle, ask);
+        if stage.asks.iter().any(|ask| !never(ask)) {
+            let warning = reason.map(|why| format!("{why}; the job waits in vain until that relaxes"));
+            return Ok(stage.warnings.into_iter().chain(warning).collect());
         }
+        reason = reason.or_else(|| match say {
+            Say::Nearest => place::refusal(&lens.fabric, &lens.idle, stage.asks.last()?),
+            Say::Whether => Some(Never::default()),
+        });
     }
     // Where nothing is asked of the fabric, the nodes are not what is asked for.
     let fabric = spec.fabric.is_some() || scene.topology(&lens.fabric).asks();

@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
 use crate::model::job::{HetPart, JobSpec, MemoryNeed, Sharing};
+use crate::model::phase::Phase;
 use crate::sched::feasible;
 use crate::text::dependency::{DependencyJob, DependencyKind, TaskRef};
 use crate::text::hostlist::HostList;
@@ -216,7 +217,20 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
             )));
         }
     }
-    feasible::check(cluster, spec).map_err(refusal)
+    let mut warnings = feasible::check(cluster, spec).map_err(refusal)?;
+    warnings.extend(companion(cluster, spec));
+    Ok(warnings)
+}
+
+/// What is wrong with the job of `--gather-with`: it has no domain any more, or never had one.
+fn companion(cluster: &Cluster, spec: &JobSpec) -> Option<String> {
+    let id = spec.fabric.as_ref()?.gather_with?;
+    let why = match cluster.job(id) {
+        None => format!("there is no job {id}"),
+        Some(job) if matches!(job.phase, Phase::Ended(_)) => format!("job {id} has ended"),
+        Some(_) => return None,
+    };
+    Some(format!("--gather-with={id} has no effect: {why}"))
 }
 
 /// What only some components of a het job may ask for.

@@ -118,6 +118,7 @@ impl World {
             placement,
             size: job.base.nodes.map_or_else(|| job.base.tasks.unwrap_or(1), |(_, most)| most),
             gpus_per_slot: job.gpus,
+            gpus_per_node: 0,
             gather_with: None,
         };
         let resolved = match place::resolve(&self.fabric, &self.config, wish, job.base) {

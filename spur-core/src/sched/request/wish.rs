@@ -111,9 +111,10 @@ impl Wisher<'_> {
         let gpus = |specs: &[crate::text::gres::GresSpec]| -> u64 {
             specs.iter().filter(|spec| spec.name == "gpu").map(|spec| spec.count).sum()
         };
-        let gpus_per_slot = match need.slot {
-            Slot::Node { tasks } => gpus(&need.gres_per_node) + gpus(&need.gres_per_task) * u64::from(tasks),
-            Slot::Task | Slot::Gpu => gpus(&need.gres_per_task),
+        let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
+        let (gpus_per_slot, gpus_per_node) = match need.slot {
+            Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
+            Slot::Task | Slot::Gpu => (per_task, per_node),
         };
         let config = self.scene.topology(self.fabric);
         let wish = Wish {
@@ -123,6 +124,7 @@ impl Wisher<'_> {
             placement: self.scene.partitions[self.partition].partition.config.placement,
             size: self.request.nodes.map_or(self.request.slots.unwrap_or(1), |(_, most)| most),
             gpus_per_slot: u32::try_from(gpus_per_slot).unwrap_or(u32::MAX),
+            gpus_per_node: u32::try_from(gpus_per_node).unwrap_or(u32::MAX),
             gather_with: self.companion(),
         };
         place::resolve(self.fabric, config, wish, base)

@@ -24,6 +24,8 @@ pub struct Wish<'a> {
     pub size: u32,
     /// GPUs of one slot, for the limit per leaf; 0 where it uses none.
     pub gpus_per_slot: u32,
+    /// GPUs of one node, however many slots it has; for the same limit.
+    pub gpus_per_node: u32,
     /// The domain that `--gather-with` means.
     pub gather_with: Option<DomainId>,
 }
@@ -348,6 +350,12 @@ impl Resolver<'_> {
         {
             let slots = gpus / self.wish.gpus_per_slot;
             ask.max_slots_per_leaf = ask.max_slots_per_leaf.into_iter().chain([slots]).min();
+        }
+        if self.wish.gpus_per_node > 0
+            && let Some(gpus) = limits.max_gpus_per_leaf
+        {
+            let nodes = gpus / self.wish.gpus_per_node;
+            ask.max_nodes_per_leaf = ask.max_nodes_per_leaf.into_iter().chain([nodes]).min();
         }
     }
 

@@ -166,6 +166,7 @@ pub fn resolve(
     }
     resolver.drop_implied();
     resolver.check_multiples()?;
+    resolver.tell_implied();
     Ok(resolver.done)
 }
 
@@ -397,6 +398,40 @@ impl Resolver<'_> {
             }
             !implied
         });
+    }
+
+    /// Warns of multiples that others imply, and of what one leaf for all implies. They stay: a domain's slots are rounded to
+    /// what the job says.
+    fn tell_implied(&mut self) {
+        let (fabric, ask) = (self.fabric, &self.done.ask);
+        let name = |layer| fabric.layer_name(layer);
+        // What falls away after a time implies nothing.
+        let lasts = self.done.relaxes_at.is_none();
+        let mut warnings = Vec::new();
+        for (index, &(layer, by)) in ask.multiples.iter().enumerate() {
+            let implies = |&(at, &(lower, of)): &(usize, &(Layer, u32))| {
+                let same = (lower, of) == (layer, by);
+                lower <= layer && of % by.max(1) == 0 && if same { at < index } else { at != index }
+            };
+            let other = ask.multiples.iter().enumerate().find(implies);
+            let implied = match (other, ask.must.filter(|must| lasts && *must <= layer)) {
+                (Some((_, &(lower, of))), _) => format!("{}*{of}", name(lower)),
+                (None, Some(must)) => format!("must:{}", name(must)),
+                (None, None) => continue,
+            };
+            warnings.push(format!("{}*{by} has no effect: {implied} implies it", name(layer)));
+        }
+        if lasts && ask.max_spans.contains(&(Layer::LEAF, 1)) {
+            let musts = ask.must.iter().map(|layer| ("must", *layer));
+            let soft = musts.chain(ask.prefer.iter().map(|layer| ("prefer", *layer)));
+            let implied = soft.filter(|(_, layer)| *layer >= Layer::LEAF);
+            warnings.extend(
+                implied.map(|(how, layer)| {
+                    format!("{how}:{} has no effect: --switches=1 implies it", name(layer))
+                }),
+            );
+        }
+        self.done.warnings.extend(warnings);
     }
 
     /// Totals are multiples of what every domain holds a multiple of.

@@ -38,12 +38,14 @@ pub(super) fn place(hit: &Hit) -> Option<Arc<str>> {
     seen.then(|| Arc::clone(domain.shared_name()))
 }
 
-/// Why a job waits: what it wants and what there is of it now. The fabric is named only where it stands in the way.
-pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: u64) -> String {
-    let enough = free >= request.min_slots();
-    if !fabric.roots().is_empty() && (why.layer.is_some() || why.kind != MisfitKind::TooFew || enough) {
+/// Why a job waits: what it wants and what there is of it now, if that can be told without the fabric, which is named
+/// only where it stands in the way.
+pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: Option<u64>) -> String {
+    let short = free.filter(|free| *free < request.min_slots());
+    let by_fabric = why.layer.is_some() || why.kind != MisfitKind::TooFew || short.is_none();
+    let Some(free) = free.filter(|_| fabric.roots().is_empty() || !by_fabric) else {
         return why.sentence(fabric);
-    }
+    };
     let wanted = count(u64::from(why.wanted), request.unit());
     match free {
         0 => format!("needs {wanted}; none is free"),

@@ -175,10 +175,7 @@ enum Idle {
 fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
     let mut all = Vec::new();
     for index in spec.partitions.iter().filter_map(|name| scene.partition(name)) {
-        let partition = &scene.partitions[index].partition;
-        let (Ok(request), Ok(fabric)) =
-            (Request::new(spec, &partition.config), fabric_for(scene, index, spec))
-        else {
+        let (Ok(request), Ok(fabric)) = (scene.request(index, spec), fabric_for(scene, index, spec)) else {
             continue;
         };
         for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
@@ -317,7 +314,7 @@ fn in_partition(
     within: Option<&Reservation>,
 ) -> Result<Vec<String>, Refusal> {
     judge(scene, index, spec, within, Say::Nearest).map_err(|refused| {
-        let request = Request::new(spec, &scene.partitions[index].partition.config).ok();
+        let request = scene.request(index, spec).ok();
         let again = |spec: &JobSpec, say| judge(scene, index, spec, within, say).map(|_| ());
         refused.mended(spec, request.as_ref(), again)
     })
@@ -341,8 +338,8 @@ fn judge(
 ) -> Result<Vec<String>, Refused> {
     let partition = &scene.partitions[index].partition;
     time(partition, spec)?;
-    let request = Request::new(spec, &partition.config)
-        .or_else(|error| refuse(RefusalKind::NodeConfig, error.to_string()))?;
+    let request =
+        scene.request(index, spec).or_else(|error| refuse(RefusalKind::NodeConfig, error.to_string()))?;
     let fabric = fabric_for(scene, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
     nodes(scene, partition, fabric, &request, &spec.shape)?;
     if let Some(within) = within {

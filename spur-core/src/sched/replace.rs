@@ -11,7 +11,7 @@ use fixedbitset::FixedBitSet;
 use super::place::{self, Ask, Placement, Strategy, View};
 use super::prospect::start_part;
 use super::request::wish::{Stage, Wisher};
-use super::request::{Given, Need, Request, Slot};
+use super::request::{Given, Need, Slot};
 use super::scene::lens::{Filter, Lens, alternatives, slots_by_position};
 use super::scene::{Scene, fabric_for};
 use super::together::nearness;
@@ -62,7 +62,7 @@ pub fn find(
     let Phase::Running { alloc, preempted: None, .. } = &job.phase else { return None };
     let scene = cluster.standing(Scene::new);
     let partition = scene.partition(&alloc.partition)?;
-    let request = Request::new(&job.spec, &scene.partitions[partition].partition.config).ok()?;
+    let request = scene.request(partition, &job.spec).ok()?;
     let fabric = fabric_for(&scene, partition, &job.spec).ok()?;
     let wisher =
         Wisher { scene: &scene, partition, fabric, spec: &job.spec, request: &request, gather_with: &[] };

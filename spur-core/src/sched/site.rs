@@ -18,7 +18,6 @@ use crate::text::time::Time;
 use super::place;
 use super::prospect::Lenses;
 use super::queue::Candidate;
-use super::request::Request;
 use super::scene::{Scene, flat};
 
 /// What is wanted of the nodes of a reservation.
@@ -215,8 +214,7 @@ fn among(
     let index =
         scene.partition(site.partition).ok_or_else(|| format!("there is no partition {}", site.partition))?;
     let spec = Arc::new(spec(site));
-    let request =
-        Request::new(&spec, &scene.partitions[index].partition.config).map_err(|error| error.to_string())?;
+    let request = scene.request(index, &spec).map_err(|error| error.to_string())?;
     let candidate = Candidate {
         attempt: Attempt { job: JobId(0), restart: 0 },
         spec,

@@ -166,8 +166,9 @@ pub(in crate::sched) trait Space {
         (Second::of(at, self.now()) < Second::LAST).then_some(at)
     }
 
-    /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free.
-    fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, u64)> {
+    /// Why a job does not fit at this moment, and how many of the nodes or slots it wants are free; not for one that wants
+    /// whole leaves, whose nodes may be free and closed.
+    fn misfit(&mut self, hunt: &Hunt<'_>) -> Option<(Misfit, Option<u64>)> {
         let (stage, lens, now) = (hunt.stages.first()?, hunt.lenses.first()?, self.now());
         let whole = stage.ask().whole_leaves;
         let occupied = whole.then(|| self.occupied(hunt.realm, lens, (now, hunt.run_time), true));
@@ -177,7 +178,7 @@ pub(in crate::sched) trait Space {
             let (least, larger) = stage.asks.split_last()?;
             let misfit = larger.iter().all(|ask| say(ask).is_some()).then(|| say(least)).flatten()?;
             let free = if hunt.request.wants_nodes() { slots.nodes() as u64 } else { slots.total() };
-            Some((misfit, free))
+            Some((misfit, (!whole).then_some(free)))
         })
     }
 

@@ -427,7 +427,7 @@ impl Measure {
             if !starts(partition, &job.spec) {
                 continue;
             }
-            match Request::new(&job.spec, &partition.config) {
+            match self.scene.request(index, &job.spec) {
                 Ok(request) => choices.push((index, request)),
                 Err(error) => problem = error.to_string(),
             }

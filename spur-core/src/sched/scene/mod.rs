@@ -21,7 +21,7 @@ use crate::sched::queue::priority::Scale;
 use crate::sched::request::wish::Wisher;
 use crate::text::time::Time;
 
-use super::request::Request;
+use super::request::{BadRequest, Request};
 use room::{ClassId, Rooms};
 
 /// A node as far as plans care.
@@ -117,9 +117,9 @@ impl Scene {
     }
 
     /// The fewest nodes of a partition that a job can run on when nothing else does; `None` if it never can.
-    pub(super) fn fewest_nodes(&self, partition: usize, spec: &JobSpec) -> Option<u32> {
-        let partition = &self.partitions[partition];
-        let request = Request::new(spec, &partition.partition.config).ok()?;
+    pub(super) fn fewest_nodes(&self, index: usize, spec: &JobSpec) -> Option<u32> {
+        let partition = &self.partitions[index];
+        let request = self.request(index, spec).ok()?;
         let slots = |class: &ClassId| {
             request.need.slots(self.rooms.shape(*class), self.rooms.amount(self.rooms.full(*class)))
         };
@@ -128,10 +128,32 @@ impl Scene {
         Some(fewest.max(request.min_nodes()))
     }
 
+    /// What a job needs in a partition. One that has whole leaves to itself by a rule takes nodes whole, too: what it leaves
+    /// of them is nobody's.
+    ///
+    /// # Errors
+    /// As [`Request::new`].
+    pub(super) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
+        let mut request = Request::new(spec, &self.partitions[partition].partition.config)?;
+        request.need.whole |= self.has_whole_rule() && self.has_whole_leaves(partition, spec, &request);
+        Ok(request)
+    }
+
+    fn has_whole_rule(&self) -> bool {
+        self.policy.topologies.iter().any(|config| config.rule.iter().any(|rule| rule.whole))
+    }
+
+    /// Whether the job has whole leaves to itself at some time.
+    fn has_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> bool {
+        let Ok(fabric) = fabric_for(self, partition, spec) else { return false };
+        let wisher = Wisher { scene: self, partition, fabric, spec, request, gather_with: &[] };
+        let stages = wisher.stages(Time::ZERO, Time::ZERO);
+        stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
+    }
+
     /// Whether a job may close to others what it does not use of its leaves.
     pub(super) fn may_close(&self, spec: &JobSpec) -> bool {
-        let has_rule = |config: &TopologyConfig| config.rule.iter().any(|rule| rule.whole);
-        spec.shape.sharing == Sharing::Topo || self.policy.topologies.iter().any(has_rule)
+        spec.shape.sharing == Sharing::Topo || self.has_whole_rule()
     }
 
     /// The nodes that a job on some nodes closes to others without using them: the rest of its leaves, where it has
@@ -150,9 +172,7 @@ impl Scene {
         let Ok(request) = Request::new(spec, &self.partitions[partition].partition.config) else {
             return Vec::new();
         };
-        let wisher = Wisher { scene: self, partition, fabric, spec, request: &request, gather_with: &[] };
-        let stages = wisher.stages(Time::ZERO, Time::ZERO);
-        if !stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves)) {
+        if !self.has_whole_leaves(partition, spec, &request) {
             return Vec::new();
         }
         others_of_leaves(fabric, &nodes.collect::<Vec<_>>())

@@ -325,9 +325,9 @@ fn start_now(
 /// be preempted from then on, a reservation of nodes that begins or ends.
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
-    let max_wait = cluster.policy().scheduler.max_wait.0;
+    let waits = line::Waits::new(cluster.policy());
     let exempt = preempt::rule::next_exempt_end(cluster, now);
-    let moments = cluster.jobs().pending().filter_map(|job| line::next_moment(job, max_wait, now));
+    let moments = cluster.jobs().pending().filter_map(|job| waits.next_moment(job, now));
     moments.chain(exempt).chain(next_window(cluster, now)).min()
 }
 

@@ -10,7 +10,7 @@ use crate::model::alloc::Why;
 use crate::model::job::{FabricAsk, JobSpec};
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
-use crate::sched::request::wish::{Stage, Wisher, relax_times};
+use crate::sched::request::wish::{Stage, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY};
 use crate::sched::timeline::licenses::wanted;
@@ -124,8 +124,12 @@ impl Lenses {
     pub(super) fn keep(&mut self, scene: &Scene, candidate: &Candidate, prospects: &Arc<[Prospect]>) {
         let spec = &candidate.spec;
         let follows = |ask: &FabricAsk| ask.gather_with.is_some();
+        let relaxes = |prospect: &Prospect| match &*prospect.stages {
+            [only] => !only.relaxed.is_empty(),
+            _ => true,
+        };
         let changes = spec.fabric.as_deref().is_some_and(follows)
-            || relax_times(spec, candidate.eligible).next().is_some()
+            || prospects.iter().any(relaxes)
             || !scene.reservations.is_empty();
         if !changes {
             self.last.truncate(KEPT - 1);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
-use crate::model::config::{Backfill, Order};
+use crate::model::config::{Backfill, Order, Policy};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
 use crate::model::reservation::{Flag, Reservation};
@@ -18,7 +18,7 @@ use crate::sched::plan::Waiting;
 use crate::sched::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
 use crate::sched::request::wish;
 use crate::sched::scene::Scene;
-use crate::text::time::Time;
+use crate::text::time::{Time, TimeLimit};
 
 use super::forecast::Forecast;
 use super::rows::{Key, Place, Row, Rows};
@@ -41,6 +41,7 @@ pub(in crate::sched) struct Line {
     /// When time alone changes something about a job next, by time and by job.
     times: BTreeSet<(Time, JobId)>,
     next: BTreeMap<JobId, Time>,
+    waits: Waits,
     /// Jobs that others depend on, or want to be near; and who does.
     watched: BTreeSet<(JobId, JobId)>,
     /// Those of them of whom the watcher was told; it is put down again if it still has a reason to watch.
@@ -98,6 +99,7 @@ impl Line {
             by_length: shortest_first.then(Rows::default),
             times: BTreeSet::new(),
             next: BTreeMap::new(),
+            waits: Waits::new(&scene.policy),
             watched: BTreeSet::new(),
             told: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -360,9 +362,8 @@ impl Line {
     pub(in crate::sched) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
         let known = self.times.range((Bound::Excluded((now, JobId(u32::MAX))), Bound::Unbounded)).next();
         // What comes after a moment that has passed is not known before the line is refreshed.
-        let max_wait = self.scene.policy.scheduler.max_wait.0;
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
-        let unknown = due.filter_map(|(_, job)| next_moment(cluster.job(*job)?, max_wait, now));
+        let unknown = due.filter_map(|(_, job)| self.waits.next_moment(cluster.job(*job)?, now));
         unknown.chain(known.map(|(at, _)| *at)).min()
     }
 
@@ -371,8 +372,7 @@ impl Line {
         if let Some(at) = self.next.remove(&id) {
             self.times.remove(&(at, id));
         }
-        let max_wait = self.scene.policy.scheduler.max_wait.0;
-        if let Some(at) = job.and_then(|job| next_moment(job, max_wait, now)) {
+        if let Some(at) = job.and_then(|job| self.waits.next_moment(job, now)) {
             self.times.insert((at, id));
             self.next.insert(id, at);
         }
@@ -467,25 +467,40 @@ fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
     Waiting { reason: *reason, detail: detail.clone(), ..Waiting::of(job) }
 }
 
-/// The first moment after `now` at which time alone changes something about a job.
-pub(in crate::sched) fn next_moment(job: &Job, max_wait: u64, now: Time) -> Option<Time> {
-    moments(job, max_wait).filter(|time| *time > now && !time.is_never()).min()
+/// How long jobs wait until that alone changes something.
+#[derive(Clone, Debug)]
+pub(in crate::sched) struct Waits {
+    /// Until they come before all others, seconds; 0 for never.
+    max_wait: u64,
+    /// Until something that a rule by size asks for may fall away.
+    rules: Vec<TimeLimit>,
 }
 
-/// The moments at which time alone changes something about a pending job: its begin, the ends of constraints that were
-/// given only for so long, and when it has waited too long. None for a job that waits for more than time.
-fn moments(job: &Job, max_wait: u64) -> impl Iterator<Item = Time> + '_ {
-    let pending = match &job.phase {
-        Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
-        Phase::Pending(_)
-        | Phase::Running { .. }
-        | Phase::Suspended(_)
-        | Phase::Completing(_)
-        | Phase::Ended(_) => None,
-    };
-    pending.into_iter().flat_map(move |pending| {
-        let eligible = pending.eligible.unwrap_or(job.submitted);
-        let aged = (max_wait > 0).then(|| eligible + max_wait);
-        wish::relax_times(&job.spec, eligible).chain(aged).chain(pending.not_before)
-    })
+impl Waits {
+    pub(in crate::sched) fn new(policy: &Policy) -> Self {
+        Self { max_wait: policy.scheduler.max_wait.0, rules: wish::rule_limits(policy) }
+    }
+
+    /// The first moment after `now` at which time alone changes something about a job.
+    pub(in crate::sched) fn next_moment(&self, job: &Job, now: Time) -> Option<Time> {
+        self.moments(job).filter(|time| *time > now && !time.is_never()).min()
+    }
+
+    /// The moments at which time alone changes something about a pending job: its begin, the ends of constraints that were
+    /// given only for so long, and when it has waited too long. None for a job that waits for more than time.
+    fn moments<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Time> + 'a {
+        let pending = match &job.phase {
+            Phase::Pending(pending) if pending.hold.is_none() && job.waits_for.is_none() => Some(pending),
+            Phase::Pending(_)
+            | Phase::Running { .. }
+            | Phase::Suspended(_)
+            | Phase::Completing(_)
+            | Phase::Ended(_) => None,
+        };
+        pending.into_iter().flat_map(move |pending| {
+            let eligible = pending.eligible.unwrap_or(job.submitted);
+            let aged = (self.max_wait > 0).then(|| eligible + self.max_wait);
+            wish::relax_times(&job.spec, &self.rules, eligible).chain(aged).chain(pending.not_before)
+        })
+    }
 }

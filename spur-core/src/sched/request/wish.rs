@@ -3,13 +3,14 @@
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
+use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::{FabricAsk, JobSpec, Sharing};
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
 use crate::sched::request::{Request, Slot};
 use crate::sched::scene::Scene;
 use crate::sched::scene::lens::named;
-use crate::text::gather::GatherClause;
+use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
 /// What a job asks for while a start lies in a stretch of time.
@@ -52,17 +53,39 @@ pub(in crate::sched) enum WishError {
     Name(String),
 }
 
-/// Every time at which something that a job asked for falls away.
-pub(in crate::sched) fn relax_times(spec: &JobSpec, eligible: Time) -> impl Iterator<Item = Time> + '_ {
-    let fabric = spec.fabric.as_deref();
-    let gather = fabric.and_then(|fabric| fabric.gather.as_ref());
+/// After how long something falls away that `--gather` and `--switches` ask for.
+fn limits(gather: Option<&Gather>, switches: Option<Switches>) -> impl Iterator<Item = TimeLimit> {
     let clauses = gather.into_iter().flat_map(|gather| &gather.clauses).filter_map(|clause| match clause {
         GatherClause::Must { until, .. } => *until,
         GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
     });
-    let switches = fabric.and_then(|fabric| fabric.switches).and_then(|switches| switches.wait);
-    let limits = clauses.chain(switches);
-    limits.filter(|limit| *limit != TimeLimit::Unlimited).map(move |limit| limit.end(eligible))
+    let limits = clauses.chain(switches.and_then(|switches| switches.wait));
+    limits.filter(|limit| *limit != TimeLimit::Unlimited)
+}
+
+/// After how long something falls away that rules by size ask for.
+pub(in crate::sched) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
+    let rules = policy.topologies.iter().flat_map(|config| &config.rule);
+    let limits = rules.flat_map(|rule| {
+        let gather = rule.gather.as_deref().and_then(|text| text.parse().ok());
+        let switches = rule.switches.as_deref().and_then(|text| text.parse().ok());
+        limits(gather.as_ref(), switches).collect::<Vec<_>>()
+    });
+    limits.collect()
+}
+
+/// Every time at which something falls away that a job asked for; or, where it asks neither for domains nor for switches, may
+/// fall away that rules ask for, by their limits.
+pub(in crate::sched) fn relax_times<'a>(
+    spec: &'a JobSpec,
+    rules: &'a [TimeLimit],
+    eligible: Time,
+) -> impl Iterator<Item = Time> + 'a {
+    let fabric = spec.fabric.as_deref();
+    let (gather, switches) =
+        (fabric.and_then(|fabric| fabric.gather.as_ref()), fabric.and_then(|fabric| fabric.switches));
+    let rules = if gather.is_none() && switches.is_none() { rules } else { &[] };
+    limits(gather, switches).chain(rules.iter().copied()).map(move |limit| limit.end(eligible))
 }
 
 impl Stage {
@@ -78,31 +101,26 @@ impl Wisher<'_> {
     /// # Errors
     /// What can never be, with what would work.
     pub(in crate::sched) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, WishError> {
-        let first = self.stage(eligible, now)?;
-        let mut stages = vec![first];
-        let mut times: Vec<Time> = relax_times(self.spec, eligible).filter(|time| *time > now).collect();
-        times.sort_unstable();
-        times.dedup();
-        for time in times {
-            if let Some(last) = stages.last_mut() {
-                last.until = time;
-            }
-            stages.push(self.stage(eligible, time)?);
+        let mut stages = vec![self.stage(eligible, now)?];
+        while let Some(last) = stages.last().filter(|last| last.until < Time::MAX) {
+            stages.push(self.stage(eligible, last.until)?);
         }
         Ok(stages)
     }
 
+    /// The stage that begins at a time, and ends when the next constraint falls away: one of the job's own, or of a rule.
     fn stage(&self, eligible: Time, from: Time) -> Result<Stage, WishError> {
         let base = self.base().map_err(WishError::Name)?;
         let resolved = self.resolve(base, from.since(eligible))?;
-        let Resolved { ask, warnings, relaxed, .. } = resolved;
+        let Resolved { ask, warnings, relaxed, relaxes_at } = resolved;
+        let until = relaxes_at.map_or(Time::MAX, |waited| TimeLimit::Seconds(waited).end(eligible));
         let asks = match &self.request.sizes {
             Some(sizes) => {
                 sizes.iter().map(|size| Ask { nodes: Some((*size, *size)), ..ask.clone() }).collect()
             }
             None => vec![ask],
         };
-        Ok(Stage { from, until: Time::MAX, asks, relaxed, warnings })
+        Ok(Stage { from, until, asks, relaxed, warnings })
     }
 
     fn resolve(&self, base: Ask, waited: u64) -> Result<Resolved, AskError> {

@@ -22,6 +22,8 @@ struct Head {
     exempt: Option<u64>,
     partitions: Vec<(u32, u32, u32)>,
     flat: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rule: Option<(u32, u64)>,
     /// When a deep pass goes on, and whether it ends then; for a planner that is driven as a daemon drives it.
     deep: Option<Vec<Turn>>,
 }
@@ -45,6 +47,7 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>, case: &Case, deep: Option<&[Turn
         exempt: case.exempt,
         partitions: case.partitions.clone(),
         flat: case.flat,
+        rule: case.rule,
         deep: deep.map(|deep| deep[..case.deeds.len().min(deep.len())].to_vec()),
     };
     let lines = case.deeds.iter().map(|deed| serde_json::to_string(deed).unwrap());
@@ -62,6 +65,7 @@ fn read(text: &str) -> (Case, Option<Vec<Turn>>) {
         exempt: head.exempt,
         partitions: head.partitions,
         flat: head.flat,
+        rule: head.rule,
         deeds: deeds.collect(),
     };
     (case, head.deep)

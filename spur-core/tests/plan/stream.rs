@@ -86,6 +86,8 @@ pub(crate) struct Case {
     /// The first and last node of each partition, and its tier.
     pub(crate) partitions: Vec<(u32, u32, u32)>,
     pub(crate) flat: bool,
+    /// The largest job that a rule binds to a leaf, in nodes or tasks, and for how many seconds.
+    pub(crate) rule: Option<(u32, u64)>,
     pub(crate) deeds: Vec<Deed>,
 }
 
@@ -241,13 +243,15 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
     ];
     let deeds = prop::collection::vec(deed(), 1..70);
     let policy = (scheduler(), preempt(), prop::option::weighted(0.3, 0_u64..30));
-    let all = (policy, partitions, prop::bool::ANY, deeds);
-    all.prop_map(|((scheduler, preempt, exempt), partitions, flat, deeds)| Case {
+    let rule = prop::option::weighted(0.3, (1_u32..6, 5_u64..60));
+    let all = (policy, partitions, (prop::bool::ANY, rule), deeds);
+    all.prop_map(|((scheduler, preempt, exempt), partitions, (flat, rule), deeds)| Case {
         scheduler,
         preempt,
         exempt,
         partitions,
         flat,
+        rule,
         deeds,
     })
 }
@@ -263,15 +267,19 @@ impl Case {
             partition.priority_tier = *tier;
             partition
         };
-        let tree = "plugin = \"tree\"\nlayers = [\"leaf\", \"top\"]\n\
+        let mut tree = "plugin = \"tree\"\nlayers = [\"leaf\", \"top\"]\n\
                     [[switches]]\nname = \"s0\"\nnodes = \"n[0-2]\"\n\
                     [[switches]]\nname = \"s1\"\nnodes = \"n[3-5]\"\n\
                     [[switches]]\nname = \"s2\"\nnodes = \"n[6-7]\"\n\
-                    [[switches]]\nname = \"top\"\nswitches = \"s[0-2]\"\n";
+                    [[switches]]\nname = \"top\"\nswitches = \"s[0-2]\"\n"
+            .to_owned();
+        if let Some((most, seconds)) = self.rule {
+            tree += &format!("[[rule]]\nmax_nodes = {most}\ngather = \"must:leaf@0:{seconds:02}\"\n");
+        }
         World::new(Policy {
             nodes,
             partitions: self.partitions.iter().enumerate().map(partition).collect(),
-            topologies: if self.flat { Vec::new() } else { vec![world::topology(tree)] },
+            topologies: if self.flat { Vec::new() } else { vec![world::topology(&tree)] },
             licenses: vec![("lic".into(), 2)],
             scheduler: self.scheduler.clone(),
             preempt: self.preempt.clone(),

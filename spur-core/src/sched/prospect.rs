@@ -27,7 +27,7 @@ use super::state::{Hunt, Part};
 /// chosen in it, exclusion, reservations that keep it off their nodes.
 type Outline = ((usize, usize), Option<usize>, Option<String>, usize, Option<String>, Vec<usize>);
 
-/// The lenses that were made, for all who need the same.
+/// The lenses that were made, for all who need the same, and the last prospects, for all who want the same.
 #[derive(Debug, Default)]
 pub(super) struct Lenses {
     /// Numbers of what jobs admit.
@@ -110,7 +110,7 @@ impl Lenses {
 
 impl Lenses {
     /// The prospects of another job that wants the same, if they are kept.
-    pub(super) fn known(&self, candidate: &Candidate) -> Option<Arc<[Prospect]>> {
+    pub(super) fn prospects_like(&self, candidate: &Candidate) -> Option<Arc<[Prospect]>> {
         let same = |(spec, prospects): &&(Arc<JobSpec>, Arc<[Prospect]>)| {
             let choices = prospects.first().map(|prospect| &prospect.choices);
             choices.is_some_and(|choices| Arc::ptr_eq(choices, &candidate.choices))
@@ -121,7 +121,12 @@ impl Lenses {
 
     /// Keeps the prospects of a job, if they follow from what it wants alone: not from how long it has waited, where
     /// another job is, or what is reserved for whom.
-    pub(super) fn keep(&mut self, scene: &Scene, candidate: &Candidate, prospects: &Arc<[Prospect]>) {
+    pub(super) fn keep_prospects(
+        &mut self,
+        scene: &Scene,
+        candidate: &Candidate,
+        prospects: &Arc<[Prospect]>,
+    ) {
         let spec = &candidate.spec;
         let follows = |ask: &FabricAsk| ask.gather_with.is_some();
         let relaxes = |prospect: &Prospect| match &*prospect.stages {

@@ -233,11 +233,11 @@ impl<S: Space> Walk<S> {
 
     /// The same as [`Walk::prospects`] for a job of one component, from a job before it where that wanted the same.
     fn own_prospects(&mut self, candidate: &Candidate) -> Result<Arc<[Prospect]>, String> {
-        if let Some(known) = self.lenses.known(candidate) {
+        if let Some(known) = self.lenses.prospects_like(candidate) {
             return Ok(known);
         }
         let prospects = self.prospects(candidate)?.into();
-        self.lenses.keep(&self.scene, candidate, &prospects);
+        self.lenses.keep_prospects(&self.scene, candidate, &prospects);
         Ok(prospects)
     }
 

@@ -8,6 +8,7 @@ use spur_core::id::{JobId, NodeId};
 use spur_core::model::config::Policy;
 use spur_core::model::job::{FabricAsk, JobSpec, Shape, Sharing};
 use spur_core::model::node::NodeShape;
+use spur_core::sched::feasible;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 use spur_core::sched::{self, Planner};
@@ -262,6 +263,19 @@ fn given(plan: &Plan, leader: JobId, count: u32) -> Option<Vec<Shares>> {
 }
 
 proptest! {
+    /// At submission a het job is refused if and only if no idle cluster could hold it.
+    #[test]
+    fn what_can_never_be_is_refused_and_nothing_else(case in case()) {
+        let world = case.world();
+        let gather = |offset: usize| case.gather.filter(|_| offset == 0);
+        let specs = case.components.iter().enumerate();
+        let specs: Vec<_> = specs.map(|(at, component)| Arc::new(component.spec(gather(at)))).collect();
+        prop_assume!(specs.iter().all(|spec| feasible::check(&world.cluster, spec).is_ok()));
+        let idle = vec![CPUS; case.count() as usize];
+        let possible = case.best(&idle, &case.places()).is_some();
+        prop_assert_eq!(feasible::check_together(&world.cluster, &specs).is_ok(), possible);
+    }
+
     /// The components start if and only if there is a way, and no other way is nearer or more local.
     #[test]
     fn no_better_way_and_no_feasible_job_refused(case in case()) {

@@ -108,9 +108,11 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
 
     fn offer(&self, offer: &Offer) -> Option<String> {
         match offer {
-            Offer::Nodes(most) => self.at_most(*most, 1, |size| self.with_nodes(size)),
+            Offer::Nodes(most) => self.at_most(*most, 1, |size| with_nodes(self.spec, self.request, size)),
             Offer::Slots(most) | Offer::Near(Nearest::AtMost(most)) => self.fewer(*most),
-            Offer::MoreNodes(least) => self.works(&self.with_nodes(*least)).then(|| format!("ask ≥ {least}")),
+            Offer::MoreNodes(least) => {
+                self.works(&with_nodes(self.spec, self.request, *least)).then(|| format!("ask ≥ {least}"))
+            }
             Offer::OtherNodes => self.other_nodes(),
             Offer::Near(near) => self.works(&self.near(near)).then(|| near.to_string()),
             Offer::Around(_) => None,
@@ -141,7 +143,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     /// Fewer of what the job counts: no fewer tasks than it wants nodes.
     fn fewer(&self, most: u32) -> Option<String> {
         let least = self.request.filter(|request| request.slots.is_some()).map_or(1, Request::min_nodes);
-        self.at_most(most, least, |size| self.sized(size))
+        self.at_most(most, least, |size| sized(self.spec, self.request, size))
     }
 
     /// The nearest number of nodes on which a job that gives nodes and tasks could be.
@@ -151,7 +153,7 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let below = (1..least).rev().map(Some).chain(std::iter::repeat(None));
         let above = most.saturating_add(1)..;
         let sizes = below.zip(above).flat_map(|(below, above)| below.into_iter().chain([above]));
-        let works = |size: &u32| self.works(&self.with_nodes(*size));
+        let works = |size: &u32| self.works(&with_nodes(self.spec, self.request, *size));
         sizes.take(TRIES).find(works).map(|size| Nearest::Nodes(size).to_string())
     }
 
@@ -160,46 +162,14 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         let (wanted, by) = (total.wanted, total.by.max(1));
         let below = (1..=wanted / by).rev();
         let above = wanted / by + 1..=u32::MAX / by;
-        let works = |times: &u32| self.works(&self.sized(times * by));
+        let works = |times: &u32| self.works(&sized(self.spec, self.request, times * by));
         let found = [below.take(TRIES).find(works), above.take(TRIES).find(works)];
         found.into_iter().flatten().map(|times| (times * by).to_string()).collect()
     }
 
-    /// The request with another number of what it counts.
-    fn sized(&self, size: u32) -> JobSpec {
-        let slot = self.request.map(|request| (request.need.slot, request.slots.is_some()));
-        match slot {
-            Some((Slot::Task, true)) => {
-                let mut spec = self.spec.clone();
-                spec.shape.tasks = Some(size);
-                spec
-            }
-            Some((Slot::Gpu, true)) => {
-                let mut spec = self.spec.clone();
-                if let Some(gpus) = spec.shape.gpus.first_mut() {
-                    gpus.count = u64::from(size);
-                }
-                spec
-            }
-            _ => self.with_nodes(size),
-        }
-    }
-
-    /// The request with another number of nodes; where the tasks follow from the nodes, with as many.
-    fn with_nodes(&self, nodes: u32) -> JobSpec {
-        let mut spec = self.spec.clone();
-        spec.shape.nodes = Some(NodeCount::exactly(nodes));
-        if let Some(Slot::Node { tasks }) = self.request.map(|request| request.need.slot)
-            && spec.shape.tasks.is_some()
-        {
-            spec.shape.tasks = nodes.checked_mul(tasks);
-        }
-        spec
-    }
-
     fn near(&self, near: &Nearest) -> JobSpec {
         if let Nearest::Nodes(nodes) = near {
-            return self.with_nodes(*nodes);
+            return with_nodes(self.spec, self.request, *nodes);
         }
         let mut spec = self.spec.clone();
         let mut fabric: FabricAsk = spec.fabric.as_deref().cloned().unwrap_or_default();
@@ -221,6 +191,38 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
         spec.fabric = Some(Box::new(fabric));
         spec
     }
+}
+
+/// A request with another number of what it counts.
+pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
+    let slot = request.map(|request| (request.need.slot, request.slots.is_some()));
+    match slot {
+        Some((Slot::Task, true)) => {
+            let mut spec = spec.clone();
+            spec.shape.tasks = Some(size);
+            spec
+        }
+        Some((Slot::Gpu, true)) => {
+            let mut spec = spec.clone();
+            if let Some(gpus) = spec.shape.gpus.first_mut() {
+                gpus.count = u64::from(size);
+            }
+            spec
+        }
+        _ => with_nodes(spec, request, size),
+    }
+}
+
+/// A request with another number of nodes; where the tasks follow from the nodes, with as many.
+fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) -> JobSpec {
+    let mut spec = spec.clone();
+    spec.shape.nodes = Some(NodeCount::exactly(nodes));
+    if let Some(Slot::Node { tasks }) = request.map(|request| request.need.slot)
+        && spec.shape.tasks.is_some()
+    {
+        spec.shape.tasks = nodes.checked_mul(tasks);
+    }
+    spec
 }
 
 /// What is asked, with its musts at another layer.

@@ -11,6 +11,7 @@
 //! Promises: what is found is allowed; where the answer is marked exact no other way is better in 1 and 2, and a refusal
 //! means that there is no way.
 
+mod counts;
 mod rank;
 mod search;
 

@@ -13,7 +13,7 @@ use crate::model::fabric::Layer;
 use crate::model::fabric::{Fabric, Pos};
 use crate::sched::place::{self, Ask, Placement, Slots, View};
 use crate::sched::scene::lens::slots_by_position;
-use crate::sched::scene::room::{CPUS, RoomId, Rooms};
+use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::state::Part;
 
@@ -72,12 +72,12 @@ enum Bounds<'a> {
 
 /// What a search goes by.
 pub(super) struct Search<'a, 'r> {
-    scene: &'a Scene,
-    rooms: &'r mut Rooms,
-    members: &'a [Member<'a>],
+    pub(super) scene: &'a Scene,
+    pub(super) rooms: &'r mut Rooms,
+    pub(super) members: &'a [Member<'a>],
     pub(super) prefer: Vec<Layer>,
     /// By member, by node: what those that have been placed leave.
-    left: Vec<Vec<Option<RoomId>>>,
+    pub(super) left: Vec<Vec<Option<RoomId>>>,
     /// By member, by room: slots.
     known: Vec<Vec<u32>>,
     seats: Vec<Seat>,
@@ -141,32 +141,6 @@ impl<'a, 'r> Search<'a, 'r> {
             }
         }
         false
-    }
-
-    /// Whether what all members take at least is there, by count alone.
-    fn may_hold_all(&self, within: Option<&FixedBitSet>) -> bool {
-        let nodes = self.left.first().map_or(0, Vec::len);
-        let (mut open, mut cpus) = (0_u64, 0_u64);
-        for node in (0..nodes).map(|node| NodeId(number(node))) {
-            let rooms = self.members.iter().zip(&self.left).filter_map(|(member, left)| {
-                let pos = member.lens.position(node)?;
-                let room =
-                    left[node.index()].filter(|_| within.is_none_or(|set| set.contains(pos.index())))?;
-                Some(self.rooms.amount(room)[CPUS])
-            });
-            let most = rooms.max().unwrap_or(0);
-            open += u64::from(most > 0);
-            cpus += most;
-        }
-        let (mut whole, mut least) = (0, 0);
-        for member in self.members {
-            let Some(ask) = member.asks.last() else { continue };
-            let nodes = ask.nodes.map_or(1, |(least, _)| u64::from(least));
-            let slots = ask.tasks.map_or(nodes, u64::from).max(nodes);
-            whole += if member.need.whole { nodes } else { 0 };
-            least += member.need.cpus_of_slot().saturating_mul(slots).max(nodes);
-        }
-        whole <= open && least <= cpus
     }
 
     /// The best way to place all members within some positions.
@@ -284,7 +258,42 @@ impl<'a, 'r> Search<'a, 'r> {
             }
             options.extend(self.try_one(member, Bounds::Within(Some(&set))));
         }
+        for set in self.out_of_the_way(member, within) {
+            options.extend(self.try_one(member, Bounds::Within(Some(&set))));
+        }
         in_order(options)
+    }
+
+    /// What a member may use and those behind it, which may use less, may not: each of them by itself, and all of them.
+    fn out_of_the_way(&self, member: usize, within: Option<&FixedBitSet>) -> Vec<FixedBitSet> {
+        let lens = self.members[member].lens;
+        let mut own = FixedBitSet::with_capacity(lens.fabric.len());
+        let positions = (0..lens.fabric.len()).map(|index| Pos(number(index)));
+        own.extend(
+            positions.filter(|pos| lens.admitted.contains(lens.fabric.node(*pos).index())).map(Pos::index),
+        );
+        if let Some(within) = within {
+            own.intersect_with(within);
+        }
+        let mut sets: Vec<FixedBitSet> = Vec::new();
+        let mut rest = own.clone();
+        for other in &self.members[member + 1..] {
+            if !other.lens.admitted.is_subset(&lens.admitted) || lens.admitted.is_subset(&other.lens.admitted)
+            {
+                continue;
+            }
+            let theirs =
+                |pos: &usize| other.lens.admitted.contains(lens.fabric.node(Pos(number(*pos))).index());
+            let left: FixedBitSet = own.ones().filter(|pos| !theirs(pos)).collect();
+            rest.intersect_with(&left);
+            if !sets.contains(&left) {
+                sets.push(left);
+            }
+        }
+        if sets.len() > 1 && !sets.contains(&rest) {
+            sets.push(rest);
+        }
+        sets
     }
 
     /// Every way to place a member, as far as they are few.
@@ -357,7 +366,7 @@ impl<'a, 'r> Search<'a, 'r> {
         slots_by_position(fabric, need, slots)
     }
 
-    fn slots_on(&mut self, member: usize, node: NodeId) -> u32 {
+    pub(super) fn slots_on(&mut self, member: usize, node: NodeId) -> u32 {
         let Some(room) = self.left[member][node.index()] else { return 0 };
         let known = &mut self.known[member];
         if known.len() <= room.index() {
@@ -502,7 +511,7 @@ fn cost(member: &Member<'_>) -> u64 {
     member.lens.fabric.len() as u64 + 20
 }
 
-fn number(index: usize) -> u32 {
+pub(super) fn number(index: usize) -> u32 {
     u32::try_from(index).expect("positions and nodes are numbered in u32")
 }
 

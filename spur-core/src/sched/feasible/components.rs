@@ -1,0 +1,244 @@
+//! Whether the components of a het job, each of which can run by itself, could ever run at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use crate::cluster::Cluster;
+use crate::model::fabric::Layer;
+use crate::model::job::JobSpec;
+use crate::sched::request::Request;
+use crate::sched::request::wish::{Stage, Wisher};
+use crate::sched::scene::lens::{Filter, Lens, alternatives};
+use crate::sched::scene::room::Rooms;
+use crate::sched::scene::{Scene, SceneNode, fabric_for};
+use crate::sched::timeline::licenses::wanted;
+use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
+use crate::text::time::Time;
+
+use super::mend::sized;
+use super::{Refusal, RefusalKind, in_partition, refuse};
+
+/// Components of which a smaller size is looked for.
+const MOST_SIZED: usize = 4;
+
+/// Judges whether the components of a het job, each of which can run by itself, could ever run at once; the answer is
+/// what its user should know.
+///
+/// # Errors
+/// That they could not, and what would work.
+pub fn check_together(cluster: &Cluster, specs: &[Arc<JobSpec>]) -> Result<Vec<String>, Refusal> {
+    let scene = cluster.standing(Scene::new);
+    licenses_together(&scene, specs)?;
+    let parts = specs.iter().map(|spec| prepared(&scene, spec)).collect::<Result<Vec<_>, _>>()?;
+    let mut rooms = scene.rooms.clone();
+    let all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
+    let trial = |rooms: &mut Rooms, near: Option<&Nearness>| idle_together(&scene, rooms, specs, &all, near);
+    let asked = match trial(&mut rooms, None)? {
+        Idle::Fits(warnings) => return Ok(warnings),
+        // A search that was cut short is no refusal.
+        Idle::Unknown => return Ok(Vec::new()),
+        Idle::Never(near) => near,
+    };
+    let Some(must) = asked.must else { return too_many(&scene, &mut rooms, specs, &parts) };
+    let fabric = &parts[0][0].lens.fabric;
+    let (top, name) = (fabric.top().0, |layer: Layer| fabric.layer_name(layer).to_owned());
+    for higher in (must.0 + 1..=top).map(Layer) {
+        let near = Nearness { must: Some(higher), ..Nearness::default() };
+        if let Ok(Idle::Fits(_)) = trial(&mut rooms, Some(&near)) {
+            let message = format!(
+                "--het-gather=must:{}: no {0} can hold all {} components together; ask for less, or must:{}",
+                name(must),
+                specs.len(),
+                name(higher)
+            );
+            return refuse(RefusalKind::Topology, message);
+        }
+    }
+    let layer = name(must);
+    match trial(&mut rooms, Some(&Nearness::default()))? {
+        Idle::Never(_) => too_many(&scene, &mut rooms, specs, &parts),
+        Idle::Fits(_) | Idle::Unknown => refuse(
+            RefusalKind::Topology,
+            format!(
+                "--het-gather=must:{layer}: no {layer} can hold all {} components together, nor a domain of any higher \
+                 layer; ask for less, or prefer:{layer}",
+                specs.len()
+            ),
+        ),
+    }
+}
+
+/// A component in one of its partitions, seen through one of its lenses.
+struct Prepared {
+    request: Request,
+    lens: Lens,
+    stages: Vec<Stage>,
+}
+
+/// What an idle cluster has for all components.
+enum Idle {
+    Fits(Vec<String>),
+    /// The search was cut short.
+    Unknown,
+    /// There is no way, where they are to be near each other so.
+    Never(Nearness),
+}
+
+fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
+    let mut all = Vec::new();
+    for index in spec.partitions.iter().filter_map(|name| scene.partition(name)) {
+        let (Ok(request), Ok(fabric)) = (scene.request(index, spec), fabric_for(scene, index, spec)) else {
+            continue;
+        };
+        for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
+            let filter = Filter { shared, ..Filter::of(&spec.shape) };
+            let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
+                .or_else(|error| refuse(RefusalKind::NodeName, error))?;
+            let wisher = Wisher {
+                scene,
+                partition: index,
+                fabric: &lens.fabric,
+                spec,
+                request: &request,
+                gather_with: &[],
+            };
+            let Ok(stages) = wisher.stages(Time::ZERO, Time::ZERO) else { continue };
+            all.push(Prepared { request: request.clone(), lens, stages });
+        }
+    }
+    if all.is_empty() { refuse(RefusalKind::NodeConfig, "it fits no partition".to_owned()) } else { Ok(all) }
+}
+
+/// Whether an idle cluster could hold all components at once: the first choice of each component that works, and under
+/// what is asked for when everything has relaxed. `near` replaces what `--het-gather` says.
+fn idle_together(
+    scene: &Scene,
+    rooms: &mut Rooms,
+    specs: &[Arc<JobSpec>],
+    parts: &[&[Prepared]],
+    near: Option<&Nearness>,
+) -> Result<Idle, Refusal> {
+    let mut answer = None;
+    for way in ways(&parts.iter().map(|parts| parts.len()).collect::<Vec<_>>()) {
+        let chosen: Vec<&Prepared> = way.iter().zip(parts).map(|(at, parts)| &parts[*at]).collect();
+        let found = match near {
+            Some(near) => Ok(near.clone()),
+            None => nearness(&specs[0], chosen.iter().map(|part| &*part.lens.fabric)),
+        };
+        let found = match found {
+            Ok(near) => near,
+            Err(error) => {
+                answer = answer.or(Some(refuse(RefusalKind::Topology, error)));
+                continue;
+            }
+        };
+        let mut exact = true;
+        for first in [true, false] {
+            let members: Vec<Member<'_>> =
+                chosen.iter().map(|part| idle_member(scene, part, first)).collect();
+            let mut budget = members.iter().map(|member| member.asks[0].budget).max().unwrap_or(0);
+            match place_together(scene, rooms, &members, &found, &mut budget) {
+                Ok(_) => return Ok(Idle::Fits(found.warnings)),
+                Err(certain) => exact &= certain,
+            }
+        }
+        let never = if exact { Idle::Never(found) } else { Idle::Unknown };
+        match answer {
+            Some(Ok(Idle::Unknown)) => {}
+            _ => answer = Some(Ok(never)),
+        }
+    }
+    answer.unwrap_or(Ok(Idle::Unknown))
+}
+
+fn idle_member<'a>(scene: &Scene, part: &'a Prepared, first: bool) -> Member<'a> {
+    let stage = if first { part.stages.first() } else { part.stages.last() };
+    let room = |(index, node): (usize, &SceneNode)| {
+        part.lens.admitted.contains(index).then(|| scene.rooms.full(node.class))
+    };
+    Member {
+        lens: &part.lens,
+        need: &part.request.need,
+        asks: &stage.expect("there is a stage at any time").asks,
+        rooms: scene.nodes.iter().enumerate().map(room).collect(),
+        occupied: Some(FixedBitSet::with_capacity(part.lens.fabric.len())),
+    }
+}
+
+/// Says what they want together, and for each of the first few how much less of it alone would do.
+fn too_many<T>(
+    scene: &Scene,
+    rooms: &mut Rooms,
+    specs: &[Arc<JobSpec>],
+    parts: &[Vec<Prepared>],
+) -> Result<T, Refusal> {
+    let wants = parts.iter().filter_map(|parts| parts.first()).map(|part| {
+        let (unit, slots) = (part.request.unit(), part.request.min_slots());
+        format!("{slots} {unit}{}", if slots == 1 { "" } else { "s" })
+    });
+    let wants = wants.collect::<Vec<_>>().join(" and ");
+    let has = parts.iter().flatten().map(|part| part.lens.idle.nodes()).max().unwrap_or(0);
+    let fewer = (0..parts.len().min(MOST_SIZED)).filter_map(|at| {
+        let most = fewer(scene, rooms, specs, parts, at)?;
+        Some(format!("≤ {most} in component {at}"))
+    });
+    let fewer: Vec<String> = fewer.collect();
+    let offer = if fewer.is_empty() { "for less".to_owned() } else { fewer.join(", or ") };
+    let message = format!(
+        "the components fit one by one and never all at once: they want {wants}, and their partitions have {has} nodes; \
+         ask {offer}"
+    );
+    refuse(RefusalKind::NodeConfig, message)
+}
+
+/// The largest size of one component with which all would fit, the others being as they are, found by halving.
+fn fewer(
+    scene: &Scene,
+    rooms: &mut Rooms,
+    specs: &[Arc<JobSpec>],
+    parts: &[Vec<Prepared>],
+    at: usize,
+) -> Option<u32> {
+    let request = &parts[at].first()?.request;
+    let mut specs = specs.to_vec();
+    let original = Arc::clone(&specs[at]);
+    let mut fits = |size: u32| {
+        let smaller = sized(&original, Some(request), size);
+        let mut partitions = smaller.partitions.iter().filter_map(|name| scene.partition(name));
+        // It has to be possible by itself, too.
+        if !partitions.any(|index| in_partition(scene, index, &smaller, None).is_ok()) {
+            return false;
+        }
+        let Ok(part) = prepared(scene, &smaller) else { return false };
+        specs[at] = Arc::new(smaller);
+        let mut all: Vec<&[Prepared]> = parts.iter().map(Vec::as_slice).collect();
+        all[at] = &part;
+        matches!(idle_together(scene, rooms, &specs, &all, None), Ok(Idle::Fits(_)))
+    };
+    let (mut low, mut high) = (0, u32::try_from(request.min_slots()).ok()?.saturating_sub(1));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    (low > 0).then_some(low)
+}
+
+/// All components together may want more of a license than there is.
+fn licenses_together(scene: &Scene, specs: &[Arc<JobSpec>]) -> Result<(), Refusal> {
+    let mut sums: BTreeMap<&str, u32> = BTreeMap::new();
+    for (name, count) in specs.iter().flat_map(|spec| wanted(spec)) {
+        *sums.entry(name).or_default() += count;
+    }
+    for (name, sum) in sums {
+        let has = scene.policy.licenses.iter().find(|(known, _)| **known == *name).map_or(0, |(_, has)| *has);
+        if sum > has {
+            let message = format!(
+                "--licenses={name}: the components want {sum} together and there are {has}; ask ≤ {has}"
+            );
+            return refuse(RefusalKind::License, message);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! What is certain by count alone: all members cannot be within some positions where they take more than is there.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::sched::scene::room::{CPUS, RoomId};
+
+use super::search::{Search, number};
+
+/// Members whose nodes are compared with those there are, in every set of them; of more, those that want the most.
+const MOST_COMPARED: usize = 8;
+
+/// A node for each member that has a slot there, one bit a member.
+type Mask = u32;
+
+impl Search<'_, '_> {
+    /// Whether what all members take at least may be there, by count alone; no way to place them is missed.
+    pub(super) fn may_hold_all(&mut self, within: Option<&FixedBitSet>) -> bool {
+        let count = self.members.len();
+        let nodes = self.left.first().map_or(0, Vec::len);
+        // By member, by slots that a node has for it: how many such nodes there are.
+        let mut rows: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); count];
+        let mut cpus: BTreeMap<u64, u64> = BTreeMap::new();
+        for node in (0..nodes).map(|node| NodeId(number(node))) {
+            let mut most = 0;
+            for (member, row) in rows.iter_mut().enumerate() {
+                let Some(room) = self.room_within(member, node, within) else { continue };
+                most = most.max(self.rooms.amount(room)[CPUS]);
+                *row.entry(self.slots_on(member, node)).or_default() += 1;
+            }
+            *cpus.entry(most).or_default() += 1;
+        }
+        let least: Option<Vec<u64>> =
+            (0..count).map(|member| self.least_nodes(member, &rows[member])).collect();
+        let Some(least) = least else { return false };
+        self.have_cpus(&least, &cpus) && self.have_nodes(&least, within)
+    }
+
+    /// What a member has of a node within some positions.
+    fn room_within(&self, member: usize, node: NodeId, within: Option<&FixedBitSet>) -> Option<RoomId> {
+        let pos = self.members[member].lens.position(node)?;
+        self.left[member][node.index()].filter(|_| within.is_none_or(|set| set.contains(pos.index())))
+    }
+
+    /// Fewest nodes and slots that a member asks for.
+    fn asks_for(&self, member: usize) -> (u64, u64) {
+        let ask = self.members[member].asks.last();
+        let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
+        (nodes, ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes))
+    }
+
+    /// The fewest nodes that a member can be on, the largest first; `None` where there are not enough.
+    fn least_nodes(&self, member: usize, row: &BTreeMap<u32, u64>) -> Option<u64> {
+        let (nodes, mut slots) = self.asks_for(member);
+        let by_nodes = self.members[member].need.counts_nodes();
+        let mut fewest = 0;
+        for (has, count) in row.iter().rev().filter(|(has, _)| **has > 0) {
+            let each = if by_nodes { 1 } else { u64::from(*has) };
+            let used = slots.div_ceil(each).min(*count);
+            slots = slots.saturating_sub(used * each);
+            fewest += used;
+        }
+        (slots == 0).then_some(fewest.max(nodes))
+    }
+
+    /// Whether there are CPUs for those that share nodes beside those of the nodes that others have whole, which are the
+    /// smallest.
+    fn have_cpus(&self, least: &[u64], cpus: &BTreeMap<u64, u64>) -> bool {
+        let (mut whole, mut shared) = (0, 0_u64);
+        for (member, nodes) in least.iter().enumerate() {
+            let need = self.members[member].need;
+            if need.whole {
+                whole += nodes;
+            } else {
+                let slots = self.asks_for(member).1;
+                shared = shared.saturating_add(need.cpus_of_slot().saturating_mul(slots).max(*nodes));
+            }
+        }
+        let mut left = 0_u64;
+        for (has, count) in cpus.iter().filter(|(has, _)| **has > 0) {
+            let taken = whole.min(*count);
+            whole -= taken;
+            left = left.saturating_add(has * (count - taken));
+        }
+        whole == 0 && shared <= left
+    }
+
+    /// Whether every set of members of which no two can share any node finds as many nodes as they take together.
+    fn have_nodes(&mut self, least: &[u64], within: Option<&FixedBitSet>) -> bool {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        order.sort_by_key(|member| (!self.members[*member].need.whole, std::cmp::Reverse(least[*member])));
+        order.truncate(MOST_COMPARED);
+        let nodes = self.left.first().map_or(0, Vec::len);
+        let mut masks: BTreeMap<Mask, u64> = BTreeMap::new();
+        for node in (0..nodes).map(|node| NodeId(number(node))) {
+            let mut mask = 0;
+            for (bit, member) in order.iter().enumerate() {
+                let is_there = self.room_within(*member, node, within).is_some();
+                mask |= Mask::from(is_there && self.slots_on(*member, node) > 0) << bit;
+            }
+            *masks.entry(mask).or_default() += 1;
+        }
+        let mut shut_out = BTreeMap::new();
+        (1..Mask::from(1_u8) << order.len()).all(|set: Mask| {
+            let members: Vec<usize> =
+                order.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, m)| *m).collect();
+            let wanted: u64 = members.iter().map(|member| least[*member]).sum();
+            let has: u64 = masks.iter().filter(|(mask, _)| *mask & set != 0).map(|(_, count)| count).sum();
+            wanted <= has || !self.are_apart(&members, within, &mut shut_out)
+        })
+    }
+
+    /// Whether no two of some members can share any node. What is found out about two is kept in `known`.
+    fn are_apart(
+        &mut self,
+        members: &[usize],
+        within: Option<&FixedBitSet>,
+        known: &mut BTreeMap<(usize, usize), bool>,
+    ) -> bool {
+        let mut members = members.to_vec();
+        members.sort_unstable();
+        let pairs = members
+            .iter()
+            .enumerate()
+            .flat_map(|(at, one)| members[at + 1..].iter().map(|other| (*one, *other)));
+        pairs.collect::<Vec<_>>().into_iter().all(|pair| {
+            let apart = known.get(&pair).copied().unwrap_or_else(|| self.two_are_apart(pair, within));
+            known.insert(pair, apart);
+            apart
+        })
+    }
+
+    /// Whether one slot of a member leaves no slot to another that is placed after it, on whatever node.
+    fn two_are_apart(&mut self, (one, other): (usize, usize), within: Option<&FixedBitSet>) -> bool {
+        if self.members[one].need.whole || self.members[other].need.whole {
+            return true;
+        }
+        let mut seen: BTreeMap<(RoomId, RoomId), bool> = BTreeMap::new();
+        let nodes = self.left.first().map_or(0, Vec::len);
+        (0..nodes).map(|node| NodeId(number(node))).all(|node| {
+            let rooms = (self.room_within(one, node, within), self.room_within(other, node, within));
+            let (Some(room), Some(theirs)) = rooms else { return true };
+            *seen.entry((room, theirs)).or_insert_with(|| {
+                let shape = self.rooms.shape(self.rooms.class_of(room));
+                let taken = self.members[one].need.takes(shape, self.rooms.amount(room), 1);
+                let Some(taken) = taken else { return true };
+                let left = self.rooms.minus(theirs, &taken);
+                self.members[other]
+                    .need
+                    .slots(self.rooms.shape(self.rooms.class_of(left)), self.rooms.amount(left))
+                    == 0
+            })
+        })
+    }
+}

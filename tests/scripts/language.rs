@@ -140,7 +140,7 @@ impl Session {
             "start" => self.start(rest),
             "preempt" => self.preempt(rest),
             "register" => self.register(rest),
-            "silent" => Input::Silent { node: self.node(rest[0]) },
+            "silent" => Input::Silent { nodes: rest.iter().map(|name| self.node(name)).collect() },
             "wakeup" => Input::Wakeup,
             "report" => self.report(rest)?,
             _ => return None,

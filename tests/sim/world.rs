@@ -282,7 +282,7 @@ impl World {
                     running.sessions.get(&id).is_none_or(|current| *current == session)
                 });
                 if unheard && self.nodes[node].session != Some(session) {
-                    self.input(Input::Silent { node: id });
+                    self.input(Input::Silent { nodes: vec![id] });
                 }
             }
             Happening::Wakeup => {

@@ -65,10 +65,10 @@ pub enum Input {
         /// What.
         report: Report,
     },
-    /// Nothing was heard of a node for `[recovery] node_timeout`.
+    /// Nothing was heard of nodes for `[recovery] node_timeout`.
     Silent {
-        /// Which.
-        node: NodeId,
+        /// Which; what is lost with them is lost at once.
+        nodes: Vec<NodeId>,
     },
     /// The time that `timers::next_wakeup` named has come.
     Wakeup,

@@ -51,15 +51,20 @@ pub(crate) async fn listen(
                 }
             }
             () = wait => {
-                let Some(Reverse((_, node))) = due.pop() else { continue };
-                let silent_at = agents.last_heard(node).unwrap_or(begun) + timeout(&replica);
-                if silent_at > Instant::now() {
-                    due.push(Reverse((silent_at, node)));
-                    continue;
+                let (now, timeout) = (Instant::now(), timeout(&replica));
+                let mut nodes = Vec::new();
+                while let Some(Reverse((_, node))) = due.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+                    due.pop();
+                    let silent_at = agents.last_heard(node).unwrap_or(begun) + timeout;
+                    if silent_at > now {
+                        due.push(Reverse((silent_at, node)));
+                        continue;
+                    }
+                    watched.remove(&node);
+                    agents.cut_off(node);
+                    nodes.push(node);
                 }
-                watched.remove(&node);
-                agents.cut_off(node);
-                if inbox.tell(Input::Silent { node }).await.is_err() {
+                if !nodes.is_empty() && inbox.tell(Input::Silent { nodes }).await.is_err() {
                     return;
                 }
             }

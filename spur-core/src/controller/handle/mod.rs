@@ -58,9 +58,9 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let decision = report::check(ctx.cluster(), node, attempt, report);
             Ok(report::enact(ctx, node, id, attempt, decision))
         }
-        Input::Silent { node } => {
-            silent::check(ctx.cluster(), node)?;
-            Ok(silent::enact(ctx, node))
+        Input::Silent { nodes } => {
+            let silent = silent::check(ctx.cluster(), &nodes)?;
+            Ok(silent::enact(ctx, silent))
         }
         Input::Wakeup => Ok(timers::fire(ctx)),
     }

@@ -1,4 +1,6 @@
-//! A node has not been heard of for too long.
+//! Nodes have not been heard of for too long.
+//!
+//! Those that are found silent together are lost together, so that none of them takes the place of another.
 
 use std::sync::Arc;
 
@@ -10,24 +12,32 @@ use crate::model::node::Health;
 /// Why a node is down that nothing is heard of, in Slurm's words.
 pub(super) const NOT_RESPONDING: &str = "Not responding";
 
-/// A node that is already known to be silent, or was never heard of, stays as it is.
-pub(super) fn check(cluster: &Cluster, id: NodeId) -> Result<(), Reject> {
-    let node = cluster.node(id).ok_or_else(|| Reject::UnknownNode(id.to_string()))?;
-    match node.health {
-        Health::Up | Health::Down { silent: false, .. } => Ok(()),
-        Health::Unknown | Health::Down { silent: true, .. } => {
-            Err(Reject::Stale(format!("node {} is known to be silent", node.name())))
+/// Which of some nodes that says anything new of; one that is already known to be silent, or was never heard of, stays as
+/// it is.
+pub(super) fn check(cluster: &Cluster, ids: &[NodeId]) -> Result<Vec<NodeId>, Reject> {
+    let mut silent = Vec::with_capacity(ids.len());
+    for &id in ids {
+        let node = cluster.node(id).ok_or_else(|| Reject::UnknownNode(id.to_string()))?;
+        if matches!(node.health, Health::Up | Health::Down { silent: false, .. }) && !silent.contains(&id) {
+            silent.push(id);
         }
     }
+    if silent.is_empty() {
+        let names: Vec<&str> = ids.iter().filter_map(|&id| Some(&**cluster.node(id)?.name())).collect();
+        return Err(Reject::Stale(format!("known to be silent: {}", names.join(","))));
+    }
+    Ok(silent)
 }
 
-pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId) -> Reply {
-    let health = ctx.cluster().node(node).map(|node| &node.health);
-    let (reason, by) = match health {
-        Some(Health::Down { reason, by: Some(by), .. }) => (Arc::clone(reason), Some(Arc::clone(by))),
-        _ => (NOT_RESPONDING.into(), None),
-    };
-    ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
-    ending::lose_node(ctx, node);
+pub(super) fn enact(ctx: &mut Ctx<'_>, nodes: Vec<NodeId>) -> Reply {
+    for node in nodes {
+        let health = ctx.cluster().node(node).map(|node| &node.health);
+        let (reason, by) = match health {
+            Some(Health::Down { reason, by: Some(by), .. }) => (Arc::clone(reason), Some(Arc::clone(by))),
+            _ => (NOT_RESPONDING.into(), None),
+        };
+        ctx.emit(Event::NodeDowned { node, reason, silent: true, by });
+        ending::lose_node(ctx, node);
+    }
     Reply::Done
 }

@@ -119,12 +119,9 @@ impl<W: Watch> World<W> {
         }
         match state {
             NodeState::Fail => {
-                for node in nodes {
-                    if self.dead.insert(node) {
-                        // A node that is out of service already has nothing more to lose.
-                        let _ = self.input(Input::Silent { node });
-                    }
-                }
+                nodes.retain(|&node| self.dead.insert(node));
+                // A node that is out of service already has nothing more to lose.
+                let _ = self.input(Input::Silent { nodes });
                 self.happened();
                 return Ok(());
             }

@@ -34,7 +34,8 @@ pub(super) fn check(
     registration: Arc<Registration>,
     held: &[Held],
 ) -> Result<Decision, Reject> {
-    let node = cluster.node_named(name).filter(|node| node.configured);
+    // One that was taken out of the configuration is let in for as long as jobs have something of it.
+    let node = cluster.node_named(name).filter(|node| node.configured || !node.jobs.is_empty());
     let node = node.ok_or_else(|| Reject::UnknownNode(name.to_owned()))?;
     let wanted = |attempt: Attempt| {
         cluster.job(attempt.job).is_some_and(|job| job.attempt() == attempt && holds(job, node.id))
@@ -121,7 +122,7 @@ fn launchable(job: &Job, node: &Node, registration: &Registration) -> bool {
 
 /// What the node has less of than it is configured with; Slurm drains such a node, too.
 fn lacking(node: &Node, registration: &Registration) -> Option<String> {
-    if node.drain.is_some() {
+    if node.drain.is_some() || !node.configured {
         return None;
     }
     let (want, have) = (&node.config.shape, &registration.shape);

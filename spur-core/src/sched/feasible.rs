@@ -81,6 +81,13 @@ pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> 
     first.map_or(Ok(warnings), Err)
 }
 
+/// The limit that a request hits in the first of its partitions, if it can never be honoured there; nothing is said of
+/// what would work.
+pub(super) fn limit(scene: &Scene, spec: &JobSpec) -> Option<String> {
+    let index = spec.partitions.iter().find_map(|name| scene.partition(name))?;
+    judge(scene, index, spec, None, Say::Nearest).err().map(Refused::into_text)
+}
+
 /// The same in the first of the partitions that works, on the nodes of a reservation where one is given.
 fn in_partitions(
     scene: &Scene,

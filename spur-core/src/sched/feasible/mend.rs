@@ -59,6 +59,11 @@ impl Refused {
         Self { kind, text, offers: offers.collect() }
     }
 
+    /// The limit alone.
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
     pub(super) fn no_multiple(total: NoMultiple) -> Self {
         Self::new(RefusalKind::Topology, total.to_string(), Offer::Around(total))
     }

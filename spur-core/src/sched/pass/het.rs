@@ -258,6 +258,9 @@ impl<S: Space> Walk<S> {
                 false => self.deep && self.lacks_nodes(of),
             };
             if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
+                let component = candidate.all().nth(offset);
+                let limit = component.and_then(|component| self.limit(component, reason));
+                let detail = limit.unwrap_or(detail);
                 return Some((reason, format!("component {offset}: {detail}")));
             }
             is_beyond |= never;

@@ -8,6 +8,7 @@ use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::explain;
+use crate::sched::feasible;
 use crate::sched::later::Reservation;
 use crate::sched::plan::{RESERVED, Waiting};
 use crate::sched::prospect::{self, Prospect};
@@ -53,6 +54,7 @@ impl<S: Space> Walk<S> {
             return;
         }
         if never && let Some((reason, detail)) = prospect::never(&self.scene, prospects) {
+            let detail = self.limit(candidate, reason).unwrap_or(detail);
             self.wait(candidate, reason, detail, None);
             return;
         }
@@ -87,6 +89,15 @@ impl<S: Space> Walk<S> {
             }
         }
         self.wait(candidate, reason, detail, planned);
+    }
+
+    /// The limit of the cluster that forbids a job for good, in the words in which it would be refused.
+    pub(super) fn limit(&mut self, candidate: &Candidate, reason: Reason) -> Option<String> {
+        if !self.deep || reason != Reason::BadConstraints || self.explained >= EXPLAINED {
+            return None;
+        }
+        self.explained += 1;
+        feasible::limit(&self.scene, &candidate.spec)
     }
 
     /// Whether a job has to be over with its reservation and may have what others wait for.

@@ -65,7 +65,7 @@ impl Cluster {
                     completing.kill_at = None;
                 }
             }),
-            Event::NodeReleased { job, node, lost: _ } => self.release(*job, *node, at),
+            Event::NodeReleased { job, node, lost } => self.release(*job, *node, *lost, at),
             Event::JobEnded { job, outcome } => self.end(*job, outcome, at),
             Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
             Event::JobsForgotten { jobs, arrays: _ } => jobs.iter().for_each(|job| self.jobs.forget(*job)),
@@ -328,10 +328,12 @@ impl Cluster {
         self.jobs.change(*job, |job| begin_end(job, outcome, *then, *kill_at, at));
     }
 
-    fn release(&mut self, id: JobId, node: NodeId, at: Time) {
+    fn release(&mut self, id: JobId, node: NodeId, lost: bool, at: Time) {
         let Some(job) = self.jobs.get(id) else { return };
-        if let (Some(part), Some(node)) = (job.phase.holds_on(node), self.nodes.get_mut(node.index())) {
-            node.give_back(id, &part, at);
+        if let (Some(part), Some(known)) = (job.phase.holds_on(node), self.nodes.get_mut(node.index())) {
+            known.give_back(id, &part, at);
+            known.past.add(lost);
+            self.judge_anew(node);
         }
         self.jobs.change(id, |job| {
             if let Phase::Completing(completing) = &mut job.phase {

@@ -23,11 +23,13 @@ impl Cluster {
             return;
         };
         node.give_back(id, &part, at);
+        node.past.add(true);
         if lingers {
             node.stale.push(attempt);
             self.derived = Derived::default();
             self.renounce(lost);
         }
+        self.judge_anew(lost);
         self.jobs.change(id, |job| match &mut job.phase {
             Phase::Running { alloc, .. } => *alloc = Arc::new(left),
             Phase::Suspended(suspended) => {
@@ -36,6 +38,14 @@ impl Cluster {
             }
             Phase::Pending(_) | Phase::Completing(_) | Phase::Ended(_) => {}
         });
+    }
+
+    /// Where scores look at how jobs have fared on a node, and some were lost with this one, plans see it anew.
+    pub(super) fn judge_anew(&mut self, node: NodeId) {
+        let has_lost = self.node(node).is_some_and(|node| node.past.lost > 0);
+        if has_lost && self.policy.topologies.iter().any(|config| config.weights.past_performance.0 > 0) {
+            self.derived = Derived::default();
+        }
     }
 
     /// A job holds something of other nodes instead. Plans did not know of that, so no start that was promised holds any more.

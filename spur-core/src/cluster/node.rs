@@ -49,9 +49,43 @@ pub struct Node {
     /// When it last became free of jobs.
     #[serde(default)]
     pub last_busy: Option<Time>,
+    /// How often a job has given back what it had here, and how often of these it was lost with the node.
+    #[serde(default, skip_serializing_if = "Past::is_empty")]
+    pub past: Past,
     /// Where operators have put it, by topology: in a leaf or base block, by its full name, or nowhere.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub places: BTreeMap<Arc<str>, Option<Arc<str>>>,
+}
+
+/// How jobs have fared on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// Attempts that are over here.
+    pub ended: u64,
+    /// Those of them that were lost with the node.
+    pub lost: u64,
+}
+
+impl Past {
+    /// An attempt is over, or was lost with the node.
+    pub(super) fn add(&mut self, lost: bool) {
+        self.ended += 1;
+        self.lost += u64::from(lost);
+    }
+
+    /// The share that was not lost with the node, in millionths; all of it where there was none.
+    #[must_use]
+    pub fn performance(&self) -> u32 {
+        const ONE: u64 = 1_000_000;
+        let kept = self.ended.saturating_sub(self.lost).saturating_mul(ONE).checked_div(self.ended);
+        kept.and_then(|share| u32::try_from(share).ok()).unwrap_or(1_000_000)
+    }
+
+    /// Whether nothing has ended yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ended == 0
+    }
 }
 
 /// What is taken of a node.
@@ -83,6 +117,7 @@ impl Node {
             exclusive: None,
             stale: Vec::new(),
             last_busy: None,
+            past: Past::default(),
             places: BTreeMap::new(),
         }
     }

@@ -260,7 +260,7 @@ impl Search<'_> {
             required,
             ..self.ask.clone()
         };
-        let occupied = self.ask.whole_leaves.then(|| self.occupied());
+        let occupied = self.ask.minds_others(1).map(|_| self.occupied());
         let view = View { occupied: occupied.as_ref(), ..self.lens.view(&slots) };
         place::place(fabric, &view, &ask).ok()
     }

@@ -133,7 +133,7 @@ impl<'a> Clearing<'a> {
             return None;
         }
         let fabric = self.ground.fabric();
-        let occupied = self.ground.asks.iter().any(|ask| ask.whole_leaves).then(|| self.occupied());
+        let occupied = self.ground.asks.iter().find_map(|ask| ask.minds_others(1)).map(|_| self.occupied());
         let view = View { occupied: occupied.as_ref(), ..self.ground.lens.view(&self.slots) };
         self.ground.asks.iter().find_map(|ask| place::place(fabric, &view, ask).ok())
     }

@@ -314,9 +314,9 @@ impl Search<'_> {
         starts: bool,
     ) -> Option<(Placement, Vec<Lost>, bool)> {
         let fabric = &self.lens.fabric;
-        let whole = self.stage.ask().whole_leaves;
+        let minds = self.stage.ask().minds_others(self.hunt.run_time);
         let occupied =
-            whole.then(|| self.books.occupied(self.hunt.realm, self.lens, (at, self.hunt.run_time), starts));
+            minds.map(|seconds| self.books.occupied(self.hunt.realm, self.lens, (at, seconds), starts));
         let view = View { occupied: occupied.as_ref(), ..self.lens.view(slots) };
         for ask in &self.stage.asks {
             let placed = place::place(fabric, &view, ask);

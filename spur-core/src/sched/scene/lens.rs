@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 use smallvec::{SmallVec, smallvec};
 
+use crate::cluster::Past;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::job::Shape;
@@ -35,6 +36,8 @@ pub(in crate::sched) struct Lens {
     is_whole: bool,
     /// Weights by position; `None` where all are equal.
     weights: Option<Arc<Weights>>,
+    /// How jobs have fared, by position; `None` where all nodes have kept what ran there.
+    performance: Option<Arc<[u32]>>,
     /// By node: its position, or [`NOWHERE`].
     positions: Arc<[u32]>,
     /// The same for the nodes that may be used; [`NOWHERE`] for the others.
@@ -93,6 +96,7 @@ impl Lens {
             of_class,
             is_whole: need.counts_whole_nodes(),
             weights: (!weights.are_equal()).then(|| Arc::new(weights)),
+            performance: performance(scene, fabric),
         })
     }
 
@@ -112,6 +116,7 @@ impl Lens {
             of_class,
             is_whole: need.counts_whole_nodes(),
             weights: self.weights.clone(),
+            performance: self.performance.clone(),
             positions: Arc::clone(&self.positions),
             seats: Arc::clone(&self.seats),
         }
@@ -177,7 +182,8 @@ impl Lens {
 
     /// What a placement looks at.
     pub(in crate::sched) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
-        View { weights: self.weights.as_deref(), ..View::new(slots, &self.idle) }
+        let performance = self.performance.as_deref();
+        View { weights: self.weights.as_deref(), performance, ..View::new(slots, &self.idle) }
     }
 }
 
@@ -313,6 +319,13 @@ fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need, of_
     };
     let slots: Vec<u32> = (0..fabric.len()).map(|index| slots_of(fabric.node(pos(index)))).collect();
     if need.counts_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
+}
+
+/// How jobs have fared at each position of a fabric, in millionths; `None` where no node was lost with any.
+fn performance(scene: &Scene, fabric: &Fabric) -> Option<Arc<[u32]>> {
+    let by_position = |index| scene.nodes[fabric.node(pos(index)).index()].performance;
+    let known: Arc<[u32]> = (0..fabric.len()).map(by_position).collect();
+    known.iter().any(|share| *share < Past::default().performance()).then_some(known)
 }
 
 /// The slots of an idle node of each class.

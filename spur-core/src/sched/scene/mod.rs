@@ -31,6 +31,8 @@ pub(super) struct SceneNode {
     pub(super) shape: Arc<NodeShape>,
     pub(super) class: ClassId,
     pub(super) weight: u32,
+    /// The share of what ran there that was not lost with it, in millionths.
+    pub(super) performance: u32,
     pub(super) configured: bool,
     pub(super) available: bool,
 }
@@ -76,6 +78,7 @@ impl Scene {
             shape: Arc::clone(&node.shape),
             class: rooms.class(&node.shape),
             weight: node.config.weight,
+            performance: node.past.performance(),
             configured: node.configured,
             available: node.available(),
         });

@@ -252,7 +252,7 @@ impl State {
             idle: &self.idle,
             held_back: self.overdue || !self.realms.is_single(),
             asks: &stage.asks,
-            timeline: stage.ask().whole_leaves.then_some((timeline, hunt.run_time)),
+            timeline: stage.ask().minds_others(hunt.run_time).map(|seconds| (timeline, seconds)),
             tries: 0,
             names_rivals: self.names_rivals,
             in_domain: !domains.ids.is_empty(),
@@ -312,7 +312,9 @@ impl State {
     /// Whether this moment can be looked at by itself: nobody is past his time, few nodes are planned on, and the
     /// constraints look at slots alone.
     fn stands(&self, realm: usize, stage: &Stage) -> bool {
-        !self.overdue && !stage.ask().whole_leaves && self.timelines[realm].limits_few(MANY_LIMITED)
+        !self.overdue
+            && stage.ask().minds_others(1).is_none()
+            && self.timelines[realm].limits_few(MANY_LIMITED)
     }
 
     /// Whether it is worth looking at this moment by itself for a job that was planned in another way.

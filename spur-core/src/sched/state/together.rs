@@ -147,8 +147,8 @@ fn at_once(
             if admits { space.room(hunt.realm, id, at, hunt.run_time, starts) } else { None }
         });
         let rooms = rooms.collect();
-        let whole = stage.ask().whole_leaves;
-        let occupied = whole.then(|| space.occupied(hunt.realm, lens, (at, hunt.run_time), starts));
+        let minds = stage.ask().minds_others(hunt.run_time);
+        let occupied = minds.map(|seconds| space.occupied(hunt.realm, lens, (at, seconds), starts));
         members.push(Member { lens, need: &hunt.request.need, asks: &stage.asks, rooms, occupied });
     }
     place_together(scene, space.rooms(), &members, near, budget)

@@ -67,6 +67,14 @@ impl Ask {
     /// How many counted sets one ask may have.
     pub const MAX_COUNTS: usize = crate::text::features::MAX_COUNTS;
 
+    /// For how many seconds from the start of a job that runs for so long it matters on which nodes others run: for all
+    /// of them where leaves are taken whole, for the first where a score knows what runs; `None` if it does not matter.
+    #[must_use]
+    pub fn minds_others(&self, run_time: u64) -> Option<u64> {
+        let is_scored = self.score.weights.domain_utilisation.0 > 0;
+        if self.whole_leaves { Some(run_time) } else { is_scored.then_some(1) }
+    }
+
     /// An ask for a number of nodes, one slot on each.
     #[must_use]
     pub fn nodes(count: u32) -> Self {

@@ -439,7 +439,7 @@ pub struct View<'a> {
     /// The same for an idle cluster with every node up: the nodes that partition, constraint and exclusion admit. The
     /// block rule, which goes by configured size, looks at this.
     pub idle: &'a Slots,
-    /// Positions where any job runs, however little it uses; only jobs that want whole leaves look at it.
+    /// Positions where any job runs, however little it uses; only jobs that want whole leaves and scores look at it.
     pub occupied: Option<&'a FixedBitSet>,
     /// Weight of each position; lighter ones are taken first. None: all are equal.
     pub weights: Option<&'a Weights>,

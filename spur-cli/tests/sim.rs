@@ -266,6 +266,29 @@ fn the_summary_adds_up() {
 }
 
 #[test]
+fn runs_are_judged_on_the_fabric_on_which_they_were_placed() {
+    let directory = scratch("sim-other-fabric");
+    let config = |leaves: &str| {
+        format!(
+            "cluster_name = 'f'\n[[nodes]]\nnames = 'n[1-4]'\ncpus = 1\n[[partitions]]\nname = 'main'\nnodes = 'ALL'\n\
+             default = true\n[topology]\nplugin = 'tree'\nswitches = [{leaves}]\n"
+        )
+    };
+    let one = "{ name = 'a', nodes = 'n[1-4]' }";
+    let two = "{ name = 'a', nodes = 'n[1-2]' }, { name = 'b', nodes = 'n[3-4]' }, { name = 't', switches = 'a,b' }";
+    fs::write(directory.join("one.toml"), config(one)).expect("it can be written");
+    fs::write(directory.join("two.toml"), config(two)).expect("it can be written");
+    let text = r#"{"at":0,"submit":{"id":"a","argv":["-N","4","--exclusive"],"runtime":100}}
+{"at":50,"reconfigure":"two.toml"}"#;
+    let workload = directory.join("jobs.jsonl");
+    fs::write(&workload, text).expect("it can be written");
+    let cluster = directory.join("one.toml");
+    let (summary, _) =
+        run("other-fabric", &format!("--config {} --workload {}", cluster.display(), workload.display()));
+    assert!(summary.contains(r#""leaf":{"mean":1.000000,"over_minimum":1.000000"#), "{summary}");
+}
+
+#[test]
 fn what_makes_no_sense_is_told_with_its_exit_code() {
     let directory = scratch("sim-errors");
     let file = |name: &str, text: &str| {

@@ -121,6 +121,8 @@ struct Live {
     before: u64,
     /// CPUs of them.
     cpus: u64,
+    /// What jobs needed at least on the fabric that they were chosen on.
+    fewest: Option<Arc<Fewest>>,
     /// When it ends by itself; `None` for never.
     ends: Option<Time>,
     pause: Pause,
@@ -138,7 +140,7 @@ pub struct World<W> {
     tally: Tally,
     fragmentation: Option<Fragmentation>,
     /// By layer, what a job of the default partition needs at least.
-    fewest: Option<Fewest>,
+    fewest: Option<Arc<Fewest>>,
     live: BTreeMap<JobId, Live>,
     /// Runs that end by themselves: when, in the order they started.
     ends: BTreeMap<(Time, u64), JobId>,

@@ -87,7 +87,8 @@ impl<W: Watch> World<W> {
         self.starts += 1;
         let (order, held, pause) = (self.starts, Arc::clone(alloc), Pause::default());
         let (started, since, before) = (self.now, self.now, 0);
-        let live = Live { order, started, alloc: held, since, before, cpus, ends: None, pause };
+        let fewest = self.fewest.clone();
+        let live = Live { order, started, alloc: held, since, before, cpus, fewest, ends: None, pause };
         self.live.insert(id, live);
         let Some(job) = self.cluster.job(id) else { return };
         if !job.spec.is_follower() {
@@ -121,13 +122,14 @@ impl<W: Watch> World<W> {
         let Some((alloc, live)) = alloc.zip(self.live.get(&id)) else { return };
         let run = self.run(id, live);
         if self.now > live.since {
-            self.tally.held(&run, self.fewest.as_ref());
+            self.tally.held(&run, live.fewest.as_deref());
             self.watch.nodes_changed(&self.cluster, &run);
         }
         let Some(live) = self.live.get_mut(&id) else { return };
         self.busy_cpus -= live.busy_cpus();
         (live.since, live.before, live.cpus) = (self.now, live.ran(self.now), alloc.cpus());
         self.busy_cpus += live.busy_cpus();
+        live.fewest.clone_from(&self.fewest);
         live.alloc = alloc;
         if self.watch.wants_events()
             && let Some(job) = self.cluster.job(id)
@@ -146,7 +148,7 @@ impl<W: Watch> World<W> {
         self.busy_cpus -= live.busy_cpus();
         let run = self.run(id, &live);
         let counts = self.cluster.job(id).is_none_or(|job| !job.spec.is_follower());
-        self.tally.ended(counts.then_some(id.0), &run, self.fewest.as_ref());
+        self.tally.ended(counts.then_some(id.0), &run, live.fewest.as_deref());
         self.watch.run_ended(&self.cluster, &run);
         self.tell(id, || What::End { job: run.job, state });
     }

@@ -32,7 +32,7 @@ impl<W: Watch> World<W> {
     pub(super) fn take_measure(&mut self) {
         let partition = self.cluster.default_partition().or_else(|| self.cluster.partitions().first());
         let fabric = partition.and_then(|partition| self.cluster.fabric_of(partition)).cloned();
-        self.fewest = fabric.as_ref().map(|fabric| Fewest::new(fabric));
+        self.fewest = fabric.as_ref().map(|fabric| Arc::new(Fewest::new(fabric)));
         self.fragmentation = fabric.map(|fabric| Fragmentation::new(fabric, &self.cluster));
     }
 

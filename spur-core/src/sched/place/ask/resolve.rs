@@ -156,8 +156,11 @@ pub fn resolve(
     };
     resolver.check_meaning()?;
     resolver.options()?;
-    if strategy != Strategy::Flat {
+    // They cap a job's share of a leaf, whatever it makes of the fabric.
+    if !fabric.roots().is_empty() {
         resolver.limits(config);
+    }
+    if strategy != Strategy::Flat {
         if let Some(rule) = rule_for(config, wish) {
             resolver.rule(rule)?;
         }

@@ -1,17 +1,22 @@
 //! Placement that ignores the fabric: lighter nodes first, and of those the ones with the fewest free slots.
 //!
 //! Of all sets of nodes that will do, the one whose list sorts first in that order is taken. Where the number of nodes
-//! is open, the counted ones come first, as few as meet the counts, and the others are filled in that order.
+//! is open, the counted ones come first, as few as meet the counts, and the others are filled in that order. What one leaf may
+//! give of one job (`[topology.limits]`) holds here, too.
 
+mod capped;
 mod counted;
 
-use crate::model::fabric::{Fabric, Pos};
+use std::collections::BTreeMap;
+
+use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Missed;
 use crate::sched::place::ask::Ask;
 use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Meter;
 use crate::sched::place::slots::View;
 
+use capped::Caps;
 use counted::Counted;
 
 /// A node that could take part.
@@ -49,14 +54,21 @@ pub(super) fn place_flat(
         })
         .filter(|free| free.takes > 0)
         .collect();
+    let caps = Caps::of(ask, each);
     if ask.contiguous {
-        let chosen = window(&free, ask, wanted).ok_or(Missed::NONE)?;
-        return Ok(placement(fabric, view, chosen, wanted, each, true));
+        let chosen = window(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
+        return Ok(placement(fabric, view, chosen, (wanted, each, caps), true));
     }
     free.sort_unstable();
-    let (chosen, exact) = pick(&free, ask, wanted, meter);
+    let (chosen, exact) = match caps {
+        None => pick(&free, ask, wanted, meter),
+        Some(caps) => {
+            let (taken, exact) = capped::pick(fabric, &free, ask, wanted, caps, meter);
+            (taken.map(|taken| chosen(&free, &taken)), exact)
+        }
+    };
     let chosen = chosen.ok_or(Missed { exact })?;
-    Ok(placement(fabric, view, chosen, wanted, each, exact))
+    Ok(placement(fabric, view, chosen, (wanted, each, caps), exact))
 }
 
 /// How much is wanted: slots, and nodes where their number is given.
@@ -119,23 +131,31 @@ fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
 
 /// Consecutive positions: the window with the fewest nodes of the heaviest weight, then of the next, and so on, then the
 /// fewest slots, then the first; `free` is in fabric order.
-fn window(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
+fn window(
+    fabric: &Fabric,
+    free: &[Free],
+    ask: &Ask,
+    wanted: Wanted,
+    caps: Option<Caps>,
+) -> Option<Vec<Free>> {
     let lightest = free.iter().map(|free| free.weight).min()?;
     let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
     for start in 0..free.len() {
-        let mut sum: u64 = 0;
+        let mut sum = Sum::new(caps);
         for end in start..free.len() {
             if end > start && free[end].pos.0 != free[end - 1].pos.0 + 1 {
                 break;
             }
-            sum += u64::from(free[end].takes);
+            if !sum.add(fabric.leaf_of(free[end].pos), free[end].takes) {
+                break;
+            }
             let some = &free[start..=end];
             let count = some.len() as u64;
             if wanted.nodes.is_some_and(|nodes| count > u64::from(nodes)) || count > u64::from(wanted.slots) {
                 break;
             }
             let complete = wanted.nodes.is_none_or(|nodes| count == u64::from(nodes));
-            if !complete || sum < u64::from(wanted.slots) || !holds_all(some, ask) {
+            if !complete || sum.slots() < u64::from(wanted.slots) || !holds_all(some, ask) {
                 continue;
             }
             // Heaviest first, these compare as the numbers of nodes of each weight do.
@@ -152,6 +172,37 @@ fn window(free: &[Free], ask: &Ask, wanted: Wanted) -> Option<Vec<Free>> {
     best.map(|(_, _, some)| some.to_vec())
 }
 
+/// What the nodes of a window have, leaf by leaf.
+struct Sum {
+    caps: Option<Caps>,
+    /// Those of leaves behind it.
+    whole: u64,
+    leaf: Option<DomainId>,
+    nodes: u32,
+    here: u64,
+}
+
+impl Sum {
+    fn new(caps: Option<Caps>) -> Self {
+        Self { caps, whole: 0, leaf: None, nodes: 0, here: 0 }
+    }
+
+    /// Adds the next node; false if its leaf may not give as many.
+    fn add(&mut self, leaf: Option<DomainId>, takes: u32) -> bool {
+        if leaf != self.leaf {
+            (self.whole, self.leaf, self.nodes, self.here) = (self.slots(), leaf, 0, 0);
+        }
+        self.nodes += 1;
+        self.here += u64::from(takes);
+        leaf.is_none() || self.caps.is_none_or(|caps| self.nodes <= caps.nodes)
+    }
+
+    fn slots(&self) -> u64 {
+        let caps = self.caps.filter(|_| self.leaf.is_some());
+        self.whole + caps.map_or(self.here, |caps| caps.most(self.here))
+    }
+}
+
 /// Whether the required nodes and the counted sets are in a window.
 fn holds_all(some: &[Free], ask: &Ask) -> bool {
     ask.required.iter().all(|&pos| some.iter().any(|free| free.pos == pos))
@@ -164,18 +215,19 @@ fn placement(
     fabric: &Fabric,
     view: &View<'_>,
     mut chosen: Vec<Free>,
-    wanted: Wanted,
-    each: Option<u32>,
+    (wanted, each, caps): (Wanted, Option<u32>, Option<Caps>),
     exact: bool,
 ) -> Placement {
     chosen.sort_unstable_by_key(|free| free.pos);
     let mut left = wanted.slots;
     let mut after = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
+    let mut leaves = Leaves::of(fabric, &chosen, caps.filter(|_| each.is_none()));
     let mut shares = Vec::with_capacity(chosen.len());
     for free in chosen {
         // Every node gets at least one task, earlier ones as many as they take.
         after -= 1;
-        let share = each.unwrap_or_else(|| free.takes.min(left.saturating_sub(after)));
+        let most = free.takes.min(left.saturating_sub(after));
+        let share = each.unwrap_or_else(|| leaves.give(fabric.leaf_of(free.pos), most));
         left = left.saturating_sub(share);
         shares.push((free.pos, share));
     }
@@ -187,5 +239,28 @@ fn placement(
         waste: slots.saturating_sub(u64::from(wanted.slots)),
         shares,
         exact,
+    }
+}
+
+/// What the leaves of a job may still give, and to how many of its nodes; none where there are no caps.
+struct Leaves(BTreeMap<DomainId, (u32, u32)>);
+
+impl Leaves {
+    fn of(fabric: &Fabric, chosen: &[Free], caps: Option<Caps>) -> Self {
+        let mut leaves = BTreeMap::new();
+        for leaf in caps.into_iter().flat_map(|_| chosen).filter_map(|free| fabric.leaf_of(free.pos)) {
+            let (_, nodes) = leaves.entry(leaf).or_insert((caps.map_or(u32::MAX, |caps| caps.slots), 0));
+            *nodes += 1;
+        }
+        Self(leaves)
+    }
+
+    /// Gives the next node of a leaf as many tasks, as far as those behind it still get one.
+    fn give(&mut self, leaf: Option<DomainId>, most: u32) -> u32 {
+        let Some((slots, nodes)) = leaf.and_then(|leaf| self.0.get_mut(&leaf)) else { return most };
+        *nodes = nodes.saturating_sub(1);
+        let share = most.min(slots.saturating_sub(*nodes));
+        *slots -= share;
+        share
     }
 }

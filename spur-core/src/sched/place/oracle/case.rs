@@ -458,6 +458,12 @@ impl Case {
             self.count_kinds(random);
         }
         self.ask.contiguous = random.one_in(4);
+        if random.one_in(4) {
+            self.ask.max_nodes_per_leaf = Some(random.between(1, 3));
+        }
+        if random.one_in(4) {
+            self.ask.max_slots_per_leaf = Some(random.between(1, 5));
+        }
     }
 
     /// A settable score of a few terms, at one of the steps where it may count.

@@ -128,6 +128,35 @@ impl<'c> Judge<'c> {
             && (ask.max_tasks_per_node).is_none_or(|most| amounts.iter().all(|&a| a <= most))
             && ask.required.iter().all(|pos| amounts[pos.index()] > 0)
             && counts
+            && self.kept_by_leaves(amounts)
+    }
+
+    /// Whether no leaf gives more than it may.
+    fn kept_by_leaves(&self, amounts: &[u32]) -> bool {
+        let ask = &self.case.ask;
+        let mut leaves: BTreeMap<DomainId, (u32, u32)> = BTreeMap::new();
+        for (pos, amount) in amounts.iter().enumerate().filter(|(_, amount)| **amount > 0) {
+            let Some(leaf) = self.case.fabric.leaf_of(Pos(pos as u32)) else { continue };
+            let (nodes, slots) = leaves.entry(leaf).or_default();
+            (*nodes, *slots) = (*nodes + 1, *slots + amount);
+        }
+        leaves.values().all(|(nodes, slots)| {
+            ask.max_nodes_per_leaf.is_none_or(|most| *nodes <= most)
+                && ask.max_slots_per_leaf.is_none_or(|most| *slots <= most)
+        })
+    }
+
+    /// The most slots that some nodes give, each one at least; `None` where leaves may not give as many nodes.
+    fn held(&self, nodes: &[usize], takes: &impl Fn(usize) -> u32) -> Option<u32> {
+        let most = self.case.ask.max_slots_per_leaf.unwrap_or(u32::MAX);
+        let mut ones = vec![0; self.case.fabric.len()];
+        nodes.iter().for_each(|pos| ones[*pos] = 1);
+        let mut leaves: BTreeMap<Option<DomainId>, u32> = BTreeMap::new();
+        for pos in nodes {
+            *leaves.entry(self.case.fabric.leaf_of(Pos(*pos as u32))).or_default() += takes(*pos);
+        }
+        let slots = leaves.into_iter().map(|(leaf, sum)| if leaf.is_some() { sum.min(most) } else { sum });
+        self.kept_by_leaves(&ones).then(|| slots.sum())
     }
 
     /// Where the number of nodes is open: as few nodes as meet the counts and hold those that are required, of all those
@@ -146,19 +175,28 @@ impl<'c> Judge<'c> {
                     .all(|(counted, need)| counted.ones().filter(|&pos| has(pos)).count() as u32 >= *need)
         };
         let places = |set: u32| (0..order.len()).filter(|at| set >> at & 1 == 1).collect::<Vec<usize>>();
+        let held =
+            |set: u32| self.held(&places(set).iter().map(|&at| order[at]).collect::<Vec<usize>>(), &takes);
+        // More nodes can make up for what is missing.
+        let mut can = vec![false; 1 << order.len()];
+        for set in (0..1_u32 << order.len()).rev() {
+            let more = (0..order.len()).map(|at| set | 1 << at).any(|more| more != set && can[more as usize]);
+            can[set as usize] = more || held(set).is_some_and(|held| held >= tasks);
+        }
+        let can_be = |set: u32| can[set as usize];
         let first = (0..1_u32 << order.len())
-            .filter(|&set| meets(set))
+            .filter(|&set| can_be(set) && meets(set))
             .min_by_key(|&set| (set.count_ones(), places(set)))?;
-        let mut taken = places(first);
-        let held = |taken: &[usize]| taken.iter().map(|&at| takes(order[at])).sum::<u32>();
+        let mut taken = first;
         for at in 0..order.len() {
-            if !taken.contains(&at) && held(&taken) < tasks {
-                taken.push(at);
+            let with = taken | 1 << at;
+            if held(taken) < Some(tasks) && held(with) > held(taken) && can_be(with) {
+                taken = with;
             }
         }
-        let mut positions: Vec<usize> = taken.iter().map(|&at| order[at]).collect();
+        let mut positions: Vec<usize> = places(taken).iter().map(|&at| order[at]).collect();
         positions.sort_unstable();
-        (held(&taken) >= tasks && positions.len() as u32 <= tasks).then_some(positions)
+        (held(taken) >= Some(tasks) && positions.len() as u32 <= tasks).then_some(positions)
     }
 
     /// Where the fabric is ignored: lighter nodes first, then those with fewer slots.

@@ -1,0 +1,354 @@
+//! Sets of nodes of which no leaf may give more than so much: where the fabric is ignored, the caps of `[topology.limits]` are not.
+//!
+//! Nodes are taken or left one after another in their order, each as long as the rest can still make up for what is missing.
+//! What a leaf may still give falls with every node it gives, so that the most there is of some nodes is a sum of the
+//! largest gains: without counts that is exact, and nothing is ever taken back. With counts it is a bound; what it misses is
+//! found by going back, as far as the search budget goes.
+
+use std::collections::BTreeMap;
+
+use crate::model::fabric::Fabric;
+use crate::sched::place::Ask;
+use crate::sched::place::problem::Meter;
+
+use super::{Free, Wanted};
+
+/// The most that one leaf gives.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Caps {
+    /// Nodes, of which each gives a slot at least.
+    pub(super) nodes: u32,
+    /// Slots.
+    pub(super) slots: u32,
+}
+
+impl Caps {
+    /// No caps: what nodes outside the fabric have.
+    const NONE: Caps = Caps { nodes: u32::MAX, slots: u32::MAX };
+
+    /// What an ask says of leaves, of nodes that give at least so many slots each; `None` where it says nothing.
+    pub(super) fn of(ask: &Ask, each: Option<u32>) -> Option<Self> {
+        if ask.max_nodes_per_leaf.is_none() && ask.max_slots_per_leaf.is_none() {
+            return None;
+        }
+        let slots = ask.max_slots_per_leaf.unwrap_or(u32::MAX);
+        let nodes = ask.max_nodes_per_leaf.unwrap_or(u32::MAX).min(slots / each.unwrap_or(1).max(1));
+        Some(Self { nodes, slots })
+    }
+
+    /// Slots of a leaf whose nodes have so many.
+    pub(super) fn most(self, slots: u64) -> u64 {
+        slots.min(self.slots.into())
+    }
+}
+
+/// The nodes of a leaf.
+#[derive(Debug)]
+struct Leaf {
+    caps: Caps,
+    /// Nodes that are taken, and what they have.
+    nodes: u32,
+    slots: u64,
+    /// The others, by what they take.
+    rest: BTreeMap<u32, u32>,
+}
+
+impl Leaf {
+    /// What each further node adds, the largest first.
+    fn gains(&self) -> impl Iterator<Item = u64> + '_ {
+        let room = usize::try_from(self.caps.nodes.saturating_sub(self.nodes)).unwrap_or(usize::MAX);
+        let takes = self.rest.iter().rev().flat_map(|(takes, count)| (0..*count).map(|_| u64::from(*takes)));
+        takes.take(room).scan(self.slots, |slots, takes| {
+            let before = self.caps.most(*slots);
+            *slots += takes;
+            Some(self.caps.most(*slots) - before)
+        })
+    }
+
+    fn held(&self) -> u64 {
+        self.caps.most(self.slots)
+    }
+
+    /// Whether it may give another node.
+    fn has_room(&self) -> bool {
+        self.nodes < self.caps.nodes
+    }
+
+    /// Whether it may give more slots.
+    fn has_slots(&self) -> bool {
+        self.has_room() && self.held() < u64::from(self.caps.slots)
+    }
+}
+
+/// A counted set: how many more nodes of it are needed, and how many there are.
+#[derive(Debug, Clone, Copy)]
+struct Set {
+    need: i64,
+    has: i64,
+}
+
+/// What becomes of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Taken,
+    Left,
+}
+
+/// A choice of nodes under caps; see the module.
+pub(super) struct Capped<'a> {
+    free: &'a [Free],
+    ask: &'a Ask,
+    /// By node: its leaf.
+    leaf_of: Vec<usize>,
+    leaves: Vec<Leaf>,
+    /// What further nodes add, all leaves together: how many add how much.
+    gains: BTreeMap<u64, u64>,
+    held: u64,
+    sets: Vec<Set>,
+    fates: Vec<Fate>,
+    /// Slots that are wanted.
+    slots: u64,
+    /// Nodes that are still to be taken.
+    nodes: i64,
+    /// Whether more nodes may be taken after these.
+    is_open: bool,
+    meter: &'a Meter,
+    /// Whether the search was not cut short.
+    exact: bool,
+}
+
+/// The first nodes, in the order of `free`, with which the job can be completed under the caps. The flag says whether the
+/// search was exhaustive.
+pub(super) fn pick(
+    fabric: &Fabric,
+    free: &[Free],
+    ask: &Ask,
+    wanted: Wanted,
+    caps: Caps,
+    meter: &Meter,
+) -> (Option<Vec<bool>>, bool) {
+    let new = |nodes| Capped::new(fabric, free, (ask, meter), (wanted, nodes), caps);
+    if let Some(nodes) = wanted.nodes {
+        let search = if nodes > wanted.slots { None } else { new(nodes) };
+        return search.map_or((None, true), |mut search| (search.first(), search.exact));
+    }
+    let required = u32::try_from(ask.required.len()).unwrap_or(u32::MAX);
+    let sum = ask.counts.iter().fold(required, |sum, (_, need)| sum.saturating_add(*need));
+    let mut exact = true;
+    for nodes in required..=sum.min(wanted.slots) {
+        let Some(mut search) = new(nodes) else { break };
+        let found = search.first().and_then(|_| search.fill());
+        exact &= search.exact;
+        if found.is_some() {
+            return (found, exact);
+        }
+    }
+    (None, exact)
+}
+
+impl<'a> Capped<'a> {
+    /// The question for so many nodes; `None` where a required one is missing or there are too many of them in one leaf.
+    fn new(
+        fabric: &Fabric,
+        free: &'a [Free],
+        (ask, meter): (&'a Ask, &'a Meter),
+        (wanted, nodes): (Wanted, u32),
+        caps: Caps,
+    ) -> Option<Self> {
+        let (mut leaves, mut numbers): (Vec<Leaf>, BTreeMap<_, usize>) = (Vec::new(), BTreeMap::new());
+        let mut leaf_of = Vec::with_capacity(free.len());
+        for node in free {
+            let mut new = |caps| {
+                leaves.push(Leaf { caps, nodes: 0, slots: 0, rest: BTreeMap::new() });
+                leaves.len() - 1
+            };
+            let leaf = match fabric.leaf_of(node.pos) {
+                Some(id) => *numbers.entry(id).or_insert_with(|| new(caps)),
+                None => new(Caps::NONE),
+            };
+            *leaves[leaf].rest.entry(node.takes).or_default() += 1;
+            leaf_of.push(leaf);
+        }
+        let has = |set: &fixedbitset::FixedBitSet| {
+            free.iter().filter(|node| set.contains(node.pos.index())).count()
+        };
+        let sets = ask.counts.iter().map(|(set, need)| Set {
+            need: (*need).into(),
+            has: i64::try_from(has(set)).unwrap_or(i64::MAX),
+        });
+        let mut search = Self {
+            sets: sets.collect(),
+            free,
+            ask,
+            leaf_of,
+            gains: BTreeMap::new(),
+            held: 0,
+            fates: vec![Fate::Open; free.len()],
+            slots: wanted.slots.into(),
+            nodes: nodes.into(),
+            is_open: wanted.nodes.is_none(),
+            meter,
+            exact: true,
+            leaves: Vec::new(),
+        };
+        search.leaves = leaves;
+        for leaf in 0..search.leaves.len() {
+            search.count(leaf, true);
+        }
+        for pos in &ask.required {
+            let at = free.iter().position(|node| node.pos == *pos)?;
+            if search.nodes == 0 || !search.leaves[search.leaf_of[at]].has_room() {
+                return None;
+            }
+            search.turn(at, Fate::Taken);
+        }
+        Some(search)
+    }
+
+    /// Counts what a leaf has and may give, or no longer does.
+    fn count(&mut self, leaf: usize, counts: bool) {
+        let leaf = &self.leaves[leaf];
+        for gain in leaf.gains() {
+            let count = self.gains.entry(gain).or_default();
+            *count = if counts { *count + 1 } else { *count - 1 };
+        }
+        self.held = if counts { self.held + leaf.held() } else { self.held - leaf.held() };
+    }
+
+    /// Gives a node another fate.
+    fn turn(&mut self, at: usize, fate: Fate) {
+        let (old, node, leaf) =
+            (std::mem::replace(&mut self.fates[at], fate), self.free[at], self.leaf_of[at]);
+        self.count(leaf, false);
+        // One that is left may still be taken afterwards, where the number of nodes is open.
+        let is_open = self.is_open;
+        let rests = |fate: Fate| fate == Fate::Open || (fate == Fate::Left && is_open);
+        let here = &mut self.leaves[leaf];
+        if rests(old) {
+            let count = here.rest.entry(node.takes).or_default();
+            *count -= 1;
+            if *count == 0 {
+                here.rest.remove(&node.takes);
+            }
+        }
+        if rests(fate) {
+            *here.rest.entry(node.takes).or_default() += 1;
+        }
+        if old == Fate::Taken {
+            (here.nodes, here.slots) = (here.nodes - 1, here.slots - u64::from(node.takes));
+        }
+        if fate == Fate::Taken {
+            (here.nodes, here.slots) = (here.nodes + 1, here.slots + u64::from(node.takes));
+        }
+        self.count(leaf, true);
+        let (taken, open) = (
+            i64::from(fate == Fate::Taken) - i64::from(old == Fate::Taken),
+            i64::from(fate == Fate::Open) - i64::from(old == Fate::Open),
+        );
+        for (set, (counted, _)) in self.sets.iter_mut().zip(&self.ask.counts) {
+            if counted.contains(node.pos.index()) {
+                set.need -= taken;
+                set.has += open;
+            }
+        }
+        self.nodes -= taken;
+    }
+
+    /// Whether the rest may make up for what is missing; without counts that is certain.
+    fn may_be(&self) -> bool {
+        let left = self.nodes.max(0);
+        let nodes = left.unsigned_abs();
+        if self.sets.iter().any(|set| set.need > set.has.min(left))
+            || self.gains.values().sum::<u64>() < nodes
+        {
+            return false;
+        }
+        let mut room = if self.is_open { u64::MAX } else { nodes };
+        let mut most = self.held;
+        for (gain, count) in self.gains.iter().rev() {
+            if room == 0 || most >= self.slots {
+                break;
+            }
+            let some = room.min(*count);
+            (room, most) = (room - some, most + some * gain);
+        }
+        most >= self.slots
+    }
+
+    /// The first nodes that will do; `None` if none will, or if the search was cut short.
+    fn first(&mut self) -> Option<Vec<bool>> {
+        if !self.may_be() {
+            return None;
+        }
+        let mut decided: Vec<usize> = Vec::new();
+        let mut at = 0;
+        while self.nodes > 0 {
+            if !self.sets.is_empty() && !self.meter.take(1) {
+                self.exact = false;
+                return None;
+            }
+            let fate = self.fates.get(at).copied();
+            let goes_on = match fate {
+                // Required.
+                Some(Fate::Taken) => true,
+                Some(_) => {
+                    decided.push(at);
+                    let takes = self.leaves[self.leaf_of[at]].has_room();
+                    takes && self.turn_if(at, Fate::Taken) || self.turn_if(at, Fate::Left)
+                }
+                None => false,
+            };
+            at += 1;
+            if !goes_on {
+                at = self.go_back(&mut decided)? + 1;
+            }
+        }
+        Some(self.taken())
+    }
+
+    /// Gives a node a fate if the rest may then do; otherwise it is open again.
+    fn turn_if(&mut self, at: usize, fate: Fate) -> bool {
+        self.turn(at, fate);
+        let may = self.may_be();
+        if !may {
+            self.turn(at, Fate::Open);
+        }
+        may
+    }
+
+    /// Takes decisions back up to a node that was taken and may be left instead; which one.
+    fn go_back(&mut self, decided: &mut Vec<usize>) -> Option<usize> {
+        while let Some(at) = decided.pop() {
+            let was_taken = self.fates[at] == Fate::Taken;
+            self.turn(at, Fate::Open);
+            if was_taken && self.turn_if(at, Fate::Left) {
+                decided.push(at);
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Adds nodes in their order until there are slots for all, each if the rest then still has a place.
+    fn fill(&mut self) -> Option<Vec<bool>> {
+        for at in 0..self.free.len() {
+            if self.held >= self.slots {
+                break;
+            }
+            if self.fates[at] == Fate::Taken || !self.leaves[self.leaf_of[at]].has_slots() {
+                continue;
+            }
+            let before = self.fates[at];
+            self.turn(at, Fate::Taken);
+            if !self.may_be() {
+                self.turn(at, before);
+            }
+        }
+        (self.held >= self.slots).then(|| self.taken())
+    }
+
+    fn taken(&self) -> Vec<bool> {
+        self.fates.iter().map(|fate| *fate == Fate::Taken).collect()
+    }
+}

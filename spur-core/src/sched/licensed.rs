@@ -94,6 +94,38 @@ pub fn check(cluster: &Cluster, now: Time, made: &Reservation) -> Result<(), Str
     Ok(())
 }
 
+/// What a new table of licenses takes from reservations: of which there are fewer than before, and fewer than reservations
+/// hold at one time.
+#[must_use]
+pub fn short_of(cluster: &Cluster, now: Time, table: &[(Arc<str>, u32)]) -> Vec<String> {
+    let all = cluster.reservations().filter(|reservation| !reservation.licenses.is_empty());
+    let all: Arc<[Arc<Reservation>]> = all.map(|one| Arc::new(one.anchored(now))).collect();
+    let realms = Realms::new(&all, now);
+    let total = |name: &str| table.iter().find(|(known, _)| **known == *name).map_or(0, |(_, count)| *count);
+    let known = &cluster.policy().licenses;
+    let counts: Vec<(Arc<str>, u32)> =
+        known.iter().map(|(name, _)| (Arc::clone(name), total(name))).collect();
+    let licenses = Licenses::unused(&counts, &realms, now);
+    let fewer = known.iter().filter(|(name, count)| total(name) < *count);
+    let sentence = |(name, _): &(Arc<str>, u32)| {
+        let least = |one: &Reservation| {
+            let windows = one.windows(now).into_iter();
+            windows.map(|(from, to)| licenses.least(OPEN, name, from.max(now), to)).min().unwrap_or(0)
+        };
+        let short = all.iter().filter(|one| one.license(name) > 0).map(|one| (&*one.name, least(one)));
+        let short: Vec<(&str, i64)> = short.filter(|(_, least)| *least < 0).collect();
+        let most = i64::from(total(name)) - short.iter().map(|(_, least)| *least).min()?;
+        let names: Vec<&str> = short.into_iter().map(|(name, _)| name).collect();
+        let (ending, names) = (if names.len() == 1 { "" } else { "s" }, names.join(", "));
+        Some(format!(
+            "license {name}: there are {}, and reservation{ending} {names} had {most} at one time; their jobs wait \
+             for what is missing",
+            total(name)
+        ))
+    };
+    fewer.filter_map(sentence).collect()
+}
+
 fn too_many(name: &str, count: u32, spare: i64, whom: &str, besides: &str) -> String {
     let (most, hint) = match spare {
         ..=0 => ("none".to_owned(), "give another StartTime= or Duration=".to_owned()),

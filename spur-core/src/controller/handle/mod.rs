@@ -137,7 +137,7 @@ fn command_of(
             Ok(reservation::enact_gone(ctx, decision))
         }
         Command::Reconfigure(policy) => {
-            let decision = reconfigure::check(ctx.cluster(), caller, policy)?;
+            let decision = reconfigure::check(ctx.cluster(), ctx.now(), caller, policy)?;
             Ok(reconfigure::enact(ctx, decision))
         }
     }

@@ -10,7 +10,9 @@ use crate::id::NodeId;
 use crate::model::caller::Caller;
 use crate::model::config::Policy;
 use crate::model::fabric::Fabric;
+use crate::sched::licensed;
 use crate::text::hostlist::HostList;
+use crate::text::time::Time;
 
 pub(super) struct Decision {
     /// `None` when nothing has changed.
@@ -19,7 +21,12 @@ pub(super) struct Decision {
 }
 
 /// A policy whose topologies cannot be built is refused whole, and the one in force stays.
-pub(super) fn check(cluster: &Cluster, caller: &Caller, policy: Arc<Policy>) -> Result<Decision, Reject> {
+pub(super) fn check(
+    cluster: &Cluster,
+    now: Time,
+    caller: &Caller,
+    policy: Arc<Policy>,
+) -> Result<Decision, Reject> {
     if !caller.operator {
         return Err(Reject::AccessDenied);
     }
@@ -40,6 +47,7 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, policy: Arc<Policy>) -> 
     }
     let mut changes = changes(cluster.policy(), &policy);
     changes.extend(undone(cluster, &policy));
+    changes.extend(licensed::short_of(cluster, now, &policy.licenses));
     changes.extend(unsupported::of_policy(&policy));
     Ok(Decision { policy: Some(policy), changes })
 }

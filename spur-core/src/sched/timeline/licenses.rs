@@ -144,7 +144,7 @@ impl Licenses {
     }
 
     /// The same where no job runs.
-    fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
+    pub(in crate::sched) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
         let license = |count: &u32| {
             let stock = Stock { open: i64::from(*count), shares: SmallVec::new() };
             License {

@@ -1,15 +1,19 @@
 //! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
 
+use std::collections::BTreeMap;
+
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::{FabricAsk, JobSpec, Sharing};
+use crate::model::topology::TopologyConfig;
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
 use crate::sched::request::{Request, Slot};
 use crate::sched::scene::Scene;
-use crate::sched::scene::lens::named;
+use crate::sched::scene::lens::{Filter, named};
+use crate::sched::scene::room::ClassId;
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
@@ -130,22 +134,76 @@ impl Wisher<'_> {
             specs.iter().filter(|spec| spec.name == "gpu").map(|spec| spec.count).sum()
         };
         let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
+        let config = self.scene.topology(self.fabric);
         let (gpus_per_slot, gpus_per_node) = match need.slot {
             Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
             Slot::Task | Slot::Gpu => (per_task, per_node),
         };
-        let config = self.scene.topology(self.fabric);
         let wish = Wish {
             asked: self.spec.fabric.as_deref().unwrap_or(&nothing),
             whole_leaves: self.spec.shape.sharing == Sharing::Topo,
             waited,
             placement: self.scene.partitions[self.partition].partition.config.placement,
-            size: self.request.nodes.map_or(self.request.slots.unwrap_or(1), |(_, most)| most),
+            size: self.size(config),
             gpus_per_slot: u32::try_from(gpus_per_slot).unwrap_or(u32::MAX),
             gpus_per_node: u32::try_from(gpus_per_node).unwrap_or(u32::MAX),
             gather_with: self.companion(),
         };
         place::resolve(self.fabric, config, wish, base)
+    }
+
+    /// The size of the job in nodes, for rules: the most it may get, or the fewest that hold its tasks when nothing runs.
+    fn size(&self, config: &TopologyConfig) -> u32 {
+        let slots = self.request.slots.unwrap_or(1);
+        match self.request.nodes {
+            Some((_, most)) => most,
+            None if config.rule.iter().any(|rule| rule.max_nodes.is_some()) => {
+                self.fewest_nodes(slots).unwrap_or(slots)
+            }
+            None => slots,
+        }
+    }
+
+    /// The fewest nodes that hold so many slots when nothing runs, the largest first; `None` if all are not enough.
+    fn fewest_nodes(&self, slots: u32) -> Option<u32> {
+        let mut classes = self.usable();
+        classes.sort_by_key(|(_, has, _)| std::cmp::Reverse(*has));
+        let (mut left, mut fewest) = (slots, 0);
+        for (_, has, count) in classes {
+            let some = left.div_ceil(has).min(count);
+            (left, fewest) = (left.saturating_sub(some.saturating_mul(has)), fewest + some);
+        }
+        (left == 0).then_some(fewest)
+    }
+
+    /// The classes of the nodes that the job may use, whatever runs there and whether they are up: how many slots one has when
+    /// idle, and how many nodes there are.
+    fn usable(&self) -> Vec<(ClassId, u32, u32)> {
+        let rooms = &self.scene.rooms;
+        let slots = |class| self.request.need.slots(rooms.shape(class), rooms.amount(rooms.full(class)));
+        let classes = self.admitted().into_iter().map(|(class, count)| (class, slots(class), count));
+        classes.filter(|(_, has, _)| *has > 0).collect()
+    }
+
+    /// The classes of the nodes that partition, constraint and exclusion admit, and how many there are of each.
+    fn admitted(&self) -> Vec<(ClassId, u32)> {
+        let (partition, shape) = (&self.scene.partitions[self.partition], &self.spec.shape);
+        if shape.features.is_none() && shape.exclude.is_none() {
+            return partition.classes().to_vec();
+        }
+        let out = shape.exclude.as_ref().and_then(|list| named(self.fabric, list).ok()).unwrap_or_default();
+        let out = out.iter().filter_map(|name| Some(self.fabric.node(self.fabric.pos_named(name)?).index()));
+        let mut barred = FixedBitSet::with_capacity(self.scene.nodes.len());
+        out.for_each(|node| barred.insert(node));
+        let filter = Filter::of(shape);
+        let mut classes: BTreeMap<ClassId, u32> = BTreeMap::new();
+        for id in partition.partition.nodes.iter().filter(|id| !barred.contains(id.index())) {
+            let node = &self.scene.nodes[id.index()];
+            if node.configured && filter.admits(self.fabric, *id, &node.shape.features) {
+                *classes.entry(node.class).or_default() += 1;
+            }
+        }
+        classes.into_iter().collect()
     }
 
     /// Nodes, tasks, and which nodes: what is known before the fabric has its say.

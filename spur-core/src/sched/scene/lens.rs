@@ -226,7 +226,8 @@ impl<'a> Filter<'a> {
         }
     }
 
-    fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
+    /// Whether a node will do; `exclude` is the caller's affair.
+    pub(in crate::sched) fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
         if self.within.is_some_and(|within| !within.holds(node))
             || self.without.iter().any(|without| without.holds(node))
         {

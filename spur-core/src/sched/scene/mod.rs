@@ -44,8 +44,15 @@ pub(super) struct ScenePartition {
     pub(super) fabric: Arc<Fabric>,
     /// Partitions that share nodes have the same number: a job that waits in one may keep jobs of the other waiting.
     pub(super) component: usize,
-    /// The classes of its nodes, each once.
-    classes: Vec<ClassId>,
+    /// The classes of its nodes, each once, and how many nodes there are of each.
+    classes: Vec<(ClassId, u32)>,
+}
+
+impl ScenePartition {
+    /// The classes of its nodes, each once, and how many nodes there are of each.
+    pub(super) fn classes(&self) -> &[(ClassId, u32)] {
+        &self.classes
+    }
 }
 
 /// Nodes, partitions and fabrics.
@@ -123,7 +130,7 @@ impl Scene {
     pub(super) fn fewest_nodes(&self, index: usize, spec: &JobSpec) -> Option<u32> {
         let partition = &self.partitions[index];
         let request = self.request(index, spec).ok()?;
-        let slots = |class: &ClassId| {
+        let slots = |(class, _): &(ClassId, u32)| {
             request.need.slots(self.rooms.shape(*class), self.rooms.amount(self.rooms.full(*class)))
         };
         let most = partition.classes.iter().map(slots).max().filter(|most| *most > 0)?;
@@ -240,12 +247,13 @@ fn scale(cluster: &Cluster) -> Scale {
     }
 }
 
-/// The classes of the nodes of a partition.
-fn classes(partition: &Partition, nodes: &[SceneNode]) -> Vec<ClassId> {
-    let mut classes: Vec<ClassId> = Vec::new();
+/// The classes of the nodes of a partition, and how many there are of each.
+fn classes(partition: &Partition, nodes: &[SceneNode]) -> Vec<(ClassId, u32)> {
+    let mut classes: Vec<(ClassId, u32)> = Vec::new();
     for node in partition.nodes.iter().map(|id| &nodes[id.index()]).filter(|node| node.configured) {
-        if !classes.contains(&node.class) {
-            classes.push(node.class);
+        match classes.iter_mut().find(|(class, _)| *class == node.class) {
+            Some((_, count)) => *count += 1,
+            None => classes.push((node.class, 1)),
         }
     }
     classes

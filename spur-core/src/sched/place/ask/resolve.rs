@@ -20,7 +20,7 @@ pub struct Wish<'a> {
     pub waited: u64,
     /// The partition's default of `--placement`.
     pub placement: Placement,
-    /// Its size in nodes, for the rules by size; the most it could need where it only says tasks.
+    /// Its size in nodes, for the rules by size; the fewest that could hold it where it only says tasks.
     pub size: u32,
     /// GPUs of one slot, for the limit per leaf; 0 where it uses none.
     pub gpus_per_slot: u32,

@@ -136,6 +136,8 @@ impl Wisher<'_> {
         let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
         let config = self.scene.topology(self.fabric);
         let (gpus_per_slot, gpus_per_node) = match need.slot {
+            // Who has a node whole has all its devices.
+            _ if need.whole && config.limits.max_gpus_per_leaf.is_some() => (0, self.most_gpus()),
             Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
             Slot::Task | Slot::Gpu => (per_task, per_node),
         };
@@ -174,6 +176,15 @@ impl Wisher<'_> {
             (left, fewest) = (left.saturating_sub(some.saturating_mul(has)), fewest + some);
         }
         (left == 0).then_some(fewest)
+    }
+
+    /// The most GPUs of a node that the job may use.
+    fn most_gpus(&self) -> u64 {
+        let gpus = |(class, ..): (ClassId, u32, u32)| -> u64 {
+            let gres = &self.scene.rooms.shape(class).gres;
+            gres.iter().filter(|gres| *gres.name == *"gpu").map(|gres| u64::from(gres.count)).sum()
+        };
+        self.usable().into_iter().map(gpus).max().unwrap_or(0)
     }
 
     /// The classes of the nodes that the job may use, whatever runs there and whether they are up: how many slots one has when

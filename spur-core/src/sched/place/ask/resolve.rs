@@ -24,7 +24,7 @@ pub struct Wish<'a> {
     pub size: u32,
     /// GPUs of one slot, for the limit per leaf; 0 where it uses none.
     pub gpus_per_slot: u32,
-    /// GPUs of one node, however many slots it has; for the same limit.
+    /// GPUs of one node, however many slots it has; for the same limit. All that a node has where it is taken whole.
     pub gpus_per_node: u32,
     /// The domain that `--gather-with` means.
     pub gather_with: Option<DomainId>,

@@ -155,10 +155,10 @@ impl Line {
     /// Looks again at the jobs that something happened to, and at those whose time has come.
     pub(in crate::sched) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
-        let due: Vec<JobId> = due.map(|(_, job)| *job).collect();
+        let due: BTreeSet<JobId> = due.map(|(_, job)| *job).collect();
         self.changed.extend(due.iter().copied());
         if cluster.jobs().has_pending_het() {
-            self.changed.extend(due.into_iter().flat_map(|job| cluster.jobs().components(job)));
+            self.changed.extend(due.iter().flat_map(|job| cluster.jobs().components(*job)));
         }
         for pair in std::mem::take(&mut self.told) {
             self.watched.remove(&pair);
@@ -168,9 +168,9 @@ impl Line {
             let was_there = self.leave(id);
             let job = cluster.job(id).filter(|job| matches!(job.phase, Phase::Pending(_)));
             let row = job.and_then(|job| self.enter(cluster, job, forecast, now));
-            // That tasks of an array have started changes nothing for those that wait on.
-            let rest =
-                before.zip(self.standing.get(&id)).is_some_and(|(before, rest)| rest.is_rest_of(&before));
+            // That tasks of an array have started changes nothing for those that wait on. That their time has come does.
+            let rest = !due.contains(&id)
+                && before.zip(self.standing.get(&id)).is_some_and(|(before, rest)| rest.is_rest_of(&before));
             if was_there && !rest {
                 self.changes.left.insert(id);
             }

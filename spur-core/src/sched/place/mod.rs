@@ -209,7 +209,15 @@ fn place_size(
     let ask = plain.as_ref().unwrap_or(ask);
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
-    problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
+    let found = problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem));
+    if found.is_ok() || is_exact(&found) || ask.mode == Mode::Consolidated {
+        return found;
+    }
+    // How a job is spread says only which of its placements is best. Where none was found in time, one that is packed will
+    // do, and where there is none of these there is none at all.
+    let packed = Ask { mode: Mode::Consolidated, ..ask.clone() };
+    let found = meter.apart(|meter| place_size(fabric, view, &packed, nodes, meter));
+    found.map(|placement| Placement { exact: false, ..placement })
 }
 
 /// The same ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf

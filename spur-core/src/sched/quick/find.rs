@@ -121,10 +121,10 @@ impl Finder {
         known[room.index()]
     }
 
-    fn domains(&mut self, lens: &Lens, ask: &Ask, nodes: usize) -> Arc<Domains> {
+    fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
         let layer = layer(lens, ask);
         let table = self.domains.entry((lens.outline, layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
+        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(lens, layer))))
     }
 }
 
@@ -146,7 +146,7 @@ type Found = (Time, (Placement, Vec<Lost>, bool));
 impl Search<'_> {
     /// Walks the planned ends from `from` on. Wherever some domain has enough, the job is tried.
     fn walk(&mut self, finder: &mut Finder, from: Time, until: Time) -> Option<Found> {
-        let domains = finder.domains(self.lens, self.stage.ask(), self.books.scene.nodes.len());
+        let domains = finder.domains(self.lens, self.stage.ask());
         let wanted = (
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             self.hunt.request.min_slots(),

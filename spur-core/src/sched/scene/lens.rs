@@ -269,7 +269,8 @@ pub(in crate::sched) enum Kind {
     Domains,
 }
 
-/// For every node the domain that counts for a layer (`None`: the whole fabric), and how many numbers that takes.
+/// For every node that may be used the domain that counts for a layer (`None`: the whole fabric), and how many numbers that
+/// takes.
 #[derive(Clone, Debug)]
 pub(in crate::sched) struct Domains {
     pub(in crate::sched) kind: Kind,
@@ -279,11 +280,15 @@ pub(in crate::sched) struct Domains {
     pub(in crate::sched) ids: Vec<DomainId>,
     /// Whether they are leaves of the fabric, all of them.
     pub(in crate::sched) are_leaves: bool,
+    /// Positions of the largest of those, whether they may be used or not.
+    pub(in crate::sched) largest: usize,
 }
 
 impl Domains {
     /// The domains of one layer.
-    pub(in crate::sched) fn of(fabric: &Fabric, layer: Option<Layer>, nodes: usize) -> Self {
+    pub(in crate::sched) fn of(lens: &Lens, layer: Option<Layer>) -> Self {
+        let fabric = &lens.fabric;
+        let nodes = lens.seats.len();
         let mut of_node = vec![NOWHERE; nodes];
         for index in 0..fabric.len() {
             let domain = match layer {
@@ -291,7 +296,10 @@ impl Domains {
                 Some(Layer::NODE) => Some(fabric.node(pos(index)).0),
                 Some(layer) => fabric.domain_at(pos(index), layer).map(|id| id.0),
             };
-            of_node[fabric.node(pos(index)).index()] = domain.unwrap_or(NOWHERE);
+            let node = fabric.node(pos(index));
+            if lens.pos(node.0).is_some() {
+                of_node[node.index()] = domain.unwrap_or(NOWHERE);
+            }
         }
         let (kind, ids) = match layer {
             None => (Kind::Whole, Vec::new()),
@@ -305,7 +313,8 @@ impl Domains {
         };
         let are_leaves =
             kind == Kind::Domains && ids.iter().all(|id| fabric.domain(*id).children().is_empty());
-        Self { kind, of_node, count, ids, are_leaves }
+        let largest = ids.iter().map(|id| fabric.domain(*id).range().len()).max().unwrap_or(0);
+        Self { kind, of_node, count, ids, are_leaves, largest }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::{OPEN, Realms};
+use crate::sched::timeline::scout::Scout;
 use crate::sched::timeline::second::length;
 use crate::sched::timeline::shelves::Measure;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
@@ -72,6 +73,7 @@ pub(super) struct State {
     domains: DomainTable,
     counters: Counters,
     tails: Tails,
+    scout: Scout,
     canvas: Canvas,
     stairs: Stairs,
     licenses: Licenses,
@@ -222,6 +224,7 @@ impl State {
             domains: DomainTable::new(),
             counters,
             tails: Tails::default(),
+            scout: Scout::new(scene.nodes.len()),
             canvas: Canvas::default(),
             stairs: Stairs::default(),
             licenses,
@@ -280,7 +283,11 @@ impl State {
         // A search of one moment is told of what there is even if it is not enough.
         let key = layer.filter(|_| times.start + 1 < times.end).map(|layer| (hunt.realm, hunt.need, layer));
         let answer = key.and_then(|key| {
-            let found = self.tails.earliest(key, &search, timeline, |room| judge.slots(room))?;
+            let found =
+                self.tails.earliest(key, &search, timeline, |room| judge.slots(room)).or_else(|| {
+                    judge.known.learn(judge.rooms, judge.need);
+                    self.scout.earliest(&search, timeline, &mut judge)
+                })?;
             search.from = found.at.min(search.until);
             judge.settle(found, &search, timeline, &mut self.counters)
         });
@@ -363,10 +370,9 @@ impl State {
     }
 
     fn domains(&mut self, lens: &Lens, ask: &Ask) -> Arc<Domains> {
-        let nodes = self.idle.len();
         let layer = layer(lens, ask);
         let table = self.domains.entry((lens.outline, layer));
-        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(&lens.fabric, layer, nodes))))
+        Arc::clone(table.or_insert_with(|| Arc::new(Domains::of(lens, layer))))
     }
 }
 

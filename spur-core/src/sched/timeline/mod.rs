@@ -17,6 +17,7 @@ pub(super) mod holding;
 pub(super) mod holes;
 pub(super) mod licenses;
 pub(super) mod realm;
+pub(super) mod scout;
 pub(super) mod second;
 pub(super) mod shelves;
 pub(super) mod stairs;

@@ -18,10 +18,8 @@ use super::holes::Hole;
 use super::second::Second;
 use super::standing::Counts;
 use super::sweep::{Cursor, SHELVES, Search, UNKNOWN};
-use super::tails::Earliest;
+use super::tails::{Earliest, SMALL};
 
-/// Nodes of a domain, up to which it is looked at hole by hole.
-const SMALL: usize = 128;
 /// Holes that a window of time should have, about.
 const WINDOW: usize = 64;
 /// Seconds that a window has at first.

@@ -24,8 +24,8 @@ const ENOUGH: u32 = 2;
 const FAR: usize = 512;
 /// Holes that end, up to which they are looked at one by one.
 const FEW: usize = 64;
-/// Nodes of a domain, up to which its times are kept in order.
-const SMALL: usize = 128;
+/// Nodes of a domain, up to which its times are kept in order, and up to which it is looked at hole by hole.
+pub(super) const SMALL: usize = 128;
 
 /// What is known, by realm, outline, need and layer.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,6 @@ struct Known {
     followed: usize,
     /// Questions in a row that were near.
     near: u32,
-    /// Some domain is too large for this.
-    is_unfit: bool,
     order: Option<Order>,
 }
 
@@ -61,7 +59,7 @@ impl Tails {
         timeline: &Timeline,
         mut slots_in: impl FnMut(RoomId) -> u32,
     ) -> Option<Earliest> {
-        let Search { lens, domains, .. } = search;
+        let lens = search.lens;
         let known = self.known.entry((realm, lens.outline, need, layer)).or_default();
         let before = std::mem::replace(&mut known.followed, timeline.changes());
         let passed = timeline.changes() - before;
@@ -74,15 +72,8 @@ impl Tails {
                 }
                 order
             }
-            None if known.is_unfit || known.near < ENOUGH => return None,
-            None => {
-                let sizes = domains.ids.iter().map(|id| lens.fabric.domain(*id).range().len());
-                known.is_unfit = sizes.max().is_none_or(|most| most > SMALL);
-                if known.is_unfit {
-                    return None;
-                }
-                known.order.insert(Order::new(search, timeline, &mut slots_in))
-            }
+            None if search.domains.largest > SMALL || known.near < ENOUGH => return None,
+            None => known.order.insert(Order::new(search, timeline, &mut slots_in)),
         };
         order.earliest(search, timeline, slots_in)
     }

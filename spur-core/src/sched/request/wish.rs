@@ -1,7 +1,5 @@
 //! What a job asks of its fabric over time: constraints that were given only for so long fall away one after another.
 
-use std::collections::BTreeMap;
-
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
@@ -11,9 +9,9 @@ use crate::model::job::{FabricAsk, JobSpec, Sharing};
 use crate::model::topology::TopologyConfig;
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
 use crate::sched::request::{Request, Slot};
-use crate::sched::scene::Scene;
 use crate::sched::scene::lens::{Filter, named};
 use crate::sched::scene::room::ClassId;
+use crate::sched::scene::{self, Scene};
 use crate::text::gather::{Gather, GatherClause, Switches};
 use crate::text::time::{Time, TimeLimit};
 
@@ -160,22 +158,11 @@ impl Wisher<'_> {
         match self.request.nodes {
             Some((_, most)) => most,
             None if config.rule.iter().any(|rule| rule.max_nodes.is_some()) => {
-                self.fewest_nodes(slots).unwrap_or(slots)
+                let kinds = self.usable().into_iter().map(|(_, has, count)| (has, count)).collect();
+                scene::fewest_nodes(kinds, slots.into()).unwrap_or(slots)
             }
             None => slots,
         }
-    }
-
-    /// The fewest nodes that hold so many slots when nothing runs, the largest first; `None` if all are not enough.
-    fn fewest_nodes(&self, slots: u32) -> Option<u32> {
-        let mut classes = self.usable();
-        classes.sort_by_key(|(_, has, _)| std::cmp::Reverse(*has));
-        let (mut left, mut fewest) = (slots, 0);
-        for (_, has, count) in classes {
-            let some = left.div_ceil(has).min(count);
-            (left, fewest) = (left.saturating_sub(some.saturating_mul(has)), fewest + some);
-        }
-        (left == 0).then_some(fewest)
     }
 
     /// The most GPUs of a node that the job may use.
@@ -202,19 +189,11 @@ impl Wisher<'_> {
         if shape.features.is_none() && shape.exclude.is_none() {
             return partition.classes().to_vec();
         }
-        let out = shape.exclude.as_ref().and_then(|list| named(self.fabric, list).ok()).unwrap_or_default();
-        let out = out.iter().filter_map(|name| Some(self.fabric.node(self.fabric.pos_named(name)?).index()));
-        let mut barred = FixedBitSet::with_capacity(self.scene.nodes.len());
-        out.for_each(|node| barred.insert(node));
-        let filter = Filter::of(shape);
-        let mut classes: BTreeMap<ClassId, u32> = BTreeMap::new();
-        for id in partition.partition.nodes.iter().filter(|id| !barred.contains(id.index())) {
-            let node = &self.scene.nodes[id.index()];
-            if node.configured && filter.admits(self.fabric, *id, &node.shape.features) {
-                *classes.entry(node.class).or_default() += 1;
-            }
-        }
-        classes.into_iter().collect()
+        // Who excludes what means nothing is refused elsewhere.
+        let Ok(admitted) = Filter::of(shape).admitted(self.scene, self.partition, self.fabric) else {
+            return partition.classes().to_vec();
+        };
+        scene::count_classes(admitted.ones().map(|node| self.scene.nodes[node].class))
     }
 
     /// Nodes, tasks, and which nodes: what is known before the fabric has its say.

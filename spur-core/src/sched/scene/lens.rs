@@ -57,22 +57,7 @@ impl Lens {
         need: &Need,
         filter: &Filter<'_>,
     ) -> Result<Self, String> {
-        let members = &scene.partitions[partition].partition.members;
-        let mut admitted = members.clone();
-        admitted.grow(scene.nodes.len());
-        for (index, node) in scene.nodes.iter().enumerate() {
-            let admits = node.configured && filter.admits(fabric, node_id(index), &node.shape.features);
-            if !admits {
-                admitted.set(index, false);
-            }
-        }
-        if let Some(exclude) = filter.exclude {
-            for name in named(fabric, exclude)? {
-                if let Some(pos) = fabric.pos_named(&name) {
-                    admitted.set(fabric.node(pos).index(), false);
-                }
-            }
-        }
+        let admitted = filter.admitted(scene, partition, fabric)?;
         let of_class = by_class(scene, need);
         let idle = Arc::new(idle(scene, fabric, &admitted, need, &of_class));
         let weight = |index| scene.nodes[fabric.node(pos(index)).index()].weight;
@@ -226,8 +211,36 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// The configured nodes of a partition that will do, whatever their state.
+    ///
+    /// # Errors
+    /// A name in a hostlist that means nothing.
+    pub(in crate::sched) fn admitted(
+        &self,
+        scene: &Scene,
+        partition: usize,
+        fabric: &Fabric,
+    ) -> Result<FixedBitSet, String> {
+        let mut admitted = scene.partitions[partition].partition.members.clone();
+        admitted.grow(scene.nodes.len());
+        for (index, node) in scene.nodes.iter().enumerate() {
+            let admits = node.configured && self.admits(fabric, node_id(index), &node.shape.features);
+            if !admits {
+                admitted.set(index, false);
+            }
+        }
+        if let Some(exclude) = self.exclude {
+            for name in named(fabric, exclude)? {
+                if let Some(pos) = fabric.pos_named(&name) {
+                    admitted.set(fabric.node(pos).index(), false);
+                }
+            }
+        }
+        Ok(admitted)
+    }
+
     /// Whether a node will do; `exclude` is the caller's affair.
-    pub(in crate::sched) fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
+    fn admits(&self, fabric: &Fabric, node: NodeId, features: &[Arc<str>]) -> bool {
         if self.within.is_some_and(|within| !within.holds(node))
             || self.without.iter().any(|without| without.holds(node))
         {

@@ -130,11 +130,10 @@ impl Scene {
     pub(super) fn fewest_nodes(&self, index: usize, spec: &JobSpec) -> Option<u32> {
         let partition = &self.partitions[index];
         let request = self.request(index, spec).ok()?;
-        let slots = |(class, _): &(ClassId, u32)| {
-            request.need.slots(self.rooms.shape(*class), self.rooms.amount(self.rooms.full(*class)))
-        };
-        let most = partition.classes.iter().map(slots).max().filter(|most| *most > 0)?;
-        let fewest = u32::try_from(request.min_slots().div_ceil(u64::from(most))).ok()?;
+        let slots =
+            |class| request.need.slots(self.rooms.shape(class), self.rooms.amount(self.rooms.full(class)));
+        let kinds = partition.classes.iter().map(|(class, count)| (slots(*class), *count)).collect();
+        let fewest = fewest_nodes(kinds, request.min_slots())?;
         Some(fewest.max(request.min_nodes()))
     }
 
@@ -249,14 +248,34 @@ fn scale(cluster: &Cluster) -> Scale {
 
 /// The classes of the nodes of a partition, and how many there are of each.
 fn classes(partition: &Partition, nodes: &[SceneNode]) -> Vec<(ClassId, u32)> {
+    let configured = partition.nodes.iter().map(|id| &nodes[id.index()]).filter(|node| node.configured);
+    count_classes(configured.map(|node| node.class))
+}
+
+/// Each class once, and how often it comes.
+pub(super) fn count_classes(all: impl Iterator<Item = ClassId>) -> Vec<(ClassId, u32)> {
     let mut classes: Vec<(ClassId, u32)> = Vec::new();
-    for node in partition.nodes.iter().map(|id| &nodes[id.index()]).filter(|node| node.configured) {
-        match classes.iter_mut().find(|(class, _)| *class == node.class) {
+    for class in all {
+        match classes.iter_mut().find(|(known, _)| *known == class) {
             Some((_, count)) => *count += 1,
-            None => classes.push((node.class, 1)),
+            None => classes.push((class, 1)),
         }
     }
     classes
+}
+
+/// The fewest nodes that hold so many slots when nothing runs, the largest first; `None` if all are not enough. Of each kind of
+/// nodes: how many slots one has, and how many there are.
+pub(super) fn fewest_nodes(mut kinds: Vec<(u32, u32)>, slots: u64) -> Option<u32> {
+    kinds.retain(|(has, _)| *has > 0);
+    kinds.sort_by_key(|(has, _)| std::cmp::Reverse(*has));
+    let (mut left, mut fewest) = (slots, 0_u64);
+    for (has, count) in kinds {
+        let (has, count) = (u64::from(has), u64::from(count));
+        let some = left.div_ceil(has).min(count);
+        (left, fewest) = (left.saturating_sub(some * has), fewest + some);
+    }
+    if left == 0 { u32::try_from(fewest).ok() } else { None }
 }
 
 /// A number for each partition, the same for those that share nodes, directly or through others.

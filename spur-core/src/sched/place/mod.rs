@@ -47,6 +47,18 @@ pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, M
         let found = place(fabric, &View { slots: &equal.whole, ..*view }, &equal.ask);
         return found.map(|placement| equal.slots(placement));
     }
+    let found = place_sizes(fabric, view, ask);
+    if found.is_ok() || is_exact(&found) || ask.mode == Mode::Consolidated {
+        return found;
+    }
+    // How a job is spread says only which of its placements is best. Where none was found in time, one that is packed will
+    // do, and where there is none of these there is none at all.
+    let packed = Ask { mode: Mode::Consolidated, ..ask.clone() };
+    place_sizes(fabric, view, &packed).map(|placement| Placement { exact: false, ..placement })
+}
+
+/// Places a job on the largest number of nodes for which that is found.
+fn place_sizes(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
     let of_shares = shares::are_wanted(fabric, view, ask);
     let meter = Meter::new(if of_shares { ask.budget / shares::PART } else { ask.budget });
     let (mut exact, mut sizes, mut step) = (true, sizes(fabric, view, ask), 0);
@@ -209,15 +221,7 @@ fn place_size(
     let ask = plain.as_ref().unwrap_or(ask);
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, meter);
-    let found = problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem));
-    if found.is_ok() || is_exact(&found) || ask.mode == Mode::Consolidated {
-        return found;
-    }
-    // How a job is spread says only which of its placements is best. Where none was found in time, one that is packed will
-    // do, and where there is none of these there is none at all.
-    let packed = Ask { mode: Mode::Consolidated, ..ask.clone() };
-    let found = meter.apart(|meter| place_size(fabric, view, &packed, nodes, meter));
-    found.map(|placement| Placement { exact: false, ..placement })
+    problem.ok_or(Missed::NONE).and_then(|problem| solve(&problem))
 }
 
 /// The same ask without what says no more than others do: one node follows itself, one leaf lies beside itself, and no leaf

@@ -191,7 +191,7 @@ impl Pass {
         (plan, known)
     }
 
-    /// The next job. When the queue has been walked through, those that were put off come, shortest first.
+    /// The next job. When the queue has been walked through, those that were put off come, by their places among these.
     fn next(&mut self) -> Option<Queued> {
         if let Some(candidate) = self.ongoing.take() {
             return Some(candidate);
@@ -200,7 +200,7 @@ impl Pass {
             return Some(candidate);
         }
         let mut later = std::mem::take(&mut self.later);
-        later.sort_by_key(|candidate| candidate.longest());
+        later.sort_by_key(|candidate| candidate.behind);
         self.queue = later.into_iter();
         self.queue.next()
     }

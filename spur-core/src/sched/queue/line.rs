@@ -36,7 +36,7 @@ pub(in crate::sched) struct Line {
     members: Vec<usize>,
     /// Jobs of the line that ask for a reservation of nodes and time.
     asking: BTreeSet<JobId>,
-    /// The rows by planned run time first, where backfill goes by that.
+    /// The rows of each tier by planned run time, where backfill goes by that.
     by_length: Option<Rows>,
     /// When time alone changes something about a job next, by time and by job.
     times: BTreeSet<(Time, JobId)>,
@@ -176,9 +176,8 @@ impl Line {
             }
             let Some(row) = row else { continue };
             self.rows.insert(row);
-            if let Some(by_length) = &mut self.by_length {
-                let run_time = self.standing.get(&id).map_or(0, |standing| standing.ranked.run_time());
-                by_length.insert(Row { key: row.key.by_length(run_time), ..row });
+            if let (Some(by_length), Some(standing)) = (&mut self.by_length, self.standing.get(&id)) {
+                by_length.insert(row_by_length(standing));
             }
             if !rest {
                 self.changes.arrived.insert(id);
@@ -199,7 +198,7 @@ impl Line {
         &self.rows
     }
 
-    /// The line by planned run time first, where backfill goes by that.
+    /// The line by planned run time in each tier, where backfill goes by that.
     pub(in crate::sched) fn by_length(&self) -> Option<&Rows> {
         self.by_length.as_ref()
     }
@@ -207,6 +206,13 @@ impl Line {
     /// The place of a job in the line.
     pub(in crate::sched) fn key(&self, job: JobId) -> Option<Key> {
         self.standing.get(&job).map(|standing| standing.key)
+    }
+
+    /// The place of a job among those who backfill.
+    pub(in crate::sched) fn behind(&self, job: JobId) -> Option<Key> {
+        let standing = self.standing.get(&job)?;
+        let by_length = self.by_length.is_some();
+        Some(if by_length { standing.ranked.by_length(standing.key) } else { standing.key })
     }
 
     /// A job in the line.
@@ -342,6 +348,7 @@ impl Line {
         Queued {
             candidate: Arc::clone(candidate),
             key,
+            behind: if self.by_length.is_some() { ranked.by_length(key) } else { key },
             priority: self.measure.priority(ranked, now),
             promised: ranked.promised,
             second: false,
@@ -391,7 +398,7 @@ impl Line {
             self.members[component] -= 1;
         }
         if let Some(by_length) = &mut self.by_length {
-            by_length.remove(&standing.key.by_length(standing.ranked.run_time()));
+            by_length.remove(&standing.ranked.by_length(standing.key));
         }
         true
     }
@@ -438,11 +445,7 @@ impl Line {
     fn sort(&mut self) {
         let rows: Vec<Row> = self.standing.values().map(row).collect();
         if let Some(by_length) = &mut self.by_length {
-            let of = |standing: &Standing| {
-                let row = row(standing);
-                Row { key: row.key.by_length(standing.ranked.run_time()), ..row }
-            };
-            *by_length = Rows::new(self.standing.values().map(of).collect());
+            *by_length = Rows::new(self.standing.values().map(row_by_length).collect());
         }
         self.rows = Rows::new(rows);
     }
@@ -461,6 +464,10 @@ fn components(scene: &Scene, ranked: &Ranked) -> Vec<usize> {
 fn row(standing: &Standing) -> Row {
     let least = standing.ranked.at_least();
     Row { key: standing.key, least }
+}
+
+fn row_by_length(standing: &Standing) -> Row {
+    Row { key: standing.ranked.by_length(standing.key), ..row(standing) }
 }
 
 fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {

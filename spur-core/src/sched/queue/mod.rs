@@ -52,11 +52,6 @@ impl Candidate {
         std::iter::once(self).chain(&self.rest)
     }
 
-    /// The planned run time of that of them which takes longest, seconds.
-    pub(super) fn longest(&self) -> u64 {
-        self.all().map(|candidate| candidate.run_time).max().unwrap_or(self.run_time)
-    }
-
     /// How often it may be asked in one pass who would have to leave for it: for every task, in every partition, with every
     /// alternative of its constraint.
     pub(super) fn claims(&self) -> usize {
@@ -115,6 +110,8 @@ pub(super) struct Queued {
     pub(super) candidate: Arc<Candidate>,
     /// Its place in the queue.
     pub(super) key: Key,
+    /// The same among those who backfill, where these have an order of their own.
+    pub(super) behind: Key,
     pub(super) priority: u32,
     /// Whether a start was ever promised to it.
     pub(super) promised: bool,
@@ -170,9 +167,9 @@ pub(super) struct Ranked {
 }
 
 impl Ranked {
-    /// Planned run time, seconds.
-    pub(super) fn run_time(&self) -> u64 {
-        self.facts.run_time
+    /// Its place among those who backfill, where the shortest of these come first.
+    pub(super) fn by_length(&self, key: Key) -> Key {
+        key.by_length(self.facts.weighed_time)
     }
 
     /// How long it is planned to run at least, seconds.

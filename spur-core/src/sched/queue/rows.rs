@@ -17,10 +17,10 @@ const FULL: usize = 128;
 /// and of partitions), the order's own measure, and submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::sched) struct Key {
-    /// Seconds planned to run, where that is looked at first of all; otherwise 0.
-    length: u64,
     aged: Reverse<bool>,
     tier: Reverse<u32>,
+    /// Seconds planned to run, where that is what orders those who backfill; otherwise 0.
+    length: u64,
     priority: Reverse<u32>,
     rank: u64,
     submitted: Time,
@@ -30,9 +30,9 @@ pub(in crate::sched) struct Key {
 impl Key {
     /// No key is smaller.
     pub(in crate::sched) const FIRST: Self = Self {
-        length: 0,
         aged: Reverse(true),
         tier: Reverse(u32::MAX),
+        length: 0,
         priority: Reverse(u32::MAX),
         rank: 0,
         submitted: Time(i64::MIN),
@@ -48,9 +48,9 @@ impl Key {
         job: JobId,
     ) -> Self {
         Self {
-            length: 0,
             aged: Reverse(false),
             tier: Reverse(tier),
+            length: 0,
             priority: Reverse(priority),
             rank: rank.map_or(0, sortable),
             submitted,
@@ -68,9 +68,9 @@ impl Key {
         self.aged.0
     }
 
-    /// The job's place among others by how long they are planned to run, before all else.
+    /// The job's place among others of its tier by how long they are planned to run. Who has waited too long keeps his.
     pub(in crate::sched) fn by_length(self, seconds: u64) -> Self {
-        Self { length: seconds, ..self }
+        Self { length: if self.is_aged() { 0 } else { seconds }, ..self }
     }
 }
 

@@ -155,18 +155,17 @@ impl<'a> Round<'a> {
         let mut owners = BTreeMap::new();
         let lets_in = |job: &JobId| self.within.as_ref().is_none_or(|within| within.contains(job));
         for job in room.owners.iter().filter(|job| self.keeps && lets_in(job)) {
-            let found = self.line.key(*job).zip(self.line.get(*job));
-            if let Some((key, ranked)) = found.filter(|(_, ranked)| room.may_ever_hold(&ranked.at_least())) {
-                let by_length = self.line.by_length().is_some();
-                owners.insert(if by_length { key.by_length(ranked.run_time()) } else { key }, *job);
+            let found = self.line.behind(*job).zip(self.line.get(*job));
+            if let Some((key, _)) = found.filter(|(_, ranked)| room.may_ever_hold(&ranked.at_least())) {
+                owners.insert(key, *job);
             }
         }
         (room, owners)
     }
 
-    /// Keys by planned run time, and in their order where that is equal.
+    /// Keys in the order of those who backfill.
     fn by_length(&self, mut keys: Vec<Key>) -> Vec<Key> {
-        keys.sort_by_key(|key| self.line.get(key.job).map(|ranked| ranked.run_time()));
+        keys.sort_by_key(|key| self.line.behind(key.job));
         keys
     }
 

@@ -45,11 +45,12 @@ pub struct Jobs {
 /// Which index a job belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shelf {
-    Pending,
-    /// Pending, and nodes are kept for it.
-    Nominated,
-    /// Pending, and a component of a het job.
-    Het,
+    Pending {
+        /// Whether nodes are kept for it.
+        nominated: bool,
+        /// Whether it is a component of a het job.
+        het: bool,
+    },
     Active,
     /// Active: suspended, and its CPUs are to be its own again.
     Claiming,
@@ -60,13 +61,22 @@ enum Shelf {
 
 fn shelf(job: &Job) -> Shelf {
     match &job.phase {
-        Phase::Pending(_) if job.spec.het.is_some() => Shelf::Het,
-        Phase::Pending(pending) if pending.nominated.is_some() => Shelf::Nominated,
-        Phase::Pending(_) => Shelf::Pending,
+        Phase::Pending(pending) => {
+            Shelf::Pending { nominated: pending.nominated.is_some(), het: job.spec.het.is_some() }
+        }
         Phase::Suspended(suspended) if suspended.wanted.is_some() => Shelf::Claiming,
         Phase::Running { alloc, .. } if !alloc.lost.is_empty() => Shelf::Short,
         Phase::Running { .. } | Phase::Suspended(_) | Phase::Completing(_) => Shelf::Active,
         Phase::Ended(ended) => Shelf::Ended(ended.ended),
+    }
+}
+
+/// Puts something into a set, or takes it out.
+fn put<T: Ord>(set: &mut BTreeSet<T>, member: T, present: bool) {
+    if present {
+        set.insert(member);
+    } else {
+        set.remove(&member);
     }
 }
 
@@ -319,62 +329,30 @@ impl Jobs {
 
     fn schedule(&mut self, id: JobId, due: Option<Time>, present: bool) {
         let Some(at) = due else { return };
-        if present {
-            self.due.insert((at, id));
-        } else {
-            self.due.remove(&(at, id));
-        }
+        put(&mut self.due, (at, id), present);
     }
 
     fn shelve(&mut self, id: JobId, shelf: Shelf, present: bool) {
-        let set = match shelf {
-            Shelf::Pending => &mut self.pending,
-            Shelf::Nominated => {
-                if present {
-                    self.nominated.insert(id);
-                } else {
-                    self.nominated.remove(&id);
+        match shelf {
+            Shelf::Pending { nominated, het } => {
+                put(&mut self.pending, id, present);
+                if nominated {
+                    put(&mut self.nominated, id, present);
                 }
-                &mut self.pending
-            }
-            Shelf::Het => {
-                if present {
-                    self.het.insert(id);
-                } else {
-                    self.het.remove(&id);
+                if het {
+                    put(&mut self.het, id, present);
                 }
-                &mut self.pending
             }
-            Shelf::Active => &mut self.active,
+            Shelf::Active => put(&mut self.active, id, present),
             Shelf::Claiming => {
-                if present {
-                    self.claims.insert(id);
-                } else {
-                    self.claims.remove(&id);
-                }
-                &mut self.active
+                put(&mut self.active, id, present);
+                put(&mut self.claims, id, present);
             }
             Shelf::Short => {
-                if present {
-                    self.short.insert(id);
-                } else {
-                    self.short.remove(&id);
-                }
-                &mut self.active
+                put(&mut self.active, id, present);
+                put(&mut self.short, id, present);
             }
-            Shelf::Ended(at) => {
-                if present {
-                    self.ended.insert((at, id));
-                } else {
-                    self.ended.remove(&(at, id));
-                }
-                return;
-            }
-        };
-        if present {
-            set.insert(id);
-        } else {
-            set.remove(&id);
+            Shelf::Ended(at) => put(&mut self.ended, (at, id), present),
         }
     }
 

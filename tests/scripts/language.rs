@@ -163,13 +163,17 @@ impl Session {
 
     /// `start JOB NODE[:CPUS]… [in=RESERVATION] [limit=LIMIT] [: JOB NODE[:CPUS]…]…`
     fn start(&self, rest: &[&str]) -> Input {
+        Input::Start(Box::new(self.proposals(rest)))
+    }
+
+    fn proposals(&self, rest: &[&str]) -> Start {
         let mut starts = rest.split(|word| *word == ":").map(|words| self.proposal(words));
         let mut first = starts.next().expect("a job");
         first.rest = starts.collect();
-        Input::Start(Box::new(first))
+        first
     }
 
-    /// `preempt JOB NODE[:CPUS]… victim=JOB… displaces=JOB…`
+    /// `preempt JOB NODE[:CPUS]… [: JOB NODE[:CPUS]…]… victim=JOB… displaces=JOB…`
     fn preempt(&self, rest: &[&str]) -> Input {
         let named = |key: &str| {
             let given = rest.iter().filter_map(|word| word.strip_prefix(key)?.strip_prefix('='));
@@ -178,9 +182,9 @@ impl Session {
         let nodes: Vec<&str> = rest.iter().filter(|word| !word.contains('=')).copied().collect();
         let attempt = |id: JobId| self.cluster.job(id).expect("a job").attempt();
         Input::Preempt(Box::new(Preemption {
-            start: self.proposal(&nodes),
+            start: self.proposals(&nodes),
             detail: "no room".to_owned(),
-            place: None,
+            places: vec![None],
             victims: named("victim").into_iter().map(attempt).collect(),
             displaces: named("displaces"),
         }))

@@ -58,8 +58,15 @@ impl Cluster {
         kept
     }
 
-    /// Keeps nodes for a pending job, or keeps none any more.
+    /// Keeps nodes for a pending job, or keeps none any more, neither for it nor for the other components of a het job.
     pub(super) fn nominate(&mut self, id: JobId, nomination: Option<&Arc<Nomination>>) {
+        match nomination {
+            Some(_) => self.keep(id, nomination),
+            None => self.jobs.components(id).into_iter().for_each(|job| self.keep(job, None)),
+        }
+    }
+
+    fn keep(&mut self, id: JobId, nomination: Option<&Arc<Nomination>>) {
         let before = self.jobs.get(id).and_then(|job| job.nomination()).cloned();
         if before.is_none() && nomination.is_none() {
             return;

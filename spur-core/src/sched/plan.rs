@@ -55,6 +55,13 @@ pub struct Start {
 }
 
 impl Start {
+    /// Starts of all components of one job, as one; `None` of none.
+    pub(in crate::sched) fn as_one(starts: impl IntoIterator<Item = Start>) -> Option<Self> {
+        let mut starts = starts.into_iter();
+        let first = starts.next()?;
+        Some(Self { rest: starts.collect(), ..first })
+    }
+
     /// This start and those that go with it.
     pub fn all(&self) -> impl Iterator<Item = &Start> {
         std::iter::once(self).chain(&self.rest)
@@ -68,8 +75,8 @@ pub struct Preemption {
     pub start: Start,
     /// Why the job cannot start yet, for people.
     pub detail: String,
-    /// The domain that will hold all of it, if one does.
-    pub place: Option<Arc<str>>,
+    /// Of this start and of each that goes with it: the domain that will hold all of it, if one does.
+    pub places: Vec<Option<Arc<str>>>,
     /// Running jobs that have to leave.
     pub victims: Vec<Attempt>,
     /// Jobs behind it in the queue whose nominations it takes over.

@@ -14,6 +14,7 @@ use spur_core::model::node::{Drain, NodeGres, NodeShape};
 use spur_core::model::phase::Phase;
 use spur_core::sched;
 use spur_core::sched::forecast::Limits;
+use spur_core::sched::plan::Start;
 use spur_core::text::gres::GresSpec;
 use spur_core::text::nodes::NodeCount;
 use spur_core::text::time::Seconds;
@@ -42,6 +43,10 @@ struct Case {
     firm: [bool; 8],
     running: Vec<Running>,
     wish: Wish,
+    /// The other components of a het job, and whether they are for the middle partition instead of the high one; and where all
+    /// shall be.
+    rest: Vec<(Wish, bool)>,
+    gather: Option<&'static str>,
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -59,12 +64,11 @@ fn case() -> impl Strategy<Value = Case> {
     let exempt = prop_oneof![3 => Just(0), 1 => 1_u64..30];
     let firm = prop::array::uniform8(prop::bool::weighted(0.1));
     let running = prop::collection::vec((1_u32..4, 0_u32..16, 1_u32..4, 1_u32..4, 0_u32..5, 0_u64..30), 1..9);
-    let nodes = prop::option::weighted(0.7, 1_u32..6);
-    let tasks = prop::option::weighted(0.4, 1_u32..9);
-    let memory = prop::option::weighted(0.2, 1_u64..9);
-    let wish = (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6);
+    let wish = wish(6);
     (spines, cost, qos, (mode, modes, exempt, firm), running, wish).prop_map(
         |(spines, cost, qos, (mode, modes, exempt, firm), running, wish)| Case {
+            rest: Vec::new(),
+            gather: None,
             spines,
             cost,
             qos,
@@ -76,6 +80,22 @@ fn case() -> impl Strategy<Value = Case> {
             wish,
         },
     )
+}
+
+/// Of fewer nodes than so many.
+fn wish(nodes: u32) -> impl Strategy<Value = Wish> {
+    let tasks = prop::option::weighted(0.4, 1..nodes + 3);
+    let nodes = prop::option::weighted(0.7, 1..nodes);
+    let memory = prop::option::weighted(0.2, 1_u64..9);
+    (nodes, tasks, 1_u32..4, memory, 0_u64..2, prop::bool::weighted(0.6), 0_u8..6)
+}
+
+/// A het job of two or three small components.
+fn het() -> impl Strategy<Value = Case> {
+    let gather =
+        prop::sample::select(vec![None, None, Some("must:spine"), Some("prefer:leaf"), Some("must:leaf")]);
+    let rest = prop::collection::vec((wish(3), prop::bool::weighted(0.2)), 1..3);
+    (case(), wish(3), rest, gather).prop_map(|(case, wish, rest, gather)| Case { wish, rest, gather, ..case })
 }
 
 fn spec(wish: &Wish) -> JobSpec {
@@ -155,7 +175,19 @@ impl Case {
         }
         world.now.0 = 30;
         let job = world.cluster.next_job();
-        world.submit(job, spec(&self.wish));
+        if self.rest.is_empty() {
+            world.submit(job, spec(&self.wish));
+            return world;
+        }
+        let mut first = spec(&self.wish);
+        if let Some(fabric) = &mut first.fabric {
+            fabric.het_gather = self.gather.map(|gather| gather.parse().unwrap());
+        }
+        let rest = self.rest.iter().map(|(wish, middle)| JobSpec {
+            partitions: [if *middle { "middle" } else { "high" }.into()].into(),
+            ..spec(wish)
+        });
+        world.submit_het(job, std::iter::once(first).chain(rest).collect());
         world
     }
 
@@ -314,7 +346,11 @@ fn sets(world: &World) -> Vec<Vec<JobId>> {
             PreemptBy::Qos => {
                 policy.qos.last().unwrap().preempt.iter().any(|name| Some(name) == job.spec.qos.as_ref())
             }
-            _ => job.phase.alloc().is_some_and(|alloc| *alloc.partition != *"equal"),
+            _ => job.phase.alloc().is_some_and(|alloc| {
+                let tier = |name: &str| world.cluster.partition(name).unwrap().config.priority_tier;
+                let pending = world.cluster.jobs().pending().map(|job| tier(&job.spec.partitions[0]));
+                tier(&alloc.partition) < pending.min().unwrap()
+            }),
         }
     };
     let jobs: Vec<JobId> = world.cluster.jobs().active().map(|job| job.id).filter(low).collect();
@@ -328,21 +364,13 @@ proptest! {
     /// tiers, or of QOS that are listed; and no other set costs less.
     #[test]
     fn no_cheaper_set_of_victims_exists(case in case()) {
-        let world = case.world();
-        let plan = sched::plan(&world.cluster, world.now, &Limits);
-        let sets = sets(&world);
-        let cheapest = sets.iter().filter(|set| would_start(&world, set)).map(|set| price(&world, set, case.cost)).min();
-        if would_start(&world, &[]) || cheapest.is_none() {
-            prop_assert_eq!(plan.preemptions.len(), 0);
-            return Ok(());
-        }
-        prop_assert_eq!(plan.preemptions.len(), 1, "a set of {:?} would do", cheapest);
-        let preemption = &plan.preemptions[0];
-        let victims: Vec<JobId> = preemption.victims.iter().map(|victim| victim.job).collect();
-        prop_assert!(sets.contains(&victims), "{:?} may be preempted", victims);
-        prop_assert!(would_start(&world, &victims));
-        prop_assert_eq!(Some(price(&world, &victims, case.cost)), cheapest, "{:?}", victims);
-        prop_assert!(preemption.start.why.exact);
+        is_cheapest(&case)?;
+    }
+
+    /// The same for all components of a het job.
+    #[test]
+    fn no_cheaper_set_exists_for_a_het_job(case in het()) {
+        is_cheapest(&case)?;
     }
 
     /// Of domains in which the cheapest set costs the same, that with the least waste gets a job of whole nodes.
@@ -373,7 +401,7 @@ proptest! {
 
     /// While the victims go, nothing else is started on what is kept; when they are gone, the job starts on just that.
     #[test]
-    fn the_job_starts_where_room_was_made(case in case(), others in prop::collection::vec(1_u32..4, 0..4)) {
+    fn the_job_starts_where_room_was_made(case in prop_oneof![case(), het()], others in prop::collection::vec(1_u32..4, 0..4)) {
         let mut world = case.world();
         let plan = sched::plan(&world.cluster, world.now, &Limits);
         let Some(preemption) = plan.preemptions.first().cloned() else { return Ok(()) };
@@ -395,6 +423,27 @@ proptest! {
         }
         let plan = sched::plan(&world.cluster, world.now, &Limits);
         let start = plan.starts.iter().find(|start| start.attempt.job == job);
-        prop_assert_eq!(start.map(|start| &start.parts), Some(&preemption.start.parts));
+        let parts = |start: &Start| start.all().map(|start| start.parts.clone()).collect::<Vec<_>>();
+        prop_assert_eq!(start.map(parts), Some(parts(&preemption.start)));
     }
+}
+
+fn is_cheapest(case: &Case) -> Result<(), TestCaseError> {
+    let world = case.world();
+    let plan = sched::plan(&world.cluster, world.now, &Limits);
+    let sets = sets(&world);
+    let cheapest =
+        sets.iter().filter(|set| would_start(&world, set)).map(|set| price(&world, set, case.cost)).min();
+    if would_start(&world, &[]) || cheapest.is_none() {
+        prop_assert_eq!(plan.preemptions.len(), 0);
+        return Ok(());
+    }
+    prop_assert_eq!(plan.preemptions.len(), 1, "a set of {:?} would do", cheapest);
+    let preemption = &plan.preemptions[0];
+    let victims: Vec<JobId> = preemption.victims.iter().map(|victim| victim.job).collect();
+    prop_assert!(sets.contains(&victims), "{:?} may be preempted", victims);
+    prop_assert!(would_start(&world, &victims));
+    prop_assert_eq!(Some(price(&world, &victims, case.cost)), cheapest, "{:?}", victims);
+    prop_assert!(preemption.start.all().all(|start| start.why.exact));
+    Ok(())
 }

@@ -139,7 +139,7 @@ impl World {
     /// Keeps nodes for a job and tells its victims, as the controller would; they go on until they are ended, which is
     /// planned so many seconds later.
     pub(crate) fn preempt(&mut self, preemption: &Preemption, grace: u64) {
-        let Preemption { start, detail, place, victims, displaces } = preemption;
+        let Preemption { start, detail, places, victims, displaces } = preemption;
         let from = start.attempt.job;
         let by = start.task.map_or(from, |task| self.split(from, &TaskSet::from(task.0)));
         for job in displaces {
@@ -151,17 +151,20 @@ impl World {
             let (then, end_at) = ((!suspends).then_some(Then::End), self.now + grace);
             self.apply(Event::JobPreempted { job, by, then, end_at });
         }
-        let nomination = Nomination {
-            partition: Arc::clone(&start.partition),
-            reservation: start.reservation.clone(),
-            parts: start.parts.clone().into(),
-            exclusive: start.exclusive,
-            why: start.why.clone(),
-            detail: detail.as_str().into(),
-            place: place.clone(),
-            victims: victims.clone().into(),
-        };
-        self.apply(Event::JobNominated { job: by, nomination: Arc::new(nomination) });
+        for (start, place) in start.all().zip(places) {
+            let nomination = Nomination {
+                partition: Arc::clone(&start.partition),
+                reservation: start.reservation.clone(),
+                parts: start.parts.clone().into(),
+                exclusive: start.exclusive,
+                why: start.why.clone(),
+                detail: detail.as_str().into(),
+                place: place.clone(),
+                victims: victims.clone().into(),
+            };
+            let job = if start.attempt.job == from { by } else { start.attempt.job };
+            self.apply(Event::JobNominated { job, nomination: Arc::new(nomination) });
+        }
         let wrong = spur_core::cluster::invariant::violations(&self.cluster);
         assert!(wrong.is_empty(), "{wrong:?}");
     }

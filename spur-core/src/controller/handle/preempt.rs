@@ -13,13 +13,14 @@ use crate::model::alloc::StartPart;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Phase, Then};
-use crate::sched::plan::Preemption;
+use crate::sched::plan::{Preemption, Start};
 use crate::sched::preempt::rule::{self, Rank};
 use crate::text::time::Time;
 
 pub(super) struct Decision {
+    /// The job, or the first component of a het job; and what is kept for it and for each of the others.
     job: Target,
-    nomination: Arc<Nomination>,
+    nominations: Vec<(JobId, Arc<Nomination>)>,
     victims: Vec<Told>,
     /// Jobs that lose their nominations to this one.
     displaced: Vec<JobId>,
@@ -34,75 +35,99 @@ struct Told {
 }
 
 /// Every victim must still be one that this job may preempt, and once all have left, with those who are leaving
-/// already, the whole job must fit beside everybody who stays and everything that is kept for others.
+/// already, the whole job must fit beside everybody who stays and everything that is kept for others. Of a het job that
+/// is asked of all components.
 pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Result<Decision, Reject> {
-    let Preemption { start, detail, place, victims, displaces } = proposed;
-    let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
-    let (job, partition) = start::proposed(cluster, now, start)?;
-    if job.nomination().is_some() {
-        return stale("nodes are kept for it already");
+    let Preemption { start, detail, places, victims, displaces } = proposed;
+    let id = start.attempt.job;
+    let stale = |what: &str| Err(Reject::Stale(format!("job {id}: {what}")));
+    let policy = cluster.policy();
+    let mut ranks = Vec::with_capacity(1 + start.rest.len());
+    for start in start.all() {
+        let (job, partition) = start::proposed(cluster, now, start)?;
+        if job.nomination().is_some() {
+            return stale("nodes are kept for it already");
+        }
+        ranks.push(Rank::of(policy, &job.spec, &partition.config));
+    }
+    if !start.all().map(|start| start.attempt.job).eq(cluster.jobs().components(id)) {
+        return stale("a component is missing");
     }
     start::has_licenses(cluster, now, start)?;
-    let policy = cluster.policy();
-    let rank = Rank::of(policy, &job.spec, &partition.config);
     let covers = |other: &JobId| {
         let Some((other, kept)) = cluster.job(*other).and_then(|job| Some((job, job.nomination()?))) else {
             return true;
         };
         let theirs = cluster.partition(&kept.partition);
-        theirs.is_some_and(|theirs| rank.covers(Rank::of(policy, &other.spec, &theirs.config), policy))
+        let theirs = theirs.map(|theirs| Rank::of(policy, &other.spec, &theirs.config));
+        theirs.is_some_and(|theirs| ranks.iter().all(|rank| rank.covers(theirs, policy)))
     };
     if !displaces.iter().all(covers) {
         return stale("what is kept for a job of a higher rank is not taken over");
     }
-    let mut told = Vec::with_capacity(victims.len());
-    for victim in victims {
-        let running = cluster.job(victim.job).filter(|job| job.attempt() == *victim);
-        let manner = running.and_then(|job| rule::manner(cluster, job, now));
-        let Some(manner) = manner.filter(|manner| rank.preempts(manner.rank, policy)) else {
-            return stale("a job that was to make way cannot be asked to");
-        };
-        let (then, end_at) = (manner.then, now + manner.grace.0);
-        let all = cluster.jobs().components(victim.job).into_iter();
-        told.extend(all.map(|job| Told { job, then, end_at }));
-    }
-    let leaves = |id: &JobId| Leaving::of(cluster, *id, &told);
-    let fits = |part: &StartPart| {
-        let stays = Stays::on(cluster, part.node, &leaves, displaces);
-        stays.is_some_and(|stays| stays.leaves_room_for(part, start.exclusive))
+    let Some(told) = told(cluster, now, victims, &ranks) else {
+        return stale("a job that was to make way cannot be asked to");
     };
-    if !start.parts.iter().all(fits) {
-        return stale("it would not fit if they made way");
+    let leaves = |id: &JobId| Leaving::of(cluster, *id, &told);
+    let mut stays: BTreeMap<NodeId, Option<Stays>> = BTreeMap::new();
+    for (part, exclusive) in parts(start) {
+        let stays =
+            stays.entry(part.node).or_insert_with(|| Stays::on(cluster, part.node, &leaves, displaces));
+        let fits = stays.as_mut().is_some_and(|stays| stays.makes_room_for(part, exclusive));
+        if !fits {
+            return stale("it would not fit if they made way");
+        }
     }
     let displaced = displaces.iter().copied();
     let displaced = displaced.filter(|id| cluster.job(*id).is_some_and(|job| job.nomination().is_some()));
     let mut waits_for: Vec<Attempt> =
         told.iter().filter_map(|victim| cluster.job(victim.job)).map(Job::attempt).collect();
-    for id in start.parts.iter().filter_map(|part| cluster.node(part.node)).flat_map(|node| &node.jobs) {
+    for id in parts(start).filter_map(|(part, _)| cluster.node(part.node)).flat_map(|node| &node.jobs) {
         waits_for.extend(cluster.job(*id).filter(|job| leaves(&job.id) != Leaving::Stays).map(Job::attempt));
     }
     waits_for.sort_unstable();
     waits_for.dedup();
-    let nomination = Nomination {
-        partition: Arc::clone(partition.name()),
+    let nomination = |start: &Start, place: Option<Arc<str>>| Nomination {
+        partition: Arc::clone(&start.partition),
         reservation: start.reservation.clone(),
         parts: start.parts.clone().into_boxed_slice(),
         exclusive: start.exclusive,
         why: start.why.clone(),
         detail: detail.as_str().into(),
-        place: place.clone(),
-        victims: waits_for.into_boxed_slice(),
+        place,
+        victims: waits_for.clone().into_boxed_slice(),
     };
-    Ok(Decision {
-        job: Target::task(job.id, start.task),
-        nomination: Arc::new(nomination),
-        victims: told,
-        displaced: displaced.collect(),
-    })
+    let places = places.iter().cloned().chain(std::iter::repeat(None));
+    let nominations = start.all().zip(places);
+    let nominations =
+        nominations.map(|(start, place)| (start.attempt.job, Arc::new(nomination(start, place)))).collect();
+    let job = Target::task(id, start.task);
+    Ok(Decision { job, nominations, victims: told, displaced: displaced.collect() })
+}
+
+/// What becomes of all components of some victims, if a job of these ranks may make all of them leave.
+fn told(cluster: &Cluster, now: Time, victims: &[Attempt], ranks: &[Rank]) -> Option<Vec<Told>> {
+    let mut told = Vec::with_capacity(victims.len());
+    for victim in victims {
+        let running = cluster.job(victim.job).filter(|job| job.attempt() == *victim)?;
+        let manner = rule::manner(cluster, running, now)?;
+        if !ranks.iter().all(|rank| rank.preempts(manner.rank, cluster.policy())) {
+            return None;
+        }
+        let (then, end_at) = (manner.then, now + manner.grace.0);
+        let all = cluster.jobs().components(victim.job).into_iter();
+        told.extend(all.map(|job| Told { job, then, end_at }));
+    }
+    Some(told)
+}
+
+/// What all components are to have, and whether it is all there is of a node.
+fn parts(start: &Start) -> impl Iterator<Item = (&StartPart, bool)> {
+    start.all().flat_map(|start| start.parts.iter().map(|part| (part, start.exclusive)))
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
-    let Decision { job, nomination, victims, displaced } = decision;
+    let Decision { job, nominations, victims, displaced } = decision;
     // Room is made for one task of an array, not for all that wait with it.
     let by = job.single_out(ctx);
     for job in displaced {
@@ -116,7 +141,10 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             ctx.emit(Event::JobSuspended { job: *job, wanted: true });
         }
     }
-    ctx.emit(Event::JobNominated { job: by, nomination });
+    for (number, (job, nomination)) in nominations.into_iter().enumerate() {
+        let job = if number == 0 { by } else { job };
+        ctx.emit(Event::JobNominated { job, nomination });
+    }
     for victim in victims {
         if victim.end_at <= ctx.now() {
             ending::preempt(ctx, victim.job);
@@ -205,6 +233,20 @@ impl Stays {
             }
         }
         Some(stays)
+    }
+
+    /// Lets a part in if there is room for it.
+    fn makes_room_for(&mut self, part: &StartPart, exclusive: bool) -> bool {
+        if !self.leaves_room_for(part, exclusive) {
+            return false;
+        }
+        self.nobody = false;
+        self.cpus += if exclusive { self.have.cpus } else { part.cpus };
+        self.memory_mb += part.memory_mb;
+        for (entry, count) in &part.gres {
+            *self.gres.entry(*entry).or_default() += count;
+        }
+        true
     }
 
     fn leaves_room_for(&self, part: &StartPart, exclusive: bool) -> bool {

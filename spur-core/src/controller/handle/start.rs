@@ -30,8 +30,9 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
     let mut taken = BTreeMap::new();
     let mut started = Vec::with_capacity(start.rest.len() + 1);
     let alone = start.rest.is_empty();
+    let jobs: Vec<JobId> = start.all().map(|start| start.attempt.job).collect();
     for start in start.all() {
-        let alloc = alloc(cluster, now, start, &taken)?;
+        let alloc = alloc(cluster, now, start, (&jobs, &taken))?;
         let job = start.attempt.job;
         for part in alloc.nodes.iter().filter(|_| !alone) {
             let node = taken.entry(part.node).or_insert_with(|| cluster.node(part.node).cloned());
@@ -40,7 +41,6 @@ pub(super) fn check(cluster: &Cluster, now: Time, start: &Start) -> Result<Decis
         let several = cluster.job(job).is_some_and(|job| job.task_count() > 1);
         started.push(Grant { job, alloc: Arc::new(alloc), split: start.task.filter(|_| several) });
     }
-    let jobs: Vec<JobId> = started.iter().map(|grant| grant.job).collect();
     if cluster.jobs().components(start.attempt.job) != jobs {
         return Err(Reject::Stale(format!("job {}: a component is missing", start.attempt.job)));
     }
@@ -59,12 +59,12 @@ pub(super) fn has_licenses(cluster: &Cluster, now: Time, start: &Start) -> Resul
     }
 }
 
-/// What one job gets beside those that start with it and have `taken` their part.
+/// What one job gets beside those that start `together` with it, some of which have `taken` their part.
 fn alloc(
     cluster: &Cluster,
     now: Time,
     start: &Start,
-    taken: &BTreeMap<NodeId, Option<Node>>,
+    (together, taken): (&[JobId], &BTreeMap<NodeId, Option<Node>>),
 ) -> Result<Alloc, Reject> {
     let stale = |what: &str| Err(Reject::Stale(format!("job {}: {what}", start.attempt.job)));
     let (job, partition) = proposed(cluster, now, start)?;
@@ -73,7 +73,7 @@ fn alloc(
     }
     let mut nodes = Vec::with_capacity(start.parts.len());
     for part in &start.parts {
-        let kept = cluster.kept(part.node, &[job.id]);
+        let kept = cluster.kept(part.node, together);
         let node = taken.get(&part.node).map_or_else(|| cluster.node(part.node), Option::as_ref);
         let node = node.filter(|node| node.available());
         let Some(held) = node.and_then(|node| take(node, &kept, part, start.exclusive)) else {

@@ -23,12 +23,12 @@ use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
 
 /// What was found for a het job.
-struct Found {
+struct Found<'a> {
     start: Time,
     /// Whether it can start this moment.
     starts: bool,
     /// By component: which of its prospects, and where.
-    seats: Vec<(usize, Hit, Vec<Part>)>,
+    seats: Vec<(&'a Prospect, Hit, Vec<Part>)>,
 }
 
 impl<S: Space> Walk<S> {
@@ -46,6 +46,9 @@ impl<S: Space> Walk<S> {
                 }
             }
         }
+        if self.starts_as_nominated(candidate) {
+            return;
+        }
         let reserves = known.is_empty() && self.reserves_together(&prospects);
         let strict = self.backfill == Backfill::None && !reserves && known.is_empty();
         let until = if reserves { Time::MAX } else { self.now + 1 };
@@ -55,7 +58,8 @@ impl<S: Space> Walk<S> {
         };
         match found {
             Err(problem) => self.wait_together(candidate, Reason::BadConstraints, &problem, Vec::new()),
-            Ok(Some(found)) if found.starts => self.start_together(candidate, &prospects, found),
+            Ok(Some(found)) if found.starts => self.start_together(candidate, &found),
+            Ok(_) if self.clears_the_way_together(candidate, &prospects) => {}
             Ok(found) => {
                 self.hold_back_together(candidate, &prospects, known, found.filter(|_| reserves), reserves);
             }
@@ -68,14 +72,14 @@ impl<S: Space> Walk<S> {
     }
 
     /// The earliest start of all components before a time, with all of their time or with less.
-    fn earliest_together(
+    fn earliest_together<'p>(
         &mut self,
         candidate: &Candidate,
-        prospects: &[Vec<Prospect>],
+        prospects: &'p [Vec<Prospect>],
         until: Time,
-    ) -> Result<Option<Found>, String> {
+    ) -> Result<Option<Found<'p>>, String> {
         let mut problem = None;
-        let told = |found: &Found| (found.start, found.starts);
+        let told = |found: &Found<'p>| (found.start, found.starts);
         let found = shorter::of_all(candidate, self.now, told, |length, before| {
             let in_time = candidate.all().map(|component| length.in_time(component)).min();
             let until = until.min(before).min(in_time.unwrap_or(Time::MAX));
@@ -88,21 +92,18 @@ impl<S: Space> Walk<S> {
     }
 
     /// The earliest start of all components that run so long, over the partitions that each may run in.
-    fn search_together(
+    fn search_together<'p>(
         &mut self,
         candidate: &Candidate,
-        prospects: &[Vec<Prospect>],
+        prospects: &'p [Vec<Prospect>],
         length: Length,
         until: Time,
-    ) -> Result<Option<Found>, String> {
+    ) -> Result<Option<Found<'p>>, String> {
         let scene = Arc::clone(&self.scene);
-        let (mut best, mut problem): (Option<Found>, _) = (None, None);
+        let (mut best, mut problem): (Option<Found<'p>>, _) = (None, None);
         let mut some = false;
-        let choices: Vec<Vec<(usize, usize)>> = prospects.iter().map(|of| choices(of)).collect();
-        for way in ways(&choices.iter().map(Vec::len).collect::<Vec<_>>()) {
-            let way: Vec<(usize, usize)> = way.iter().zip(&choices).map(|(at, of)| of[*at]).collect();
-            let seats =
-                || way.iter().zip(prospects).map(|((at, lens), of)| (&of[*at], &of[*at].lenses[*lens]));
+        for chosen in combinations(prospects) {
+            let seats = || chosen.iter().map(|(prospect, lens)| (*prospect, &prospect.lenses[*lens]));
             let near = match nearness(&candidate.spec, seats().map(|(_, lens)| &*lens.fabric)) {
                 Ok(near) => near,
                 Err(error) => {
@@ -122,13 +123,12 @@ impl<S: Space> Walk<S> {
             let Some(hits) = find_together(&mut self.space, &scene, &places, &near, until) else { continue };
             let Some((first, _)) = hits.first() else { continue };
             let (start, starts) = (first.start, first.starts);
-            let seats =
-                way.iter().zip(hits).zip(candidate.all()).map(|(((at, _), (hit, parts)), component)| {
-                    let (_, limit) = length.of(component);
-                    (*at, Hit { limit, ..hit }, parts)
-                });
-            let seats = seats.collect();
-            best = Some(Found { start, starts, seats });
+            let seats = chosen.iter().zip(hits).zip(candidate.all());
+            let seats = seats.map(|(((prospect, _), (hit, parts)), component)| {
+                let (_, limit) = length.of(component);
+                (*prospect, Hit { limit, ..hit }, parts)
+            });
+            best = Some(Found { start, starts, seats: seats.collect() });
         }
         match problem {
             Some(problem) if !some => Err(problem),
@@ -137,26 +137,19 @@ impl<S: Space> Walk<S> {
     }
 
     /// Proposes the starts of all components as one.
-    fn start_together(&mut self, candidate: &Queued, prospects: &[Vec<Prospect>], found: Found) {
-        let mut starts: Vec<Start> = Vec::with_capacity(found.seats.len());
-        let mut groups: Vec<usize> = Vec::new();
-        for ((at, ..), of) in found.seats.iter().zip(prospects) {
-            groups.push(self.seat_of(&of[*at]));
-        }
+    fn start_together(&mut self, candidate: &Queued, found: &Found<'_>) {
+        let groups: Vec<usize> = found.seats.iter().map(|(prospect, ..)| self.seat_of(prospect)).collect();
         let job = candidate.attempt.job;
         let backfilled = groups.iter().any(|group| self.comes_before(candidate, *group));
         for group in &groups {
             self.heads[*group].take_if(|head| *head == job);
         }
-        for ((component, of), (at, hit, parts)) in candidate.all().zip(prospects).zip(&found.seats) {
-            let start = self.proposal((candidate, component), &of[*at], hit, parts, backfilled);
+        let mut starts = Vec::with_capacity(found.seats.len());
+        for (component, (prospect, hit, parts)) in candidate.all().zip(&found.seats) {
+            let start = self.proposal((candidate, component), prospect, hit, parts, backfilled);
             starts.push(Start { time_limit: shorter::limit(hit), ..start });
         }
-        let mut starts = starts.into_iter();
-        if let Some(mut first) = starts.next() {
-            first.rest = starts.collect();
-            self.plan.starts.push(first);
-        }
+        self.plan.starts.extend(Start::as_one(starts));
     }
 
     /// Says why a het job waits, and reserves what was found for all its components.
@@ -165,7 +158,7 @@ impl<S: Space> Walk<S> {
         candidate: &Queued,
         prospects: &[Vec<Prospect>],
         known: Vec<Arc<Reservation>>,
-        found: Option<Found>,
+        found: Option<Found<'_>>,
         reserves: bool,
     ) {
         let job = candidate.attempt.job;
@@ -196,11 +189,10 @@ impl<S: Space> Walk<S> {
             false => (Reason::None, String::new()),
         };
         let mut planned = Vec::new();
-        for (((number, component), of), (at, hit, parts)) in
-            (0..).zip(candidate.all()).zip(prospects).zip(found.into_iter().flat_map(|found| found.seats))
-        {
+        let seats = found.into_iter().flat_map(|found| found.seats);
+        for ((number, component), (prospect, hit, parts)) in (0..).zip(candidate.all()).zip(seats) {
             let turn = Turn { key: candidate.key, number };
-            planned.push(self.reservation(component, turn, &of[at], &hit, parts));
+            planned.push(self.reservation(component, turn, prospect, &hit, parts));
         }
         for prospect in prospects.iter().flatten() {
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
@@ -290,7 +282,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// What is missing now: of the first component that does not fit by itself, or of all together.
-    fn missing_together(
+    pub(super) fn missing_together(
         &mut self,
         candidate: &Candidate,
         prospects: &[Vec<Prospect>],
@@ -318,7 +310,13 @@ impl<S: Space> Walk<S> {
     }
 
     /// Notes that all components wait.
-    fn wait_together(&mut self, candidate: &Queued, reason: Reason, detail: &str, planned: Vec<Planned>) {
+    pub(super) fn wait_together(
+        &mut self,
+        candidate: &Queued,
+        reason: Reason,
+        detail: &str,
+        planned: Vec<Planned>,
+    ) {
         let mut planned = planned.into_iter();
         self.wait(candidate, reason, detail.to_owned(), planned.next());
         for component in &candidate.rest {
@@ -350,8 +348,16 @@ fn longest(candidate: &Candidate) -> u64 {
     candidate.all().map(|component| component.run_time).max().unwrap_or(1)
 }
 
-/// A component's partitions, by the index of the prospect, with each alternative of its constraint there.
-fn choices(prospects: &[Prospect]) -> Vec<(usize, usize)> {
-    let lenses = |(at, prospect): (usize, &Prospect)| (0..prospect.lenses.len()).map(move |lens| (at, lens));
-    prospects.iter().enumerate().flat_map(lenses).collect()
+/// Every way to pick, for each component, one of its partitions and by its number one of the lenses there, as far as they are
+/// few.
+pub(super) fn combinations<P: AsRef<[Prospect]>>(
+    prospects: &[P],
+) -> impl Iterator<Item = Vec<(&Prospect, usize)>> {
+    fn lenses(prospect: &Prospect) -> impl Iterator<Item = (&Prospect, usize)> {
+        (0..prospect.lenses.len()).map(move |lens| (prospect, lens))
+    }
+    let choices = prospects.iter().map(|of| of.as_ref().iter().flat_map(lenses).collect());
+    let choices: Vec<Vec<(&Prospect, usize)>> = choices.collect();
+    let ways = ways(&choices.iter().map(Vec::len).collect::<Vec<_>>());
+    ways.into_iter().map(move |way| way.iter().zip(&choices).map(|(at, of)| of[*at]).collect())
 }

@@ -22,8 +22,10 @@ use crate::sched::scene::Scene;
 use crate::sched::state::{Hit, Part};
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::stairs::{Family, Size};
+use crate::sched::together::{Seat, nearness};
 use crate::text::time::Time;
 
+use super::het::combinations;
 use super::space::Space;
 use super::walk::Walk;
 
@@ -128,22 +130,27 @@ impl Ways {
 }
 
 impl<S: Space> Walk<S> {
-    /// Starts a job on the nodes that are kept for it, or says why it waits for them; false if none are.
+    /// Starts a job, with all its components, on the nodes that are kept for it, or says why it waits for them; false if none
+    /// are.
     pub(super) fn starts_as_nominated(&mut self, candidate: &Queued) -> bool {
-        let job = candidate.attempt.job;
-        let Some(turn) = self.ways.nominated.remove(&job) else { return false };
-        if let Err(by) = self.ways.field.confirm(job) {
+        let jobs = || candidate.all().map(|component| component.attempt.job);
+        let turns: Vec<Turn> = jobs().filter_map(|job| self.ways.nominated.remove(&job)).collect();
+        if turns.len() < candidate.rest.len() + 1 {
+            return false;
+        }
+        let taken: Vec<JobId> = jobs().filter_map(|job| self.ways.field.confirm(job).err()).collect();
+        if let Some(by) = taken.first() {
             // What else there is for it is found out when the controller has agreed.
             let detail = format!("job {by} takes over the nodes that were kept for it");
-            self.wait(candidate, Reason::Priority, detail, None);
+            self.wait_together(candidate, Reason::Priority, &detail, Vec::new());
             return true;
         }
-        let Turn { nomination, ready, waits_for } = turn;
-        if ready {
-            self.plan.starts.push(Start {
-                attempt: candidate.attempt,
-                task: candidate.task(candidate.dealt),
-                spec: Arc::clone(&candidate.spec),
+        let components = candidate.all().zip(&turns);
+        if turns.iter().all(|turn| turn.ready) {
+            let starts = components.map(|(component, Turn { nomination, .. })| Start {
+                attempt: component.attempt,
+                task: component.task(candidate.dealt),
+                spec: Arc::clone(&component.spec),
                 ground: self.scene.ground,
                 partition: Arc::clone(&nomination.partition),
                 reservation: nomination.reservation.clone(),
@@ -153,9 +160,11 @@ impl<S: Space> Walk<S> {
                 why: nomination.why.clone(),
                 rest: Vec::new(),
             });
+            self.plan.starts.extend(Start::as_one(starts));
             return true;
         }
-        let waiting = Waiting {
+        let waits_for = turns.iter().filter_map(|turn| turn.waits_for).max();
+        let waiting = components.map(|(component, Turn { nomination, .. })| Waiting {
             priority: candidate.priority,
             reason: Reason::Preempting,
             detail: nomination.detail.to_string(),
@@ -163,52 +172,130 @@ impl<S: Space> Walk<S> {
             nodes: nomination.nodes().collect(),
             place: nomination.place.clone(),
             after: waits_for.map(|(_, job)| job),
-            ..Waiting::of(job)
-        };
-        self.plan.waiting.extend(self.deep.then_some(waiting));
+            ..Waiting::of(component.attempt.job)
+        });
+        self.plan.waiting.extend(waiting.filter(|_| self.deep));
         self.close_queue_behind(candidate);
         true
     }
 
     /// Finds out who would have to leave for a job that does not fit, and proposes it; false if nobody can.
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospect]) -> bool {
-        let scene = Arc::clone(&self.scene);
-        let rank = |prospect: &Prospect| {
-            let partition = &scene.partitions[prospect.partition].partition;
-            Rank::of(&scene.policy, &candidate.spec, &partition.config)
-        };
-        let may = prospects.iter().any(|prospect| self.ways.field.has_victims_for(rank(prospect)));
+        let alone = [prospects];
+        let Some((seats, way)) = self.cheapest_way(candidate, &alone) else { return false };
+        let detail = self.missing(candidate, prospects, None);
+        self.propose_way(candidate, detail, &seats, way);
+        true
+    }
+
+    /// The same for all components of a het job.
+    pub(super) fn clears_the_way_together(
+        &mut self,
+        candidate: &Queued,
+        prospects: &[Vec<Prospect>],
+    ) -> bool {
+        let Some((seats, way)) = self.cheapest_way(candidate, prospects) else { return false };
+        let detail = self.missing_together(candidate, prospects, None);
+        self.propose_way(candidate, detail, &seats, way);
+        true
+    }
+
+    /// Who has to leave for a job at the least cost, and of each of its components in which partition, and seen through which
+    /// of its lenses there. Nobody leaves whom not every component could make leave by itself.
+    fn cheapest_way<'p, P: AsRef<[Prospect]>>(
+        &mut self,
+        candidate: &Queued,
+        prospects: &'p [P],
+    ) -> Option<(Vec<(&'p Prospect, usize)>, Way)> {
+        let all = || prospects.iter().map(AsRef::as_ref);
+        let rank = |of: &[Prospect]| of.iter().map(|prospect| self.rank(candidate, prospect)).max();
+        let may = all().filter_map(rank).min().is_some_and(|rank| self.ways.field.has_victims_for(rank));
         let strict = self.backfill == Backfill::None
-            && prospects.iter().any(|prospect| self.head_of(prospect).is_some());
+            && all().flatten().any(|prospect| self.head_of(prospect).is_some());
         if !may || strict {
-            return false;
-        }
-        // Licenses are taken from nobody.
-        let has_licenses = |prospect: &&Prospect| {
-            let asked = (prospect.realm, wanted(&candidate.spec));
-            let lasts = self.over_at(candidate, prospect).since(self.now);
-            self.space.licenses().lacking(&[asked], self.now, lasts).is_none()
-        };
-        let licensed: Vec<&Prospect> = prospects.iter().filter(has_licenses).collect();
-        if licensed.is_empty() {
-            return false;
+            return None;
         }
         self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);
-        let mut best: Option<(&Prospect, usize, Way)> = None;
-        for prospect in licensed {
-            for lens in 0..prospect.lenses.len() {
-                match self.search_victims(candidate, prospect, lens, rank(prospect)) {
-                    Ok(way) if best.as_ref().is_none_or(|(_, _, best)| way.price < best.price) => {
-                        best = Some((prospect, lens, way));
-                    }
-                    Ok(_) | Err(NoWay::Hopeless) => {}
-                    Err(NoWay::Needless) => return false,
+        let mut best: Option<(Vec<(&Prospect, usize)>, Way)> = None;
+        for seats in combinations(prospects) {
+            if !self.has_licenses(candidate, &seats) {
+                continue;
+            }
+            let found = match &*seats {
+                [(prospect, lens)] => self.search_victims(candidate, prospect, *lens),
+                _ => self.search_victims_together(candidate, &seats),
+            };
+            match found {
+                Ok(way) if best.as_ref().is_none_or(|(_, best)| way.price < best.price) => {
+                    best = Some((seats, way));
                 }
+                Ok(_) | Err(NoWay::Hopeless) => {}
+                Err(NoWay::Needless) => return None,
             }
         }
-        let Some((prospect, lens, way)) = best else { return false };
-        self.propose_way(candidate, prospects, prospect, lens, way);
-        true
+        best
+    }
+
+    /// What a job counts for in one of its partitions.
+    fn rank(&self, candidate: &Candidate, prospect: &Prospect) -> Rank {
+        let partition = &self.scene.partitions[prospect.partition].partition;
+        Rank::of(&self.scene.policy, &candidate.spec, &partition.config)
+    }
+
+    /// Whether all components have the licenses they want from now on. These are taken from nobody.
+    fn has_licenses(&self, candidate: &Candidate, seats: &[(&Prospect, usize)]) -> bool {
+        let components = || candidate.all().zip(seats);
+        let asked: Vec<_> = components()
+            .map(|(component, (prospect, _))| (prospect.realm, wanted(&component.spec)))
+            .collect();
+        let over = components().map(|(component, (prospect, _))| self.over_at(component, prospect)).max();
+        let lasts = over.unwrap_or(self.now).since(self.now);
+        self.space.licenses().lacking(&asked, self.now, lasts).is_none()
+    }
+
+    /// Who would have to leave for all components at the least cost, each in one of its partitions and seen through one of
+    /// its lenses there.
+    fn search_victims_together(
+        &mut self,
+        candidate: &Queued,
+        seats: &[(&Prospect, usize)],
+    ) -> Result<Way, NoWay> {
+        let fabrics = seats.iter().map(|(prospect, lens)| &*prospect.lenses[*lens].fabric);
+        let near = nearness(&candidate.spec, fabrics).map_err(|_| NoWay::Hopeless)?;
+        self.takes_a_search()?;
+        let over =
+            candidate.all().zip(seats).map(|(component, (prospect, _))| self.over_at(component, prospect));
+        let over = over.max().unwrap_or(self.now);
+        let shut: Vec<_> = seats.iter().map(|(prospect, _)| self.space.shut(prospect.realm, over)).collect();
+        let claimants: Vec<Claimant<'_>> = candidate
+            .all()
+            .zip(seats)
+            .zip(&shut)
+            .map(|((component, (prospect, lens)), shut)| Claimant {
+                rank: self.rank(component, prospect),
+                request: prospect.request(),
+                lens: &prospect.lenses[*lens],
+                asks: &prospect.stages[0].asks,
+                shut: shut.as_ref(),
+            })
+            .collect();
+        let found = self.ways.field.way_together(&self.scene, &claimants, &near);
+        self.ways.restless |= found.as_ref().is_err_and(|no| *no == NoWay::Needless);
+        found
+    }
+
+    /// Takes one of the searches that are left.
+    ///
+    /// # Errors
+    /// There are none.
+    fn takes_a_search(&mut self) -> Result<(), NoWay> {
+        let Some(left) = self.ways.searches.checked_sub(1) else {
+            self.ways.restless = true;
+            self.plan.report.gave_up = true;
+            return Err(NoWay::Hopeless);
+        };
+        self.ways.searches = left;
+        Ok(())
     }
 
     /// When a job for which others make way is over at the latest.
@@ -217,13 +304,8 @@ impl<S: Space> Walk<S> {
         self.ways.field.last_gone().max(self.now) + self.scene.policy.jobs.kill_wait.0 + lasts
     }
 
-    fn search_victims(
-        &mut self,
-        candidate: &Queued,
-        prospect: &Prospect,
-        lens: usize,
-        rank: Rank,
-    ) -> Result<Way, NoWay> {
+    fn search_victims(&mut self, candidate: &Queued, prospect: &Prospect, lens: usize) -> Result<Way, NoWay> {
+        let rank = self.rank(candidate, prospect);
         let (lens, stage) = (&prospect.lenses[lens], &prospect.stages[0]);
         let request = prospect.request();
         // How long a job lasts matters where nodes are reserved for some time.
@@ -242,12 +324,7 @@ impl<S: Space> Walk<S> {
         if hopeless {
             return Err(NoWay::Hopeless);
         }
-        let Some(left) = self.ways.searches.checked_sub(1) else {
-            self.ways.restless = true;
-            self.plan.report.gave_up = true;
-            return Err(NoWay::Hopeless);
-        };
-        self.ways.searches = left;
+        self.takes_a_search()?;
         let shut = self.space.shut(prospect.realm, self.over_at(candidate, prospect));
         let claimant = Claimant { rank, request, lens, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.scene, &claimant);
@@ -261,52 +338,49 @@ impl<S: Space> Walk<S> {
         found
     }
 
-    fn propose_way(
-        &mut self,
-        candidate: &Queued,
-        prospects: &[Prospect],
-        prospect: &Prospect,
-        lens: usize,
-        way: Way,
-    ) {
-        let detail = self.missing(candidate, prospects, None);
+    /// Proposes that others leave for a job, of which each component has a seat in one of its partitions, seen through one of
+    /// its lenses there.
+    fn propose_way(&mut self, candidate: &Queued, detail: String, seats: &[(&Prospect, usize)], way: Way) {
         self.ways.field.follow(candidate.attempt.job, &way);
-        let stage = &prospect.stages[0];
-        let lasts = self.space.realms().lasts(prospect.realm, self.now, candidate.run_time);
-        let hit = Hit {
-            realm: prospect.realm,
-            lasts,
-            limit: None,
-            start: self.now,
-            starts: true,
-            placement: way.placement,
-            lost: Vec::new(),
-            relaxed: stage.relaxed.clone(),
-            whole_leaves: stage.ask().whole_leaves,
-            lens: Arc::clone(&prospect.lenses[lens]),
-        };
-        let mut why = explain::why(&hit, false, candidate.priority);
-        why.exact &= way.exact;
-        let task = candidate.task(candidate.dealt);
-        let reservation = self.space.realms().reservation(prospect.realm);
-        let start = prospect.start(&self.scene, (candidate, task), reservation, &way.parts, why);
         self.throttle.count(candidate);
-        let asked = (prospect.realm, wanted(&candidate.spec));
-        self.space.start(candidate.attempt.job, task.is_some(), &way.parts, asked, lasts);
-        let place = explain::place(&hit);
-        let waiting = Waiting {
-            priority: candidate.priority,
-            reason: Reason::Preempting,
-            detail: detail.clone(),
-            start: Some(way.gone.max(self.now)),
-            nodes: start.parts.iter().map(|part| part.node).collect(),
-            place: place.clone(),
-            after: way.last,
-            ..Waiting::of(candidate.attempt.job)
-        };
-        self.plan.waiting.extend((self.deep && !candidate.told).then_some(waiting));
+        let (mut starts, mut places) = (Vec::new(), Vec::new());
+        for ((component, (prospect, lens)), Seat { placement, parts }) in
+            candidate.all().zip(seats).zip(way.seats)
+        {
+            let stage = &prospect.stages[0];
+            let lasts = self.space.realms().lasts(prospect.realm, self.now, component.run_time);
+            let hit = Hit {
+                realm: prospect.realm,
+                lasts,
+                limit: None,
+                start: self.now,
+                starts: true,
+                placement,
+                lost: Vec::new(),
+                relaxed: stage.relaxed.clone(),
+                whole_leaves: stage.ask().whole_leaves,
+                lens: Arc::clone(&prospect.lenses[*lens]),
+            };
+            let mut start = self.proposal((candidate, component), prospect, &hit, &parts, false);
+            start.why.exact &= way.exact;
+            let place = explain::place(&hit);
+            let waiting = Waiting {
+                priority: candidate.priority,
+                reason: Reason::Preempting,
+                detail: detail.clone(),
+                start: Some(way.gone.max(self.now)),
+                nodes: start.parts.iter().map(|part| part.node).collect(),
+                place: place.clone(),
+                after: way.last,
+                ..Waiting::of(component.attempt.job)
+            };
+            self.plan.waiting.extend((self.deep && !candidate.told).then_some(waiting));
+            starts.push(start);
+            places.push(place);
+        }
         let (victims, displaces) = (way.victims, way.displaces);
-        self.plan.preemptions.push(Preemption { start, detail, place, victims, displaces });
+        let preemption = |start| Preemption { start, detail, places, victims, displaces };
+        self.plan.preemptions.extend(Start::as_one(starts).map(preemption));
         self.close_queue_behind(candidate);
     }
 

@@ -10,6 +10,7 @@
 
 mod cost;
 mod ground;
+mod group;
 pub mod rule;
 mod search;
 
@@ -38,8 +39,10 @@ use super::plan::Start;
 use super::request::Request;
 use super::scene::{Scene, others_of_leaves};
 use super::state::Part;
+use super::together::{Nearness, Seat};
 use cost::{Loss, Price};
 use ground::{Clearing, Ground, positive};
+use group::Group;
 use rule::Rank;
 use search::Search;
 
@@ -60,7 +63,7 @@ pub(super) struct Victim {
     pub(super) held: Vec<(NodeId, Amount)>,
 }
 
-/// A job for which room is wanted.
+/// A job for which room is wanted, or a component of one.
 pub(super) struct Claimant<'a> {
     /// What it counts for where it would run.
     pub(super) rank: Rank,
@@ -77,8 +80,8 @@ pub(super) struct Way {
     pub(super) victims: Vec<Attempt>,
     /// Jobs whose nominations it takes over.
     pub(super) displaces: Vec<JobId>,
-    pub(super) placement: Placement,
-    pub(super) parts: Vec<Part>,
+    /// One, or one for each component of a het job.
+    pub(super) seats: Vec<Seat>,
     /// When the last victim has ended, and which that is.
     pub(super) gone: Time,
     pub(super) last: Option<JobId>,
@@ -129,8 +132,7 @@ struct Claim {
 struct Choice {
     victims: Vec<usize>,
     loss: Loss,
-    waste: u64,
-    placement: Placement,
+    seats: Vec<Seat>,
     exact: bool,
 }
 
@@ -258,28 +260,48 @@ impl Field {
     /// # Errors
     /// [`NoWay`].
     pub(super) fn way(&self, scene: &Scene, claimant: &Claimant<'_>) -> Result<Way, NoWay> {
-        let mine = self.cheapest(scene, claimant, &self.free);
+        self.cheaper(claimant.rank, |free| self.cheapest(scene, claimant, free))
+    }
+
+    /// Who has to leave for the components of a het job at the least cost. Only those whom every component by itself may
+    /// make leave.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub(super) fn way_together(
+        &self,
+        scene: &Scene,
+        claimants: &[Claimant<'_>],
+        near: &Nearness,
+    ) -> Result<Way, NoWay> {
+        // All of them have one QOS, so that the lowest is the one that the others cover.
+        let rank = claimants.iter().map(|claimant| claimant.rank).min().ok_or(NoWay::Hopeless)?;
+        let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank);
+        let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
+        self.cheaper(rank, |free| {
+            Group::new(scene, claimants, near, free, &self.victims, self.by).cheapest(&may)
+        })
+    }
+
+    /// What `cheapest` finds on what is free, or, where that costs less, on what is free if the nominations of jobs that come
+    /// later are taken over.
+    fn cheaper(&self, rank: Rank, cheapest: impl Fn(&[Amount]) -> Option<Choice>) -> Result<Way, NoWay> {
+        let mine = cheapest(&self.free);
         if mine.as_ref().is_some_and(|choice| choice.victims.is_empty()) {
             return Err(NoWay::Needless);
         }
-        self.with_takeover(scene, claimant, mine).ok_or(NoWay::Hopeless)
-    }
-
-    /// The same, where the nominations of jobs that come later may be taken over if that costs less.
-    fn with_takeover(&self, scene: &Scene, claimant: &Claimant<'_>, mine: Option<Choice>) -> Option<Way> {
-        if self.takeovers(claimant.rank).next().is_none() {
-            return self.settle(scene, claimant, mine?, &self.free);
-        }
-        let mut freed = self.free.clone();
-        self.takeovers(claimant.rank).for_each(|(_, claim)| add(&mut freed, &claim.held));
-        let theirs = self.cheapest(scene, claimant, &freed);
+        let theirs = self.takeovers(rank).next().and_then(|_| {
+            let mut freed = self.free.clone();
+            self.takeovers(rank).for_each(|(_, claim)| add(&mut freed, &claim.held));
+            cheapest(&freed)
+        });
         let price = |choice: &Choice| choice.loss.price(self.by);
-        match (mine, theirs) {
-            (Some(mine), Some(theirs)) if price(&mine) <= price(&theirs) => {
-                self.settle(scene, claimant, mine, &self.free)
-            }
-            (_, theirs) => self.settle(scene, claimant, theirs?, &freed),
-        }
+        let choice = match (mine, theirs) {
+            (Some(mine), Some(theirs)) if price(&theirs) < price(&mine) => theirs,
+            (Some(mine), _) => mine,
+            (None, theirs) => theirs.ok_or(NoWay::Hopeless)?,
+        };
+        Ok(self.settle(rank, choice))
     }
 
     /// Makes what was found part of what stands.
@@ -295,7 +317,8 @@ impl Field {
         self.victims = stay;
         let gone: Vec<Victim> = gone;
         gone.iter().for_each(|victim| add(&mut self.free, &victim.held));
-        let held: Vec<_> = way.parts.iter().map(|part| (part.node, signed(&part.taken))).collect();
+        let parts = way.seats.iter().flat_map(|seat| &seat.parts);
+        let held: Vec<_> = parts.map(|part| (part.node, signed(&part.taken))).collect();
         self.take(&held);
     }
 
@@ -313,13 +336,8 @@ impl Field {
         let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
         let base: Vec<u32> = positions().map(|node| ground.slots(node, &free[node.index()])).collect();
         if let Some(placement) = Clearing::new(ground, None, &base).place() {
-            return Some(Choice {
-                victims: Vec::new(),
-                loss: Loss::default(),
-                waste: 0,
-                placement,
-                exact: true,
-            });
+            let seats = vec![self.seat(scene, claimant, &[], placement, free)?];
+            return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
         }
         let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
@@ -357,27 +375,33 @@ impl Field {
             searches.extend(search.bound.map(|bound| (bound.price(self.by), waste, range.start, search)));
         }
         searches.sort_by_key(|(bound, waste, start, _)| (*bound, *waste, *start));
-        self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))
+        let (found, exact) = self.best(searches, asks.iter().map(|ask| ask.budget).max().unwrap_or(0))?;
+        let search::Found { victims, loss, placement } = found;
+        let seats = vec![self.seat(scene, claimant, &victims, placement, free)?];
+        Some(Choice { victims, loss, seats, exact })
     }
 
-    /// The best of several domains; those are looked at first that promise most.
-    fn best(&self, searches: Vec<(Price, u64, usize, Search<'_>)>, mut budget: u64) -> Option<Choice> {
-        let mut best: Option<Choice> = None;
+    /// The best of several domains, and whether that is certain; those are looked at first that promise most.
+    fn best(
+        &self,
+        searches: Vec<(Price, u64, usize, Search<'_>)>,
+        mut budget: u64,
+    ) -> Option<(search::Found, bool)> {
+        let mut best: Option<(u64, search::Found)> = None;
         for (bound, waste, _, search) in searches {
-            let limit = best.as_ref().map(|best| {
+            let limit = best.as_ref().map(|(wasted, best)| {
                 let [first, second, third] = best.loss.price(self.by);
                 // Of equal cost is good enough where less is wasted.
-                [first, second, third + u64::from(waste < best.waste)]
+                [first, second, third + u64::from(waste < *wasted)]
             });
             if limit.is_some_and(|limit| bound >= limit) {
                 continue;
             }
             if let Some(found) = search.run(limit, &mut budget) {
-                let search::Found { victims, loss, placement } = found;
-                best = Some(Choice { victims, loss, waste, placement, exact: true });
+                best = Some((waste, found));
             }
         }
-        best.map(|best| Choice { exact: budget > 0, ..best })
+        best.map(|(_, found)| (found, budget > 0))
     }
 
     /// The domains that are compared: all that a `must` allows, or, where victims are not chosen domain by domain,
@@ -396,12 +420,19 @@ impl Field {
         fabric.domains().filter(|(_, domain)| domain.layer() <= highest).map(|(id, _)| Some(id)).collect()
     }
 
-    /// Works out what a choice takes of each node, and whose nominations stand in its way.
-    fn settle(&self, scene: &Scene, claimant: &Claimant<'_>, choice: Choice, free: &[Amount]) -> Option<Way> {
+    /// Where a job goes, and what it takes of each node when some jobs have left.
+    fn seat(
+        &self,
+        scene: &Scene,
+        claimant: &Claimant<'_>,
+        victims: &[usize],
+        placement: Placement,
+        free: &[Amount],
+    ) -> Option<Seat> {
         let fabric = &claimant.lens.fabric;
-        let leaving = || choice.victims.iter().flat_map(|index| &self.victims[*index].held);
-        let mut parts = Vec::with_capacity(choice.placement.shares.len());
-        for (pos, slots) in &choice.placement.shares {
+        let leaving = || victims.iter().flat_map(|index| &self.victims[*index].held);
+        let mut parts = Vec::with_capacity(placement.shares.len());
+        for (pos, slots) in &placement.shares {
             let node = fabric.node(*pos);
             let mut cleared = free[node.index()].clone();
             leaving().filter(|(on, _)| *on == node).for_each(|(_, held)| plus(&mut cleared, held));
@@ -417,36 +448,41 @@ impl Field {
                 taken: capacity(&scene.nodes[node.index()].shape).into(),
             }));
         }
-        let displaces = self.displaced(claimant.rank, &choice, &parts);
+        Some(Seat { placement, parts })
+    }
+
+    /// Works out whose nominations stand in the way of a choice.
+    fn settle(&self, rank: Rank, choice: Choice) -> Way {
+        let displaces = self.displaced(rank, &choice);
         let victims: Vec<&Victim> = choice.victims.iter().map(|index| &self.victims[*index]).collect();
         let last = victims.iter().map(|victim| (victim.gone, victim.attempt.job)).max();
-        Some(Way {
+        Way {
             displaces,
             gone: last.map(|(gone, _)| gone).unwrap_or_default(),
             last: last.map(|(_, job)| job),
             victims: victims.iter().map(|victim| victim.attempt).collect(),
-            placement: choice.placement,
-            parts,
+            seats: choice.seats,
             exact: choice.exact,
             price: choice.loss.price(self.by),
-        })
+        }
     }
 
-    /// The nominations for which there is no room beside the parts.
-    fn displaced(&self, rank: Rank, choice: &Choice, parts: &[Part]) -> Vec<JobId> {
+    /// The nominations for which there is no room beside what a choice takes.
+    fn displaced(&self, rank: Rank, choice: &Choice) -> Vec<JobId> {
         if self.takeovers(rank).next().is_none() {
             return Vec::new();
         }
         let mut left = self.free.clone();
         choice.victims.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
         let mut displaced = Vec::new();
-        for part in parts {
+        let parts = || choice.seats.iter().flat_map(|seat| &seat.parts);
+        for part in parts() {
             let node = part.node.index();
             left[node].iter_mut().zip(&*part.taken).for_each(|(left, taken)| {
                 *left -= i64::try_from(*taken).unwrap_or(i64::MAX);
             });
         }
-        for part in parts {
+        for part in parts() {
             for (job, claim) in self.takeovers(rank) {
                 let short = left[part.node.index()].iter().any(|amount| *amount < 0);
                 let holds = claim.held.iter().any(|(node, _)| *node == part.node);

@@ -53,10 +53,13 @@ impl Candidate {
     }
 
     /// How often it may be asked in one pass who would have to leave for it: for every task, in every partition, with every
-    /// alternative of its constraint.
+    /// alternative of its constraint; for a het job, in every combination of these.
     pub(super) fn claims(&self) -> usize {
         let tasks = self.array.as_ref().map_or(1, |array| array.tasks.len());
-        tasks.saturating_mul(self.choices.len()).saturating_mul(lens::alternatives(&self.spec.shape).len())
+        let ways = self.all().map(|component| {
+            component.choices.len().saturating_mul(lens::alternatives(&component.spec.shape).len())
+        });
+        ways.fold(tasks, usize::saturating_mul)
     }
 
     /// Its next task, if `before` of them have been dealt with: nothing for one that belongs to no array.
@@ -314,13 +317,10 @@ impl Measure {
             let rest = self.rest(cluster, job, forecast, &mut facts)?;
             Ok(Arc::new(Candidate { rest, ..first }))
         });
-        let configs = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
-        let configs = configs.map(|index| &self.scene.partitions[index].partition.config);
-        // A het job makes nobody leave.
-        let alone = job.spec.het.is_none();
-        let reach = if alone { rule::reach(&self.scene.policy, job.spec.qos.as_deref(), configs) } else { 0 };
+        // A het job makes only those leave whom every component could.
+        let components = std::iter::once(job).chain(cluster.jobs().followers(job));
         Ok(Ranked {
-            reach,
+            reach: components.map(|job| self.reach(job)).min().unwrap_or(0),
             facts,
             tier: self.standing(&job.spec, tier),
             job: job.id,
@@ -329,6 +329,13 @@ impl Measure {
             promised: job.promised.is_some(),
             candidate,
         })
+    }
+
+    /// How far a job, or one component, reaches where jobs make others leave.
+    fn reach(&self, job: &Job) -> u32 {
+        let configs = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
+        let configs = configs.map(|index| &self.scene.partitions[index].partition.config);
+        rule::reach(&self.scene.policy, job.spec.qos.as_deref(), configs)
     }
 
     /// The other components of a het job, which stands in the queue where its first one would if that had the size of the

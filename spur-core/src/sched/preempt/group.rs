@@ -1,0 +1,249 @@
+//! The cheapest victims for several jobs that start together: the components of a het job.
+//!
+//! Which room a set of victims makes is asked of the search that places components together, over all nodes at once: each
+//! component keeps its own wishes there, and `--het-gather` those of all. Begins with a set that is good, and then looks for
+//! a cheaper one by branch and bound over "does this job leave or stay". Exact unless the budget is used up: that of the
+//! first component, in the steps of that search.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+
+use crate::id::NodeId;
+use crate::model::config::PreemptCost;
+use crate::sched::scene::Scene;
+use crate::sched::scene::room::{CPUS, RoomId, Rooms, capacity};
+use crate::sched::together::{Member, Nearness, Seat, place_together};
+
+use super::cost::{Loss, Price};
+use super::ground::positive;
+use super::{Amount, Choice, Claimant, Victim, add, plus, pos};
+
+/// Steps that one question whether all components fit costs at least.
+const ASKING: u64 = 16;
+
+/// The components, and the jobs that might leave for them.
+pub(super) struct Group<'a> {
+    scene: &'a Scene,
+    claimants: &'a [Claimant<'a>],
+    near: &'a Nearness,
+    /// What is free of every node without anybody leaving.
+    free: &'a [Amount],
+    victims: &'a [Victim],
+    by: PreemptCost,
+    rooms: Rooms,
+    /// By component, by node: what it has there without anybody leaving.
+    base: Vec<Vec<Option<RoomId>>>,
+    budget: u64,
+    exact: bool,
+}
+
+/// A set that will do.
+struct Found {
+    victims: Vec<usize>,
+    loss: Loss,
+    seats: Vec<Seat>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(
+        scene: &'a Scene,
+        claimants: &'a [Claimant<'a>],
+        near: &'a Nearness,
+        free: &'a [Amount],
+        victims: &'a [Victim],
+        by: PreemptCost,
+    ) -> Self {
+        let asks = claimants.first().map_or(&[][..], |claimant| claimant.asks);
+        let budget = asks.iter().map(|ask| ask.budget).max().unwrap_or(0);
+        let mut rooms = scene.rooms.clone();
+        let base = claimants.iter().map(|claimant| {
+            (0..)
+                .map(NodeId)
+                .zip(free)
+                .map(|(node, free)| room(scene, &mut rooms, claimant, node, free))
+                .collect()
+        });
+        let base = base.collect();
+        Self { scene, claimants, near, free, victims, by, rooms, base, budget, exact: true }
+    }
+
+    /// The cheapest set of those who may leave.
+    pub(super) fn cheapest(mut self, may: &[usize]) -> Option<Choice> {
+        if let Some(seats) = self.seats(&[]) {
+            return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
+        }
+        let order = self.order(may);
+        let mut best = self.good(&order)?;
+        self.branch(&order, &mut Vec::new(), Loss::default(), &mut best);
+        best.victims.sort_unstable();
+        let Found { victims, loss, seats } = best;
+        Some(Choice { victims, loss, seats, exact: self.exact })
+    }
+
+    /// Where all components go if some jobs have left.
+    fn seats(&mut self, leaving: &[usize]) -> Option<Vec<Seat>> {
+        let mut cleared: BTreeMap<NodeId, Amount> = BTreeMap::new();
+        for (node, held) in leaving.iter().flat_map(|index| &self.victims[*index].held) {
+            plus(cleared.entry(*node).or_insert_with(|| self.free[node.index()].clone()), held);
+        }
+        let (scene, claimants) = (self.scene, self.claimants);
+        let mut members = Vec::with_capacity(claimants.len());
+        for (claimant, base) in claimants.iter().zip(&self.base) {
+            let mut rooms = base.clone();
+            for (node, free) in &cleared {
+                rooms[node.index()] = room(scene, &mut self.rooms, claimant, *node, free);
+            }
+            let minds = claimant.asks.iter().any(|ask| ask.minds_others(1).is_some());
+            let occupied = minds.then(|| self.occupied(claimant, &cleared));
+            let (lens, need) = (&**claimant.lens, &claimant.request.need);
+            members.push(Member { lens, need, asks: claimant.asks, rooms, occupied });
+        }
+        let mut left = self.budget;
+        let found = place_together(scene, &mut self.rooms, &members, self.near, &mut left);
+        self.budget = left.min(self.budget.saturating_sub(ASKING));
+        let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
+        self.exact &= found.as_ref().map_or_else(|sure| *sure, |found| is_sure(&found.seats));
+        found.ok().map(|found| found.seats)
+    }
+
+    /// Positions where somebody still is.
+    fn occupied(&self, claimant: &Claimant<'_>, cleared: &BTreeMap<NodeId, Amount>) -> FixedBitSet {
+        let fabric = &claimant.lens.fabric;
+        let somebody = |index: &usize| {
+            let node = fabric.node(pos(*index));
+            let free = cleared.get(&node).unwrap_or(&self.free[node.index()]);
+            positive(free) != capacity(&self.scene.nodes[node.index()].shape)
+        };
+        let mut occupied = FixedBitSet::with_capacity(fabric.len());
+        occupied.extend((0..fabric.len()).filter(somebody));
+        occupied
+    }
+
+    /// Those of the jobs that hold something where a component may run, in the order in which a cheap set is most likely to
+    /// have them; of equals, jobs of one node together, the youngest first.
+    fn order(&self, may: &[usize]) -> Vec<usize> {
+        let admits = |node: &NodeId| {
+            self.claimants.iter().any(|claimant| claimant.lens.admitted.contains(node.index()))
+        };
+        let held = |index: &usize| self.victims[*index].held.iter().filter(|(node, _)| admits(node));
+        let mut order: Vec<usize> =
+            may.iter().copied().filter(|index| held(index).next().is_some()).collect();
+        order.sort_by_cached_key(|index| {
+            let Victim { loss, attempt, .. } = &self.victims[*index];
+            let cpus: i64 = held(index).map(|(_, held)| held[CPUS]).sum();
+            let gain = u64::try_from(cpus).unwrap_or(0);
+            let ratio = u128::from(loss.work) * 1_000 / u128::from(gain.max(1));
+            let place = (held(index).next().map(|(node, _)| *node), Reverse(attempt.job));
+            let level = u128::from(loss.level);
+            let cost = match self.by {
+                PreemptCost::Priority => [level, ratio, 0],
+                PreemptCost::Jobs => [u128::from(u64::MAX - gain), level, ratio],
+                PreemptCost::Work => [ratio, level, 0],
+            };
+            (cost, place)
+        });
+        order
+    }
+
+    /// A set that will do: the first so many of the order, without those that turn out not to be needed. `None` where even
+    /// all are not enough.
+    fn good(&mut self, order: &[usize]) -> Option<Found> {
+        let mut seats = self.seats(order)?;
+        let (mut low, mut high) = (0, order.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.seats(&order[..middle]) {
+                Some(found) => (seats, high) = (found, middle),
+                None => low = middle + 1,
+            }
+        }
+        let mut leaving = order[..high].to_vec();
+        self.spare(&mut leaving, &seats);
+        for victim in leaving.clone().into_iter().rev() {
+            if self.budget == 0 {
+                break;
+            }
+            let fewer: Vec<usize> = leaving.iter().copied().filter(|other| *other != victim).collect();
+            if fewer.len() < leaving.len()
+                && let Some(found) = self.seats(&fewer)
+            {
+                (seats, leaving) = (found, fewer);
+                self.spare(&mut leaving, &seats);
+            }
+        }
+        Some(self.found(&leaving, seats))
+    }
+
+    /// Leaves out those without whom the components still have what they take, the dearest first.
+    fn spare(&self, leaving: &mut Vec<usize>, seats: &[Seat]) {
+        let mut left = self.free.to_vec();
+        leaving.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
+        for part in seats.iter().flat_map(|seat| &seat.parts) {
+            let left = left[part.node.index()].iter_mut().zip(&*part.taken);
+            left.for_each(|(left, taken)| *left -= i64::try_from(*taken).unwrap_or(i64::MAX));
+        }
+        let used: FixedBitSet =
+            seats.iter().flat_map(|seat| &seat.parts).map(|part| part.node.index()).collect();
+        for victim in leaving.clone().into_iter().rev() {
+            let held = &self.victims[victim].held;
+            let may_stay = held.iter().filter(|(node, _)| used.contains(node.index())).all(|(node, held)| {
+                left[node.index()].iter().zip(held).all(|(left, held)| left >= held || *held == 0)
+            });
+            if may_stay {
+                for (node, held) in held {
+                    left[node.index()].iter_mut().zip(held).for_each(|(left, held)| *left -= held);
+                }
+                leaving.retain(|other| *other != victim);
+            }
+        }
+    }
+
+    fn found(&self, leaving: &[usize], seats: Vec<Seat>) -> Found {
+        let loss = leaving.iter().fold(Loss::default(), |loss, index| loss.and(self.victims[*index].loss));
+        Found { victims: leaving.to_vec(), loss, seats }
+    }
+
+    /// Decides about one after another of the order, beside those who are `leaving` already and make too little room, and
+    /// keeps the cheapest set that will do.
+    fn branch(&mut self, order: &[usize], leaving: &mut Vec<usize>, loss: Loss, best: &mut Found) {
+        let price = |loss: Loss| -> Price { loss.price(self.by) };
+        let Some((first, rest)) = order.split_first() else { return };
+        if self.budget == 0 {
+            self.exact = false;
+            return;
+        }
+        let with = loss.and(self.victims[*first].loss);
+        if price(with) < price(best.loss) {
+            leaving.push(*first);
+            match self.seats(leaving) {
+                Some(seats) => *best = self.found(leaving, seats),
+                None => self.branch(rest, leaving, with, best),
+            }
+            leaving.pop();
+        }
+        // Whoever comes later costs something as well.
+        let cheapest = rest.iter().map(|index| self.victims[*index].loss.and(loss).price(self.by)).min();
+        if cheapest.is_some_and(|cheapest| cheapest < best.loss.price(self.by)) {
+            let all: Vec<usize> = leaving.iter().chain(rest).copied().collect();
+            if self.seats(&all).is_some() {
+                self.branch(rest, leaving, loss, best);
+            }
+        }
+    }
+}
+
+/// What a component has of a node of which so much is free; `None` where it may not run.
+fn room(
+    scene: &Scene,
+    rooms: &mut Rooms,
+    claimant: &Claimant<'_>,
+    node: NodeId,
+    free: &[i64],
+) -> Option<RoomId> {
+    let known = &scene.nodes[node.index()];
+    let shut = claimant.shut.is_some_and(|shut| shut.contains(node.index()));
+    let may = known.available && !shut && claimant.lens.admitted.contains(node.index());
+    may.then(|| rooms.intern(known.class, &positive(free)))
+}

@@ -102,18 +102,21 @@ priority_tier = 10
     assert_eq!(cluster.ok(&row), "COMPLETED\n");
 }
 
-/// A job that is asked to leave and takes its time; meanwhile the controller dies.
+/// A job that is asked to leave and takes its time.
+const STAYS: &str = "#!/bin/sh
+trap 'echo TERM >told; until read x <leave; do :; done; exit 7' TERM
+echo up >ready
+while :; do sleep 1000 & wait $!; done
+";
+
+/// Meanwhile the controller dies.
 #[test]
 fn what_is_kept_for_a_job_outlives_the_controller() {
     let mut cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
     let mut client = cluster.client();
     let (mut ready, mut told) = (cluster.gate("ready"), cluster.gate("told"));
     let (mut leave, mut urgent_gate) = (cluster.gate("leave"), cluster.gate("urgent"));
-    cluster.script(
-        "low.sh",
-        "#!/bin/sh\ntrap 'echo TERM >told; until read x <leave; do :; done; exit 7' TERM\necho up >ready\n\
-         while :; do sleep 1000 & wait $!; done\n",
-    );
+    cluster.script("low.sh", STAYS);
     let low = cluster.sbatch(&["-p", "scavenge", "-w", "n1", "-N1", "--exclusive", "low.sh"]);
     ready.wait();
     let urgent = cluster.sbatch(&["-p", "urgent", "-N2", "--exclusive", "--wrap", "read x <urgent"]);
@@ -145,4 +148,50 @@ fn what_is_kept_for_a_job_outlives_the_controller() {
     urgent_gate.open();
     client.wait_for(urgent, "COMPLETED");
     client.wait_for(other, "COMPLETED");
+}
+
+/// The same of all components of a het job, one of which could start at once.
+#[test]
+fn what_is_kept_for_a_het_job_outlives_the_controller() {
+    let mut cluster = Cluster::start(&Setup { nodes: 3, more: TIERS, ..Setup::default() });
+    let mut client = cluster.client();
+    let (mut ready, mut told) = (cluster.gate("ready"), cluster.gate("told"));
+    let (mut leave, mut urgent_gate) = (cluster.gate("leave"), cluster.gate("urgent"));
+    cluster.script("low.sh", STAYS);
+    let low = cluster.sbatch(&["-p", "scavenge", "-w", "n1", "-N1", "--exclusive", "low.sh"]);
+    ready.wait();
+    let component = ["-p", "urgent", "--exclusive", "-N"];
+    let [first, second] = ["2", "1"].map(|nodes| [&component[..], &[nodes]].concat());
+    let script = "srun --het-group=0,1 hostname >hosts; read x <urgent";
+    let urgent = cluster.sbatch(&[&["--wrap", script], &first[..], &[":"], &second[..]].concat());
+    told.wait();
+    let other = cluster.sbatch(&["-N1", "--wrap", "true"]);
+    let kept = |cluster: &Cluster, client: &mut crate::client::Client| {
+        for (component, nodes) in [(urgent, "n[1-2]"), (urgent + 1, "n3")] {
+            client.wait(component, |job| job.reason == "Preempting");
+            let shown = cluster.ok(&["scontrol", "show", "job", &component.to_string()]);
+            let kept = format!("SchedNodeList={nodes}\n");
+            for part in ["JobState=PENDING Reason=Preempting", &kept] {
+                assert!(shown.contains(part), "{part} is not in\n{shown}");
+            }
+        }
+        client.wait(other, |job| !job.reason.is_empty() && job.reason != "None");
+        let states = cluster.ok(&["sinfo", "-h", "-N", "-p", "main", "-o", "%N %T"]);
+        assert_eq!(states, "n1 allocated\nn2 planned\nn3 planned\n");
+        assert_eq!(client.job(low).state, "RUNNING", "its grace time is not over");
+    };
+    kept(&cluster, &mut client);
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    kept(&cluster, &mut client);
+
+    leave.open();
+    assert_eq!(client.wait_for(urgent, "RUNNING").nodes, "n[1-2]");
+    assert_eq!(client.wait_for(urgent + 1, "RUNNING").nodes, "n3");
+    client.wait_for(low, "PREEMPTED");
+    urgent_gate.open();
+    client.wait_for(urgent, "COMPLETED");
+    client.wait_for(urgent + 1, "COMPLETED");
+    client.wait_for(other, "COMPLETED");
+    assert_eq!(cluster.read("hosts").lines().count(), 3, "a step ran in both");
 }

@@ -198,6 +198,19 @@ pub struct Submission {
     pub rest: Vec<Submission>,
 }
 
+impl Submission {
+    /// Takes out of all components that the job is held and that it begins later, for one that is only asked about; gives
+    /// back when it does.
+    pub fn released(&mut self) -> Option<Time> {
+        let rest = self.rest.iter_mut().map(|component| &mut component.spec);
+        let begins = std::iter::once(&mut self.spec).chain(rest).filter_map(|spec| {
+            spec.hold = false;
+            spec.begin.take()
+        });
+        begins.max()
+    }
+}
+
 /// How an operator changes nodes.
 #[derive(Clone, Debug, Default)]
 pub struct NodeChange {

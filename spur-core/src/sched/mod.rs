@@ -83,26 +83,41 @@ pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
 /// In the mode `easy` most waiting jobs have no planned start. This answers for any of them, and looks past the depths.
 #[must_use]
 pub fn foretell(cluster: &Cluster, now: Time, forecast: &dyn Forecast, job: JobId) -> Plan {
+    foretell_from(cluster, now, forecast, job, None)
+}
+
+/// The same, if the job is to begin no earlier than at `begin`.
+#[must_use]
+pub fn foretell_from(
+    cluster: &Cluster,
+    now: Time,
+    forecast: &dyn Forecast,
+    job: JobId,
+    begin: Option<Time>,
+) -> Plan {
     let job = cluster.jobs().components(job).first().copied().unwrap_or(job);
-    foretell_up_to(cluster, now, forecast, |_| Some(job))
+    let begins = begin.map(|begin| (job, begin));
+    foretell_up_to(cluster, now, forecast, begins, |_| Some(job))
 }
 
 /// The same for each of the first so many jobs of the queue, in one plan.
 #[must_use]
 pub fn foretell_first(cluster: &Cluster, now: Time, forecast: &dyn Forecast, count: usize) -> Plan {
-    foretell_up_to(cluster, now, forecast, |line| line.last_of(count))
+    foretell_up_to(cluster, now, forecast, None, |line| line.last_of(count))
 }
 
 fn foretell_up_to(
     cluster: &Cluster,
     now: Time,
     forecast: &dyn Forecast,
+    begins: Option<(JobId, Time)>,
     last: impl FnOnce(&Line) -> Option<JobId>,
 ) -> Plan {
     let scene = cluster.standing(Scene::new);
     let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
     let Some(last) = last(&line) else { return Plan::default() };
-    Pass::foretelling(cluster, scene, &line, &Prudent { by: forecast, firm }, now, last).finish().0
+    let forecast = Prudent { by: forecast, firm };
+    Pass::foretelling(cluster, scene, &line, &forecast, now, last).beginning(begins).finish().0
 }
 
 /// The priority that a pending job begins with when nothing but room keeps it waiting: what is shown of one that waits for a time or

@@ -1,5 +1,6 @@
 //! What the planner proposes: starts for now, and for every job it looked at, when and why not yet.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::id::{ArrayTaskId, Attempt, JobId, NodeId};
@@ -131,6 +132,12 @@ impl Waiting {
         let gap = if self.detail.is_empty() { "" } else { "; " };
         format!("{}{gap}earliest {}{place}{after}", self.detail, render(start))
     }
+}
+
+/// Nodes in the order in which they come, each once: components of a het job may share some.
+pub fn each_once(nodes: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+    let mut seen = BTreeSet::new();
+    nodes.into_iter().filter(|node| seen.insert(*node)).collect()
 }
 
 /// What a pass did. Counts, never times: those belong to the shell that has a clock.

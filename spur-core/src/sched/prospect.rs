@@ -179,6 +179,7 @@ impl Prospect {
             stages: &self.stages,
             licenses,
             run_time,
+            from: Time(i64::MIN),
             until,
         }
     }

@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::controller::Reject;
 use crate::id::{JobId, NodeId};
 use crate::model::reason::Reason;
-use crate::sched::plan::Plan;
+use crate::sched::plan::{Plan, each_once};
 use crate::text::time::Time;
 
 /// When and where a job would start, or why that is not known. A het job is told of as a whole.
@@ -42,8 +42,7 @@ impl Foresight {
             Spans(cluster.job(job).map(|job| cluster.spans(job, nodes)).unwrap_or_default())
         };
         if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == job) {
-            let nodes: Vec<NodeId> =
-                start.all().flat_map(|start| &start.parts).map(|part| part.node).collect();
+            let nodes = each_once(start.all().flat_map(|start| &start.parts).map(|part| part.node));
             let alone = start.rest.is_empty();
             return Self {
                 start: Some(now),
@@ -59,7 +58,7 @@ impl Foresight {
         let placed = waiting.start.is_some();
         let components = cluster.jobs().components(job);
         let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
-        let nodes: Vec<NodeId> = of_components.flat_map(|waiting| waiting.nodes.iter().copied()).collect();
+        let nodes = each_once(of_components.flat_map(|waiting| waiting.nodes.iter().copied()));
         Self {
             start: waiting.start,
             nodes: hostlist(cluster, nodes.iter().copied()),

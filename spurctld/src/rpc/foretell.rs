@@ -9,9 +9,9 @@ use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::Caller;
 use spur_core::model::phase::Phase;
 use spur_core::sched::forecast::Limits;
-use spur_core::sched::plan::{Plan, Start, Waiting};
+use spur_core::sched::plan::{Plan, Start, Waiting, each_once};
 use spur_core::sched::request::takes_whole_nodes;
-use spur_core::sched::{foretell, foretell_first};
+use spur_core::sched::{foretell, foretell_first, foretell_from};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::time::{Civil, Time};
 use spur_proto::convert::job::{self, Outlook};
@@ -71,7 +71,10 @@ impl Desk {
     ) -> Result<v1::TestSubmitResponse, Status> {
         let Ask { mut input, .. } = submit::read(caller, request)?;
         // When it would start once it is released, and from when on it may.
-        let begin = at_once(&mut input);
+        let begin = match &mut input {
+            Input::Command { command: Command::Submit(submission), .. } => submission.released(),
+            _ => None,
+        };
         let epoch = self.epoch;
         self.on_copy(move |mut cluster| {
             let now = clock::now().max(cluster.at());
@@ -80,10 +83,8 @@ impl Desk {
                 Reply::Submitted { job, warnings } => (job, warnings),
                 other => return Err(odd(&Answer::from(other))),
             };
-            let plan = foretell(&cluster, now, &Limits, id);
-            let told = foretold(&cluster, id, &plan, now, warnings);
-            let start_time = told.start_time.map(|start| begin.map_or(start, |begin| begin.0.max(start)));
-            Ok(v1::TestSubmitResponse { start_time, ..told })
+            let plan = foretell_from(&cluster, now, &Limits, id, begin);
+            Ok(foretold(&cluster, id, &plan, now, warnings))
         })
         .await
     }
@@ -127,18 +128,6 @@ impl Desk {
     }
 }
 
-/// Takes out of a submission that the job is held and that it begins later; gives back when it does.
-fn at_once(input: &mut Input) -> Option<Time> {
-    let Input::Command { command: Command::Submit(submission), .. } = input else { return None };
-    let parts =
-        std::iter::once(&mut submission.spec).chain(submission.rest.iter_mut().map(|one| &mut one.spec));
-    let begins = parts.filter_map(|spec| {
-        spec.hold = false;
-        spec.begin.take()
-    });
-    begins.max()
-}
-
 /// What a plan says of a job that waits; one that can start now is about to.
 fn outlook(plan: &Plan, id: JobId, now: Time) -> Option<Waiting> {
     let waiting = plan.waiting.iter().find(|waiting| waiting.job == id);
@@ -162,9 +151,7 @@ fn foretold(
     now: Time,
     warnings: Vec<String>,
 ) -> v1::TestSubmitResponse {
-    let names = |nodes: &mut dyn Iterator<Item = NodeId>| {
-        HostList::from_names(cluster.names_of(nodes.collect::<Vec<_>>())).to_string()
-    };
+    let names = |nodes: Vec<NodeId>| HostList::from_names(cluster.names_of(nodes)).to_string();
     let job = cluster.job(id);
     let spec = job.map(|job| &job.spec);
     let mut told = v1::TestSubmitResponse {
@@ -176,7 +163,7 @@ fn foretold(
     };
     if let Some(start) = plan.starts.iter().find(|start| start.attempt.job == id) {
         told.start_time = Some(now.0);
-        told.nodes = names(&mut start.all().flat_map(|start| &start.parts).map(|part| part.node));
+        told.nodes = names(each_once(start.all().flat_map(|start| &start.parts).map(|part| part.node)));
         told.num_cpus = start.all().flat_map(|start| &start.parts).map(|part| part.cpus).sum();
         let mut partitions: Vec<&str> = start.all().map(|start| &*start.partition).collect();
         partitions.dedup();
@@ -191,9 +178,8 @@ fn foretold(
         let of_components = plan.waiting.iter().filter(|waiting| components.contains(&waiting.job));
         let of_components: Vec<&Waiting> = of_components.collect();
         told.num_cpus = of_components.iter().map(|waiting| least_cpus(cluster, waiting)).sum();
-        let nodes: Vec<NodeId> =
-            of_components.iter().flat_map(|waiting| waiting.nodes.iter().copied()).collect();
-        told.nodes = names(&mut nodes.iter().copied());
+        let nodes = each_once(of_components.iter().flat_map(|waiting| waiting.nodes.iter().copied()));
+        told.nodes = names(nodes.clone());
         let spans = job.filter(|_| waiting.start.is_some()).map(|job| cluster.spans(job, &nodes));
         told.spans = spans.into_iter().flatten().map(|(layer, count)| job::span(&layer, count)).collect();
         told.reason = waiting.reason.name().to_owned();

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 use spur_core::model::config::{Backfill, Correct, Order, Policy, Predict};
 use spur_core::sim::PassMode;
+use spur_core::text::ParseError;
 use spur_core::text::time::Seconds;
 
 use crate::options::{CommandLine, Opt};
@@ -179,7 +180,7 @@ const OPTIONS: &[SimOpt] = &[
         "TIME",
         "who has waited so long goes first, by arrival; 0 for never",
         |args, value| {
-            args.scheduler.max_wait = Some(parsed(value)?);
+            args.scheduler.max_wait = Some(value.parse().map_err(said)?);
             Ok(())
         },
     ),
@@ -274,13 +275,17 @@ fn path(value: &str) -> Result<PathBuf, String> {
     if value.is_empty() { Err("the value is empty".to_owned()) } else { Ok(value.into()) }
 }
 
+fn said(error: ParseError) -> String {
+    error.to_string()
+}
+
 fn parsed<T: FromStr<Err: Display>>(value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("`{value}` is no whole number that fits here"))
 }
 
 fn positive(value: &str) -> Result<u32, String> {
     match value.parse() {
-        Ok(0) | Err(_) => Err(format!("`{value}` is no whole number of at least 1")),
+        Ok(0) | Err(_) => Err(format!("`{value}` is no whole number from 1 to {}", u32::MAX)),
         Ok(number) => Ok(number),
     }
 }

@@ -169,7 +169,10 @@ async fn live(session: &mut Session, wish: Vec<Submission>) -> anyhow::Result<An
 
 fn text(answer: &Answer) -> String {
     let found = &answer.foresight;
-    let Some(start) = found.start else { return format!("no start is known: {}\n", found.detail) };
+    let Some(start) = found.start else {
+        let why = if found.detail.is_empty() { found.reason.name() } else { &found.detail };
+        return format!("no start is known: {why}\n");
+    };
     let when = match jiff::Timestamp::from_second(start.0) {
         Ok(date) if !answer.simulated => {
             date.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string()

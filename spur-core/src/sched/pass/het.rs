@@ -102,6 +102,10 @@ impl<S: Space> Walk<S> {
         let scene = Arc::clone(&self.scene);
         let (mut best, mut problem): (Option<Found<'p>>, _) = (None, None);
         let mut some = false;
+        // It goes before others where nobody waits for one of its components.
+        let job = candidate.attempt.job;
+        let floors = prospects.iter().flatten().map(|prospect| self.floor(job, self.seat_of(prospect)));
+        let from = floors.min().unwrap_or(self.now);
         for chosen in combinations(prospects) {
             let seats = || chosen.iter().map(|(prospect, lens)| (*prospect, &prospect.lenses[*lens]));
             let near = match nearness(&candidate.spec, seats().map(|(_, lens)| &*lens.fabric)) {
@@ -117,7 +121,7 @@ impl<S: Space> Walk<S> {
                 .zip(candidate.all())
                 .map(|((prospect, lens), component)| {
                     let (run_time, _) = length.of(component);
-                    Place { hunt: Hunt { run_time, ..prospect.hunt(component, until) }, lens }
+                    Place { hunt: Hunt { run_time, from, ..prospect.hunt(component, until) }, lens }
                 })
                 .collect();
             let Some(hits) = find_together(&mut self.space, &scene, &places, &near, until) else { continue };
@@ -194,15 +198,19 @@ impl<S: Space> Walk<S> {
             let turn = Turn { key: candidate.key, number };
             planned.push(self.reservation(component, turn, prospect, &hit, parts));
         }
+        let start = planned.first().map(|planned| planned.made.start);
+        let waits_for_itself = start.is_some() && start == self.begin(job);
+        let told = if waits_for_itself { (Reason::BeginTime, String::new()) } else { (reason, detail) };
         for prospect in prospects.iter().flatten() {
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
             let in_vain = planned.is_empty() && self.space.realms().window(prospect.realm).is_some();
             let seat = self.seat_of(prospect);
             if !in_vain {
                 self.sit(job, seat);
+                self.raise_floor(seat, start);
             }
         }
-        self.wait_together(candidate, reason, &detail, planned);
+        self.wait_together(candidate, told.0, &told.1, planned);
     }
 
     /// Why a het job waits.

@@ -57,7 +57,7 @@ pub struct Pass {
 
 impl Pass {
     /// Begins a pass that finds out when one job will start: everybody before it has a reservation, whatever the mode,
-    /// and nobody behind it is looked at.
+    /// and nobody behind it is looked at. Without backfill nobody starts before those before him.
     pub(super) fn foretelling(
         cluster: &Cluster,
         scene: Arc<Scene>,
@@ -67,8 +67,16 @@ impl Pass {
         job: JobId,
     ) -> Self {
         let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, Some(job)), None);
-        pass.walk.backfill = Backfill::Conservative;
+        if std::mem::replace(&mut pass.walk.backfill, Backfill::Conservative) == Backfill::None {
+            pass.walk.foretell_strictly();
+        }
         pass
+    }
+
+    /// The same, if a job is to begin no earlier than at some time.
+    pub(super) fn beginning(mut self, begins: Option<(JobId, Time)>) -> Self {
+        self.walk.begins = begins;
+        self
     }
 
     /// Begins a pass that plans nothing anew for later, except for a head of the queue that has no reservation, which
@@ -152,7 +160,9 @@ impl Pass {
 
     /// Looks at up to `jobs` more jobs, every task of an array being one.
     pub fn advance(&mut self, jobs: u32) -> Progress {
-        let shortest_first = self.walk.scene.policy.scheduler.order == Order::Sjf;
+        let sorts = self.walk.scene.policy.scheduler.order == Order::Sjf;
+        // Without backfill there is nobody to be sorted.
+        let shortest_first = sorts && self.walk.floors.is_none();
         for _ in 0..jobs {
             let Some(candidate) = self.next() else { return Progress::Done };
             if shortest_first && !candidate.second && self.walk.is_behind(&candidate) {

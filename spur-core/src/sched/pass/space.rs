@@ -112,7 +112,7 @@ pub(in crate::sched) trait Space {
         for stage in hunt.stages {
             for lens in hunt.lenses {
                 let until = best.as_ref().map_or(last, |hit| hunt.beaten_by(hit)).min(stage.until);
-                if stage.from.max(self.now()) >= until {
+                if stage.from.max(hunt.from).max(self.now()) >= until {
                     break;
                 }
                 let found = self.find_at(hunt, stage, lens, until);
@@ -129,7 +129,7 @@ pub(in crate::sched) trait Space {
         let (nodes, slots) = (hunt.request.min_nodes(), hunt.request.min_slots());
         let size = Size { nodes, slots, run_time: hunt.run_time };
         let family = Family::of(lens.outline, stage.ask()).filter(|_| hunt.request.sizes.is_none());
-        let begin = stage.from.max(self.now());
+        let begin = stage.from.max(hunt.from).max(self.now());
         let (stairs, smaller) = self.stairs();
         let bound = family.as_ref().and_then(|family| stairs.bound(family, hunt.need, &size, smaller));
         let mut from = begin.max(bound.unwrap_or(begin));

@@ -76,6 +76,9 @@ impl<S: Space> Walk<S> {
         };
         let planned = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
         let made = planned.as_ref().map(|planned| &planned.made);
+        let start = made.map(|made| made.start);
+        let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
+        let told = if waits_for_itself { (Reason::BeginTime, String::new()) } else { (reason, detail) };
         for prospect in prospects {
             let seat = self.seat_of(prospect);
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
@@ -84,11 +87,14 @@ impl<S: Space> Walk<S> {
                 *made.partition == **self.scene.partitions[prospect.partition].partition.name()
                     && self.realm_of(made) == Some(prospect.realm)
             });
-            if !in_vain && (blocks || self.backfill == Backfill::None) {
+            if !in_vain && (blocks || self.is_strict()) {
                 self.sit(candidate.attempt.job, seat);
             }
+            if !in_vain {
+                self.raise_floor(seat, start);
+            }
         }
-        self.wait(candidate, reason, detail, planned);
+        self.wait(candidate, told.0, told.1, planned);
     }
 
     /// The limit of the cluster that forbids a job for good, in the words in which it would be refused.

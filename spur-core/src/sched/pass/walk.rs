@@ -56,6 +56,10 @@ pub(in crate::sched) struct Walk<S> {
     pub(super) wavers: bool,
     /// By seat: the first job that had to wait. Seats are components of partitions, and behind these realms.
     pub(in crate::sched) heads: Vec<Option<JobId>>,
+    /// By seat, where it is foretold who starts when without backfill: nobody else who waits there starts before.
+    pub(super) floors: Option<Vec<Time>>,
+    /// A job of which is asked when it starts if it begins no earlier than then.
+    pub(super) begins: Option<(JobId, Time)>,
     pub(super) explained: u32,
     /// Kind, number of the need and size of jobs that would fit if everything that is up were idle.
     pub(super) fitting: Vec<(Family, usize, Size)>,
@@ -82,6 +86,8 @@ impl<S: Space> Walk<S> {
             ways,
             wavers: false,
             heads: vec![None; seats],
+            floors: None,
+            begins: None,
             explained: 0,
             fitting: Vec::new(),
             plan: Plan::default(),
@@ -185,7 +191,8 @@ impl<S: Space> Walk<S> {
             }
             let horizon = if reserves { before } else { before.min(self.now + 1) };
             let until = best.as_ref().map_or(horizon, |(_, hit)| hit.start.min(horizon));
-            let hunt = Hunt { run_time, ..prospect.hunt(candidate, until) };
+            let from = self.floor(candidate.attempt.job, self.seat_of(prospect));
+            let hunt = Hunt { run_time, from, ..prospect.hunt(candidate, until) };
             // Without a reservation to be had, room that a job past its time still holds is of no use.
             let hit = self.space.find(&hunt);
             if let Some(hit) = hit.filter(|hit| hit.starts || reserves) {
@@ -294,6 +301,35 @@ impl<S: Space> Walk<S> {
     /// The job that took a prospect's seat in this pass.
     pub(super) fn head_of(&self, prospect: &Prospect) -> Option<JobId> {
         self.heads[self.seat_of(prospect)]
+    }
+
+    /// Foretells that nobody goes before anybody who waits.
+    pub(super) fn foretell_strictly(&mut self) {
+        self.floors = Some(vec![Time(i64::MIN); self.heads.len()]);
+    }
+
+    /// Whether nobody goes before anybody who waits.
+    pub(super) fn is_strict(&self) -> bool {
+        self.backfill == Backfill::None || self.floors.is_some()
+    }
+
+    /// From when on a job may start in a seat by those before it, and by itself.
+    pub(super) fn floor(&self, job: JobId, seat: usize) -> Time {
+        let floor = self.floors.as_ref().map_or(Time(i64::MIN), |floors| floors[seat]);
+        self.begin(job).map_or(floor, |begin| begin.max(floor))
+    }
+
+    /// When a job is to begin at the earliest, where that is yet to come.
+    pub(super) fn begin(&self, job: JobId) -> Option<Time> {
+        self.begins.filter(|(of, begin)| *of == job && *begin > self.now).map(|(_, begin)| begin)
+    }
+
+    /// Learns that a job waits in a seat, and until when as far as that is known.
+    pub(super) fn raise_floor(&mut self, seat: usize, start: Option<Time>) {
+        let after_now = self.now + 1;
+        if let Some(floors) = &mut self.floors {
+            floors[seat] = floors[seat].max(start.map_or(Time::MAX, |start| start.max(after_now)));
+        }
     }
 
     /// Whether every job that has to wait gets a reservation.

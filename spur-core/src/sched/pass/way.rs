@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::id::{Attempt, JobId};
-use crate::model::config::Backfill;
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
@@ -175,7 +174,7 @@ impl<S: Space> Walk<S> {
             ..Waiting::of(component.attempt.job)
         });
         self.plan.waiting.extend(waiting.filter(|_| self.deep));
-        self.close_queue_behind(candidate);
+        self.close_queue_behind(candidate, waits_for.map(|(end, _)| end));
         true
     }
 
@@ -210,9 +209,8 @@ impl<S: Space> Walk<S> {
         let all = || prospects.iter().map(AsRef::as_ref);
         let rank = |of: &[Prospect]| of.iter().map(|prospect| self.rank(candidate, prospect)).max();
         let may = all().filter_map(rank).min().is_some_and(|rank| self.ways.field.has_victims_for(rank));
-        let strict = self.backfill == Backfill::None
-            && all().flatten().any(|prospect| self.head_of(prospect).is_some());
-        if !may || strict {
+        let strict = self.is_strict() && all().flatten().any(|prospect| self.head_of(prospect).is_some());
+        if !may || strict || self.begin(candidate.attempt.job).is_some() {
             return None;
         }
         self.ways.field.catch_up(&self.scene, &self.plan.starts, &self.made);
@@ -381,14 +379,15 @@ impl<S: Space> Walk<S> {
         let (victims, displaces) = (way.victims, way.displaces);
         let preemption = |start| Preemption { start, detail, places, victims, displaces };
         self.plan.preemptions.extend(Start::as_one(starts).map(preemption));
-        self.close_queue_behind(candidate);
+        self.close_queue_behind(candidate, Some(way.gone));
     }
 
-    /// Without backfill nobody starts before a job that waits.
-    fn close_queue_behind(&mut self, candidate: &Queued) {
-        if self.backfill == Backfill::None {
+    /// Without backfill nobody starts before a job that waits; it is planned to start at some time, as far as is known.
+    fn close_queue_behind(&mut self, candidate: &Queued, start: Option<Time>) {
+        if self.is_strict() {
             for seat in self.seats(candidate).collect::<Vec<_>>() {
                 self.sit(candidate.attempt.job, seat);
+                self.raise_floor(seat, start);
             }
         }
     }

@@ -99,6 +99,8 @@ pub(super) struct Hunt<'a> {
     pub(super) licenses: &'a Wanted,
     /// Planned run time, seconds.
     pub(super) run_time: u64,
+    /// Only a start from this on is of interest.
+    pub(super) from: Time,
     /// Only a start before this is of interest.
     pub(super) until: Time,
 }

@@ -47,7 +47,8 @@ pub(in crate::sched) fn find_together(
     let mut moments: Option<Vec<Time>> = None;
     let last = places.iter().filter_map(|place| space.realms().end(place.hunt.realm)).min();
     let until = last.map_or(until, |last| last.min(until));
-    let mut at = space.now();
+    let first = places.iter().map(|place| place.hunt.from).max()?;
+    let mut at = first.max(space.now());
     for tried in 0..=MOST_MOMENTS {
         at = each_alone(space, places, &asked, run_time, at, until)?;
         let starts = at == space.now() && space.licenses().lacking(&asked, at, run_time).is_none();

@@ -79,8 +79,9 @@ impl<W: Watch> World<W> {
         self.happened();
     }
 
-    /// When and where a job would start if it were submitted now and every job that waits had a reservation.
-    pub fn foresee(&self, owner: Arc<Owner>, submission: Submission) -> Foresight {
+    /// When and where a job would start if it were submitted now, not held, and every job that waits had a reservation.
+    pub fn foresee(&self, owner: Arc<Owner>, mut submission: Submission) -> Foresight {
+        let begin = submission.released();
         let mut trial = self.cluster.clone();
         let job = trial.next_job();
         let caller = Caller { owner, operator: false };
@@ -91,7 +92,7 @@ impl<W: Watch> World<W> {
             Ok(_) => Vec::new(),
             Err(reject) => return Foresight::refused(&reject),
         };
-        let plan = sched::foretell(&trial, self.now, &self.truth, job);
+        let plan = sched::foretell_from(&trial, self.now, &self.truth, job, begin);
         Foresight { warnings, ..Foresight::of(&trial, &plan, self.now, job) }
     }
 

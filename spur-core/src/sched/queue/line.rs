@@ -322,10 +322,18 @@ impl Line {
         self.rows.iter().take(count).last().map(|row| row.key.job)
     }
 
+    /// The line up to a job, and who goes before it where the shortest backfill first.
+    fn up_to(&self, last: &Key) -> Vec<Row> {
+        let count = self.rows.before(last) + 1;
+        let place = self.behind(last.job).filter(|_| self.by_length.is_some() && self.backfills());
+        let shorter = self.rows.iter().skip(count).filter(|row| self.behind(row.key.job) < place);
+        self.rows.iter().take(count).chain(shorter).copied().collect()
+    }
+
     /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
     pub(in crate::sched) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
         let window = match last.and_then(|last| self.key(last)) {
-            Some(last) => self.rows.iter().take(self.rows.before(&last) + 1).copied().collect(),
+            Some(key) => self.up_to(&key),
             None if last.is_some() => Vec::new(),
             None => self.window(),
         };

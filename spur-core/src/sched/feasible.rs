@@ -1,8 +1,12 @@
 //! Whether a request can ever be honoured by the cluster as it is configured, whatever is free or down now.
 
 mod components;
+mod knob;
 mod lacking;
 mod mend;
+
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, LookupError};
@@ -11,25 +15,29 @@ use crate::model::reservation::Reservation;
 use crate::sched::request::wish::{Stage, WishError, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
 use crate::sched::timeline::licenses::wanted;
+use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
 use crate::text::nearest;
 use crate::text::time::{Time, TimeLimit};
 
-use self::lacking::{counted, has_devices, too_large};
-use self::mend::{Offer, Refused};
-use super::place::{self, AskError, Nearest, Never};
-use super::request::Request;
+use self::knob::{Knob, Of};
+use self::lacking::{counted, too_large};
+use self::mend::{Offer, Refused, Site};
+use super::place::{self, AskError, Nearest, Never, View};
+use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
 
 pub use self::components::check_together;
 
 /// Why a request can never be honoured, and the nearest one that can.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// Which limit it hits.
     pub kind: RefusalKind,
     /// The sentence for people.
     pub message: String,
+    /// The requests near it that the sentence offers: each has been tried, and works.
+    pub works: Vec<JobSpec>,
 }
 
 /// The kind of limit that a request hits.
@@ -62,90 +70,20 @@ pub enum RefusalKind {
 /// The limit it hits, and what would work.
 pub fn check(cluster: &Cluster, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
     let scene = cluster.standing(Scene::new);
-    licenses(&scene, spec)?;
-    let warnings = in_partitions(&scene, spec, None)?;
-    let known = || spec.reservations().filter_map(|name| cluster.reservation(name));
-    if known().any(|reservation| !reservation.binds_to_nodes()) {
-        return Ok(warnings);
-    }
-    let mut first = None;
-    for within in known() {
-        match in_partitions(&scene, spec, Some(within)) {
-            Ok(warnings) => return Ok(warnings),
-            Err(Refusal { message, .. }) => {
-                let message = format!("in reservation {}: {message}", within.name);
-                first = first.or(Some(Refusal { kind: RefusalKind::NodeConfig, message }));
-            }
-        }
-    }
-    first.map_or(Ok(warnings), Err)
+    let reservations = spec.reservations().filter_map(|name| cluster.reservation(name));
+    let reservations = reservations.map(|known| &**known).collect();
+    Judge { reservations, ..Judge::new(&scene) }.check(spec)
 }
 
 /// The limit that a request hits in the first of its partitions, if it can never be honoured there; nothing is said of
 /// what would work.
 pub(super) fn limit(scene: &Scene, spec: &JobSpec) -> Option<String> {
     let index = spec.partitions.iter().find_map(|name| scene.partition(name))?;
-    judge(scene, index, spec, None, Say::Nearest).err().map(Refused::into_text)
-}
-
-/// The same in the first of the partitions that works, on the nodes of a reservation where one is given.
-fn in_partitions(
-    scene: &Scene,
-    spec: &JobSpec,
-    within: Option<&Reservation>,
-) -> Result<Vec<String>, Refusal> {
-    let mut first = None;
-    for name in &spec.partitions {
-        let Some(index) = scene.partition(name) else { continue };
-        let partition = &scene.partitions[index].partition;
-        let judged =
-            match within.is_some_and(|within| !partition.nodes.iter().any(|node| within.holds(*node))) {
-                true => refuse(RefusalKind::NodeConfig, format!("it has no node of partition {name}")),
-                false => in_partition(scene, index, spec, within),
-            };
-        match judged {
-            Ok(warnings) => return Ok(warnings),
-            Err(refusal) => first = first.or(Some(refusal)),
-        }
-    }
-    let nowhere = || refuse(RefusalKind::NodeConfig, "none of the partitions exists".to_owned());
-    first.map_or_else(nowhere, Err)
-}
-
-/// Every license has to exist, and as often as it is wanted.
-fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refusal> {
-    let known = &scene.policy.licenses;
-    for (name, count) in wanted(spec) {
-        let has = known.iter().find(|(known, _)| **known == **name).map(|(_, has)| *has);
-        let message = match has {
-            Some(has) if has >= *count => continue,
-            Some(has) => format!("--licenses={name}:{count}: there are {has}; ask ≤ {has}"),
-            None => {
-                let near = nearest::nearest(name, known.iter().map(|(known, _)| &**known));
-                let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-                format!("--licenses={name}: there is no such license{near}")
-            }
-        };
-        return refuse(RefusalKind::License, message);
-    }
-    Ok(())
+    Judge::new(scene).judge(index, spec, None, Say::Nearest).err().map(Refused::into_text)
 }
 
 fn refuse<T>(kind: RefusalKind, message: String) -> Result<T, Refusal> {
-    Err(Refusal { kind, message })
-}
-
-fn in_partition(
-    scene: &Scene,
-    index: usize,
-    spec: &JobSpec,
-    within: Option<&Reservation>,
-) -> Result<Vec<String>, Refusal> {
-    judge(scene, index, spec, within, Say::Nearest).map_err(|refused| {
-        let request = scene.request(index, spec).ok();
-        let again = |spec: &JobSpec, say| judge(scene, index, spec, within, say).map(|_| ());
-        refused.mended(spec, request.as_ref(), again)
-    })
+    Err(Refusal { kind, message, works: Vec::new() })
 }
 
 /// How much of a refusal is wanted.
@@ -153,73 +91,215 @@ fn in_partition(
 enum Say {
     /// With what is near and may work.
     Nearest,
-    /// Only whether there is one.
-    Whether,
+    /// Only whether there is one; a search that was cut short found none that is sure.
+    Sure,
 }
 
-fn judge(
-    scene: &Scene,
-    index: usize,
-    spec: &JobSpec,
-    within: Option<&Reservation>,
-    say: Say,
-) -> Result<Vec<String>, Refused> {
-    let partition = &scene.partitions[index].partition;
-    time(partition, spec)?;
-    let request =
-        scene.request(index, spec).or_else(|error| refuse(RefusalKind::NodeConfig, error.to_string()))?;
-    let fabric = fabric_for(scene, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
-    nodes(scene, partition, fabric, &request, &spec.shape)?;
-    if let Some(within) = within {
-        reserved(fabric, within, &spec.shape)?;
+/// Judges one request after another that differ in little.
+struct Judge<'a> {
+    scene: &'a Scene,
+    /// Those that the job names.
+    reservations: Vec<&'a Reservation>,
+    /// What was last looked through.
+    lenses: RefCell<Vec<Seen>>,
+}
+
+/// A lens, and by what it was chosen: partition, alternative, reservation and need; fabric and features.
+struct Seen {
+    by: (usize, usize, Option<usize>, Need),
+    features: Option<Box<FeatureExpr>>,
+    lens: Lens,
+}
+
+/// How many lenses are kept.
+const KEPT: usize = 8;
+
+impl<'a> Judge<'a> {
+    fn new(scene: &'a Scene) -> Self {
+        Self { scene, reservations: Vec::new(), lenses: RefCell::default() }
     }
-    features(scene, partition, fabric, &spec.shape)?;
-    // Of several alternatives, the one that most nodes meet says what would work.
-    let mut closest: Option<(usize, Refused)> = None;
-    for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
-        let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
-        let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
-            .or_else(|error| refuse(RefusalKind::NodeName, error))?;
-        match fits_idle(scene, index, &lens, &request, spec, say) {
-            Ok(warnings) => return Ok(warnings),
-            Err(refused) => {
-                let nodes = lens.idle.nodes();
-                if closest.as_ref().is_none_or(|(most, _)| nodes > *most) {
-                    closest = Some((nodes, refused));
+
+    /// Judges a request; the refusal says what would work.
+    fn check(&self, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
+        self.whole(spec, Say::Nearest).map_err(|refused| {
+            let index = spec.partitions.iter().find_map(|name| self.scene.partition(name));
+            let request = index.and_then(|index| self.scene.request(index, spec).ok());
+            let again = |spec: &JobSpec, say| self.whole(spec, say).map(|_| ());
+            let floor = index.map_or(1, |index| self.scene.partitions[index].partition.config.min_nodes);
+            let shapes = || self.scene.nodes.iter().map(|node| &node.shape);
+            let site = Site {
+                nodes: self.scene.nodes.len(),
+                floor,
+                cpus: shapes().map(|shape| shape.cpus).max().unwrap_or(0).into(),
+                memory: shapes().map(|shape| shape.memory_mb).max().unwrap_or(0),
+                disk: shapes().map(|shape| shape.tmp_disk_mb).max().unwrap_or(0),
+            };
+            refused.mended(spec, request.as_ref(), &site, again)
+        })
+    }
+
+    /// Whether a request can be honoured.
+    fn works(&self, spec: &JobSpec) -> bool {
+        self.whole(spec, Say::Sure).is_ok()
+    }
+
+    fn whole(&self, spec: &JobSpec, say: Say) -> Result<Vec<String>, Refused> {
+        licenses(self.scene, spec)?;
+        let warnings = self.in_partitions(spec, None, say)?;
+        if self.reservations.iter().any(|reservation| !reservation.binds_to_nodes()) {
+            return Ok(warnings);
+        }
+        let mut first = None;
+        for (at, within) in self.reservations.iter().enumerate() {
+            match self.in_partitions(spec, Some(at), say) {
+                Ok(warnings) => return Ok(warnings),
+                Err(refused) => {
+                    let place = format!("in reservation {}", within.name);
+                    first = first.or_else(|| Some(refused.within(RefusalKind::NodeConfig, &place)));
                 }
             }
         }
+        first.map_or(Ok(warnings), Err)
     }
-    closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| Err(refused))
+
+    /// The same in the first of the partitions that works, on the nodes of a reservation where one is given.
+    fn in_partitions(&self, spec: &JobSpec, within: Option<usize>, say: Say) -> Result<Vec<String>, Refused> {
+        let mut first = None;
+        for name in &spec.partitions {
+            let Some(index) = self.scene.partition(name) else { continue };
+            let partition = &self.scene.partitions[index].partition;
+            let holds =
+                |within: usize| partition.nodes.iter().any(|node| self.reservations[within].holds(*node));
+            let judged = match within.is_some_and(|within| !holds(within)) {
+                true => refuse(RefusalKind::NodeConfig, format!("it has no node of partition {name}"))
+                    .map_err(Refused::from),
+                false => self.judge(index, spec, within, say),
+            };
+            match judged {
+                Ok(warnings) => return Ok(warnings),
+                Err(refused) => first = first.or(Some(refused)),
+            }
+        }
+        let nowhere = || {
+            refuse(RefusalKind::NodeConfig, "none of the partitions exists".to_owned()).map_err(Refused::from)
+        };
+        first.map_or_else(nowhere, Err)
+    }
+
+    fn judge(
+        &self,
+        index: usize,
+        spec: &JobSpec,
+        within: Option<usize>,
+        say: Say,
+    ) -> Result<Vec<String>, Refused> {
+        let scene = self.scene;
+        let partition = &scene.partitions[index].partition;
+        time(partition, spec)?;
+        let request = scene.request(index, spec).map_err(|error| {
+            let knobs = (0..spec.shape.gpus.len()).map(|at| Offer::Other(Knob::Devices(Of::Job, at)));
+            Refused::new(RefusalKind::NodeConfig, error.to_string(), knobs)
+        })?;
+        let fabric = fabric_for(scene, index, spec).or_else(|error| refuse(RefusalKind::Topology, error))?;
+        nodes(scene, partition, fabric, &request, &spec.shape)?;
+        if let Some(within) = within {
+            reserved(fabric, self.reservations[within], &spec.shape)?;
+        }
+        features(scene, partition, fabric, &spec.shape)?;
+        // Of several alternatives, the one that most nodes meet says what would work.
+        let mut closest: Option<(usize, Refused)> = None;
+        for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
+            let by = (index, alternative, within, request.need.clone());
+            let lens = self.lens(by, fabric, spec, shared)?;
+            match fits_idle(scene, index, &lens, &request, spec, say) {
+                Ok(warnings) => return Ok(warnings),
+                Err(refused) => {
+                    let nodes = lens.idle.nodes();
+                    if closest.as_ref().is_none_or(|(most, _)| nodes > *most) {
+                        closest = Some((nodes, refused));
+                    }
+                }
+            }
+        }
+        closest.map_or_else(|| Ok(Vec::new()), |(_, refused)| Err(refused))
+    }
+
+    /// The nodes that a request admits, of which one that asks for another amount mostly admits as many. Whom it excludes is the
+    /// same for all.
+    fn lens(
+        &self,
+        by: (usize, usize, Option<usize>, Need),
+        fabric: &Arc<Fabric>,
+        spec: &JobSpec,
+        shared: &[&FeatureExpr],
+    ) -> Result<Lens, Refused> {
+        let mut lenses = self.lenses.borrow_mut();
+        let alike = |seen: &&Seen| {
+            let (index, alternative, within, _) = &seen.by;
+            (*index, *alternative, *within) == (by.0, by.1, by.2)
+                && Arc::ptr_eq(&seen.lens.fabric, fabric)
+                && seen.features == spec.shape.features
+        };
+        if let Some(seen) = lenses.iter().filter(alike).find(|seen| seen.by.3 == by.3) {
+            return Ok(seen.lens.clone());
+        }
+        let lens = match lenses.iter().rev().find(alike) {
+            Some(seen) => seen.lens.seen_by(self.scene, &by.3),
+            None => {
+                let within = by.2.map(|within| self.reservations[within]);
+                let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
+                Lens::new(by.1, self.scene, by.0, fabric, &by.3, &filter)
+                    .or_else(|error| refuse(RefusalKind::NodeName, error))?
+            }
+        };
+        if lenses.len() == KEPT {
+            lenses.remove(0);
+        }
+        lenses.push(Seen { by, features: spec.shape.features.clone(), lens: lens.clone() });
+        Ok(lens)
+    }
 }
 
-fn time(partition: &Partition, spec: &JobSpec) -> Result<(), Refusal> {
+/// Every license has to exist, and as often as it is wanted.
+fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refused> {
+    let known = &scene.policy.licenses;
+    for (at, (name, count)) in wanted(spec).iter().enumerate() {
+        let has = known.iter().find(|(known, _)| **known == **name).map(|(_, has)| *has);
+        let Some(has) = has else {
+            let near = nearest::nearest(name, known.iter().map(|(known, _)| &**known));
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            refuse(RefusalKind::License, format!("--licenses={name}: there is no such license{near}"))?;
+            continue;
+        };
+        if has < *count {
+            let text = format!("--licenses={name}:{count}: there are {has}");
+            let offer = Offer::AtMost(Knob::License(at), has.into());
+            return Err(Refused::new(RefusalKind::License, text, [offer]));
+        }
+    }
+    Ok(())
+}
+
+fn time(partition: &Partition, spec: &JobSpec) -> Result<(), Refused> {
     let (limit, most) = (spec.time_limit, partition.config.max_time);
     let shortest = spec.time_min.unwrap_or(limit);
     if shortest > most {
         let name = partition.name();
-        return refuse(
-            RefusalKind::TimeLimit,
-            format!("time limit {shortest}: partition {name} allows {most}; ask -t ≤ {most}"),
-        );
+        let text = format!("time limit {shortest}: partition {name} allows {most}");
+        let offer = most.seconds().map(|most| Offer::AtMost(Knob::Time, most));
+        return Err(Refused::new(RefusalKind::TimeLimit, text, offer));
     }
     if spec.time_min.is_some_and(|least| least > limit) {
-        return refuse(
-            RefusalKind::TimeLimit,
-            format!("--time-min={shortest} is more than --time={limit}; ask --time-min ≤ {limit}"),
-        );
+        let text = format!("--time-min={shortest} is more than --time={limit}; ask --time-min ≤ {limit}");
+        refuse(RefusalKind::TimeLimit, text)?;
     }
     if let (Some(deadline), TimeLimit::Seconds(least)) = (spec.deadline, shortest)
         && spec.begin.is_some_and(|begin| begin + least > deadline)
     {
         let begin = spec.begin.unwrap_or(Time::ZERO);
-        let room = TimeLimit::Seconds(deadline.since(begin));
-        return refuse(
-            RefusalKind::TimeLimit,
-            format!(
-                "a job of {shortest} that begins at --begin cannot end before --deadline; ask -t ≤ {room}"
-            ),
-        );
+        let text = format!("a job of {shortest} that begins at --begin cannot end before --deadline");
+        let offer = Offer::AtMost(Knob::Time, deadline.since(begin));
+        return Err(Refused::new(RefusalKind::TimeLimit, text, [offer]));
     }
     Ok(())
 }
@@ -232,7 +312,7 @@ fn nodes(
     request: &Request,
     shape: &Shape,
 ) -> Result<(), Refused> {
-    let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, offer));
+    let refuse = |text, offer| Err(Refused::new(RefusalKind::NodeCount, text, [offer]));
     let name = partition.name();
     let has = partition.nodes.iter().filter(|id| scene.nodes[id.index()].configured).count();
     let has = u32::try_from(has).unwrap_or(u32::MAX);
@@ -240,7 +320,11 @@ fn nodes(
     let (min, max) = request.nodes.unwrap_or((1, u32::MAX));
     if min > most {
         let limit = if most < has { "allows" } else { "has" };
-        return refuse(format!("{min} nodes: partition {name} {limit} {most}"), Offer::Nodes(most));
+        let knob = if request.slots.is_some() { Knob::Nodes } else { Knob::Slots };
+        return refuse(
+            format!("{min} nodes: partition {name} {limit} {most}"),
+            Offer::AtMost(knob, most.into()),
+        );
     }
     if max < least {
         return refuse(
@@ -343,23 +427,32 @@ fn fits_idle(
     let qualified = u32::try_from(lens.idle.nodes()).unwrap_or(u32::MAX);
     let (min, slots) = (request.min_nodes(), request.min_slots());
     if qualified == 0 {
-        let kind = if has_devices(scene, &spec.shape) { RefusalKind::NodeConfig } else { RefusalKind::Gres };
-        refuse(kind, too_large(scene, partition, lens, &request.need))?;
+        return Err(too_large(scene, partition, lens, &request.need, spec));
     }
     if qualified < min {
         let text = format!("{min} nodes: {qualified} of partition {name} have what is asked for");
-        return Err(Refused::new(RefusalKind::NodeConfig, text, Offer::Nodes(qualified)));
+        let knob = if request.slots.is_some() { Knob::Nodes } else { Knob::Slots };
+        return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(knob, qualified.into())]));
     }
     if lens.idle.total() < slots {
         let (unit, total) = (request.need.slot.unit(), lens.idle.total());
         let text = format!("{slots} {unit}s: partition {name} can hold {total} at once");
-        let most = u32::try_from(total).unwrap_or(u32::MAX);
-        return Err(Refused::new(RefusalKind::NodeConfig, text, Offer::Slots(most)));
+        return Err(Refused::new(RefusalKind::NodeConfig, text, [Offer::AtMost(Knob::Slots, total)]));
+    }
+    if let Some((_, most)) = request.nodes
+        && let Some(hold) = place::hold_fewer(&lens.idle, most, slots)
+    {
+        let (unit, on) = (request.need.slot.unit(), if most == 1 { "node" } else { "nodes" });
+        let text = format!("{slots} {unit}s on {most} {on}: no {most} can hold more than {hold}");
+        let offers = [Offer::AtMost(Knob::Slots, hold), Offer::Other(Knob::Nodes)];
+        return Err(Refused::new(RefusalKind::NodeConfig, text, offers));
     }
     let wisher = Wisher { scene, partition: index, fabric: &lens.fabric, spec, request, gather_with: &[] };
     let stages = wisher.stages(Time::ZERO, Time::ZERO).map_err(|error| match error {
         WishError::Ask(AskError::NoMultiple(total)) => Refused::no_multiple(total),
-        error => Refusal { kind: RefusalKind::Topology, message: error.to_string() }.into(),
+        error => {
+            Refusal { kind: RefusalKind::Topology, message: error.to_string(), works: Vec::new() }.into()
+        }
     })?;
     if let Some(ask) = stages.first().map(Stage::ask) {
         counted(partition, lens, ask, &spec.shape)?;
@@ -367,18 +460,21 @@ fn fits_idle(
     let mut reason = None;
     for stage in stages {
         // Of several sizes one that can be is enough; the smallest, which is last, says why none can.
-        let never = |ask| place::is_never(&lens.fabric, &lens.idle, ask);
-        if stage.asks.iter().any(|ask| !never(ask)) {
+        let may = |ask| match say {
+            Say::Nearest => !place::is_never(&lens.fabric, &lens.idle, ask),
+            Say::Sure => place::place(&lens.fabric, &View::new(&lens.idle, &lens.idle), ask).is_ok(),
+        };
+        if stage.asks.iter().any(may) {
             let warning = reason.map(|why| format!("{why}; the job waits in vain until that relaxes"));
             return Ok(stage.warnings.into_iter().chain(warning).collect());
         }
         reason = reason.or_else(|| match say {
             Say::Nearest => place::refusal(&lens.fabric, &lens.idle, stage.asks.last()?),
-            Say::Whether => Some(Never::default()),
+            Say::Sure => Some(Never::default()),
         });
     }
     // Where nothing is asked of the fabric, the nodes are not what is asked for.
     let fabric = spec.fabric.is_some() || scene.topology(&lens.fabric).asks();
     let kind = if fabric { RefusalKind::Topology } else { RefusalKind::NodeConfig };
-    Err(Refused::never(kind, reason.unwrap_or_default()))
+    Err(Refused::never(kind, spec, reason.unwrap_or_default()))
 }

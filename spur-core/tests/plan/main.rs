@@ -9,6 +9,7 @@ mod het;
 mod history;
 mod large;
 mod lost;
+mod offers;
 mod oracle;
 mod preempt;
 mod random;

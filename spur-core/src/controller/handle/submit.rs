@@ -250,7 +250,7 @@ fn het(spec: &JobSpec) -> Result<(), Reject> {
 }
 
 fn refusal(refusal: feasible::Refusal) -> Reject {
-    let feasible::Refusal { kind, message } = refusal;
+    let feasible::Refusal { kind, message, works: _ } = refusal;
     match kind {
         feasible::RefusalKind::NodeCount => Reject::InvalidNodeCount(message),
         feasible::RefusalKind::TimeLimit => Reject::InvalidTimeLimit(message),

@@ -17,8 +17,8 @@ use crate::sched::timeline::licenses::wanted;
 use crate::sched::together::{Member, Nearness, nearness, place_together, ways};
 use crate::text::time::Time;
 
-use super::mend::sized;
-use super::{Refusal, RefusalKind, in_partition, refuse};
+use super::knob::sized;
+use super::{Judge, Refusal, RefusalKind, refuse};
 
 /// Components of which a smaller size is looked for.
 const MOST_SIZED: usize = 4;
@@ -206,9 +206,8 @@ fn fewer(
     let original = Arc::clone(&specs[at]);
     let mut fits = |size: u32| {
         let smaller = sized(&original, Some(request), size);
-        let mut partitions = smaller.partitions.iter().filter_map(|name| scene.partition(name));
         // It has to be possible by itself, too.
-        if !partitions.any(|index| in_partition(scene, index, &smaller, None).is_ok()) {
+        if !Judge::new(scene).works(&smaller) {
             return false;
         }
         let Ok(part) = prepared(scene, &smaller) else { return false };

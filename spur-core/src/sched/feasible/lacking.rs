@@ -1,16 +1,19 @@
 //! What no node has, or too few.
 
 use crate::cluster::Partition;
-use crate::model::job::Shape;
+use crate::model::job::{JobSpec, Shape};
+use crate::model::node::NodeShape;
 use crate::sched::place;
 use crate::sched::request::Need;
 use crate::sched::scene::Scene;
 use crate::sched::scene::lens::Lens;
 
-use super::{Refusal, RefusalKind, refuse};
+use super::RefusalKind;
+use super::knob::{Knob, Of};
+use super::mend::{Offer, Refused};
 
 /// Whether there are devices of all kinds that are asked for.
-pub(super) fn has_devices(scene: &Scene, shape: &Shape) -> bool {
+fn has_devices(scene: &Scene, shape: &Shape) -> bool {
     let mut asked = shape.gres.iter().chain(&shape.gpus).chain(&shape.gpus_per_task);
     let there = |name: &str| {
         let mut all = scene.nodes.iter().flat_map(|node| &node.shape.gres);
@@ -25,54 +28,88 @@ pub(super) fn counted(
     lens: &Lens,
     ask: &place::Ask,
     shape: &Shape,
-) -> Result<(), Refusal> {
+) -> Result<(), Refused> {
     let counts = shape.features.as_ref().map(|features| features.counts()).unwrap_or_default();
-    for ((wanted, count), (set, _)) in counts.into_iter().zip(&ask.counts) {
+    for (at, ((wanted, count), (set, _))) in counts.into_iter().zip(&ask.counts).enumerate() {
         let have = lens.idle.open().intersection(set).count();
         if have < count as usize {
             let name = partition.name();
-            let most = if have == 0 { String::new() } else { format!("; ask ≤ {have}") };
-            let message = format!(
-                "--constraint: {count} nodes with {wanted}: {have} of partition {name} could serve{most}"
-            );
-            return refuse(RefusalKind::NodeConfig, message);
+            let text =
+                format!("--constraint: {count} nodes with {wanted}: {have} of partition {name} could serve");
+            let offer = (have > 0).then_some(Offer::AtMost(Knob::Counted(at), have as u64));
+            return Err(Refused::new(RefusalKind::NodeConfig, text, offer));
         }
     }
     Ok(())
 }
 
 /// Why no node will do: what is asked of one node, and the most that one has.
-pub(super) fn too_large(scene: &Scene, partition: &Partition, lens: &Lens, need: &Need) -> String {
+pub(super) fn too_large(
+    scene: &Scene,
+    partition: &Partition,
+    lens: &Lens,
+    need: &Need,
+    spec: &JobSpec,
+) -> Refused {
     let name = partition.name();
+    let devices = has_devices(scene, &spec.shape);
+    let kind = if devices { RefusalKind::NodeConfig } else { RefusalKind::Gres };
+    let refused = |text: String, offers: Vec<Offer>| Refused::new(kind, text, offers);
     let admitted = || lens.admitted.ones().map(|index| &scene.nodes[index].shape);
     if admitted().next().is_none() {
-        return format!("no node of partition {name} meets the constraint");
+        return refused(format!("no node of partition {name} meets the constraint"), Vec::new());
     }
     let (cpus, memory) = (
         admitted().map(|shape| shape.cpus).max().unwrap_or(0),
         admitted().map(|shape| shape.memory_mb).max().unwrap_or(0),
     );
+    // A number is offered as it is where it is what was asked for.
+    let offer = |knob: Knob, asked: u64, most: u64| match knob.asked(spec, None) == Some(asked) {
+        true => Offer::AtMost(knob, most),
+        false => Offer::Other(knob),
+    };
     let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
     if asked > cpus {
-        return format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}; ask ≤ {cpus}");
+        let text = format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}");
+        let knobs = [Knob::Cpus, Knob::LeastCpus, Knob::OnEach].into_iter();
+        return refused(text, knobs.map(|knob| offer(knob, asked.into(), cpus.into())).collect());
     }
     let per_cpu = need.memory_per_cpu.saturating_mul(u64::from(asked));
     let wanted = if need.memory_per_node == u64::MAX { 0 } else { need.memory_per_node.max(per_cpu) };
     if wanted > memory {
-        return format!(
-            "{wanted} MiB on one node: the largest of partition {name} has {memory}; ask ≤ {memory}"
-        );
+        let text = format!("{wanted} MiB on one node: the largest of partition {name} has {memory}");
+        return refused(text, vec![offer(Knob::Memory, wanted, memory)]);
     }
-    for spec in need.gres_per_node.iter().chain(&need.gres_per_task) {
-        let has = |shape: &crate::model::node::NodeShape| -> u64 {
-            let kind = |kind: &str| spec.kind.as_deref().is_none_or(|wanted| wanted == kind);
-            let matching = shape.gres.iter().filter(|gres| *gres.name == *spec.name && kind(&gres.kind));
-            matching.map(|gres| u64::from(gres.count)).sum()
+    for gres in need.gres_per_node.iter().chain(&need.gres_per_task) {
+        let has = |shape: &NodeShape| -> u64 {
+            let kind = |kind: &str| gres.kind.as_deref().is_none_or(|wanted| wanted == kind);
+            let matching = shape.gres.iter().filter(|has| *has.name == *gres.name && kind(&has.kind));
+            matching.map(|has| u64::from(has.count)).sum()
         };
         let most = admitted().map(|shape| has(shape)).max().unwrap_or(0);
-        if spec.count > most {
-            return format!("{spec} on one node: the most that a node of partition {name} has is {most}");
+        if gres.count > most {
+            let text = format!("{gres} on one node: the most that a node of partition {name} has is {most}");
+            // What there is nowhere was not meant.
+            return refused(
+                text,
+                if devices { of_node(spec).map(Offer::Other).collect() } else { Vec::new() },
+            );
         }
     }
-    format!("no node of partition {name} has all that is asked for together")
+    refused(
+        format!("no node of partition {name} has all that is asked for together"),
+        [Knob::Memory, Knob::Cpus, Knob::LeastCpus, Knob::Disk, Knob::OnEach]
+            .into_iter()
+            .chain(of_node(spec))
+            .map(Offer::Other)
+            .collect(),
+    )
+}
+
+/// All that is said of devices.
+fn of_node(spec: &JobSpec) -> impl Iterator<Item = Knob> {
+    let shape = &spec.shape;
+    let all =
+        [(Of::Node, shape.gres.len()), (Of::Task, shape.gpus_per_task.len()), (Of::Job, shape.gpus.len())];
+    all.into_iter().flat_map(|(of, len)| (0..len).map(move |at| Knob::Devices(of, at)))
 }

@@ -1,21 +1,58 @@
 //! The nearest request that would work. What a refusal offers has been tried as the whole request that it would be: another
-//! limit may forbid it, too.
+//! limit may forbid it, too. Where no single change will do, several are offered together.
 
+use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::model::job::{FabricAsk, JobSpec};
+use crate::model::job::{FabricAsk, JobSpec, MemoryNeed};
 use crate::sched::place::{Nearest, Never, NoMultiple};
-use crate::sched::request::{Request, Slot};
+use crate::sched::request::Request;
 use crate::text::gather::{Gather, GatherClause, LinkSpeed, NetworkNeed};
-use crate::text::nodes::NodeCount;
+use crate::text::time::TimeLimit;
 
+use super::knob::{Knob, Way, with_nodes, without_zeros};
 use super::{Refusal, RefusalKind, Say};
 
-/// How many amounts are tried for one offer.
-const TRIES: usize = 16;
+/// How many amounts are tried one after another on clusters of so many nodes in all.
+const TRIED_NODES: usize = 80_000;
+
+/// The fewest and the most of them.
+const TRIES: (usize, usize) = (8, 128);
 
 /// How often an amount that is far from the one that was asked for is looked for in another place.
 const LEAPS: usize = 3;
+
+/// How many requests are tried in all for each that is tried one after another.
+const ROUNDS: usize = 12;
+
+/// How many changes are named that the limit does not name itself.
+const OTHERS: usize = 2;
+
+/// How large a cluster is.
+pub(super) struct Site {
+    /// Its nodes, by which goes how much there is to a try.
+    pub(super) nodes: usize,
+    /// The fewest nodes of a job.
+    pub(super) floor: u32,
+    /// The most CPUs of a node,
+    pub(super) cpus: u64,
+    /// memory, MiB,
+    pub(super) memory: u64,
+    /// and temporary disk, MiB.
+    pub(super) disk: u64,
+}
+
+impl Site {
+    /// What no node has more of.
+    fn most(&self, knob: Knob, spec: &JobSpec) -> Option<u64> {
+        match knob {
+            Knob::Cpus | Knob::LeastCpus => Some(self.cpus),
+            Knob::Memory => matches!(spec.shape.memory, Some(MemoryNeed::PerNode(_))).then_some(self.memory),
+            Knob::Disk => Some(self.disk),
+            _ => None,
+        }
+    }
+}
 
 /// A refusal, with what may mend it and has not been tried.
 #[derive(Clone, Debug)]
@@ -28,14 +65,12 @@ pub(super) struct Refused {
 /// What may mend a request.
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
-    /// So many nodes and no more.
-    Nodes(u32),
+    /// What the limit is about: so much of it and no more.
+    AtMost(Knob, u64),
+    /// Less of what has to do with it.
+    Other(Knob),
     /// So many nodes at least.
     MoreNodes(u32),
-    /// So many of what the job counts and no more.
-    Slots(u32),
-    /// Another number of nodes for as many tasks.
-    OtherNodes,
     /// A number that is a multiple.
     Around(NoMultiple),
     /// What the placement found.
@@ -43,20 +78,25 @@ pub(super) enum Offer {
 }
 
 impl From<Refusal> for Refused {
-    fn from(Refusal { kind, message }: Refusal) -> Self {
+    fn from(Refusal { kind, message, .. }: Refusal) -> Self {
         Self { kind, text: message, offers: Vec::new() }
     }
 }
 
 impl Refused {
-    pub(super) fn new(kind: RefusalKind, text: String, offer: Offer) -> Self {
-        Self { kind, text, offers: vec![offer] }
+    pub(super) fn new(kind: RefusalKind, text: String, offers: impl IntoIterator<Item = Offer>) -> Self {
+        Self { kind, text, offers: offers.into_iter().collect() }
     }
 
     /// What can never be placed.
-    pub(super) fn never(kind: RefusalKind, Never { text, nearest }: Never) -> Self {
-        let offers = nearest.into_iter().map(Offer::Near).chain([Offer::OtherNodes]);
-        Self { kind, text, offers: offers.collect() }
+    pub(super) fn never(kind: RefusalKind, spec: &JobSpec, never: Never) -> Self {
+        let Never { text, nearest, multiples } = never;
+        let near = nearest.into_iter().map(|near| match near {
+            Nearest::AtMost(most) => Offer::AtMost(Knob::Slots, most.into()),
+            near => Offer::Near(near),
+        });
+        let multiples = Knob::multiples(spec).filter(|_| multiples).map(Offer::Other);
+        Self { kind, text, offers: near.chain(multiples).chain([Offer::Other(Knob::Nodes)]).collect() }
     }
 
     /// The limit alone.
@@ -64,8 +104,13 @@ impl Refused {
         self.text
     }
 
+    /// The same, of a part of the cluster.
+    pub(super) fn within(self, kind: RefusalKind, place: &str) -> Self {
+        Self { kind, text: format!("{place}: {}", self.text), ..self }
+    }
+
     pub(super) fn no_multiple(total: NoMultiple) -> Self {
-        Self::new(RefusalKind::Topology, total.to_string(), Offer::Around(total))
+        Self::new(RefusalKind::Topology, total.to_string(), [Offer::Around(total)])
     }
 
     /// The refusal, with those of its offers that work, or what is nearest to them and does.
@@ -73,30 +118,49 @@ impl Refused {
         self,
         spec: &JobSpec,
         request: Option<&Request>,
+        site: &Site,
         judge: impl Fn(&JobSpec, Say) -> Result<(), Refused>,
     ) -> Refusal {
         let Self { kind, text: mut message, offers } = self;
-        let mend = Mend { spec, request, judge: &judge };
-        let mut found: Vec<String> = Vec::new();
+        let tries = (TRIED_NODES / site.nodes.max(1)).clamp(TRIES.0, TRIES.1);
+        let left = Cell::new(tries * ROUNDS);
+        let mend = Mend { spec, request, judge: &judge, site, tries, left };
+        let mut found = Found::default();
         for offer in &offers {
-            match offer {
-                Offer::Around(total) => {
-                    let around = mend.around(total);
-                    if !around.is_empty() {
-                        let _ = write!(message, ": ask for {} instead", around.join(" or "));
-                    }
-                }
-                offer => found.extend(mend.offer(offer)),
-            }
+            mend.offer(offer, &mut found, &mut message);
         }
-        found.dedup();
-        for (index, offer) in found.iter().enumerate() {
+        // What only names that are not there stand in the way of is mended by its user.
+        if found.works.is_empty() && !offers.is_empty() {
+            mend.others(&mut found);
+        }
+        if found.works.is_empty() && !offers.is_empty() {
+            found.add(mend.several());
+        }
+        for (index, words) in found.words.iter().enumerate() {
             let _ = match index {
-                0 => write!(message, "; {offer}"),
-                _ => write!(message, ", or {}", offer.strip_prefix("ask ").unwrap_or(offer)),
+                0 => write!(message, "; {words}"),
+                _ => write!(message, ", or {}", words.strip_prefix("ask ").unwrap_or(words)),
             };
         }
-        Refusal { kind, message }
+        Refusal { kind, message, works: found.works }
+    }
+}
+
+/// What works, and how that is said.
+#[derive(Default)]
+struct Found {
+    words: Vec<String>,
+    works: Vec<JobSpec>,
+}
+
+impl Found {
+    fn add(&mut self, found: Option<(String, JobSpec)>) {
+        let Some((words, spec)) = found else { return };
+        let spec = without_zeros(spec);
+        if !self.works.contains(&spec) {
+            self.words.push(words);
+            self.works.push(spec);
+        }
     }
 }
 
@@ -104,72 +168,209 @@ struct Mend<'a, J> {
     spec: &'a JobSpec,
     request: Option<&'a Request>,
     judge: &'a J,
+    site: &'a Site,
+    /// Amounts that are tried one after another.
+    tries: usize,
+    /// Requests that may still be tried.
+    left: Cell<usize>,
 }
 
 impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     fn works(&self, spec: &JobSpec) -> bool {
-        (self.judge)(spec, Say::Whether).is_ok()
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0 && self.keeps(spec) && (self.judge)(spec, Say::Sure).is_ok()
     }
 
-    fn offer(&self, offer: &Offer) -> Option<String> {
+    /// Whether there are tasks for all nodes, unless there were too few from the first: more nodes would not be given.
+    fn keeps(&self, spec: &JobSpec) -> bool {
+        let enough = |spec: &JobSpec| match (&spec.shape.nodes, spec.shape.tasks) {
+            (Some(nodes), Some(tasks)) => nodes.min <= tasks,
+            _ => true,
+        };
+        enough(spec) || !enough(self.spec)
+    }
+
+    fn offer(&self, offer: &Offer, found: &mut Found, message: &mut String) {
         match offer {
-            Offer::Nodes(most) => self.at_most(*most, 1, |size| with_nodes(self.spec, self.request, size)),
-            Offer::Slots(most) | Offer::Near(Nearest::AtMost(most)) => self.fewer(*most),
+            Offer::AtMost(knob, most) => {
+                let amount = self.nearest(*knob, self.spec, Some(*most));
+                found.add(amount.map(|amount| {
+                    let spec = knob.set(self.spec, self.request, amount);
+                    let words = match knob {
+                        _ if amount == 0 => knob.words(&spec, self.request),
+                        Knob::Time => format!("-t ≤ {}", TimeLimit::Seconds(amount)),
+                        _ => format!("≤ {amount}"),
+                    };
+                    (ask(&words), spec)
+                }));
+            }
+            Offer::Other(knob) => found.add(self.other(*knob)),
             Offer::MoreNodes(least) => {
-                self.works(&with_nodes(self.spec, self.request, *least)).then(|| format!("ask ≥ {least}"))
+                let spec = with_nodes(self.spec, self.request, *least);
+                found.add(self.works(&spec).then(|| (format!("ask ≥ {least}"), spec)));
             }
-            Offer::OtherNodes => self.other_nodes(),
-            Offer::Near(near) => self.works(&self.near(near)).then(|| near.to_string()),
-            Offer::Around(_) => None,
+            Offer::Around(total) => {
+                let around = self.around(total);
+                if !around.is_empty() {
+                    let words: Vec<String> = around.iter().map(|(amount, _)| amount.to_string()).collect();
+                    let _ = write!(message, ": ask for {} instead", words.join(" or "));
+                }
+                found.works.extend(around.into_iter().map(|(_, spec)| spec));
+            }
+            Offer::Near(near) => {
+                let spec = self.near(near);
+                found.add(self.works(&spec).then(|| (near.to_string(), spec)));
+            }
         }
     }
 
-    /// The largest amount from there down that works. Where that is further than some steps, what the refusal of the first one
-    /// offers is gone on from.
-    fn at_most(&self, most: u32, least: u32, sized: impl Fn(u32) -> JobSpec) -> Option<String> {
+    /// What else works by itself.
+    fn others(&self, found: &mut Found) {
+        for knob in Knob::all(self.spec, self.request).into_iter().rev() {
+            if found.works.len() < OTHERS {
+                found.add(self.other(knob));
+            }
+        }
+    }
+
+    fn other(&self, knob: Knob) -> Option<(String, JobSpec)> {
+        let amount = self.nearest(knob, self.spec, None)?;
+        let spec = knob.set(self.spec, self.request, amount);
+        Some((ask(&knob.words(&spec, self.request)), spec))
+    }
+
+    /// Where no change by itself will do: as little as can be asked for, and of one thing after another as much again as works.
+    fn several(&self) -> Option<(String, JobSpec)> {
+        let least = |knob: Knob| match (knob, knob.way(self.spec, self.request)) {
+            (Knob::Slots | Knob::Nodes, _) => self.least_count(),
+            (Knob::Devices(..), _) => 0,
+            (_, Way::Down { least } | Way::Scan { least } | Way::Around { least }) => least,
+            (_, Way::Up { most }) => most,
+        };
+        let with = |amounts: &[(Knob, u64)]| {
+            let set = |spec, (knob, amount): &(Knob, u64)| knob.set(&spec, self.request, *amount);
+            amounts.iter().fold(self.spec.clone(), set)
+        };
+        let all = Knob::all(self.spec, self.request);
+        let mut amounts: Vec<(Knob, u64)> = all.iter().map(|knob| (*knob, least(*knob))).collect();
+        if !self.works(&with(&amounts)) {
+            return None;
+        }
+        // What can be as it was asked for is, before anything is looked for.
+        for knob in all {
+            let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != knob).collect();
+            if self.works(&with(&others)) {
+                amounts = others;
+            }
+        }
+        for at in 0..amounts.len() {
+            let knob = amounts[at].0;
+            let others: Vec<_> = amounts.iter().copied().filter(|(other, _)| *other != knob).collect();
+            if let Some(amount) = self.nearest(knob, &with(&others), None) {
+                amounts[at].1 = amount;
+            }
+        }
+        let (knobs, spec) = (amounts.iter().map(|(knob, _)| knob), with(&amounts));
+        let mut words: Vec<String> = Vec::new();
+        for said in knobs.map(|knob| knob.words(&spec, self.request)) {
+            if !words.contains(&said) {
+                words.push(said);
+            }
+        }
+        Some((ask(&words.join(" and ")), spec))
+    }
+
+    /// The fewest of what a job counts that may have to be on so many nodes.
+    fn least_count(&self) -> u64 {
+        if self.spec.shape.nodes.is_some() { self.site.floor.max(1).into() } else { 1 }
+    }
+
+    /// The amount of something that is nearest to what was asked for and works, the rest being as in `spec`; `hint` is where it
+    /// may be.
+    fn nearest(&self, knob: Knob, spec: &JobSpec, hint: Option<u64>) -> Option<u64> {
+        let asked = knob.asked(self.spec, self.request)?;
+        let works = |amount: u64| self.works(&knob.set(spec, self.request, amount));
+        match knob.way(spec, self.request) {
+            Way::Down { least } => {
+                let top = hint.or(self.site.most(knob, spec)).filter(|top| (least..asked).contains(top));
+                if let Some(top) = top.filter(|top| works(*top)) {
+                    return Some(top);
+                }
+                // More than that is asked for by nobody who may know what works.
+                let top = top.unwrap_or(asked.min(MOST));
+                (top > least && works(least)).then(|| halve(least, top, works))
+            }
+            Way::Up { most } => (most > asked && works(most))
+                .then(|| most - halve(0, most - asked, |less| works(most - less))),
+            Way::Scan { least } => {
+                let step = knob.step(spec);
+                let times = (asked.div_ceil(step), least.div_ceil(step), hint.map(|hint| hint / step));
+                let found = self.scan(times, step, |times| knob.set(spec, self.request, times * step));
+                found.map(|times| times * step)
+            }
+            Way::Around { least } => {
+                let below = (least..asked).rev().map(Some).chain(std::iter::repeat(None));
+                let sides = below.zip(asked.saturating_add(1)..);
+                let amounts = sides.flat_map(|(below, above)| below.into_iter().chain([above]));
+                amounts.take(self.tries).find(|amount| works(*amount))
+            }
+        }
+    }
+
+    /// The largest amount below `asked` that works: one after another, then from where it may be, then from what the refusals
+    /// there offer, and at last by halving. All are counted in steps.
+    fn scan(
+        &self,
+        (asked, least, hint): (u64, u64, Option<u64>),
+        step: u64,
+        set: impl Fn(u64) -> JobSpec,
+    ) -> Option<u64> {
+        let works = |amount: &u64| self.works(&set(*amount));
         let least = least.max(1);
-        let mut from = most;
-        for _ in 0..LEAPS {
-            let works = |size: &u32| self.works(&sized(*size));
-            if let Some(size) = (least..=from).rev().take(TRIES).find(works) {
-                return Some(format!("ask ≤ {size}"));
-            }
-            let offers = (self.judge)(&sized(from), Say::Nearest).err()?.offers;
-            let amounts = offers.iter().filter_map(|offer| match offer {
-                Offer::Nodes(size) | Offer::Slots(size) | Offer::Near(Nearest::AtMost(size)) => Some(*size),
-                Offer::Around(NoMultiple { wanted, by, .. }) => Some(wanted - wanted % by.max(&1)),
-                Offer::MoreNodes(_) | Offer::OtherNodes | Offer::Near(_) => None,
-            });
-            from = amounts.filter(|size| *size < from).max()?;
+        let near = |from: u64| (least..=from).rev().take(self.tries).find(works);
+        let last = asked.checked_sub(1)?;
+        if let Some(amount) = near(last) {
+            return Some(amount);
         }
-        None
-    }
-
-    /// Fewer of what the job counts: no fewer tasks than it wants nodes.
-    fn fewer(&self, most: u32) -> Option<String> {
-        let least = self.request.filter(|request| request.slots.is_some()).map_or(1, Request::min_nodes);
-        self.at_most(most, least, |size| sized(self.spec, self.request, size))
-    }
-
-    /// The nearest number of nodes on which a job that gives nodes and tasks could be.
-    fn other_nodes(&self) -> Option<String> {
-        let request = self.request.filter(|request| request.slots.is_some())?;
-        let (least, most) = request.nodes?;
-        let below = (1..least).rev().map(Some).chain(std::iter::repeat(None));
-        let above = most.saturating_add(1)..;
-        let sizes = below.zip(above).flat_map(|(below, above)| below.into_iter().chain([above]));
-        let works = |size: &u32| self.works(&with_nodes(self.spec, self.request, *size));
-        sizes.take(TRIES).find(works).map(|size| Nearest::Nodes(size).to_string())
+        let last = last.saturating_sub(self.tries as u64);
+        let mut from = last.min(hint.unwrap_or(last));
+        if from < least {
+            return None;
+        }
+        for _ in 0..LEAPS {
+            if let Some(amount) = near(from) {
+                return Some(amount);
+            }
+            let next = (self.judge)(&set(from), Say::Nearest).err().and_then(|refused| {
+                let amounts = refused.offers.iter().filter_map(|offer| match offer {
+                    Offer::AtMost(Knob::Slots, amount) => Some(*amount),
+                    Offer::Around(NoMultiple { wanted, by, .. }) => {
+                        Some(u64::from(wanted - wanted % by.max(&1)))
+                    }
+                    _ => None,
+                });
+                amounts.map(|amount| amount / step).filter(|amount| *amount < from).max()
+            });
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        let low = std::iter::successors(Some(from), |from| (*from > least).then(|| (from / 2).max(least)));
+        let low = low.skip(1).find(works)?;
+        Some(halve(low, (2 * low + 1).min(from), |amount| works(&amount)))
     }
 
     /// The nearest multiples that work, the smaller one first.
-    fn around(&self, total: &NoMultiple) -> Vec<String> {
+    fn around(&self, total: &NoMultiple) -> Vec<(u32, JobSpec)> {
         let (wanted, by) = (total.wanted, total.by.max(1));
+        let sized = |times: u32| Knob::Slots.set(self.spec, self.request, u64::from(times * by));
         let below = (1..=wanted / by).rev();
         let above = wanted / by + 1..=u32::MAX / by;
-        let works = |times: &u32| self.works(&sized(self.spec, self.request, times * by));
-        let found = [below.take(TRIES).find(works), above.take(TRIES).find(works)];
-        found.into_iter().flatten().map(|times| (times * by).to_string()).collect()
+        let works = |times: &u32| self.works(&sized(*times));
+        let found = [below.take(self.tries).find(works), above.take(self.tries).find(works)];
+        found.into_iter().flatten().map(|times| (times * by, sized(times))).collect()
     }
 
     fn near(&self, near: &Nearest) -> JobSpec {
@@ -198,36 +399,20 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
     }
 }
 
-/// A request with another number of what it counts.
-pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
-    let slot = request.map(|request| (request.need.slot, request.slots.is_some()));
-    match slot {
-        Some((Slot::Task, true)) => {
-            let mut spec = spec.clone();
-            spec.shape.tasks = Some(size);
-            spec
-        }
-        Some((Slot::Gpu, true)) => {
-            let mut spec = spec.clone();
-            if let Some(gpus) = spec.shape.gpus.first_mut() {
-                gpus.count = u64::from(size);
-            }
-            spec
-        }
-        _ => with_nodes(spec, request, size),
-    }
+fn ask(words: &str) -> String {
+    if words.starts_with("leave out") { words.to_owned() } else { format!("ask {words}") }
 }
 
-/// A request with another number of nodes; where the tasks follow from the nodes, with as many.
-fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) -> JobSpec {
-    let mut spec = spec.clone();
-    spec.shape.nodes = Some(NodeCount::exactly(nodes));
-    if let Some(Slot::Node { tasks }) = request.map(|request| request.need.slot)
-        && spec.shape.tasks.is_some()
-    {
-        spec.shape.tasks = nodes.checked_mul(tasks);
+/// More than anybody has of anything.
+const MOST: u64 = 1 << 40;
+
+/// The largest amount from `low`, which works, to below `high`, which does not.
+fn halve(mut low: u64, mut high: u64, works: impl Fn(u64) -> bool) -> u64 {
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if works(middle) { low = middle } else { high = middle }
     }
-    spec
+    low
 }
 
 /// What is asked, with its musts at another layer.

@@ -28,7 +28,8 @@ pub use ask::{
     resolve, strategy,
 };
 pub use explain::{
-    Lost, LostWhy, Misfit, MisfitKind, Nearest, Never, Placement, Unit, could_hold, is_never, refusal,
+    Lost, LostWhy, Misfit, MisfitKind, Nearest, Never, Placement, Unit, could_hold, hold_fewer, is_never,
+    refusal,
 };
 pub(in crate::sched) use slots::open;
 pub use slots::{Slots, View, Weights};

@@ -83,7 +83,7 @@ pub struct Need {
     pub whole: bool,
 }
 
-/// Why a request makes no sense as it stands, with what would.
+/// Why a request makes no sense as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadRequest(pub String);
@@ -92,7 +92,7 @@ impl Request {
     /// Reads a job's request as it is in one partition.
     ///
     /// # Errors
-    /// A number of GPUs that cannot be divided evenly over tasks or nodes, with what could be.
+    /// A number of GPUs that cannot be divided evenly over tasks or nodes.
     pub fn new(spec: &JobSpec, partition: &PartitionConfig) -> Result<Self, BadRequest> {
         let shape = &spec.shape;
         let most_nodes = partition.max_nodes.unwrap_or(u32::MAX);
@@ -126,10 +126,9 @@ impl Request {
             let share = |spec: &GresSpec| match spec.count.checked_rem(u64::from(count)) {
                 Some(0) => Ok(GresSpec { count: spec.count / u64::from(count), ..spec.clone() }),
                 _ => {
-                    let fit = (spec.count / u64::from(count.max(1))).max(1) * u64::from(count.max(1));
                     let unit = if self.slots.is_some() { "tasks" } else { "nodes" };
                     Err(BadRequest(format!(
-                        "--gpus={} cannot be divided evenly over {count} {unit}; ask {fit}",
+                        "--gpus={} cannot be divided evenly over {count} {unit}",
                         spec.count
                     )))
                 }

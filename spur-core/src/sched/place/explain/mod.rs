@@ -12,7 +12,7 @@ use crate::sched::place::problem::{Meter, Problem, positions};
 use crate::sched::place::slots::View;
 use crate::sched::place::{Missed, frame, place};
 
-pub use words::{Nearest, Never, is_never, refusal};
+pub use words::{Nearest, Never, hold_fewer, is_never, refusal};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

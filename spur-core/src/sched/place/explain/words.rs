@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Write};
 
 use crate::model::fabric::{Fabric, Layer};
 use crate::sched::place::ask::{Ask, Strategy};
+use crate::sched::place::problem::positions;
 use crate::sched::place::slots::{Slots, View};
 use crate::sched::place::{place, place_or_say};
 use crate::text::gather::LinkSpeed;
@@ -136,6 +137,8 @@ pub struct Never {
     pub text: String,
     /// What would work, the nearest first.
     pub nearest: Vec<Nearest>,
+    /// Whether it is only that domains hold multiples that stands in the way.
+    pub multiples: bool,
 }
 
 /// An ask near one that cannot be.
@@ -200,7 +203,19 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<Never> {
     if let Some(never) = too_few_for_counts(fabric, &view, ask) {
         return Some(never);
     }
+    let multiple = forbidding(fabric, &view, ask);
     let text = match (ask.must, misfit.nearest.first()) {
+        _ if let Some((layer, by)) = multiple => {
+            let (name, most) =
+                (fabric.layer_name(layer), largest_multiple(fabric, &view, misfit.unit, layer));
+            let wanted = misfit.wanted;
+            match most {
+                most if most < by => {
+                    format!("{name}*{by} with {wanted} {unit}: the largest {name} has {most} {unit}")
+                }
+                _ => format!("{name}*{by} with {wanted} {unit}: no part of the fabric holds them so divided"),
+            }
+        }
         (Some(layer), Some(&(_, most))) if layer > Layer::NODE && misfit.kind == MisfitKind::TooFew => {
             let name = fabric.layer_name(layer);
             format!("must:{name} with {} {unit}: the largest {name} has {most} {unit}", misfit.wanted)
@@ -243,7 +258,42 @@ pub fn refusal(fabric: &Fabric, idle: &Slots, ask: &Ask) -> Option<Never> {
         slower(fabric, &view, ask),
         without_fabric(fabric, &view, ask),
     ];
-    Some(Never { text, nearest: nearest.into_iter().flatten().collect() })
+    Some(Never { text, nearest: nearest.into_iter().flatten().collect(), multiples: multiple.is_some() })
+}
+
+/// The multiple without which the job could be placed, or the first of several.
+fn forbidding(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<(Layer, u32)> {
+    let fits = |multiples: Vec<(Layer, u32)>| place(fabric, view, &Ask { multiples, ..ask.clone() }).is_ok();
+    let first = ask.multiples.first().filter(|_| fits(Vec::new()))?;
+    let without =
+        |one: &&(Layer, u32)| fits(ask.multiples.iter().filter(|other| other != one).copied().collect());
+    Some(*ask.multiples.iter().find(without).unwrap_or(first))
+}
+
+/// What the largest domain of a layer has.
+fn largest_multiple(fabric: &Fabric, view: &View<'_>, unit: Unit, layer: Layer) -> u32 {
+    let has = |range: std::ops::Range<usize>| match unit {
+        Unit::Nodes => positions(range).filter(|pos| view.slots.at(*pos) > 0).count() as u64,
+        Unit::Tasks => positions(range).map(|pos| u64::from(view.slots.at(pos))).sum(),
+    };
+    let most = match layer {
+        Layer::NODE => (0..fabric.len()).map(|at| has(at..at + 1)).max(),
+        _ => fabric.domains_covering(layer).into_iter().map(|id| has(fabric.domain(id).range())).max(),
+    };
+    most.map_or(0, |most| u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// How much the largest nodes have, of which a job may have so many, if that is less than it wants.
+#[must_use]
+pub fn hold_fewer(idle: &Slots, nodes: u32, wanted: u64) -> Option<u64> {
+    // Where nodes are counted each has one.
+    if idle.are_whole() || idle.nodes() <= nodes as usize {
+        return None;
+    }
+    let mut slots: Vec<u32> = positions(0..idle.open().len()).map(|pos| idle.at(pos)).collect();
+    slots.sort_unstable_by_key(|slots| std::cmp::Reverse(*slots));
+    let hold: u64 = slots.iter().take(nodes as usize).map(|slots| u64::from(*slots)).sum();
+    (hold < wanted).then_some(hold)
 }
 
 /// Where it is only the counts that do not fit the number of nodes: that, with the next larger number that does.
@@ -258,7 +308,8 @@ fn too_few_for_counts(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<Nev
     };
     let unit = Unit::Nodes.name(nodes);
     let nearest = larger.find(fits).map(Nearest::Nodes).into_iter().collect();
-    Some(Never { text: format!("--constraint: {nodes} {unit} cannot meet every count"), nearest })
+    let text = format!("--constraint: {nodes} {unit} cannot meet every count");
+    Some(Never { text, nearest, multiples: false })
 }
 
 /// How many smaller sizes are tried one by one.

@@ -1,0 +1,437 @@
+//! What of a request can be given in another amount, or left out.
+
+use crate::model::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
+use crate::sched::request::{Request, Slot};
+use crate::text::features::FeatureExpr;
+use crate::text::gather::{GatherClause, NetworkNeed};
+use crate::text::gres::GresSpec;
+use crate::text::nodes::NodeCount;
+use crate::text::time::TimeLimit;
+
+/// One thing that a request gives in numbers, or may leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knob {
+    /// What the job counts: tasks, GPUs, or nodes.
+    Slots,
+    /// `-N`, where the job counts something else.
+    Nodes,
+    /// `-c`.
+    Cpus,
+    /// `--ntasks-per-node`.
+    OnEach,
+    /// `--mincpus`.
+    LeastCpus,
+    /// `--mem` or `--mem-per-cpu`, MiB; `u64::MAX` for all there is.
+    Memory,
+    /// `--tmp`, MiB.
+    Disk,
+    /// An entry of devices.
+    Devices(Of, usize),
+    /// A count of `--constraint`.
+    Counted(usize),
+    /// The M of a clause `LAYER*M` of `--gather`.
+    Multiple(usize),
+    /// `--segment`.
+    Segment,
+    /// `--switches`.
+    Switches,
+    /// A `must` of `--gather`, which is there (1) or not.
+    Must(usize),
+    /// `--network=bw`, the same.
+    Links,
+    /// `--contiguous`, the same.
+    Contiguous,
+    /// `--exclusive=topo`, the same.
+    WholeLeaves,
+    /// `-w`, the same.
+    Named,
+    /// A license.
+    License(usize),
+    /// `-t`, or `--time-min` where that is given, seconds; `u64::MAX` where it has no end.
+    Time,
+}
+
+/// For what devices are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// On each node.
+    Node,
+    /// By the whole job.
+    Job,
+    /// For each task.
+    Task,
+}
+
+/// Where the nearest amount is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Below; less than what works does, too.
+    Down {
+        /// The least amount.
+        least: u64,
+    },
+    /// Above; more than what works does, too.
+    Up {
+        /// The largest amount.
+        most: u64,
+    },
+    /// Below, where any amount may work and the next may not.
+    Scan {
+        /// The least amount.
+        least: u64,
+    },
+    /// On both sides, any.
+    Around {
+        /// The least amount.
+        least: u64,
+    },
+}
+
+impl Knob {
+    /// Everything a request says that could be less, those first that a job can spare least.
+    pub(super) fn all(spec: &JobSpec, request: Option<&Request>) -> Vec<Self> {
+        let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
+        let mut all = vec![Self::Cpus, Self::LeastCpus, Self::Memory, Self::Disk];
+        all.extend((0..shape.gpus_per_task.len()).map(|at| Self::Devices(Of::Task, at)));
+        all.extend((0..shape.gres.len()).map(|at| Self::Devices(Of::Node, at)));
+        all.extend((0..shape.gpus.len()).map(|at| Self::Devices(Of::Job, at)));
+        all.push(Self::OnEach);
+        all.extend((0..counts(spec).len()).map(Self::Counted));
+        all.extend((0..clauses(fabric).len()).map(Self::Must));
+        all.extend([
+            Self::Segment,
+            Self::Switches,
+            Self::Links,
+            Self::Contiguous,
+            Self::WholeLeaves,
+            Self::Named,
+        ]);
+        all.extend((0..licenses(spec).len()).map(Self::License));
+        all.extend([Self::Time, Self::Slots, Self::Nodes]);
+        all.extend(Self::multiples(spec));
+        all.retain(|knob| knob.asked(spec, request).is_some());
+        all
+    }
+
+    /// Every clause of `--gather` that may be a multiple.
+    pub(super) fn multiples(spec: &JobSpec) -> impl Iterator<Item = Self> {
+        (0..clauses(spec.fabric.as_deref()).len()).map(Self::Multiple)
+    }
+
+    /// How much of it a request asks for; `None` where that is nothing.
+    pub(super) fn asked(self, spec: &JobSpec, request: Option<&Request>) -> Option<u64> {
+        let (shape, fabric) = (&spec.shape, spec.fabric.as_deref());
+        let by_gpus = request.is_some_and(|request| request.need.slot == Slot::Gpu);
+        let asked = match self {
+            Self::Slots => request.map_or(shape.tasks.map(u64::from), |request| Some(request.min_slots()))?,
+            // Where nodes are what is counted, that is asked for already.
+            Self::Nodes if request.is_some_and(|request| request.slots.is_none()) => 0,
+            Self::Nodes => shape.nodes.as_ref()?.min.into(),
+            Self::Cpus => shape.cpus_per_task?.into(),
+            Self::OnEach => shape.tasks_per_node?.into(),
+            Self::LeastCpus => shape.min_cpus.into(),
+            Self::Memory => match shape.memory? {
+                MemoryNeed::PerNode(0) => u64::MAX,
+                MemoryNeed::PerNode(memory) | MemoryNeed::PerCpu(memory) => memory,
+            },
+            Self::Disk => shape.tmp_disk_mb,
+            Self::Devices(Of::Job, 0) if by_gpus => 0,
+            Self::Devices(of, at) => devices(spec, of).get(at)?.count,
+            Self::Counted(at) => counts(spec).get(at)?.1.into(),
+            Self::Multiple(at) => match clauses(fabric).get(at)? {
+                GatherClause::Multiple { multiple, .. } => u64::from(*multiple),
+                GatherClause::Must { .. } | GatherClause::Prefer { .. } => 0,
+            },
+            Self::Must(at) => u64::from(matches!(clauses(fabric).get(at)?, GatherClause::Must { .. })),
+            Self::Segment => fabric?.segment?.into(),
+            Self::Switches => fabric?.switches?.count.into(),
+            Self::Links => u64::from(fabric?.network?.bandwidth.is_some()),
+            Self::Contiguous => u64::from(fabric?.contiguous),
+            Self::WholeLeaves => u64::from(shape.sharing == Sharing::Topo),
+            Self::Named => u64::from(shape.nodelist.is_some()),
+            Self::License(at) => licenses(spec).get(at)?.1.into(),
+            Self::Time => seconds(spec.time_min.unwrap_or(spec.time_limit)),
+        };
+        (asked > 0).then_some(asked)
+    }
+
+    /// Where another amount may work.
+    pub(super) fn way(self, spec: &JobSpec, request: Option<&Request>) -> Way {
+        let by_slots = request.filter(|request| request.slots.is_some());
+        match self {
+            // No fewer tasks than it wants nodes.
+            Self::Slots => Way::Scan {
+                least: by_slots.and(spec.shape.nodes.as_ref()).map_or(1, |nodes| nodes.min.into()),
+            },
+            Self::Nodes | Self::Devices(Of::Job, _) => Way::Around { least: 1 },
+            Self::OnEach if spec.shape.tasks.is_some() => {
+                Way::Up { most: spec.shape.tasks.unwrap_or(0).into() }
+            }
+            Self::Switches => Way::Up { most: u32::MAX.into() },
+            Self::Multiple(_) | Self::Segment => Way::Scan { least: 1 },
+            Self::Cpus | Self::OnEach | Self::Memory | Self::Counted(_) => Way::Down { least: 1 },
+            Self::Time => Way::Down { least: 60 },
+            _ => Way::Down { least: 0 },
+        }
+    }
+
+    /// Of what every amount that may work is a multiple.
+    pub(super) fn step(self, spec: &JobSpec) -> u64 {
+        if self != Self::Slots {
+            return 1;
+        }
+        let fabric = spec.fabric.as_deref();
+        let multiples = clauses(fabric).iter().filter_map(|clause| match clause {
+            GatherClause::Multiple { multiple, .. } => Some(u64::from(*multiple)),
+            GatherClause::Must { .. } | GatherClause::Prefer { .. } => None,
+        });
+        let step = |step: u64, by: u64| step.checked_mul(by / common(step, by)).unwrap_or(step);
+        multiples.filter(|by| *by > 0).fold(1, step)
+    }
+
+    /// The request with another amount of it, 0 for none.
+    pub(super) fn set(self, spec: &JobSpec, request: Option<&Request>, amount: u64) -> JobSpec {
+        let few = u32::try_from(amount).unwrap_or(u32::MAX);
+        match self {
+            Self::Slots => return sized(spec, request, few),
+            Self::Nodes => return with_nodes(spec, request, few),
+            _ => {}
+        }
+        let mut spec = spec.clone();
+        let shape = &mut spec.shape;
+        match self {
+            Self::Cpus => shape.cpus_per_task = Some(few),
+            Self::OnEach => shape.tasks_per_node = Some(few),
+            Self::LeastCpus => shape.min_cpus = few,
+            Self::Disk => shape.tmp_disk_mb = amount,
+            Self::Memory => {
+                shape.memory = shape.memory.map(|memory| match memory {
+                    MemoryNeed::PerNode(_) => MemoryNeed::PerNode(amount),
+                    MemoryNeed::PerCpu(_) => MemoryNeed::PerCpu(amount),
+                });
+            }
+            Self::Devices(of, at) => set_devices(&mut spec, of, at, amount),
+            Self::Counted(at) => {
+                let mut at = Some(at);
+                if let Some(features) = shape.features.as_deref_mut() {
+                    set_count(features, &mut at, few);
+                }
+            }
+            Self::WholeLeaves => shape.sharing = Sharing::Partition,
+            Self::Named => shape.nodelist = None,
+            Self::License(at) => {
+                let license = spec.extra.as_mut().and_then(|extra| extra.licenses.get_mut(at));
+                if let Some((_, count)) = license {
+                    *count = few;
+                }
+            }
+            Self::Time => {
+                let limit = TimeLimit::Seconds(amount);
+                spec.time_limit = spec.time_limit.min(limit);
+                spec.time_min = spec.time_min.map(|least| least.min(limit));
+            }
+            _ => self.set_fabric(spec.fabric.get_or_insert_default(), few),
+        }
+        spec
+    }
+
+    fn set_fabric(self, fabric: &mut FabricAsk, amount: u32) {
+        match self {
+            Self::Multiple(at) => {
+                let clause = fabric.gather.as_mut().and_then(|gather| gather.clauses.get_mut(at));
+                if let Some(GatherClause::Multiple { multiple, .. }) = clause {
+                    *multiple = amount;
+                }
+            }
+            // It stays in its place, as a preference that delays nothing.
+            Self::Must(at) => {
+                let clause = fabric.gather.as_mut().and_then(|gather| gather.clauses.get_mut(at));
+                if let Some(clause) = clause {
+                    *clause = GatherClause::Prefer { layer: clause.layer().to_owned() };
+                }
+            }
+            Self::Segment => fabric.segment = Some(amount),
+            Self::Switches => {
+                if let Some(switches) = &mut fabric.switches {
+                    switches.count = amount;
+                }
+            }
+            Self::Links => {
+                let latency = fabric.network.is_some_and(|need| need.latency);
+                fabric.network = latency.then_some(NetworkNeed { bandwidth: None, latency });
+            }
+            Self::Contiguous => fabric.contiguous = false,
+            _ => {}
+        }
+    }
+
+    /// What its user would write who asks for what a request says of it.
+    pub(super) fn words(self, spec: &JobSpec, request: Option<&Request>) -> String {
+        let fabric = spec.fabric.as_deref();
+        let amount = || self.asked(spec, request).unwrap_or(0);
+        match self {
+            Self::Slots => {
+                let by_gpus = request.is_some_and(|request| request.need.slot == Slot::Gpu);
+                let by_tasks = request.is_none_or(|request| request.slots.is_some());
+                match (&spec.shape.gpus[..], &spec.shape.nodes) {
+                    ([gpus, ..], _) if by_gpus => format!("--gpus={}", plain(gpus)),
+                    (_, Some(nodes)) if !by_tasks => format!("-N {nodes}"),
+                    _ => format!("-n {}", spec.shape.tasks.unwrap_or(1)),
+                }
+            }
+            Self::Nodes => spec.shape.nodes.as_ref().map_or_else(String::new, |nodes| format!("-N {nodes}")),
+            Self::Cpus => format!("-c {}", amount()),
+            Self::OnEach => format!("--ntasks-per-node={}", amount()),
+            Self::LeastCpus if amount() == 0 => "leave out --mincpus".to_owned(),
+            Self::LeastCpus => format!("--mincpus={}", amount()),
+            Self::Memory => match spec.shape.memory {
+                Some(MemoryNeed::PerCpu(memory)) => format!("--mem-per-cpu={memory}M"),
+                _ => format!("--mem={}M", amount()),
+            },
+            Self::Disk if amount() == 0 => "leave out --tmp".to_owned(),
+            Self::Disk => format!("--tmp={}M", amount()),
+            Self::Devices(of, _) => {
+                let word = |gres: &GresSpec| if of == Of::Node { gres.to_string() } else { plain(gres) };
+                let left = devices(spec, of).iter().filter(|gres| gres.count > 0).map(word);
+                let left = left.collect::<Vec<_>>().join(",");
+                if left.is_empty() {
+                    format!("leave out {}", of.option())
+                } else {
+                    format!("{}={left}", of.option())
+                }
+            }
+            Self::Counted(_) => {
+                spec.shape.features.as_ref().map_or_else(String::new, |features| format!("-C '{features}'"))
+            }
+            Self::Multiple(_) | Self::Must(_) => {
+                let gather = fabric.and_then(|fabric| fabric.gather.as_ref());
+                gather.map_or_else(String::new, |gather| format!("--gather={gather}"))
+            }
+            Self::Segment => format!("--segment={}", amount()),
+            Self::Switches => format!("--switches={}", amount()),
+            Self::Links => "leave out --network=bw".to_owned(),
+            Self::Contiguous => "leave out --contiguous".to_owned(),
+            Self::WholeLeaves => "leave out --exclusive=topo".to_owned(),
+            Self::Named => "leave out -w".to_owned(),
+            Self::License(at) => match &licenses(spec)[at] {
+                (name, 0) => format!("leave out license {name}"),
+                (name, count) => format!("--licenses={name}:{count}"),
+            },
+            Self::Time => format!("-t {}", spec.time_min.unwrap_or(spec.time_limit)),
+        }
+    }
+}
+
+impl Of {
+    fn option(self) -> &'static str {
+        match self {
+            Of::Node => "--gres",
+            Of::Job => "--gpus",
+            Of::Task => "--gpus-per-task",
+        }
+    }
+}
+
+/// Devices as options write them that are about GPUs alone.
+fn plain(gres: &GresSpec) -> String {
+    gres.kind.as_ref().map_or_else(|| gres.count.to_string(), |kind| format!("{kind}:{}", gres.count))
+}
+
+fn devices(spec: &JobSpec, of: Of) -> &[GresSpec] {
+    match of {
+        Of::Node => &spec.shape.gres,
+        Of::Job => &spec.shape.gpus,
+        Of::Task => &spec.shape.gpus_per_task,
+    }
+}
+
+fn set_devices(spec: &mut JobSpec, of: Of, at: usize, count: u64) {
+    let all = match of {
+        Of::Node => &mut spec.shape.gres,
+        Of::Job => &mut spec.shape.gpus,
+        Of::Task => &mut spec.shape.gpus_per_task,
+    };
+    if let Some(gres) = all.get_mut(at) {
+        gres.count = count;
+    }
+}
+
+/// Leaves out what is there no more.
+pub(super) fn without_zeros(mut spec: JobSpec) -> JobSpec {
+    let shape = &mut spec.shape;
+    for all in [&mut shape.gres, &mut shape.gpus, &mut shape.gpus_per_task] {
+        all.retain(|gres| gres.count > 0);
+    }
+    if let Some(extra) = &mut spec.extra {
+        extra.licenses.retain(|(_, count)| *count > 0);
+    }
+    spec
+}
+
+fn counts(spec: &JobSpec) -> Vec<(&FeatureExpr, u32)> {
+    spec.shape.features.as_ref().map_or_else(Vec::new, |features| features.counts())
+}
+
+/// Sets the count of that number, in the order of [`FeatureExpr::counts`].
+fn set_count(features: &mut FeatureExpr, at: &mut Option<usize>, count: u32) {
+    match features {
+        FeatureExpr::And(members) => members.iter_mut().for_each(|member| set_count(member, at, count)),
+        FeatureExpr::Group(inner) => set_count(inner, at, count),
+        FeatureExpr::Count(_, own) => {
+            if *at == Some(0) {
+                *own = count;
+            }
+            *at = at.and_then(|at| at.checked_sub(1));
+        }
+        FeatureExpr::Name(_) | FeatureExpr::Or(_) => {}
+    }
+}
+
+fn clauses(fabric: Option<&FabricAsk>) -> &[GatherClause] {
+    fabric.and_then(|fabric| fabric.gather.as_ref()).map_or(&[], |gather| &gather.clauses)
+}
+
+fn licenses(spec: &JobSpec) -> &[(Box<str>, u32)] {
+    spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
+}
+
+/// The greatest divisor that two numbers have in common.
+fn common(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common(other, one % other) }
+}
+
+fn seconds(limit: TimeLimit) -> u64 {
+    limit.seconds().unwrap_or(u64::MAX)
+}
+
+/// A request with another number of what it counts.
+pub(super) fn sized(spec: &JobSpec, request: Option<&Request>, size: u32) -> JobSpec {
+    let slot = request.map(|request| (request.need.slot, request.slots.is_some()));
+    match slot {
+        Some((Slot::Gpu, true)) => {
+            let mut spec = spec.clone();
+            if let Some(gpus) = spec.shape.gpus.first_mut() {
+                gpus.count = u64::from(size);
+            }
+            spec
+        }
+        None | Some((Slot::Task, true)) if spec.shape.tasks.is_some() || slot.is_some() => {
+            let mut spec = spec.clone();
+            spec.shape.tasks = Some(size);
+            spec
+        }
+        _ => with_nodes(spec, request, size),
+    }
+}
+
+/// A request with another number of nodes; where the tasks follow from the nodes, with as many.
+pub(super) fn with_nodes(spec: &JobSpec, request: Option<&Request>, nodes: u32) -> JobSpec {
+    let mut spec = spec.clone();
+    spec.shape.nodes = Some(NodeCount::exactly(nodes));
+    if let Some(Slot::Node { tasks }) = request.map(|request| request.need.slot)
+        && spec.shape.tasks.is_some()
+    {
+        spec.shape.tasks = nodes.checked_mul(tasks);
+    }
+    spec
+}

@@ -6,7 +6,7 @@ use super::nodes::operator_caller;
 use super::{EPOCH, NodeState, Watch, World};
 use crate::controller::command::{NodeChange, NodeStateChange, Submission};
 use crate::controller::{self, Command, Input, Reject, Reply};
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::Policy;
 use crate::sched;
@@ -127,11 +127,8 @@ impl<W: Watch> World<W> {
                 return Ok(());
             }
             NodeState::Resume => {
-                for node in nodes {
-                    if self.dead.remove(&node) {
-                        self.register(node);
-                    }
-                }
+                nodes.retain(|node| self.dead.remove(node));
+                self.let_in(&nodes)?;
             }
             NodeState::Down | NodeState::Drain => {}
         }
@@ -143,6 +140,22 @@ impl<W: Watch> World<W> {
         let change =
             NodeChange { state: Some(state), reason: Some("workload".into()), ..NodeChange::default() };
         self.operate(Command::UpdateNodes { nodes: names.to_vec(), change }).map(|_| ())
+    }
+
+    /// Nodes that were silent are heard of again. They say so one after another, and are of use all at once: while they are
+    /// let in none takes the place of a node that was lost if another is nearer.
+    fn let_in(&mut self, nodes: &[NodeId]) -> Result<(), Reject> {
+        let names: Vec<Arc<str>> = self.cluster.names_of(nodes.iter().copied()).map(Arc::from).collect();
+        if names.len() > 1 {
+            let change = NodeChange {
+                state: Some(NodeStateChange::Drain),
+                reason: Some("workload".into()),
+                ..NodeChange::default()
+            };
+            self.command(operator_caller(), Command::UpdateNodes { nodes: names, change })?;
+        }
+        nodes.iter().for_each(|node| self.register(*node));
+        Ok(())
     }
 
     /// An operator puts another configuration in force.

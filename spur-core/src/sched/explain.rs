@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::id::NodeId;
 use crate::model::alloc::Why;
 use crate::model::fabric::Fabric;
+use crate::model::reason::Reason;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::Lens;
 use crate::text::hostlist::HostList;
@@ -65,17 +66,31 @@ pub(super) fn fits_up(scene: &Scene, lens: &Lens, stage: &Stage) -> bool {
 }
 
 /// Whether a job would fit if every node were up and idle: then the nodes that are not are to blame, by name.
-/// Otherwise the cluster cannot run it at all, and the sentence says why.
-pub(super) fn when_all_are_up(scene: &Scene, lens: &Lens, stage: &Stage) -> Result<Option<String>, String> {
+/// Otherwise the cluster cannot run it at all, or nobody knows whether it could, and the sentence says why.
+pub(super) fn when_all_are_up(
+    scene: &Scene,
+    lens: &Lens,
+    stage: &Stage,
+) -> Result<Option<String>, (Reason, String)> {
     let view = lens.view(&lens.idle);
-    let mut last = String::new();
+    let mut said = (Reason::BadConstraints, String::new());
     for ask in &stage.asks {
         match place::place_or_say(&lens.fabric, &view, ask) {
             Ok(_) => return Ok(missing(scene, lens, ask)),
-            Err(error) => last = error.sentence(&lens.fabric),
+            Err(misfit) if !misfit.exact => said = (Reason::Resources, cut(&lens.fabric, ask, misfit)),
+            // What is not known of one size is not known of the job.
+            Err(misfit) if said.0 == Reason::BadConstraints => said.1 = misfit.sentence(&lens.fabric),
+            Err(_) => {}
         }
     }
-    Err(last)
+    Err(said)
+}
+
+/// What is said of a job for which a search found nothing and did not come to its end: it may fit all the same.
+fn cut(fabric: &Fabric, ask: &Ask, misfit: Misfit) -> String {
+    let said = Misfit { exact: true, ..misfit }.sentence(fabric);
+    let steps = count(ask.budget, "step");
+    format!("{said}; no placement was found within search_budget, {steps}: a larger one may find one")
 }
 
 /// The nodes that a job must have, or could use, and that are out of service, if any are.

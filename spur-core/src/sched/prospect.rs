@@ -246,16 +246,22 @@ fn bars(scene: &Scene, realm: usize, run_time: u64) -> Vec<usize> {
     reservations.iter().enumerate().filter(bars).map(|(index, _)| index).collect()
 }
 
-/// Why a job that fits at no time does not: nodes that are out of service, or none that would do.
+/// Why a job that fits at no time does not: nodes that are out of service, none that would do, or a search that came to no
+/// end, of which more is to be hoped than of what can never be.
 pub(super) fn never(scene: &Scene, prospects: &[Prospect]) -> Option<(Reason, String)> {
-    let mut worst = None;
+    let mut worst: Option<(Reason, String)> = None;
     for prospect in prospects {
         for (lens, stage) in
             prospect.lenses.iter().flat_map(|lens| prospect.stages.iter().map(move |s| (lens, s)))
         {
             match explain::when_all_are_up(scene, lens, stage) {
                 Ok(detail) => return detail.map(|detail| (Reason::ReqNodeNotAvail, detail)),
-                Err(detail) => worst = worst.or(Some((Reason::BadConstraints, detail))),
+                Err(said) => {
+                    let hopeful = |(reason, _): &(Reason, String)| *reason != Reason::BadConstraints;
+                    if worst.as_ref().is_none_or(|worst| hopeful(&said) && !hopeful(worst)) {
+                        worst = Some(said);
+                    }
+                }
             }
         }
     }

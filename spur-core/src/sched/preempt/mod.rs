@@ -3,10 +3,11 @@
 //!
 //! Decided domain by domain: of every domain that could hold the job if others left, the cheapest set of victims by
 //! `[preempt] cost`; of these sets the cheapest, and of equally cheap ones that in the domain with the least waste,
-//! which is what the domain would have left if everybody left who may be asked to. Promises: a set is proposed only if
-//! the whole job then fits, by the same placement code; victims are whole jobs that it may preempt; no cheaper set exists
-//! unless the search budget was used up, which the answer says; what is promised to jobs that come first in the queue
-//! is not touched.
+//! which is what the domain would have left if everybody left who may be asked to. For the components of a het job,
+//! which may lie in several domains, the whole fabric is asked at once. Promises: a set is proposed only if the whole
+//! job then fits, by the same placement code; victims are whole jobs that it may preempt; no cheaper set exists unless
+//! the search budget was used up, which the answer says; what is promised to jobs that come first in the queue is not
+//! touched.
 
 mod cost;
 mod ground;

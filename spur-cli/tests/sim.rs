@@ -310,6 +310,8 @@ fn what_makes_no_sense_is_told_with_its_exit_code() {
         (format!("--workload {good} --config {cluster} --seed 1"), 2, "are for --generate"),
         (format!("--workload {good} --config {cluster} --order lifo"), 2, "--order: `lifo` is not known"),
         (format!("--workload {good} --config {cluster} --scale-arrivals 0"), 2, "no number above 0"),
+        (format!("--workload {good} --config {cluster} --max-wait abc"), 2, "write `30s`, `5m`, `2h`, `1d`"),
+        (format!("--swf {endless} --procs 99999999999"), 2, "no whole number from 1 to 4294967295"),
         (format!("--workload {good} --config {cluster} --no-pending"), 2, "--no-pending is for --events"),
         (format!("--workload {good} --config {cluster} more"), 2, "`more` is no option"),
         (format!("--workload {good} --config /nowhere.toml"), 1, "cannot read /nowhere.toml: "),

@@ -18,6 +18,7 @@ use crate::sched::together::{Member, Nearness, Seat, place_together};
 
 use super::cost::{Loss, Price};
 use super::ground::positive;
+use super::trial::{Trial, good};
 use super::{Amount, Choice, Claimant, Victim, add, plus, pos};
 
 /// Steps that one question whether all components fit costs at least.
@@ -75,37 +76,12 @@ impl<'a> Group<'a> {
             return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
         }
         let order = self.order(may);
-        let mut best = self.good(&order)?;
+        let (leaving, seats) = good(&mut self, &order)?;
+        let mut best = self.found(&leaving, seats);
         self.branch(&order, &mut Vec::new(), Loss::default(), &mut best);
         best.victims.sort_unstable();
         let Found { victims, loss, seats } = best;
         Some(Choice { victims, loss, seats, exact: self.exact })
-    }
-
-    /// Where all components go if some jobs have left.
-    fn seats(&mut self, leaving: &[usize]) -> Option<Vec<Seat>> {
-        let mut cleared: BTreeMap<NodeId, Amount> = BTreeMap::new();
-        for (node, held) in leaving.iter().flat_map(|index| &self.victims[*index].held) {
-            plus(cleared.entry(*node).or_insert_with(|| self.free[node.index()].clone()), held);
-        }
-        let (scene, claimants) = (self.scene, self.claimants);
-        let mut members = Vec::with_capacity(claimants.len());
-        for (claimant, base) in claimants.iter().zip(&self.base) {
-            let mut rooms = base.clone();
-            for (node, free) in &cleared {
-                rooms[node.index()] = room(scene, &mut self.rooms, claimant, *node, free);
-            }
-            let minds = claimant.asks.iter().any(|ask| ask.minds_others(1).is_some());
-            let occupied = minds.then(|| self.occupied(claimant, &cleared));
-            let (lens, need) = (&**claimant.lens, &claimant.request.need);
-            members.push(Member { lens, need, asks: claimant.asks, rooms, occupied });
-        }
-        let mut left = self.budget;
-        let found = place_together(scene, &mut self.rooms, &members, self.near, &mut left);
-        self.budget = left.min(self.budget.saturating_sub(ASKING));
-        let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
-        self.exact &= found.as_ref().map_or_else(|sure| *sure, |found| is_sure(&found.seats));
-        found.ok().map(|found| found.seats)
     }
 
     /// Positions where somebody still is.
@@ -147,59 +123,6 @@ impl<'a> Group<'a> {
         order
     }
 
-    /// A set that will do: the first so many of the order, without those that turn out not to be needed. `None` where even
-    /// all are not enough.
-    fn good(&mut self, order: &[usize]) -> Option<Found> {
-        let mut seats = self.seats(order)?;
-        let (mut low, mut high) = (0, order.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.seats(&order[..middle]) {
-                Some(found) => (seats, high) = (found, middle),
-                None => low = middle + 1,
-            }
-        }
-        let mut leaving = order[..high].to_vec();
-        self.spare(&mut leaving, &seats);
-        for victim in leaving.clone().into_iter().rev() {
-            if self.budget == 0 {
-                break;
-            }
-            let fewer: Vec<usize> = leaving.iter().copied().filter(|other| *other != victim).collect();
-            if fewer.len() < leaving.len()
-                && let Some(found) = self.seats(&fewer)
-            {
-                (seats, leaving) = (found, fewer);
-                self.spare(&mut leaving, &seats);
-            }
-        }
-        Some(self.found(&leaving, seats))
-    }
-
-    /// Leaves out those without whom the components still have what they take, the dearest first.
-    fn spare(&self, leaving: &mut Vec<usize>, seats: &[Seat]) {
-        let mut left = self.free.to_vec();
-        leaving.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
-        for part in seats.iter().flat_map(|seat| &seat.parts) {
-            let left = left[part.node.index()].iter_mut().zip(&*part.taken);
-            left.for_each(|(left, taken)| *left -= i64::try_from(*taken).unwrap_or(i64::MAX));
-        }
-        let used: FixedBitSet =
-            seats.iter().flat_map(|seat| &seat.parts).map(|part| part.node.index()).collect();
-        for victim in leaving.clone().into_iter().rev() {
-            let held = &self.victims[victim].held;
-            let may_stay = held.iter().filter(|(node, _)| used.contains(node.index())).all(|(node, held)| {
-                left[node.index()].iter().zip(held).all(|(left, held)| left >= held || *held == 0)
-            });
-            if may_stay {
-                for (node, held) in held {
-                    left[node.index()].iter_mut().zip(held).for_each(|(left, held)| *left -= held);
-                }
-                leaving.retain(|other| *other != victim);
-            }
-        }
-    }
-
     fn found(&self, leaving: &[usize], seats: Vec<Seat>) -> Found {
         let loss = leaving.iter().fold(Loss::default(), |loss, index| loss.and(self.victims[*index].loss));
         Found { victims: leaving.to_vec(), loss, seats }
@@ -231,6 +154,65 @@ impl<'a> Group<'a> {
                 self.branch(rest, leaving, loss, best);
             }
         }
+    }
+}
+
+impl Trial for Group<'_> {
+    /// By component.
+    type Seats = Vec<Seat>;
+
+    fn seats(&mut self, leaving: &[usize]) -> Option<Vec<Seat>> {
+        let mut cleared: BTreeMap<NodeId, Amount> = BTreeMap::new();
+        for (node, held) in leaving.iter().flat_map(|index| &self.victims[*index].held) {
+            plus(cleared.entry(*node).or_insert_with(|| self.free[node.index()].clone()), held);
+        }
+        let (scene, claimants) = (self.scene, self.claimants);
+        let mut members = Vec::with_capacity(claimants.len());
+        for (claimant, base) in claimants.iter().zip(&self.base) {
+            let mut rooms = base.clone();
+            for (node, free) in &cleared {
+                rooms[node.index()] = room(scene, &mut self.rooms, claimant, *node, free);
+            }
+            let minds = claimant.asks.iter().any(|ask| ask.minds_others(1).is_some());
+            let occupied = minds.then(|| self.occupied(claimant, &cleared));
+            let (lens, need) = (&**claimant.lens, &claimant.request.need);
+            members.push(Member { lens, need, asks: claimant.asks, rooms, occupied });
+        }
+        let mut left = self.budget;
+        let found = place_together(scene, &mut self.rooms, &members, self.near, &mut left);
+        self.budget = left.min(self.budget.saturating_sub(ASKING));
+        let is_sure = |seats: &[Seat]| seats.iter().all(|seat| seat.placement.exact);
+        self.exact &= found.as_ref().map_or_else(|sure| *sure, |found| is_sure(&found.seats));
+        found.ok().map(|found| found.seats)
+    }
+
+    /// The dearest stay first.
+    fn spare(&self, leaving: &mut Vec<usize>, seats: &Vec<Seat>) {
+        let mut left = self.free.to_vec();
+        leaving.iter().for_each(|index| add(&mut left, &self.victims[*index].held));
+        for part in seats.iter().flat_map(|seat| &seat.parts) {
+            let left = left[part.node.index()].iter_mut().zip(&*part.taken);
+            left.for_each(|(left, taken)| *left -= i64::try_from(*taken).unwrap_or(i64::MAX));
+        }
+        let used: FixedBitSet =
+            seats.iter().flat_map(|seat| &seat.parts).map(|part| part.node.index()).collect();
+        for victim in leaving.clone().into_iter().rev() {
+            let held = &self.victims[victim].held;
+            let may_stay = held.iter().filter(|(node, _)| used.contains(node.index())).all(|(node, held)| {
+                left[node.index()].iter().zip(held).all(|(left, held)| left >= held || *held == 0)
+            });
+            if may_stay {
+                for (node, held) in held {
+                    left[node.index()].iter_mut().zip(held).for_each(|(left, held)| *left -= held);
+                }
+                leaving.retain(|other| *other != victim);
+            }
+        }
+    }
+
+    /// Steps are counted where they are taken.
+    fn goes_on(&mut self) -> bool {
+        self.budget > 0
     }
 }
 

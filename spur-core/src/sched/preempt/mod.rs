@@ -14,6 +14,7 @@ mod ground;
 mod group;
 pub mod rule;
 mod search;
+mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

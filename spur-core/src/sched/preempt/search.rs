@@ -11,6 +11,7 @@ use crate::sched::place::Placement;
 use super::Victim;
 use super::cost::{Loss, Missing, Orders, Price, Share, UNIT, least};
 use super::ground::{Clearing, Ground};
+use super::trial::{self, Trial};
 
 /// Steps that placing the job once counts for.
 const PLACING: u64 = 16;
@@ -113,33 +114,10 @@ impl<'a> Search<'a> {
         limit.is_none_or(|limit| best.loss.price(self.by) < limit).then_some(best)
     }
 
-    /// A set that will do: the first so many of the order, without those that turn out not to be needed. `None` where
-    /// even all are not enough.
+    /// A set that will do.
     fn good(&self, budget: &mut u64) -> Option<Found> {
-        let mut placed = self.place_without(&(0..self.local.len()).collect::<Vec<_>>())?;
-        let (mut low, mut high) = (0, self.local.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.place_without(&(0..middle).collect::<Vec<_>>()) {
-                Some(found) => (placed, high) = (found, middle),
-                None => low = middle + 1,
-            }
-        }
-        let mut leaving: Vec<usize> = (0..high).collect();
-        self.spare(&mut leaving, &placed);
-        for at in leaving.clone().into_iter().rev() {
-            if *budget == 0 {
-                break;
-            }
-            *budget = budget.saturating_sub(PLACING);
-            let fewer: Vec<usize> = leaving.iter().copied().filter(|other| *other != at).collect();
-            if fewer.len() < leaving.len()
-                && let Some(found) = self.place_without(&fewer)
-            {
-                (placed, leaving) = (found, fewer);
-                self.spare(&mut leaving, &placed);
-            }
-        }
+        let order: Vec<usize> = (0..self.local.len()).collect();
+        let (leaving, placed) = trial::good(&mut InDomain { search: self, budget }, &order)?;
         Some(self.found(&leaving, placed))
     }
 
@@ -234,6 +212,30 @@ impl<'a> Search<'a> {
                 }
             }
         }
+    }
+}
+
+/// One domain, and the steps that are left.
+struct InDomain<'s, 'a> {
+    search: &'s Search<'a>,
+    budget: &'s mut u64,
+}
+
+impl Trial for InDomain<'_, '_> {
+    type Seats = Placement;
+
+    fn seats(&mut self, leaving: &[usize]) -> Option<Placement> {
+        self.search.place_without(leaving)
+    }
+
+    fn spare(&self, leaving: &mut Vec<usize>, placement: &Placement) {
+        self.search.spare(leaving, placement);
+    }
+
+    fn goes_on(&mut self) -> bool {
+        let goes_on = *self.budget > 0;
+        *self.budget = self.budget.saturating_sub(PLACING);
+        goes_on
     }
 }
 

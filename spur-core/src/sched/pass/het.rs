@@ -199,8 +199,7 @@ impl<S: Space> Walk<S> {
             planned.push(self.reservation(component, turn, prospect, &hit, parts));
         }
         let start = planned.first().map(|planned| planned.made.start);
-        let waits_for_itself = start.is_some() && start == self.begin(job);
-        let told = if waits_for_itself { (Reason::BeginTime, String::new()) } else { (reason, detail) };
+        let (reason, detail) = self.or_begin_time(candidate, start, (reason, detail));
         for prospect in prospects.iter().flatten() {
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
             let in_vain = planned.is_empty() && self.space.realms().window(prospect.realm).is_some();
@@ -210,7 +209,7 @@ impl<S: Space> Walk<S> {
                 self.raise_floor(seat, start);
             }
         }
-        self.wait_together(candidate, told.0, &told.1, planned);
+        self.wait_together(candidate, reason, &detail, planned);
     }
 
     /// Why a het job waits.

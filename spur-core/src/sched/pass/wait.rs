@@ -18,6 +18,7 @@ use crate::sched::state::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::timeline::stairs::{Family, Size};
+use crate::text::time::Time;
 
 use super::reservation::Planned;
 use super::space::Space;
@@ -77,8 +78,7 @@ impl<S: Space> Walk<S> {
         let planned = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
         let made = planned.as_ref().map(|planned| &planned.made);
         let start = made.map(|made| made.start);
-        let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
-        let told = if waits_for_itself { (Reason::BeginTime, String::new()) } else { (reason, detail) };
+        let (reason, detail) = self.or_begin_time(candidate, start, (reason, detail));
         for prospect in prospects {
             let seat = self.seat_of(prospect);
             // Who does not fit into what is left of a reservation keeps nobody else out of it.
@@ -94,7 +94,18 @@ impl<S: Space> Walk<S> {
                 self.raise_floor(seat, start);
             }
         }
-        self.wait(candidate, told.0, told.1, planned);
+        self.wait(candidate, reason, detail, planned);
+    }
+
+    /// Why a job waits; one that is planned for just the time from which on it may begin waits for that.
+    pub(super) fn or_begin_time(
+        &self,
+        candidate: &Candidate,
+        start: Option<Time>,
+        why: (Reason, String),
+    ) -> (Reason, String) {
+        let waits_for_itself = start.is_some() && start == self.begin(candidate.attempt.job);
+        if waits_for_itself { (Reason::BeginTime, String::new()) } else { why }
     }
 
     /// The limit of the cluster that forbids a job for good, in the words in which it would be refused.

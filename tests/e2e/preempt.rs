@@ -109,16 +109,23 @@ echo up >ready
 while :; do sleep 1000 & wait $!; done
 ";
 
+/// Starts it on `n1`; its gates are `told`, for it has been asked, and `leave`.
+fn one_that_stays(cluster: &Cluster) -> u32 {
+    let mut ready = cluster.gate("ready");
+    cluster.script("low.sh", STAYS);
+    let low = cluster.sbatch(&["-p", "scavenge", "-w", "n1", "-N1", "--exclusive", "low.sh"]);
+    ready.wait();
+    low
+}
+
 /// Meanwhile the controller dies.
 #[test]
 fn what_is_kept_for_a_job_outlives_the_controller() {
     let mut cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
     let mut client = cluster.client();
-    let (mut ready, mut told) = (cluster.gate("ready"), cluster.gate("told"));
-    let (mut leave, mut urgent_gate) = (cluster.gate("leave"), cluster.gate("urgent"));
-    cluster.script("low.sh", STAYS);
-    let low = cluster.sbatch(&["-p", "scavenge", "-w", "n1", "-N1", "--exclusive", "low.sh"]);
-    ready.wait();
+    let (mut told, mut leave, mut urgent_gate) =
+        (cluster.gate("told"), cluster.gate("leave"), cluster.gate("urgent"));
+    let low = one_that_stays(&cluster);
     let urgent = cluster.sbatch(&["-p", "urgent", "-N2", "--exclusive", "--wrap", "read x <urgent"]);
     told.wait();
     let other = cluster.sbatch(&["-N1", "--wrap", "true"]);
@@ -155,11 +162,9 @@ fn what_is_kept_for_a_job_outlives_the_controller() {
 fn what_is_kept_for_a_het_job_outlives_the_controller() {
     let mut cluster = Cluster::start(&Setup { nodes: 3, more: TIERS, ..Setup::default() });
     let mut client = cluster.client();
-    let (mut ready, mut told) = (cluster.gate("ready"), cluster.gate("told"));
-    let (mut leave, mut urgent_gate) = (cluster.gate("leave"), cluster.gate("urgent"));
-    cluster.script("low.sh", STAYS);
-    let low = cluster.sbatch(&["-p", "scavenge", "-w", "n1", "-N1", "--exclusive", "low.sh"]);
-    ready.wait();
+    let (mut told, mut leave, mut urgent_gate) =
+        (cluster.gate("told"), cluster.gate("leave"), cluster.gate("urgent"));
+    let low = one_that_stays(&cluster);
     let component = ["-p", "urgent", "--exclusive", "-N"];
     let [first, second] = ["2", "1"].map(|nodes| [&component[..], &[nodes]].concat());
     let script = "srun --het-group=0,1 hostname >hosts; read x <urgent";

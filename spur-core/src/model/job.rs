@@ -141,6 +141,18 @@ impl JobSpec {
         self.het.is_some() && leader(self) == leader(other)
     }
 
+    /// The least time that will do.
+    #[must_use]
+    pub fn least_time(&self) -> TimeLimit {
+        self.time_min.unwrap_or(self.time_limit)
+    }
+
+    /// The option that gives it.
+    #[must_use]
+    pub fn least_time_option(&self) -> &'static str {
+        if self.time_min.is_some() { "--time-min" } else { "-t" }
+    }
+
     /// Whether it is a component of a het job behind the first one.
     #[must_use]
     pub fn is_follower(&self) -> bool {
@@ -414,7 +426,7 @@ impl Job {
     /// The time after which it can no longer end before its `--deadline`.
     #[must_use]
     pub fn latest_start(&self) -> Option<Time> {
-        let shortest = self.spec.time_min.unwrap_or(self.spec.time_limit).seconds().unwrap_or(0);
+        let shortest = self.spec.least_time().seconds().unwrap_or(0);
         let deadline = self.spec.deadline?;
         Some(Time(deadline.0.saturating_sub(i64::try_from(shortest).unwrap_or(i64::MAX))))
     }

@@ -282,7 +282,7 @@ fn licenses(scene: &Scene, spec: &JobSpec) -> Result<(), Refused> {
 
 fn time(partition: &Partition, spec: &JobSpec) -> Result<(), Refused> {
     let (limit, most) = (spec.time_limit, partition.config.max_time);
-    let shortest = spec.time_min.unwrap_or(limit);
+    let shortest = spec.least_time();
     if shortest > most {
         let name = partition.name();
         let text = format!("time limit {shortest}: partition {name} allows {most}");

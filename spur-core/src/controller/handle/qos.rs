@@ -72,10 +72,11 @@ fn admit(qos: &QosConfig, spec: &JobSpec) -> Result<(), Reject> {
             "QOS {name} is for accounts {accounts}; ask for one with -A, or for another QOS"
         )));
     }
-    let least = spec.time_min.unwrap_or(spec.time_limit);
+    let least = spec.least_time();
     match qos.max_wall {
         Some(most) if least > most => Err(Reject::InvalidTimeLimit(format!(
-            "time limit {least}: QOS {name} allows {most}; ask -t ≤ {most}"
+            "time limit {least}: QOS {name} allows {most}; ask {} ≤ {most}",
+            spec.least_time_option()
         ))),
         Some(_) | None => Ok(()),
     }

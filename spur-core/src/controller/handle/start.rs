@@ -136,7 +136,7 @@ pub(super) fn proposed<'a>(
         }
     }
     let nodes: Vec<_> = start.parts.iter().map(|part| part.node).collect();
-    let least = job.spec.time_min.unwrap_or(job.spec.time_limit);
+    let least = job.spec.least_time();
     if start.time_limit.is_some_and(|limit| limit < least || limit > job.spec.time_limit) {
         return stale("its time limit was changed");
     }

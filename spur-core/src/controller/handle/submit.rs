@@ -207,13 +207,15 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
         }
     }
     if let Some(deadline) = spec.deadline {
-        let shortest = spec.time_min.unwrap_or(spec.time_limit);
+        let shortest = spec.least_time();
         if deadline <= now {
             return Err(Reject::InvalidTimeLimit("--deadline has passed; give a later one".to_owned()));
         }
         if shortest.end(now) > deadline {
             return Err(Reject::InvalidTimeLimit(format!(
-                "a job of {shortest} that starts now ends after its deadline; ask for less time"
+                "a job of {shortest} that starts now ends after its deadline; ask {} ≤ {}",
+                spec.least_time_option(),
+                TimeLimit::Seconds(deadline.since(now))
             )));
         }
     }

@@ -150,7 +150,7 @@ impl Knob {
             Self::WholeLeaves => u64::from(shape.sharing == Sharing::Topo),
             Self::Named => u64::from(shape.nodelist.is_some()),
             Self::License(at) => licenses(spec).get(at)?.1.into(),
-            Self::Time => seconds(spec.time_min.unwrap_or(spec.time_limit)),
+            Self::Time => seconds(spec.least_time()),
         };
         (asked > 0).then_some(asked)
     }
@@ -227,8 +227,8 @@ impl Knob {
             }
             Self::Time => {
                 let limit = TimeLimit::Seconds(amount);
-                spec.time_limit = spec.time_limit.min(limit);
-                spec.time_min = spec.time_min.map(|least| least.min(limit));
+                let least = spec.time_min.as_mut().unwrap_or(&mut spec.time_limit);
+                *least = limit.min(*least);
             }
             _ => self.set_fabric(spec.fabric.get_or_insert_default(), few),
         }
@@ -317,7 +317,7 @@ impl Knob {
                 (name, 0) => format!("leave out license {name}"),
                 (name, count) => format!("--licenses={name}:{count}"),
             },
-            Self::Time => format!("-t {}", spec.time_min.unwrap_or(spec.time_limit)),
+            Self::Time => format!("{} {}", spec.least_time_option(), spec.least_time()),
         }
     }
 }

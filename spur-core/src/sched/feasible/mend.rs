@@ -199,7 +199,9 @@ impl<J: Fn(&JobSpec, Say) -> Result<(), Refused>> Mend<'_, J> {
                     let spec = knob.set(self.spec, self.request, amount);
                     let words = match knob {
                         _ if amount == 0 => knob.words(&spec, self.request),
-                        Knob::Time => format!("-t ≤ {}", TimeLimit::Seconds(amount)),
+                        Knob::Time => {
+                            format!("{} ≤ {}", spec.least_time_option(), TimeLimit::Seconds(amount))
+                        }
                         _ => format!("≤ {amount}"),
                     };
                     (ask(&words), spec)

@@ -368,7 +368,7 @@ impl Measure {
             return Some((Reason::InvalidQOS, format!("there is no QOS {name} any more")));
         }
         let most = policy.qos_of(Some(name))?.max_wall?;
-        let least = spec.time_min.unwrap_or(spec.time_limit);
+        let least = spec.least_time();
         let sentence = || format!("time limit {least}: QOS {name} allows {most}");
         (least > most).then(|| (Reason::QOSMaxWallDurationPerJobLimit, sentence()))
     }

@@ -243,6 +243,13 @@ impl Cluster {
             job.waits_for = dependency::of(id, spec, job.array.is_some(), &self.jobs);
             job.never = false;
             dependency::settle(&mut job, &self.jobs);
+            // While it waits for others it is not eligible; what it waited before does not count afterwards.
+            let waits = job.waits_for.is_some();
+            if let Phase::Pending(pending) = &mut job.phase
+                && waits
+            {
+                pending.eligible = None;
+            }
         }
         if let Phase::Pending(pending) = &mut job.phase
             && job.spec.begin != spec.begin

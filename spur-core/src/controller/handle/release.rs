@@ -25,8 +25,8 @@ pub(super) fn check(cluster: &Cluster, caller: &Caller, jobs: &[JobRef<JobId>]) 
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Held>) -> Reply {
     for (target, Held(held)) in decision.doable {
-        // Tasks that wait with others are not taken out of their midst for nothing.
-        if held || !target.is_part(ctx.cluster()) {
+        // Who is not held keeps the time that he has waited, and tasks that wait with others stay in their midst.
+        if held {
             let job = target.single_out(ctx);
             ctx.emit(Event::JobReleased { job });
         }

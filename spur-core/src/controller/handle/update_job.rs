@@ -170,14 +170,20 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
         ctx.emit(Event::JobUpdated { job, spec });
         match hold {
             Some(true) => ctx.emit(Event::JobHeld { job, by }),
-            Some(false) => ctx.emit(Event::JobReleased { job }),
-            None => {}
+            // Whom nobody holds keeps the time that he has waited.
+            Some(false) if is_held(ctx.cluster(), job) => ctx.emit(Event::JobReleased { job }),
+            Some(false) | None => {}
         }
         tasks::part_ways(ctx, job);
         warnings.extend(more);
     }
     warnings.dedup();
     Reply::Jobs { problems, warnings }
+}
+
+fn is_held(cluster: &Cluster, job: JobId) -> bool {
+    let phase = cluster.job(job).map(|job| &job.phase);
+    matches!(phase, Some(Phase::Pending(pending)) if pending.hold.is_some())
 }
 
 fn longer(new: TimeLimit, old: TimeLimit) -> bool {

@@ -29,6 +29,14 @@ pub struct NodeShape {
     pub features: Vec<Arc<str>>,
 }
 
+impl NodeShape {
+    /// Its GPUs, of whatever type.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.gres.iter().filter(|gres| *gres.name == *"gpu").map(|gres| gres.count).sum()
+    }
+}
+
 /// Devices of one name and type on a node, numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeGres {

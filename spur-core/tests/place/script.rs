@@ -119,6 +119,7 @@ impl World {
             size: job.base.nodes.map_or_else(|| job.base.tasks.unwrap_or(1), |(_, most)| most),
             gpus_per_slot: job.gpus,
             gpus_per_node: 0,
+            gpus_by_node: None,
             gather_with: None,
         };
         let resolved = match place::resolve(&self.fabric, &self.config, wish, job.base) {

@@ -24,8 +24,8 @@ mod slots;
 mod oracle;
 
 pub use ask::{
-    Ask, AskError, BlockRule, Containment, Mode, NoMultiple, Resolved, Score, Segment, Strategy, Wish,
-    resolve, strategy,
+    Ask, AskError, BlockRule, Containment, LeafLoad, Mode, NoMultiple, Resolved, Score, Segment, Strategy,
+    Wish, resolve, strategy,
 };
 pub use explain::{
     Lost, LostWhy, Misfit, MisfitKind, Nearest, Never, Placement, Unit, could_hold, hold_fewer, is_never,

@@ -133,9 +133,11 @@ impl Wisher<'_> {
         };
         let (per_node, per_task) = (gpus(&need.gres_per_node), gpus(&need.gres_per_task));
         let config = self.scene.topology(self.fabric);
+        // Who has a node whole has all its devices.
+        let of_whole =
+            (need.whole && config.limits.max_gpus_per_leaf.is_some()).then(|| self.gpus_of_whole());
         let (gpus_per_slot, gpus_per_node) = match need.slot {
-            // Who has a node whole has all its devices.
-            _ if need.whole && config.limits.max_gpus_per_leaf.is_some() => (0, self.most_gpus()),
+            _ if let Some((fewest, most)) = of_whole => (0, if fewest == most { most } else { 0 }),
             Slot::Node { tasks } => (per_node + per_task * u64::from(tasks), 0),
             Slot::Task | Slot::Gpu => (per_task, per_node),
         };
@@ -147,6 +149,9 @@ impl Wisher<'_> {
             size: self.size(config),
             gpus_per_slot: u32::try_from(gpus_per_slot).unwrap_or(u32::MAX),
             gpus_per_node: u32::try_from(gpus_per_node).unwrap_or(u32::MAX),
+            gpus_by_node: of_whole
+                .filter(|(fewest, most)| fewest < most)
+                .and_then(|_| self.scene.gpus_on(self.fabric)),
             gather_with: self.companion(),
         };
         place::resolve(self.fabric, config, wish, base)
@@ -165,13 +170,11 @@ impl Wisher<'_> {
         }
     }
 
-    /// The most GPUs of a node that the job may use.
-    fn most_gpus(&self) -> u64 {
-        let gpus = |(class, ..): (ClassId, u32, u32)| -> u64 {
-            let gres = &self.scene.rooms.shape(class).gres;
-            gres.iter().filter(|gres| *gres.name == *"gpu").map(|gres| u64::from(gres.count)).sum()
-        };
-        self.usable().into_iter().map(gpus).max().unwrap_or(0)
+    /// The fewest and the most GPUs of a node that the job may use.
+    fn gpus_of_whole(&self) -> (u64, u64) {
+        let gpus = |(class, ..): (ClassId, u32, u32)| u64::from(self.scene.rooms.shape(class).gpus());
+        let all: Vec<u64> = self.usable().into_iter().map(gpus).collect();
+        (all.iter().copied().min().unwrap_or(0), all.into_iter().max().unwrap_or(0))
     }
 
     /// The classes of the nodes that the job may use, whatever runs there and whether they are up: how many slots one has when

@@ -5,7 +5,7 @@
 pub(super) mod lens;
 pub(super) mod room;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fixedbitset::FixedBitSet;
 
@@ -67,6 +67,8 @@ pub(super) struct Scene {
     pub(super) partitions: Vec<ScenePartition>,
     /// Every topology by name.
     pub(super) fabrics: Vec<(Arc<str>, Arc<Fabric>)>,
+    /// For each of these, once it is asked for: the GPUs of its nodes, by position.
+    gpus: Vec<OnceLock<Arc<[u32]>>>,
     /// Reservations of nodes and time, by name.
     pub(super) reservations: Arc<[Arc<Reservation>]>,
     /// The classes of the nodes.
@@ -105,7 +107,7 @@ impl Scene {
         });
         let partitions = partitions.collect();
         let fabrics = cluster.topologies().iter();
-        let fabrics =
+        let fabrics: Vec<(Arc<str>, Arc<Fabric>)> =
             fabrics.map(|topology| (Arc::clone(&topology.name), Arc::clone(&topology.fabric))).collect();
         Self {
             scale: scale(cluster),
@@ -114,6 +116,7 @@ impl Scene {
             nodes,
             out,
             partitions,
+            gpus: vec![OnceLock::new(); fabrics.len()],
             fabrics,
             reservations: cluster.reservations().cloned().collect(),
             rooms,
@@ -191,6 +194,16 @@ impl Scene {
     pub(super) fn topology(&self, fabric: &Fabric) -> &TopologyConfig {
         let known = self.policy.topologies.iter().find(|config| config.name == fabric.name());
         known.unwrap_or(&self.no_topology)
+    }
+
+    /// The GPUs of the nodes of a topology, by position; `None` of a fabric that is no topology's.
+    pub(super) fn gpus_on(&self, fabric: &Fabric) -> Option<&Arc<[u32]>> {
+        let index = self.fabrics.iter().position(|(name, _)| **name == *fabric.name())?;
+        let gpus = |index| {
+            let pos = Pos(u32::try_from(index).expect("positions are u32"));
+            self.nodes[fabric.node(pos).index()].shape.gpus()
+        };
+        Some(self.gpus[index].get_or_init(|| (0..fabric.len()).map(gpus).collect()))
     }
 
     /// The names of nodes, in the order given.

@@ -23,6 +23,8 @@ pub(in crate::sched) struct Family {
     max_spans: Vec<(Layer, u32)>,
     min_speed: Option<u64>,
     per_leaf: (Option<u32>, Option<u32>),
+    /// The most GPUs of one leaf, where nodes have unequally many; which nodes, the outline says.
+    gpus_per_leaf: Option<u32>,
     /// Where tasks are counted: on how many nodes at most.
     most_nodes: Option<u32>,
 }
@@ -46,6 +48,7 @@ impl Family {
             max_spans: ask.max_spans.clone(),
             min_speed: ask.min_speed,
             per_leaf: (ask.max_nodes_per_leaf, ask.max_slots_per_leaf),
+            gpus_per_leaf: ask.leaf_load.as_ref().map(|load| load.most),
             most_nodes: ask.tasks.and(ask.nodes).map(|(_, most)| most),
         })
     }

@@ -3,6 +3,8 @@
 mod block;
 mod resolve;
 
+use std::sync::Arc;
+
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
@@ -47,6 +49,8 @@ pub struct Ask {
     pub max_nodes_per_leaf: Option<u32>,
     /// Most slots of one leaf; how a limit on GPUs per leaf arrives here.
     pub max_slots_per_leaf: Option<u32>,
+    /// The same where nodes are held whole that have unequally many.
+    pub leaf_load: Option<LeafLoad>,
     /// At least that many of the nodes are in the set (`[a*2&b*4]`); at most [`Ask::MAX_COUNTS`].
     pub counts: Vec<(FixedBitSet, u32)>,
     /// Every domain used has links of at least so many bits per second.
@@ -101,6 +105,7 @@ impl Ask {
             required: Vec::new(),
             max_nodes_per_leaf: None,
             max_slots_per_leaf: None,
+            leaf_load: None,
             counts: Vec::new(),
             min_speed: None,
             lowest_latency: false,
@@ -109,6 +114,23 @@ impl Ask {
             score: Score::default(),
             budget: crate::model::topology::DEFAULT_SEARCH_BUDGET,
         }
+    }
+}
+
+/// What nodes bring along, however many of their slots are used, of which a leaf may give one job only so much: GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafLoad {
+    /// What each node brings, by position.
+    pub of: Arc<[u32]>,
+    /// The most of it in one leaf.
+    pub most: u32,
+}
+
+impl LeafLoad {
+    /// What the node there brings.
+    #[must_use]
+    pub fn at(&self, pos: Pos) -> u32 {
+        self.of.get(pos.index()).copied().unwrap_or(0)
     }
 }
 

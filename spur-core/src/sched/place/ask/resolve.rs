@@ -1,13 +1,15 @@
 //! From what people wrote to an [`Ask`]: layer names become layers, rules by size and limits come in, what has waited
 //! long enough is relaxed, and what can never be is refused.
 
+use std::sync::Arc;
+
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::job::FabricAsk;
 use crate::model::topology::{Plugin, RuleConfig, TopologyConfig};
 use crate::text::gather::{Gather, GatherClause, Placement, Switches};
 use crate::text::nearest::nearest;
 
-use super::{Ask, Mode, Score, Segment, Strategy};
+use super::{Ask, LeafLoad, Mode, Score, Segment, Strategy};
 
 /// What a job says about the fabric, and what is known of the job.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,8 @@ pub struct Wish<'a> {
     pub gpus_per_slot: u32,
     /// GPUs of one node, however many slots it has; for the same limit. All that a node has where it is taken whole.
     pub gpus_per_node: u32,
+    /// GPUs of each node, by position, where nodes that are taken whole have unequally many; for the same limit.
+    pub gpus_by_node: Option<&'a Arc<[u32]>>,
     /// The domain that `--gather-with` means.
     pub gather_with: Option<DomainId>,
 }
@@ -361,6 +365,8 @@ impl Resolver<'_> {
             let nodes = gpus / self.wish.gpus_per_node;
             ask.max_nodes_per_leaf = ask.max_nodes_per_leaf.into_iter().chain([nodes]).min();
         }
+        ask.leaf_load = (limits.max_gpus_per_leaf.zip(self.wish.gpus_by_node))
+            .map(|(most, of)| LeafLoad { of: Arc::clone(of), most });
     }
 
     fn rule(&mut self, rule: &RuleConfig) -> Result<(), AskError> {

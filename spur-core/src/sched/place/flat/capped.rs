@@ -3,62 +3,125 @@
 //! Nodes are taken or left one after another in their order, each as long as the rest can still make up for what is missing.
 //! What a leaf may still give falls with every node it gives, so that the most there is of some nodes is a sum of the
 //! largest gains: without counts that is exact, and nothing is ever taken back. With counts it is a bound; what it misses is
-//! found by going back, as far as the search budget goes.
+//! found by going back, as far as the search budget goes. So it is where nodes of a leaf bring unequally much of what it may
+//! give only so much of ([`LeafLoad`]).
 
 use std::collections::BTreeMap;
 
-use crate::model::fabric::Fabric;
-use crate::sched::place::Ask;
+use crate::model::fabric::{Fabric, Pos};
 use crate::sched::place::problem::Meter;
+use crate::sched::place::{Ask, LeafLoad};
 
 use super::{Free, Wanted};
 
 /// The most that one leaf gives.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Caps {
+pub(super) struct Caps<'a> {
     /// Nodes, of which each gives a slot at least.
     pub(super) nodes: u32,
     /// Slots.
     pub(super) slots: u32,
+    /// What nodes bring.
+    pub(super) load: Option<&'a LeafLoad>,
 }
 
-impl Caps {
+impl<'a> Caps<'a> {
     /// No caps: what nodes outside the fabric have.
-    const NONE: Caps = Caps { nodes: u32::MAX, slots: u32::MAX };
+    const NONE: Self = Self { nodes: u32::MAX, slots: u32::MAX, load: None };
 
     /// What an ask says of leaves, of nodes that give at least so many slots each; `None` where it says nothing.
-    pub(super) fn of(ask: &Ask, each: Option<u32>) -> Option<Self> {
-        if ask.max_nodes_per_leaf.is_none() && ask.max_slots_per_leaf.is_none() {
+    pub(super) fn of(ask: &'a Ask, each: Option<u32>) -> Option<Self> {
+        let load = ask.leaf_load.as_ref();
+        if ask.max_nodes_per_leaf.is_none() && ask.max_slots_per_leaf.is_none() && load.is_none() {
             return None;
         }
         let slots = ask.max_slots_per_leaf.unwrap_or(u32::MAX);
         let nodes = ask.max_nodes_per_leaf.unwrap_or(u32::MAX).min(slots / each.unwrap_or(1).max(1));
-        Some(Self { nodes, slots })
+        Some(Self { nodes, slots, load })
     }
 
     /// Slots of a leaf whose nodes have so many.
     pub(super) fn most(self, slots: u64) -> u64 {
         slots.min(self.slots.into())
     }
+
+    /// What a node brings.
+    pub(super) fn load_of(self, pos: Pos) -> u32 {
+        self.load.map_or(0, |load| load.at(pos))
+    }
+
+    /// Whether a leaf may give nodes that bring so much.
+    pub(super) fn may_bring(self, load: u32) -> bool {
+        self.load.is_none_or(|limit| load <= limit.most)
+    }
 }
 
 /// The nodes of a leaf.
 #[derive(Debug)]
-struct Leaf {
-    caps: Caps,
-    /// Nodes that are taken, and what they have.
+struct Leaf<'a> {
+    caps: Caps<'a>,
+    /// Nodes that are taken, what they have, and what they bring.
     nodes: u32,
     slots: u64,
-    /// The others, by what they take.
-    rest: BTreeMap<u32, u32>,
+    load: u32,
+    /// The others, by what they take and bring.
+    rest: BTreeMap<(u32, u32), u32>,
 }
 
-impl Leaf {
+impl Leaf<'_> {
+    /// How many further nodes there may be, by their number and by what the fewest bring.
+    fn room(&self) -> usize {
+        let nodes = usize::try_from(self.caps.nodes.saturating_sub(self.nodes)).unwrap_or(usize::MAX);
+        if self.caps.load.is_none() {
+            return nodes;
+        }
+        let mut loads: Vec<u32> =
+            self.rest.iter().flat_map(|((_, load), count)| (0..*count).map(|_| *load)).collect();
+        loads.sort_unstable();
+        let sums = loads.iter().scan(self.load, |sum, load| {
+            *sum = sum.saturating_add(*load);
+            Some(*sum)
+        });
+        sums.take_while(|sum| self.caps.may_bring(*sum)).count().min(nodes)
+    }
+
+    /// Whether nodes differ in what they bring, so that gains are no more than a bound.
+    fn is_mixed(&self) -> bool {
+        let mut loads = self.rest.keys().map(|(_, load)| *load);
+        let first = loads.next();
+        self.caps.load.is_some() && loads.any(|load| Some(load) != first)
+    }
+
+    /// The most it can give, of however many nodes.
+    fn most(&self) -> u64 {
+        if !self.is_mixed() {
+            return self.held() + self.gains().sum::<u64>();
+        }
+        // By nodes and by what they bring: the most slots that so many have.
+        let mut ways = BTreeMap::from([((self.nodes, self.load), self.slots)]);
+        for ((takes, load), count) in &self.rest {
+            for _ in 0..*count {
+                let more = |(&(nodes, brought), &slots): (&(u32, u32), &u64)| {
+                    // Their number is of no interest where it is not limited.
+                    let nodes = nodes + u32::from(self.caps.nodes < u32::MAX);
+                    let brought = brought.saturating_add(*load);
+                    let may = nodes <= self.caps.nodes && self.caps.may_bring(brought);
+                    may.then_some(((nodes, brought), slots + u64::from(*takes)))
+                };
+                for (key, slots) in ways.iter().filter_map(more).collect::<Vec<_>>() {
+                    let best = ways.entry(key).or_default();
+                    *best = slots.max(*best);
+                }
+            }
+        }
+        self.caps.most(ways.into_values().max().unwrap_or(0))
+    }
+
     /// What each further node adds, the largest first.
     fn gains(&self) -> impl Iterator<Item = u64> + '_ {
-        let room = usize::try_from(self.caps.nodes.saturating_sub(self.nodes)).unwrap_or(usize::MAX);
-        let takes = self.rest.iter().rev().flat_map(|(takes, count)| (0..*count).map(|_| u64::from(*takes)));
-        takes.take(room).scan(self.slots, |slots, takes| {
+        let all = self.rest.iter().rev();
+        let takes = all.flat_map(|((takes, _), count)| (0..*count).map(|_| u64::from(*takes)));
+        takes.take(self.room()).scan(self.slots, |slots, takes| {
             let before = self.caps.most(*slots);
             *slots += takes;
             Some(self.caps.most(*slots) - before)
@@ -69,14 +132,14 @@ impl Leaf {
         self.caps.most(self.slots)
     }
 
-    /// Whether it may give another node.
-    fn has_room(&self) -> bool {
-        self.nodes < self.caps.nodes
+    /// Whether it may give another node that brings so much.
+    fn has_room(&self, load: u32) -> bool {
+        self.nodes < self.caps.nodes && self.caps.may_bring(self.load.saturating_add(load))
     }
 
-    /// Whether it may give more slots.
-    fn has_slots(&self) -> bool {
-        self.has_room() && self.held() < u64::from(self.caps.slots)
+    /// Whether it may give more slots, on a node that brings so much.
+    fn has_slots(&self, load: u32) -> bool {
+        self.has_room(load) && self.held() < u64::from(self.caps.slots)
     }
 }
 
@@ -101,10 +164,14 @@ pub(super) struct Capped<'a> {
     ask: &'a Ask,
     /// By node: its leaf.
     leaf_of: Vec<usize>,
-    leaves: Vec<Leaf>,
+    leaves: Vec<Leaf<'a>>,
     /// What further nodes add, all leaves together: how many add how much.
     gains: BTreeMap<u64, u64>,
     held: u64,
+    /// The most that all leaves can give.
+    most: u64,
+    /// Whether nodes of a leaf differ in what they bring.
+    is_mixed: bool,
     sets: Vec<Set>,
     fates: Vec<Fate>,
     /// Slots that are wanted.
@@ -125,7 +192,7 @@ pub(super) fn pick(
     free: &[Free],
     ask: &Ask,
     wanted: Wanted,
-    caps: Caps,
+    caps: Caps<'_>,
     meter: &Meter,
 ) -> (Option<Vec<bool>>, bool) {
     let new = |nodes| Capped::new(fabric, free, (ask, meter), (wanted, nodes), caps);
@@ -154,20 +221,21 @@ impl<'a> Capped<'a> {
         free: &'a [Free],
         (ask, meter): (&'a Ask, &'a Meter),
         (wanted, nodes): (Wanted, u32),
-        caps: Caps,
+        caps: Caps<'a>,
     ) -> Option<Self> {
-        let (mut leaves, mut numbers): (Vec<Leaf>, BTreeMap<_, usize>) = (Vec::new(), BTreeMap::new());
+        let (mut leaves, mut numbers): (Vec<Leaf<'_>>, BTreeMap<_, usize>) = (Vec::new(), BTreeMap::new());
         let mut leaf_of = Vec::with_capacity(free.len());
         for node in free {
             let mut new = |caps| {
-                leaves.push(Leaf { caps, nodes: 0, slots: 0, rest: BTreeMap::new() });
+                leaves.push(Leaf { caps, nodes: 0, slots: 0, load: 0, rest: BTreeMap::new() });
                 leaves.len() - 1
             };
             let leaf = match fabric.leaf_of(node.pos) {
                 Some(id) => *numbers.entry(id).or_insert_with(|| new(caps)),
                 None => new(Caps::NONE),
             };
-            *leaves[leaf].rest.entry(node.takes).or_default() += 1;
+            let leaf_caps = leaves[leaf].caps;
+            *leaves[leaf].rest.entry((node.takes, leaf_caps.load_of(node.pos))).or_default() += 1;
             leaf_of.push(leaf);
         }
         let has = |set: &fixedbitset::FixedBitSet| {
@@ -184,21 +252,22 @@ impl<'a> Capped<'a> {
             leaf_of,
             gains: BTreeMap::new(),
             held: 0,
+            most: 0,
+            is_mixed: leaves.iter().any(Leaf::is_mixed),
             fates: vec![Fate::Open; free.len()],
             slots: wanted.slots.into(),
             nodes: nodes.into(),
             is_open: wanted.nodes.is_none(),
             meter,
             exact: true,
-            leaves: Vec::new(),
+            leaves,
         };
-        search.leaves = leaves;
         for leaf in 0..search.leaves.len() {
             search.count(leaf, true);
         }
         for pos in &ask.required {
             let at = free.iter().position(|node| node.pos == *pos)?;
-            if search.nodes == 0 || !search.leaves[search.leaf_of[at]].has_room() {
+            if search.nodes == 0 || !search.has_room(at) {
                 return None;
             }
             search.turn(at, Fate::Taken);
@@ -213,7 +282,19 @@ impl<'a> Capped<'a> {
             let count = self.gains.entry(gain).or_default();
             *count = if counts { *count + 1 } else { *count - 1 };
         }
-        self.held = if counts { self.held + leaf.held() } else { self.held - leaf.held() };
+        let (held, most) = (leaf.held(), if self.is_open { leaf.most() } else { 0 });
+        (self.held, self.most) =
+            if counts { (self.held + held, self.most + most) } else { (self.held - held, self.most - most) };
+    }
+
+    /// What a node brings of what its leaf may give only so much of.
+    fn load_of(&self, at: usize) -> u32 {
+        self.leaves[self.leaf_of[at]].caps.load_of(self.free[at].pos)
+    }
+
+    /// Whether a leaf may give this node besides those that are taken.
+    fn has_room(&self, at: usize) -> bool {
+        self.leaves[self.leaf_of[at]].has_room(self.load_of(at))
     }
 
     /// Gives a node another fate.
@@ -224,22 +305,25 @@ impl<'a> Capped<'a> {
         // One that is left may still be taken afterwards, where the number of nodes is open.
         let is_open = self.is_open;
         let rests = |fate: Fate| fate == Fate::Open || (fate == Fate::Left && is_open);
+        let load = self.load_of(at);
         let here = &mut self.leaves[leaf];
+        let kind = (node.takes, load);
         if rests(old) {
-            let count = here.rest.entry(node.takes).or_default();
+            let count = here.rest.entry(kind).or_default();
             *count -= 1;
             if *count == 0 {
-                here.rest.remove(&node.takes);
+                here.rest.remove(&kind);
             }
         }
         if rests(fate) {
-            *here.rest.entry(node.takes).or_default() += 1;
+            *here.rest.entry(kind).or_default() += 1;
         }
+        let takes = u64::from(node.takes);
         if old == Fate::Taken {
-            (here.nodes, here.slots) = (here.nodes - 1, here.slots - u64::from(node.takes));
+            (here.nodes, here.slots, here.load) = (here.nodes - 1, here.slots - takes, here.load - load);
         }
         if fate == Fate::Taken {
-            (here.nodes, here.slots) = (here.nodes + 1, here.slots + u64::from(node.takes));
+            (here.nodes, here.slots, here.load) = (here.nodes + 1, here.slots + takes, here.load + load);
         }
         self.count(leaf, true);
         let (taken, open) = (
@@ -255,7 +339,8 @@ impl<'a> Capped<'a> {
         self.nodes -= taken;
     }
 
-    /// Whether the rest may make up for what is missing; without counts that is certain.
+    /// Whether the rest may make up for what is missing; without counts, and where what nodes bring is the same, that is
+    /// certain.
     fn may_be(&self) -> bool {
         let left = self.nodes.max(0);
         let nodes = left.unsigned_abs();
@@ -264,8 +349,10 @@ impl<'a> Capped<'a> {
         {
             return false;
         }
-        let mut room = if self.is_open { u64::MAX } else { nodes };
-        let mut most = self.held;
+        if self.is_open {
+            return self.most >= self.slots;
+        }
+        let (mut room, mut most) = (nodes, self.held);
         for (gain, count) in self.gains.iter().rev() {
             if room == 0 || most >= self.slots {
                 break;
@@ -284,7 +371,7 @@ impl<'a> Capped<'a> {
         let mut decided: Vec<usize> = Vec::new();
         let mut at = 0;
         while self.nodes > 0 {
-            if !self.sets.is_empty() && !self.meter.take(1) {
+            if (self.is_mixed || !self.sets.is_empty()) && !self.meter.take(1) {
                 self.exact = false;
                 return None;
             }
@@ -294,8 +381,7 @@ impl<'a> Capped<'a> {
                 Some(Fate::Taken) => true,
                 Some(_) => {
                     decided.push(at);
-                    let takes = self.leaves[self.leaf_of[at]].has_room();
-                    takes && self.turn_if(at, Fate::Taken) || self.turn_if(at, Fate::Left)
+                    self.has_room(at) && self.turn_if(at, Fate::Taken) || self.turn_if(at, Fate::Left)
                 }
                 None => false,
             };
@@ -336,7 +422,8 @@ impl<'a> Capped<'a> {
             if self.held >= self.slots {
                 break;
             }
-            if self.fates[at] == Fate::Taken || !self.leaves[self.leaf_of[at]].has_slots() {
+            let may_add = self.leaves[self.leaf_of[at]].has_slots(self.load_of(at));
+            if self.fates[at] == Fate::Taken || !may_add {
                 continue;
             }
             let before = self.fates[at];

@@ -136,7 +136,7 @@ fn window(
     free: &[Free],
     ask: &Ask,
     wanted: Wanted,
-    caps: Option<Caps>,
+    caps: Option<Caps<'_>>,
 ) -> Option<Vec<Free>> {
     let lightest = free.iter().map(|free| free.weight).min()?;
     let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
@@ -146,7 +146,7 @@ fn window(
             if end > start && free[end].pos.0 != free[end - 1].pos.0 + 1 {
                 break;
             }
-            if !sum.add(fabric.leaf_of(free[end].pos), free[end].takes) {
+            if !sum.add(fabric.leaf_of(free[end].pos), free[end]) {
                 break;
             }
             let some = &free[start..=end];
@@ -173,28 +173,31 @@ fn window(
 }
 
 /// What the nodes of a window have, leaf by leaf.
-struct Sum {
-    caps: Option<Caps>,
+struct Sum<'a> {
+    caps: Option<Caps<'a>>,
     /// Those of leaves behind it.
     whole: u64,
     leaf: Option<DomainId>,
     nodes: u32,
     here: u64,
+    load: u32,
 }
 
-impl Sum {
-    fn new(caps: Option<Caps>) -> Self {
-        Self { caps, whole: 0, leaf: None, nodes: 0, here: 0 }
+impl<'a> Sum<'a> {
+    fn new(caps: Option<Caps<'a>>) -> Self {
+        Self { caps, whole: 0, leaf: None, nodes: 0, here: 0, load: 0 }
     }
 
     /// Adds the next node; false if its leaf may not give as many.
-    fn add(&mut self, leaf: Option<DomainId>, takes: u32) -> bool {
+    fn add(&mut self, leaf: Option<DomainId>, free: Free) -> bool {
         if leaf != self.leaf {
-            (self.whole, self.leaf, self.nodes, self.here) = (self.slots(), leaf, 0, 0);
+            (self.whole, self.leaf, self.nodes, self.here, self.load) = (self.slots(), leaf, 0, 0, 0);
         }
         self.nodes += 1;
-        self.here += u64::from(takes);
-        leaf.is_none() || self.caps.is_none_or(|caps| self.nodes <= caps.nodes)
+        self.here += u64::from(free.takes);
+        let Some(caps) = self.caps.filter(|_| leaf.is_some()) else { return true };
+        self.load = self.load.saturating_add(caps.load_of(free.pos));
+        self.nodes <= caps.nodes && caps.may_bring(self.load)
     }
 
     fn slots(&self) -> u64 {
@@ -215,7 +218,7 @@ fn placement(
     fabric: &Fabric,
     view: &View<'_>,
     mut chosen: Vec<Free>,
-    (wanted, each, caps): (Wanted, Option<u32>, Option<Caps>),
+    (wanted, each, caps): (Wanted, Option<u32>, Option<Caps<'_>>),
     exact: bool,
 ) -> Placement {
     chosen.sort_unstable_by_key(|free| free.pos);
@@ -246,7 +249,7 @@ fn placement(
 struct Leaves(BTreeMap<DomainId, (u32, u32)>);
 
 impl Leaves {
-    fn of(fabric: &Fabric, chosen: &[Free], caps: Option<Caps>) -> Self {
+    fn of(fabric: &Fabric, chosen: &[Free], caps: Option<Caps<'_>>) -> Self {
         let mut leaves = BTreeMap::new();
         for leaf in caps.into_iter().flat_map(|_| chosen).filter_map(|free| fabric.leaf_of(free.pos)) {
             let (_, nodes) = leaves.entry(leaf).or_insert((caps.map_or(u32::MAX, |caps| caps.slots), 0));

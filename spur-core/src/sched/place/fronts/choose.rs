@@ -331,12 +331,12 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
         }
         if problem.required.iter().any(|&required| required != pos)
             || problem.forced_domains.iter().any(|&forced| forced != leaf)
-            || problem.amount > problem.leaf_cap()
+            || problem.amount > problem.leaf_cap(leaf)
         {
             continue;
         }
         let Some(item) = problem.node::<C>(pos, (0, u32::MAX)) else { continue };
-        if problem.amount > item.hi || item.key.counts != problem.needs {
+        if problem.amount > item.hi || item.key.counts != problem.needs || !problem.may_bring(item.key.load) {
             continue;
         }
         last = Some((leaf, slots, weight));

@@ -360,6 +360,7 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         item.hi = item.hi.min(self.plenty);
         let too_many = item.lo > self.problem.amount
             || self.problem.nodes.is_some_and(|nodes| item.key.nodes > nodes)
+            || !self.problem.may_bring(item.key.load)
             || self.exceeds_spans(&item);
         (!too_many).then_some(item)
     }
@@ -410,10 +411,13 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
         }
         let mut item = inside.clone();
         if layer == Layer::LEAF {
-            hi = hi.min(problem.leaf_cap());
-            if problem.leaf_nodes().is_some_and(|most| item.key.nodes > most) {
+            hi = hi.min(problem.leaf_cap(id));
+            if problem.leaf_nodes().is_some_and(|most| item.key.nodes > most)
+                || !problem.may_bring(item.key.load)
+            {
                 return;
             }
+            item.key.load = 0;
             if problem.nodes.is_none() {
                 item.key.nodes = 0;
             }
@@ -477,7 +481,8 @@ impl<'p, 'a, C: Cost> Solver<'p, 'a, C> {
             && inside.key.counts == problem.needs
             && !self.exceeds_spans(inside)
             && self.is_within_limits(id)
-            && !(leaf && amount > problem.leaf_cap())
+            && !(leaf && amount > problem.leaf_cap(id))
+            && (!leaf || problem.may_bring(inside.key.load))
             && !(leaf && problem.leaf_nodes().is_some_and(|most| inside.key.nodes > most))
     }
 

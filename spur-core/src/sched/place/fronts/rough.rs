@@ -152,7 +152,7 @@ impl<'p, 'a> Picker<'p, 'a> {
             for leaf in self.leaves() {
                 let mut members = self.open(leaf);
                 members.retain(|pos| set.contains(pos.index()));
-                members.truncate(problem.leaf_nodes().unwrap_or(u32::MAX).min(problem.leaf_cap()) as usize);
+                problem.keep_allowed(leaf, &mut members, |&pos| pos);
                 leaves.push((members.len(), members));
             }
             leaves.sort_by_key(|(count, _)| Reverse(*count));
@@ -190,9 +190,10 @@ impl<'p, 'a> Picker<'p, 'a> {
             }
             return want - left;
         }
-        let (mut nodes, mut sum) = (0, 0);
+        let (mut nodes, mut sum, mut load) = (0, 0, 0_u32);
         for pos in positions(domain.range()).filter(|pos| self.taken.contains(pos.index())) {
             (nodes, sum) = (nodes + 1, sum + problem.most_on(pos));
+            load = load.saturating_add(problem.load_of(pos));
         }
         let had = sum;
         let unit = problem.unit(domain.cover());
@@ -200,13 +201,18 @@ impl<'p, 'a> Picker<'p, 'a> {
         let most = most - most % unit;
         let mut open = self.open(id);
         let weight = |pos: Pos| problem.view.weights.map_or(0, |weights| weights.at(pos));
-        open.sort_by_key(|&pos| (weight(pos), Reverse(problem.most_on(pos)), problem.slots_of_node(pos)));
+        let takes = |pos: Pos| (problem.load_of(pos), Reverse(problem.most_on(pos)));
+        open.sort_by_key(|&pos| (weight(pos), takes(pos), problem.slots_of_node(pos)));
         for pos in open {
             if sum >= most || problem.leaf_nodes().is_some_and(|most| nodes >= most) {
                 break;
             }
+            let more = load.saturating_add(problem.load_of(pos));
+            if !problem.may_bring(more) {
+                continue;
+            }
             self.take(pos);
-            (nodes, sum) = (nodes + 1, sum + problem.most_on(pos));
+            (nodes, sum, load) = (nodes + 1, sum + problem.most_on(pos), more);
         }
         sum.min(most).saturating_sub(had)
     }
@@ -218,13 +224,12 @@ impl<'p, 'a> Picker<'p, 'a> {
         let wanted = nodes.checked_sub(self.picked.len())?;
         let taken: u64 = self.picked.iter().map(|&pos| u64::from(problem.most_on(pos))).sum();
         let amount = u64::from(problem.amount).saturating_sub(taken);
-        let most = problem.leaf_nodes().unwrap_or(u32::MAX).min(problem.leaf_cap()) as usize;
         let leaves: Vec<Vec<(u32, Pos)>> = (self.leaves().into_iter())
             .map(|leaf| {
                 let open = self.open(leaf).into_iter();
                 let mut open: Vec<(u32, Pos)> = open.map(|pos| (problem.most_on(pos), pos)).collect();
                 open.sort_by_key(|&(takes, _)| Reverse(takes));
-                open.truncate(most);
+                problem.keep_allowed(leaf, &mut open, |&(_, pos)| pos);
                 open
             })
             .collect();
@@ -249,7 +254,7 @@ impl<'p, 'a> Picker<'p, 'a> {
             let siblings =
                 fabric.domain(leaf).parent().map_or(&[][..], |parent| fabric.domain(parent).children());
             let own = siblings.iter().position(|&child| child == leaf).unwrap_or(0);
-            open.truncate(problem.leaf_nodes().unwrap_or(u32::MAX).min(problem.leaf_cap()) as usize);
+            problem.keep_allowed(leaf, &mut open, |&pos| pos);
             order.extend(open.into_iter().enumerate().map(|(index, pos)| (index, own, pos)));
         }
         order.sort_unstable();

@@ -46,7 +46,7 @@ impl Sharing<'_, '_> {
         let hi = parts.iter().fold(0, |sum: u32, (_, _, span)| sum.saturating_add(span.hi));
         let mut hi = hi.min(self.problem.limit(id));
         if domain.layer() == Layer::LEAF {
-            hi = hi.min(self.problem.leaf_cap());
+            hi = hi.min(self.problem.leaf_cap(id));
         }
         for &(least, most) in &self.bounds[domain.layer().index()..=domain.cover().index()] {
             lo = lo.max(least);

@@ -159,14 +159,14 @@ impl<C: Cost> Walk<'_, '_, '_, C> {
     /// Uses a leaf whose nodes are all alike: the first of them, as many as any goal takes.
     fn alike(&mut self, leaf: DomainId, goals: &[&Goal<'_, C>]) -> Item<C> {
         let nothing = Item::nothing(self.solver.problem.layout.width());
-        let open = self.solver.problem.view.slots.open();
-        let free = positions(self.solver.problem.fabric.domain(leaf).range())
-            .filter(|pos| open.contains(pos.index()));
-        let most = self.solver.problem.view.slots.nodes_of(leaf).min(self.solver.problem.amount);
+        let problem = self.solver.problem;
+        let open = problem.view.slots.open();
+        let free = positions(problem.fabric.domain(leaf).range()).filter(|pos| open.contains(pos.index()));
+        let most = problem.view.slots.nodes_of(leaf).min(problem.amount);
         for amount in (1..=most).rev() {
             let part = Item { lo: amount, hi: amount, ..nothing.clone() };
             if goals.iter().any(|goal| goal.accepts(self.solver, self.cost, &part)) {
-                self.nodes.extend(free.take(amount as usize).map(|pos| (pos, 1, 1)));
+                problem.first_allowed(free, amount as usize, |pos| self.nodes.push((pos, 1, 1)));
                 return part;
             }
         }

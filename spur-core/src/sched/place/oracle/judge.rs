@@ -134,16 +134,22 @@ impl<'c> Judge<'c> {
     /// Whether no leaf gives more than it may.
     fn kept_by_leaves(&self, amounts: &[u32]) -> bool {
         let ask = &self.case.ask;
-        let mut leaves: BTreeMap<DomainId, (u32, u32)> = BTreeMap::new();
+        let mut leaves: BTreeMap<DomainId, (u32, u32, u32)> = BTreeMap::new();
         for (pos, amount) in amounts.iter().enumerate().filter(|(_, amount)| **amount > 0) {
             let Some(leaf) = self.case.fabric.leaf_of(Pos(pos as u32)) else { continue };
-            let (nodes, slots) = leaves.entry(leaf).or_default();
-            (*nodes, *slots) = (*nodes + 1, *slots + amount);
+            let (nodes, slots, load) = leaves.entry(leaf).or_default();
+            (*nodes, *slots, *load) = (*nodes + 1, *slots + amount, *load + self.load_of(pos));
         }
-        leaves.values().all(|(nodes, slots)| {
+        leaves.values().all(|(nodes, slots, load)| {
             ask.max_nodes_per_leaf.is_none_or(|most| *nodes <= most)
                 && ask.max_slots_per_leaf.is_none_or(|most| *slots <= most)
+                && ask.leaf_load.as_ref().is_none_or(|limit| *load <= limit.most)
         })
+    }
+
+    /// What a node brings of what its leaf may give only so much of.
+    fn load_of(&self, pos: usize) -> u32 {
+        self.case.ask.leaf_load.as_ref().map_or(0, |limit| limit.of[pos])
     }
 
     /// The most slots that some nodes give, each one at least; `None` where leaves may not give as many nodes.
@@ -284,8 +290,10 @@ impl<'c> Judge<'c> {
             let range = self.case.fabric.domain(DomainId(leaf)).range();
             let nodes = range.clone().filter(|&pos| amounts[pos] > 0).count() as u32;
             let free = !range.clone().any(|pos| self.case.occupied.contains(pos));
+            let load: u32 = range.clone().filter(|&pos| amounts[pos] > 0).map(|pos| self.load_of(pos)).sum();
             ask.max_nodes_per_leaf.is_none_or(|most| nodes <= most)
                 && ask.max_slots_per_leaf.is_none_or(|most| amount <= u64::from(most))
+                && ask.leaf_load.as_ref().is_none_or(|limit| load <= limit.most)
                 && (free || !ask.whole_leaves)
         })
     }

@@ -15,7 +15,7 @@ impl<'a> Problem<'a> {
             self.rounded = Some(self.round());
         }
         let units = self.units.iter().all(|&unit| unit == 1) && self.limits.is_empty();
-        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && units;
+        let plain = self.rounded.is_none() && self.leaf_cap == u32::MAX && self.loads.caps.is_none() && units;
         let same = self.per_node.is_none_or(|each| each == 1) && self.ask.max_tasks_per_node.is_none();
         if !plain || !same {
             self.capacity = Some(self.count_capacity());
@@ -54,7 +54,7 @@ impl<'a> Problem<'a> {
                 let all = || takes.map_or_else(one_by_one, |all| all.room(domain.range()));
                 // Every open node takes one.
                 let open = || if is_each_open { Some(self.view.slots.nodes_of(id)) } else { None };
-                open().unwrap_or_else(all).min(self.leaf_cap)
+                open().unwrap_or_else(all).min(self.leaf_cap(id))
             } else {
                 domain
                     .children()
@@ -72,6 +72,9 @@ impl<'a> Problem<'a> {
         let mut capacity = self.view.slots.nodes_by_number().to_vec();
         let leaves = self.fabric.domains_of(Layer::LEAF);
         let (cap, units) = (self.leaf_cap, &self.units[Layer::LEAF.index()..]);
+        if let Some(caps) = &self.loads.caps {
+            capacity.iter_mut().zip(caps).for_each(|(room, cap)| *room = (*room).min(*cap));
+        }
         let same = units.first().filter(|unit| units.iter().all(|other| other == *unit));
         if let Some(unit) = same {
             capacity[..leaves.len()].iter_mut().for_each(|room| *room = (*room).min(cap) / unit * unit);
@@ -251,11 +254,6 @@ impl<'a> Problem<'a> {
     pub(in crate::sched::place) fn rooms(&self) -> Option<&[u32]> {
         // Of domains that may not be used the capacity is 0.
         self.capacity.as_deref().or_else(|| self.per_node.map(|_| self.view.slots.nodes_by_number()))
-    }
-
-    /// The most one leaf may take, after the caps; a cap on nodes counts only where nodes are placed.
-    pub(in crate::sched::place) fn leaf_cap(&self) -> u32 {
-        self.leaf_cap
     }
 
     pub(super) fn node_multiple(&self) -> u64 {

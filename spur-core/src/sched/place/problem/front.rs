@@ -12,6 +12,8 @@ pub(super) const MAX_COUNTS: usize = super::Ask::MAX_COUNTS;
 pub(in crate::sched::place) struct Key {
     /// Nodes used, where their number is given besides that of the tasks.
     pub(in crate::sched::place) nodes: u32,
+    /// What nodes of a leaf bring, where that is limited; 0 beyond it.
+    pub(in crate::sched::place) load: u32,
     /// Domains used of the layers whose span is limited.
     pub(in crate::sched::place) spans: [u32; MAX_SPAN_CAPS],
     /// Nodes used of the counted sets, no more than are needed.
@@ -23,6 +25,7 @@ impl Key {
     pub(in crate::sched::place) fn plus(&self, other: &Key, needs: &[u32; MAX_COUNTS]) -> Key {
         let mut sum = *self;
         sum.nodes += other.nodes;
+        sum.load = sum.load.saturating_add(other.load);
         sum.spans.iter_mut().zip(other.spans).for_each(|(span, more)| *span += more);
         for ((count, more), need) in sum.counts.iter_mut().zip(other.counts).zip(needs) {
             *count = (*count + more).min(*need);

@@ -7,6 +7,7 @@
 mod capacity;
 mod cost;
 mod front;
+mod load;
 mod meter;
 mod rank;
 mod rounding;
@@ -27,6 +28,7 @@ pub(super) use front::{Item, Key, prune};
 pub(super) use meter::Meter;
 pub(super) use rank::{Holder, Means, Rank, Step, difference, rank, rank_node};
 
+use load::Loads;
 use rank::differ_in_latency;
 use rounding::Rounded;
 
@@ -103,6 +105,8 @@ pub(super) struct Problem<'a> {
     pub(super) needs: [u32; MAX_COUNTS],
     pub(super) layout: Layout,
     leaf_cap: u32,
+    /// The same where nodes bring unequally much.
+    loads: Loads<'a>,
     leaf_nodes: Option<u32>,
     /// Where tasks are placed: used domains of the layer hold a multiple of so many nodes.
     node_unit: Option<(Layer, u32)>,
@@ -195,6 +199,7 @@ impl<'a> Problem<'a> {
             needs,
             layout: Layout { weights: weights.len(), prefer: ask.prefer.clone(), layers },
             leaf_cap: slots_cap.min(nodes_cap),
+            loads: Loads::of(fabric, view, ask, per_node),
             leaf_nodes: leaf_nodes.filter(|_| per_node.is_none()),
             node_unit: frame.unit.filter(|_| per_node.is_none()),
             limits: Vec::new(),
@@ -273,7 +278,8 @@ impl<'a> Problem<'a> {
         self.forced.binary_search(&id).is_ok()
     }
 
-    /// Whether what is needed of each node is the same everywhere, so that domains can be counted.
+    /// Whether what is needed of each node is the same everywhere, so that domains can be counted. Which nodes of a leaf are
+    /// taken is for [`Problem::first_allowed`] to say.
     pub(super) fn nodes_are_alike(&self) -> bool {
         self.weights.is_empty() && self.nodes_of_a_weight_are_alike()
     }
@@ -285,6 +291,7 @@ impl<'a> Problem<'a> {
             && self.ask.counts.is_empty()
             && self.required.is_empty()
             && self.only.is_none()
+            && (self.weights.is_empty() || !self.loads.add_up())
     }
 
     /// Whether nodes are counted that are shared: each gives as many slots and may have more.
@@ -299,6 +306,7 @@ impl<'a> Problem<'a> {
             && self.ask.counts.is_empty()
             && self.required.is_empty()
             && self.only.is_none()
+            && !self.loads.add_up()
     }
 
     /// The weight of the lightest nodes there are, where nodes have weights.
@@ -320,6 +328,7 @@ impl<'a> Problem<'a> {
             && self.node_multiple() == 1
             && self.node_unit.is_none()
             && self.leaf_cap == u32::MAX
+            && self.loads.is_none()
             && self.leaf_nodes.is_none()
             && self.limits.is_empty()
             && self.ask.counts.is_empty()
@@ -437,6 +446,7 @@ impl<'a> Problem<'a> {
             && self.node_unit.is_none()
             && self.units.iter().all(|&unit| unit == 1)
             && self.leaf_cap == u32::MAX
+            && self.loads.is_none()
             && self.limits.is_empty()
             && self.span_caps.is_empty()
             && self.required.is_empty()
@@ -459,7 +469,10 @@ impl<'a> Problem<'a> {
 
     /// Whether fronts can grow with the product of two numbers.
     pub(super) fn is_hard(&self) -> bool {
-        self.nodes.is_some() || self.leaf_nodes.is_some() || !self.ask.counts.is_empty()
+        self.nodes.is_some()
+            || self.leaf_nodes.is_some()
+            || self.loads.add_up() && !self.nodes_are_alike()
+            || !self.ask.counts.is_empty()
     }
 
     /// The least amount that may be placed in a used domain that covers the layer is its unit; so is every step.
@@ -494,6 +507,7 @@ impl<'a> Problem<'a> {
         if self.nodes.is_some() || self.leaf_nodes().is_some() {
             item.key.nodes = 1;
         }
+        item.key.load = self.load_of(pos);
         for (count, (set, need)) in item.key.counts.iter_mut().zip(&self.ask.counts) {
             *count = u32::from(*need > 0 && set.contains(pos.index()));
         }
@@ -588,7 +602,7 @@ fn barred(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Option<FixedBitSet> {
 }
 
 /// Positions from a range of indices.
-pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> {
+pub(super) fn positions(range: std::ops::Range<usize>) -> impl DoubleEndedIterator<Item = Pos> + Clone {
     range.map(position)
 }
 

@@ -20,8 +20,7 @@ pub(in crate::sched::place) fn place(problem: &Problem<'_>) -> Short {
     if ask.mode != Mode::Consolidated || !problem.is_as_asked() {
         return Short::Other;
     }
-    let is_capped =
-        ask.max_nodes_per_leaf.is_some() || ask.max_slots_per_leaf.is_some() || !problem.span_caps.is_empty();
+    let is_capped = has_caps(ask) || !problem.span_caps.is_empty();
     // The score knows the share of slots that a job fills, and multiples count tasks.
     let counts_both = problem.nodes.is_some() && ask.multiples.is_empty() && !ask.score.weights.any();
     // Without caps and tasks is what the nodes alone are asked for where caps are left out and that is all.
@@ -36,11 +35,17 @@ pub(in crate::sched::place) fn place(problem: &Problem<'_>) -> Short {
     Short::Other
 }
 
+/// Whether a leaf may give only so much.
+fn has_caps(ask: &Ask) -> bool {
+    ask.max_nodes_per_leaf.is_some() || ask.max_slots_per_leaf.is_some() || ask.leaf_load.is_some()
+}
+
 /// The answer to a looser question if it is one to this as well.
 fn of_looser(problem: &Problem<'_>, without_caps: bool, without_tasks: bool) -> Short {
     let mut ask = Ask { counts: Vec::new(), max_spans: problem.span_caps.clone(), ..problem.ask.clone() };
     if without_caps {
         (ask.max_nodes_per_leaf, ask.max_slots_per_leaf, ask.max_spans) = (None, None, Vec::new());
+        ask.leaf_load = None;
     }
     if without_tasks {
         (ask.tasks, ask.max_tasks_per_node, ask.max_slots_per_leaf) = (None, None, None);
@@ -62,8 +67,8 @@ fn shared_out(problem: &Problem<'_>, found: &Placement) -> Option<Placement> {
     let nodes: Vec<(Pos, u32, u32)> =
         found.shares.iter().map(|&(pos, _)| (pos, 1, problem.most_on(pos))).collect();
     let of_leaves = by_leaf(problem, nodes.iter().map(|&(pos, least, most)| (pos, (least, most))));
-    let rooms = of_leaves.values().map(|nodes| {
-        let cap = problem.leaf_cap();
+    let rooms = of_leaves.iter().map(|(leaf, nodes)| {
+        let cap = leaf.map_or(u32::MAX, |leaf| problem.leaf_cap(leaf));
         let (least, most) = nodes
             .iter()
             .fold((0, 0_u32), |(least, most), node| (least + node.0, most.saturating_add(node.1)));
@@ -84,17 +89,20 @@ fn keeps_all(problem: &Problem<'_>, placement: &Placement) -> bool {
         let counted = placement.shares.iter().filter(|(pos, _)| set.contains(pos.index()));
         counted.count() >= *need as usize
     });
-    let leaves = by_leaf(problem, placement.shares.iter().copied());
+    let nodes = placement.shares.iter().map(|&(pos, share)| (pos, (share, problem.load_of(pos))));
+    let leaves = by_leaf(problem, nodes);
     has_all
         && !problem.span_caps.iter().any(is_over)
-        && leaves.values().all(|shares| {
+        && leaves.iter().all(|(leaf, shares)| {
             let nodes = shares.len() as u64;
             let amount = if problem.per_node.is_some() {
                 nodes
             } else {
-                shares.iter().map(|&share| u64::from(share)).sum()
+                shares.iter().map(|&(share, _)| u64::from(share)).sum()
             };
-            amount <= u64::from(problem.leaf_cap())
+            let load = shares.iter().fold(0_u32, |sum, (_, load)| sum.saturating_add(*load));
+            amount <= leaf.map_or(u64::MAX, |leaf| problem.leaf_cap(leaf).into())
+                && problem.may_bring(load)
                 && problem.leaf_nodes().is_none_or(|most| nodes <= most.into())
         })
 }

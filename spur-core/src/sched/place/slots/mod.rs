@@ -307,7 +307,7 @@ impl Slots {
     }
 
     /// The positions of a range that have a slot, found a block at a time.
-    pub(super) fn open_in(&self, range: Range<usize>) -> impl Iterator<Item = Pos> {
+    pub(super) fn open_in(&self, range: Range<usize>) -> impl Iterator<Item = Pos> + Clone {
         let blocks = self.open.as_slice().iter().enumerate();
         let blocks = blocks.take(range.end.div_ceil(BLOCK)).skip(range.start / BLOCK);
         blocks.flat_map(move |(block, open)| {

@@ -53,6 +53,7 @@ fn applies(problem: &Problem<'_>) -> bool {
         && ask.counts.is_empty()
         && !problem.lowest_latency
         && problem.only.is_none()
+        && !problem.adds_up_loads()
         && problem.forced_domains.is_empty()
         && problem.within != Some(Layer::NODE)
         && problem.unit(Layer::NODE) == 1

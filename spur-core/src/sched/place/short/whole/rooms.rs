@@ -142,13 +142,13 @@ impl<'p, 'a> Rooms<'p, 'a> {
         if self.problem.shares_nodes() {
             self.problem.each_of_fullest(leaf, count, see);
         } else {
-            self.nodes_of(leaf).take(count).for_each(see);
+            self.problem.first_allowed(self.nodes_of(leaf), count, see);
         }
     }
 
     /// The nodes of a leaf that the job may have, in fabric order.
     #[inline]
-    fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> {
+    fn nodes_of(&self, leaf: DomainId) -> impl Iterator<Item = Pos> + Clone {
         let is_light = |index| self.lightest.is_none_or(|lightest| lightest.contains(index));
         let open = self.problem.view.slots.open_in(self.problem.fabric.domain(leaf).range());
         open.filter(move |pos| is_light(pos.index()))

@@ -47,6 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (field, name) in SLURM_NAMES {
         config = config.field_attribute(field, format!("#[serde(rename = \"{name}\")]"));
     }
+    config =
+        config.field_attribute("Job.reason", "#[serde(serialize_with = \"crate::convert::job::one_word\")]");
     config.compile_fds(descriptors)?;
     Ok(())
 }

@@ -305,3 +305,30 @@ fn why_tells_when_any_job_will_start() {
     gate.open();
     client.wait_for(last, "COMPLETED");
 }
+
+/// Which nodes are missing is said with the reason, as in Slurm; tools that compare it get the word alone.
+#[test]
+fn nodes_that_are_out_of_service_are_named() {
+    let cluster = Cluster::start(&Setup { nodes: 3, ..Setup::default() });
+    cluster.ok(&["scontrol", "update", "NodeName=n[2-3]", "State=DRAIN", "Reason=fan"]);
+    let job = cluster.sbatch(&["-N2", "--exclusive", "-t", "5", "--wrap", "true"]);
+    let mut client = cluster.client();
+    client.wait(job, |job| job.reason == "ReqNodeNotAvail, UnavailableNodes:n[2-3]");
+    let shown = cluster.ok(&["squeue", "-h", "-o", "%r|%R|%T"]);
+    assert_eq!(
+        shown,
+        "ReqNodeNotAvail, UnavailableNodes:n[2-3]|(ReqNodeNotAvail, UnavailableNodes:n[2-3])|PENDING\n"
+    );
+    let shown = cluster.ok(&["scontrol", "show", "job", &job.to_string()]);
+    assert!(shown.contains(" Reason=ReqNodeNotAvail,_UnavailableNodes:n[2-3] "), "{shown}");
+    let said: serde_json::Value = serde_json::from_str(&cluster.ok(&["squeue", "--json"])).unwrap();
+    let said = &said["jobs"][0];
+    assert_eq!(
+        (&said["state_reason"], &said["state_description"]),
+        (&"ReqNodeNotAvail".into(), &"UnavailableNodes:n[2-3]".into(),)
+    );
+    let group = cluster.sbatch(&["-N2", "--exclusive", "-t", "5", ":", "-n1", "--wrap", "true"]);
+    client.wait(group, |job| job.reason.starts_with("ReqNodeNotAvail, UnavailableNodes:n[2-3]"));
+    cluster.ok(&["scontrol", "update", "NodeName=n2", "State=RESUME"]);
+    client.wait_for(job, "COMPLETED");
+}

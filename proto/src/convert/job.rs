@@ -305,6 +305,19 @@ fn exits(job: &Job, message: &mut v1::Job) {
         (job.derived_exit.code.into(), job.derived_exit.signal.into());
 }
 
+/// What Slurm says in the reason itself of nodes that are not available: which they are, or for what they are reserved. Of a
+/// het job the sentence says first which component it is about.
+fn not_available(detail: &str) -> Option<&str> {
+    let reserved = RESERVED.into_iter().find(|what| detail.contains(what));
+    let nodes = || detail.find("UnavailableNodes:").and_then(|at| detail[at..].split([' ', ';']).next());
+    reserved.or_else(nodes)
+}
+
+/// A reason as JSON has it, whose readers compare it: the word alone. What follows it is in the description.
+pub(crate) fn one_word<S: serde::Serializer>(reason: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.split(',').next().unwrap_or(reason))
+}
+
 /// Why a job waits, and what is planned for it.
 fn waiting(
     cluster: &Cluster,
@@ -324,9 +337,10 @@ fn waiting(
         message.last_sched_eval = outlook.evaluated.map(|at| at.0);
     }
     let (reason, detail) = reason(job, pending, planned, now);
-    // Slurm says in the reason itself which nodes these are.
-    let reserved = RESERVED.iter().find(|what| detail.starts_with(**what));
-    message.reason = reserved.map_or_else(|| reason.name().to_owned(), |what| format!("{reason}, {what}"));
+    message.reason = match not_available(&detail).filter(|_| reason == Reason::ReqNodeNotAvail) {
+        Some(what) => format!("{reason}, {what}"),
+        None => reason.name().to_owned(),
+    };
     message.reason_detail = detail;
     if pending.hold.is_some() {
         message.priority = 0;

@@ -78,11 +78,13 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 fn text(job: &Job, show: &Show) -> String {
     let date = |seconds: Option<i64>| value::time(seconds, "not known", show);
     let spans: Vec<String> = job.spans.iter().map(|span| format!("{} {}", span.layer, span.count)).collect();
-    let (waits, reason) = (job.state == "PENDING", job.reason != "None");
+    let waits = job.state == "PENDING";
+    // What follows the word is in the sentence.
+    let reason = job.reason.split(',').next().filter(|reason| *reason != "None");
     let (start, nodes) = if waits { ("planned", &job.planned_nodes) } else { ("start", &job.nodes) };
     let lines = [
         ("job", format!("{} ({}) of {} in {}", job_id(job, show), job.name, job.user, job.partition)),
-        ("state", if reason { format!("{}, {}", job.state, job.reason) } else { job.state.clone() }),
+        ("state", reason.map_or_else(|| job.state.clone(), |reason| format!("{}, {reason}", job.state))),
         (start, date(job.start_time)),
         ("nodes", nodes.clone()),
         ("spans", spans.join(", ")),

@@ -102,13 +102,17 @@ fn may_have_room(node: &Node, alone: bool) -> bool {
     node.available() && if alone { node.is_vacant() } else { node.used.cpus.len() < node.shape.cpus }
 }
 
-/// The nodes that others than a job close without using them.
+/// The nodes that others than a job close without using them, and those that some will close for whom nodes are kept.
 fn closed(cluster: &Cluster, scene: &Scene, id: JobId) -> FixedBitSet {
     let mut closed = FixedBitSet::with_capacity(scene.nodes.len());
     for other in cluster.jobs().active().filter(|other| other.id != id && scene.may_close(&other.spec)) {
         let Some(alloc) = other.phase.alloc() else { continue };
         let nodes = alloc.nodes.iter().map(|part| part.node);
         closed.extend(scene.closes(&other.spec, &alloc.partition, nodes).into_iter().map(NodeId::index));
+    }
+    for (other, kept) in cluster.jobs().nominated() {
+        let nodes = scene.closes(&other.spec, &kept.partition, kept.nodes());
+        closed.extend(nodes.into_iter().map(NodeId::index));
     }
     closed
 }
@@ -265,13 +269,14 @@ impl Search<'_> {
         place::place(fabric, &view, &ask).ok()
     }
 
-    /// Positions that others have anything of.
+    /// Positions that others have anything of, or will have what is kept for them.
     fn occupied(&self) -> FixedBitSet {
         let fabric = &*self.lens.fabric;
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
         for index in 0..fabric.len() {
             let node = fabric.node(Pos(u32::try_from(index).expect("positions are u32")));
-            let others = |node: &Node| node.jobs.iter().any(|job| *job != self.job.id);
+            let others =
+                |node: &Node| node.jobs.iter().any(|job| *job != self.job.id) || !node.nominees.is_empty();
             let taken = self.cluster.node(node).is_some_and(others) || self.closed.contains(node.index());
             occupied.set(index, taken);
         }

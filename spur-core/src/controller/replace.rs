@@ -59,6 +59,8 @@ pub(super) fn settle(ctx: &mut Ctx<'_>) {
 fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
     let never_ran = |job: JobId| cluster.job(job).is_some_and(|job| job.phase.started().is_none());
     match event {
+        // With it the rest of its leaves may be open again.
+        Event::NodeReleased { job, .. } if replace::may_close(cluster, *job) => News::Any,
         Event::NodeReleased { node, .. }
         | Event::NodeRegistered { node, .. }
         | Event::NodeCleaned { node, .. }

@@ -71,6 +71,8 @@ pub fn find(
     let as_started = |stage: &&Stage| stage.relaxed == alloc.why.relaxed;
     let stage = stages.iter().find(as_started).or(stages.last())?;
     let bounds = bounds(cluster, job, alloc, (fabric, stage.ask()));
+    // A whole leaf may be free for it when any node of that is.
+    let touched = touched.filter(|_| !stage.ask().whole_leaves);
     // Who is out of reach or full is told here, before anything is made for all nodes.
     let may_serve = |id: &NodeId| {
         let has_room = cluster.node(*id).is_some_and(|node| may_have_room(node, alloc.exclusive));
@@ -95,6 +97,12 @@ pub fn find(
         }
     }
     None
+}
+
+/// Whether a job may have closed to others what it did not use of its leaves.
+#[must_use]
+pub fn may_close(cluster: &Cluster, id: JobId) -> bool {
+    cluster.job(id).is_some_and(|job| cluster.standing(Scene::new).may_close(&job.spec))
 }
 
 /// Whether a node can be used and has anything free of what everybody needs.

@@ -21,6 +21,7 @@ use crate::model::alloc::{Alloc, GresAlloc, LostNode, NodeAlloc, Replacement, St
 use crate::model::fabric::{Fabric, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::phase::Phase;
+use crate::model::reservation::Reservation;
 use crate::text::time::Time;
 
 /// What a job would hold of a node, whether it would have that to itself; `None` if that is not free.
@@ -80,8 +81,9 @@ pub fn find(
     };
     touched.unwrap_or(&scene.partitions[partition].partition.nodes).iter().find(|id| may_serve(id))?;
     let closed = closed(cluster, &scene, id);
+    let within = own_reservation(cluster, alloc);
     for (alternative, shared) in alternatives(&job.spec.shape).iter().enumerate() {
-        let filter = Filter { shared, ..Filter::of(&job.spec.shape) };
+        let filter = Filter { shared, within, ..Filter::of(&job.spec.shape) };
         let Ok(lens) = Lens::new(alternative, &scene, partition, fabric, &request.need, &filter) else {
             continue;
         };
@@ -97,6 +99,14 @@ pub fn find(
         }
     }
     None
+}
+
+/// The reservation that a job is bound to the nodes of: what it asked of its fabric is counted over these, as it was when it
+/// started. Nodes may have left it since; a job that has such is not bound any more.
+fn own_reservation<'a>(cluster: &'a Cluster, alloc: &Alloc) -> Option<&'a Reservation> {
+    let own = cluster.reservation(alloc.reservation.as_deref()?)?;
+    let has_all = own.binds_to_nodes() && alloc.nodes.iter().all(|part| own.holds(part.node));
+    has_all.then_some(&**own)
 }
 
 /// Whether a job may have closed to others what it did not use of its leaves.

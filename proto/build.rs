@@ -1,7 +1,7 @@
 //! Compiles the `.proto` files without a system `protoc`.
 
 /// What clients print as JSON; the names of the fields are the names of the keys.
-const SHOWN: [&str; 12] = [
+const SHOWN: [&str; 13] = [
     "AllocatedNodes",
     "Job",
     "Span",
@@ -14,6 +14,7 @@ const SHOWN: [&str; 12] = [
     "Domain",
     "AccountingRow",
     "PingResponse",
+    "PriorityFactors",
 ];
 
 /// Keys under which Slurm's users look for these fields.

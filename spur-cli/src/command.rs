@@ -15,6 +15,8 @@ pub enum Command {
     Sbatch,
     /// `srun`
     Srun,
+    /// `sprio`
+    Sprio,
     /// `squeue`
     Squeue,
     /// `sinfo`
@@ -51,6 +53,7 @@ struct Entry {
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
     Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
+    Entry { command: Command::Sprio, name: "sprio", linked: true, about: "show what makes up priorities" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
     Entry { command: Command::Sinfo, name: "sinfo", linked: true, about: "show partitions and nodes" },
     Entry { command: Command::Scontrol, name: "scontrol", linked: true, about: "show and change everything" },
@@ -111,6 +114,7 @@ impl Command {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
             Command::Srun => commands::srun::run(session, args).await,
+            Command::Sprio => commands::sprio::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,
             Command::Sinfo => commands::sinfo::run(session, args).await,
             Command::Scontrol => commands::scontrol::run(session, args).await,

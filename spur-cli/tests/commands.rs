@@ -98,6 +98,7 @@ type Answer<T> = Result<Response<T>, Status>;
 impl Controller for Fake {
     type SubmitStreamStream = Listing<v1::SubmitStreamResponse>;
     type ListJobsStream = Listing<v1::ListJobsResponse>;
+    type ListPrioritiesStream = Listing<v1::ListPrioritiesResponse>;
     type ListStepsStream = Listing<v1::ListStepsResponse>;
     type ListNodesStream = Listing<v1::ListNodesResponse>;
     type ListTopologyStream = Listing<v1::ListTopologyResponse>;
@@ -206,6 +207,16 @@ impl Controller for Fake {
             .filter(|job| !filter.states.is_empty() || job.id == 1)
             .map(|job| v1::ListJobsResponse { jobs: vec![job] });
         Ok(list(messages.collect()))
+    }
+
+    async fn list_priorities(
+        &self,
+        request: Request<v1::ListPrioritiesRequest>,
+    ) -> Answer<Self::ListPrioritiesStream> {
+        self.heard("ListPriorities", &words(&request.into_inner().filter.unwrap_or_default()));
+        let job =
+            v1::PriorityFactors { job_id: 1, partition: "main".into(), ..v1::PriorityFactors::default() };
+        Ok(list(vec![v1::ListPrioritiesResponse { priorities: vec![job] }]))
     }
 
     async fn list_steps(&self, request: Request<v1::ListStepsRequest>) -> Answer<Self::ListStepsStream> {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use spur_cli::commands::{sacct, scancel, scontrol, sinfo, squeue};
+use spur_cli::commands::{sacct, scancel, scontrol, sinfo, sprio, squeue};
 use spur_cli::format::Field;
-use spur_cli::format::fields::{accounting, job, node, step};
+use spur_cli::format::fields::{accounting, job, node, priority, step};
 use spur_cli::options::defs::{SBATCH_LINE, SRUN_LINE};
 use spur_cli::options::{CommandLine, Value};
 
@@ -65,6 +65,8 @@ fn rows(table: &str) -> Vec<Row> {
         "sinfo options" => options(&sinfo::LINE),
         "sinfo fields" => fields(node::FIELDS),
         "scontrol options" => options(&scontrol::LINE),
+        "sprio options" => options(&sprio::LINE),
+        "sprio fields" => fields(priority::FIELDS),
         "scancel options" => options(&scancel::LINE),
         "sacct options" => options(&sacct::LINE),
         "sacct fields" => accounting_fields(),
@@ -72,7 +74,7 @@ fn rows(table: &str) -> Vec<Row> {
     }
 }
 
-const TABLES: usize = 11;
+const TABLES: usize = 13;
 
 #[test]
 fn every_option_and_field_is_in_the_tables() {

@@ -9,12 +9,15 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use spur_cli::commands::query::Asked;
 use spur_cli::commands::scontrol::hostnames::Form;
-use spur_cli::commands::{sacct, scontrol, sinfo, squeue};
+use spur_cli::commands::{sacct, scontrol, sinfo, sprio, squeue};
 use spur_cli::format::Show;
 use spur_cli::format::fields::job::is_meant;
+use spur_cli::format::fields::priority::Weights;
 use spur_cli::options::Settled;
 use spur_core::text::jobid::JobRef;
-use spur_proto::v1::{AccountingRow, Job, License, Node, Partition, Reservation, Step, Topology};
+use spur_proto::v1::{
+    AccountingRow, Job, KeyValue, License, Node, Partition, PriorityFactors, Reservation, Step, Topology,
+};
 
 #[derive(Deserialize)]
 struct Cluster {
@@ -27,6 +30,8 @@ struct Cluster {
     reservations: Vec<Reservation>,
     licenses: Vec<License>,
     accounting: Vec<AccountingRow>,
+    priorities: Vec<PriorityFactors>,
+    settings: BTreeMap<String, String>,
 }
 
 fn directory() -> PathBuf {
@@ -80,6 +85,15 @@ fn run(line: &str, cluster: &Cluster) -> anyhow::Result<String> {
                 let wanted = query.nodes().map(str::parse).transpose()?;
                 let (partitions, nodes) = (cluster.partitions.clone(), cluster.nodes.clone());
                 query.text(partitions, nodes, wanted.as_ref(), &show)
+            }
+        },
+        "sprio" => match sprio::Query::read(&words, &env)? {
+            Asked::Show(text) => Ok(text),
+            Asked::Run(query) => {
+                let setting =
+                    |(key, value): (&String, &String)| KeyValue { key: key.clone(), value: value.clone() };
+                let settings: Vec<KeyValue> = cluster.settings.iter().map(setting).collect();
+                query.text(cluster.priorities.clone(), Weights::of(&settings), &show)
             }
         },
         "sacct" => match sacct::Query::read(&words, &env)? {

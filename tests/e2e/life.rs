@@ -332,3 +332,28 @@ fn nodes_that_are_out_of_service_are_named() {
     cluster.ok(&["scontrol", "update", "NodeName=n2", "State=RESUME"]);
     client.wait_for(job, "COMPLETED");
 }
+
+/// What makes up a priority is shown of those who wait for room, and of nobody else.
+#[test]
+fn priorities_say_what_makes_them_up() {
+    let cluster = Cluster::start(&Setup::default());
+    let mut client = cluster.client();
+    let mut gate = cluster.gate("gate");
+    let first = cluster.sbatch(&["--exclusive", "--wrap", "read x <gate"]);
+    client.wait_for(first, "RUNNING");
+    let waits = cluster.sbatch(&["--exclusive", "--nice=30", "--wrap", "true"]);
+    let held = cluster.sbatch(&["-H", "--exclusive", "--wrap", "true"]);
+    let later = cluster.sbatch(&["--begin=now+1hour", "--exclusive", "--wrap", "true"]);
+    client.wait_for(later, "PENDING");
+    let shown = cluster.ok(&["sprio", "-h", "-o", "%i %r %Y %P %N"]);
+    assert_eq!(shown, format!("{waits} main 970 1000 30\n"));
+    assert!(cluster.ok(&["sprio", "-w", "-h", "-o", "%i %A %P"]).starts_with("Weights 1000 1000"));
+    cluster.ok(&["scontrol", "update", &format!("JobId={waits}"), "Priority=77"]);
+    assert_eq!(cluster.ok(&["sprio", "-h", "-o", "%i %Y %P"]), format!("{waits} 77 0\n"));
+    assert_eq!(
+        cluster.ok(&["sprio", "-j", &held.to_string()]),
+        "Unable to find jobs matching user/id(s) specified\n"
+    );
+    gate.open();
+    client.wait_for(waits, "COMPLETED");
+}

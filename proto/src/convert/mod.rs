@@ -9,6 +9,7 @@ pub mod job;
 pub mod license;
 pub mod node;
 pub mod partition;
+pub mod priority;
 pub mod reject;
 pub mod reservation;
 pub mod spec;

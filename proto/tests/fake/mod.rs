@@ -70,6 +70,7 @@ macro_rules! answered {
 impl<A: Answers> Controller for Fake<A> {
     type SubmitStreamStream = Chunks<SubmitStreamResponse>;
     type ListJobsStream = Chunks<ListJobsResponse>;
+    type ListPrioritiesStream = Chunks<ListPrioritiesResponse>;
     type ListStepsStream = Chunks<ListStepsResponse>;
     type ListNodesStream = Chunks<ListNodesResponse>;
     type ListTopologyStream = Chunks<ListTopologyResponse>;
@@ -96,6 +97,7 @@ impl<A: Answers> Controller for Fake<A> {
         suspend_jobs(SuspendJobsRequest) -> JobsChangedResponse;
         get_script(GetScriptRequest) -> GetScriptResponse;
         list_jobs(ListJobsRequest) -> Self::ListJobsStream;
+        list_priorities(ListPrioritiesRequest) -> Self::ListPrioritiesStream;
         list_steps(ListStepsRequest) -> Self::ListStepsStream;
         list_nodes(ListNodesRequest) -> Self::ListNodesStream;
         list_partitions(ListPartitionsRequest) -> ListPartitionsResponse;

@@ -12,6 +12,7 @@ pub mod scancel;
 pub mod scontrol;
 pub mod sim;
 pub mod sinfo;
+pub mod sprio;
 pub mod squeue;
 pub mod srun;
 pub mod watch;

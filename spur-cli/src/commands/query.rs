@@ -12,9 +12,10 @@ use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
-    ExpandHostlistRequest, Job, JobFilter, License, ListJobsRequest, ListLicensesRequest, ListNodesRequest,
-    ListPartitionsRequest, ListReservationsRequest, ListStepsRequest, ListTopologyRequest, Node, Partition,
-    Reservation, Step, Topology,
+    ExpandHostlistRequest, Job, JobFilter, KeyValue, License, ListJobsRequest, ListLicensesRequest,
+    ListNodesRequest, ListPartitionsRequest, ListPrioritiesRequest, ListReservationsRequest,
+    ListStepsRequest, ListTopologyRequest, Node, Partition, PriorityFactors, Reservation, ShowConfigRequest,
+    Step, Topology,
 };
 use tokio::time::MissedTickBehavior;
 
@@ -165,6 +166,33 @@ pub async fn steps(connection: &mut Connection, filter: JobFilter) -> Result<Vec
         all.extend(message.steps);
     }
     Ok(all)
+}
+
+/// What makes up the priorities of the jobs that `filter` admits and that wait for room.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn priorities(
+    connection: &mut Connection,
+    filter: JobFilter,
+) -> Result<Vec<PriorityFactors>, CallError> {
+    let request = ListPrioritiesRequest { filter: Some(filter) };
+    let call = async |mut controller: Controller, request| controller.list_priorities(request).await;
+    let mut stream = connection.read(request, call).await?;
+    let mut all = Vec::new();
+    while let Some(message) = connection.next(&mut stream).await? {
+        all.extend(message.priorities);
+    }
+    Ok(all)
+}
+
+/// The configuration in force.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn settings(connection: &mut Connection) -> Result<Vec<KeyValue>, CallError> {
+    let call = async |mut controller: Controller, request| controller.show_config(request).await;
+    Ok(connection.read(ShowConfigRequest {}, call).await?.settings)
 }
 
 /// The nodes of a hostlist, without those that there are not; all if it is empty.

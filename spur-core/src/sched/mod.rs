@@ -51,6 +51,7 @@ mod together;
 pub use later::{Reservation, Reservations};
 use pass::way::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
+pub use queue::shown::PartPriority;
 pub use queue::{forecast, priority};
 
 use std::sync::Arc;
@@ -125,6 +126,12 @@ fn foretell_up_to(
 #[must_use]
 pub fn first_priority(cluster: &Cluster, job: &Job, now: Time) -> u32 {
     queue::first_priority(&cluster.standing(Scene::new), job, now)
+}
+
+/// The priorities of a job in its partitions and what makes them up, if it only waits for room.
+#[must_use]
+pub fn priorities(cluster: &Cluster, job: &Job, now: Time) -> Vec<PartPriority> {
+    queue::shown::priorities(cluster, &cluster.standing(Scene::new), job, now)
 }
 
 /// The fewest nodes that a job can run on, by what the nodes of its partitions have: what is shown of one that waits and counts

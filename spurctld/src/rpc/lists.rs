@@ -8,7 +8,7 @@ use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
 use spur_proto::convert::job::Outlook;
-use spur_proto::convert::{BadField, job, node, partition, reject, reservation, step, topology};
+use spur_proto::convert::{BadField, job, node, partition, priority, reject, reservation, step, topology};
 use spur_proto::v1;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -51,6 +51,15 @@ impl Desk {
             vec![message]
         };
         self.by_job(&wire.filter.clone().unwrap_or_default(), render, |jobs| v1::ListJobsResponse { jobs })
+    }
+
+    pub(super) fn priorities(
+        &self,
+        wire: &v1::JobFilter,
+    ) -> Result<Listing<v1::ListPrioritiesResponse>, Status> {
+        let now = clock::now();
+        let render = move |cluster: &Cluster, found: &Job| priority::render_all(cluster, found, now);
+        self.by_job(wire, render, |priorities| v1::ListPrioritiesResponse { priorities })
     }
 
     pub(super) fn steps(&self, wire: &v1::JobFilter) -> Result<Listing<v1::ListStepsResponse>, Status> {

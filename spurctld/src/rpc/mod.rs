@@ -147,6 +147,7 @@ fn odd(answer: &Answer) -> Status {
 impl Controller for Desk {
     type SubmitStreamStream = Listing<v1::SubmitStreamResponse>;
     type ListJobsStream = Listing<v1::ListJobsResponse>;
+    type ListPrioritiesStream = Listing<v1::ListPrioritiesResponse>;
     type ListStepsStream = Listing<v1::ListStepsResponse>;
     type ListNodesStream = Listing<v1::ListNodesResponse>;
     type ListTopologyStream = Listing<v1::ListTopologyResponse>;
@@ -261,6 +262,14 @@ impl Controller for Desk {
     ) -> Result<Response<Self::ListJobsStream>, Status> {
         caller_of(&request)?;
         self.jobs(&request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_priorities(
+        &self,
+        request: Request<v1::ListPrioritiesRequest>,
+    ) -> Result<Response<Self::ListPrioritiesStream>, Status> {
+        caller_of(&request)?;
+        self.priorities(&request.into_inner().filter.unwrap_or_default()).map(Response::new)
     }
 
     async fn list_steps(

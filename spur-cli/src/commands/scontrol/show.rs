@@ -5,8 +5,7 @@ use std::io::Write;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
-use spur_proto::client::Controller;
-use spur_proto::v1::{JobFilter, ShowConfigRequest};
+use spur_proto::v1::JobFilter;
 
 use super::hostnames::Form;
 use super::{
@@ -220,8 +219,7 @@ async fn topology(session: &mut Session, settings: Settings, words: &[String]) -
 
 async fn config(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
     let show = query::show(&|name| session.env(name))?;
-    let call = async |mut controller: Controller, request| controller.show_config(request).await;
-    let mut all = session.connection()?.read(ShowConfigRequest {}, call).await?.settings;
+    let mut all = query::settings(session.connection()?).await?;
     if !name.is_empty() {
         all.retain(|setting| setting.key.to_lowercase().starts_with(&name.to_lowercase()));
         if all.is_empty() {

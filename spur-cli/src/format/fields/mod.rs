@@ -3,4 +3,5 @@
 pub mod accounting;
 pub mod job;
 pub mod node;
+pub mod priority;
 pub mod step;

@@ -4,6 +4,7 @@ pub mod forecast;
 pub(super) mod line;
 pub mod priority;
 pub(super) mod rows;
+pub(super) mod shown;
 pub(super) mod similar;
 
 use std::collections::{BTreeMap, VecDeque};

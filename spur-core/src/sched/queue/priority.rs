@@ -41,24 +41,44 @@ pub struct Scale {
     pub qos_priority: u32,
 }
 
-/// Slurm's multifactor priority at `now`: the weighted sum of factors from 0 to 1, less the nice value; at least 1.
-///
-/// Age: the time since eligibility over `priority_max_age`. Job size: the mean of the shares of nodes and CPUs, or
-/// what is missing to all of them with `priority_favor_small`. Partition: its `priority_job_factor` over the largest.
-/// QOS: its `priority` over the largest. Fair share has nothing to say while usage is not recorded: its factor is 0.
+/// What makes up a multifactor priority, each from 0 to 1. Fair share has nothing to say while usage is not recorded: its
+/// factor is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Factors {
+    /// The time since eligibility over `priority_max_age`.
+    pub age: f64,
+    /// The mean of the shares of nodes and CPUs, or what is missing to all of them with `priority_favor_small`.
+    pub job_size: f64,
+    /// The partition's `priority_job_factor` over the largest.
+    pub partition: f64,
+    /// The `priority` of the QOS over the largest.
+    pub qos: f64,
+}
+
+impl Factors {
+    /// The factors at `now`.
+    #[must_use]
+    pub fn new(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: Time) -> Self {
+        let nodes = ratio(u64::from(facts.nodes), u64::from(scale.nodes));
+        let size = f64::midpoint(nodes, ratio(facts.cpus, scale.cpus));
+        Self {
+            age: ratio(now.since(facts.eligible), policy.priority_max_age.0),
+            job_size: if policy.priority_favor_small { 1.0 - size } else { size },
+            partition: ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor)),
+            qos: ratio(u64::from(facts.qos_priority), u64::from(scale.qos_priority)),
+        }
+    }
+}
+
+/// Slurm's multifactor priority at `now`: the weighted sum of its factors, less the nice value; at least 1.
 #[must_use]
 pub fn multifactor(policy: &SchedulerPolicy, scale: &Scale, facts: &Facts, now: Time) -> u32 {
     if let Some(priority) = facts.explicit {
         return priority;
     }
-    let age = ratio(now.since(facts.eligible), policy.priority_max_age.0);
-    let size =
-        f64::midpoint(ratio(u64::from(facts.nodes), u64::from(scale.nodes)), ratio(facts.cpus, scale.cpus));
-    let size = if policy.priority_favor_small { 1.0 - size } else { size };
-    let partition = ratio(u64::from(facts.partition_factor), u64::from(scale.partition_factor));
-    let qos = ratio(u64::from(facts.qos_priority), u64::from(scale.qos_priority));
+    let Factors { age, job_size, partition, qos } = Factors::new(policy, scale, facts, now);
     let sum = f64::from(policy.priority_weight_age) * age
-        + f64::from(policy.priority_weight_job_size) * size
+        + f64::from(policy.priority_weight_job_size) * job_size
         + f64::from(policy.priority_weight_partition) * partition
         + f64::from(policy.priority_weight_qos) * qos
         - f64::from(facts.nice);

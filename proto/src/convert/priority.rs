@@ -1,0 +1,29 @@
+//! What makes up priorities.
+
+use spur_core::cluster::Cluster;
+use spur_core::model::job::Job;
+use spur_core::sched;
+use spur_core::text::time::Time;
+
+use crate::v1;
+
+/// What makes up the priority of a job that waits for room at `now`, in each of its partitions.
+pub fn render_all(cluster: &Cluster, job: &Job, now: Time) -> Vec<v1::PriorityFactors> {
+    let render = |part: sched::PartPriority| {
+        let factors = part.factors.unwrap_or_default();
+        v1::PriorityFactors {
+            job_id: job.id.0,
+            user: job.spec.owner.user.to_string(),
+            uid: job.spec.owner.uid,
+            partition: part.partition.to_string(),
+            priority: part.priority,
+            is_set: part.factors.is_none(),
+            age: factors.age,
+            job_size: factors.job_size,
+            partition_factor: factors.partition,
+            qos: factors.qos,
+            nice: job.spec.nice,
+        }
+    };
+    sched::priorities(cluster, job, now).into_iter().map(render).collect()
+}

@@ -1,0 +1,210 @@
+//! `sprio`: what makes up the priorities of jobs that wait for room.
+
+use std::io::Write;
+
+use spur_core::text::jobid::JobRef;
+use spur_proto::v1::{JobFilter, PriorityFactors};
+
+use super::query::{self, Asked};
+use crate::error::Failure;
+use crate::format::fields::priority::{FIELDS, Row, Weights};
+use crate::format::{Columns, Format, FormatError, Show, Sort, json, table};
+use crate::options::{CommandLine, Opt, Settled};
+use crate::session::Session;
+
+/// What the options say.
+#[derive(Default)]
+pub struct Query {
+    columns: Option<Columns>,
+    sort: Option<String>,
+    filter: JobFilter,
+    /// `-j` without a value: the next word is the list, if there is one.
+    open_jobs: bool,
+    long: bool,
+    norm: bool,
+    no_header: bool,
+    weights: bool,
+    json: bool,
+}
+
+/// How it is called.
+pub const LINE: CommandLine<Query> = CommandLine {
+    name: "sprio",
+    synopsis: "[OPTIONS]",
+    about: "Shows what makes up the priorities of jobs that wait for room.",
+    options: OPTIONS,
+    mask: 1,
+    env_prefixes: &["SPRIO_"],
+    permute: true,
+};
+
+type QueryOpt = Opt<Query>;
+
+const OPTIONS: &[QueryOpt] = &[
+    QueryOpt::value("format", Some('o'), "FORMAT", "columns as %[.][width]X", |q, text| {
+        q.columns = Some(Columns::Letters(text.to_owned()));
+        Ok(())
+    })
+    .env(&["SPRIO_FORMAT"]),
+    QueryOpt::value("jobs", Some('j'), "IDS", "only these jobs", |q, text| {
+        q.open_jobs = text.is_empty();
+        q.jobs(text)
+    })
+    .optional(),
+    QueryOpt::flag("json", None, "as JSON", |q, _| {
+        q.json = true;
+        Ok(())
+    }),
+    QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
+        q.long = true;
+        Ok(())
+    }),
+    QueryOpt::flag("noheader", Some('h'), "no header", |q, _| {
+        q.no_header = true;
+        Ok(())
+    }),
+    QueryOpt::flag("norm", Some('n'), "factors from 0 to 1, before they are weighed", |q, _| {
+        q.norm = true;
+        Ok(())
+    }),
+    QueryOpt::value("partition", Some('p'), "NAMES", "only jobs of these partitions", |q, text| {
+        q.filter.partitions = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::value("sort", Some('S'), "LETTERS", "the order, e.g. r,-y", |q, text| {
+        q.sort = Some(text.to_owned());
+        Ok(())
+    }),
+    QueryOpt::value("user", Some('u'), "USERS", "only jobs of these users", |q, text| {
+        q.filter.users = query::list(text);
+        Ok(())
+    })
+    .or(&["users"]),
+    QueryOpt::flag("weights", Some('w'), "what the factors are multiplied by", |q, _| {
+        q.weights = true;
+        Ok(())
+    }),
+];
+
+impl Query {
+    /// Reads the words behind `sprio` and the environment.
+    ///
+    /// # Errors
+    /// An option that cannot be honoured.
+    pub fn read(words: &[String], env: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Asked<Query>> {
+        let mut query = Query::default();
+        let operands = match LINE.settle(words, env, &mut query)? {
+            Settled::Show(text) => return Ok(Asked::Show(text)),
+            Settled::Run(operands) => operands,
+        };
+        let mut operands = operands.into_iter();
+        if query.open_jobs
+            && let Some(list) = operands.next()
+        {
+            query.jobs(&list).map_err(Failure::new)?;
+        }
+        match operands.next() {
+            Some(word) => Err(Failure::new(format!("Unrecognized option: {word}")).into()),
+            None => Ok(Asked::Run(query)),
+        }
+    }
+
+    fn jobs(&mut self, text: &str) -> Result<(), String> {
+        if !text.is_empty() {
+            let jobs = JobRef::<u32>::parse_list(text).map_err(|_| format!("Invalid job id: {text}"))?;
+            self.filter.job_ids = jobs.iter().map(JobRef::to_string).collect();
+        }
+        Ok(())
+    }
+
+    /// What to ask for.
+    fn request(&self) -> JobFilter {
+        JobFilter { states: vec!["PENDING".to_owned()], ..self.filter.clone() }
+    }
+
+    /// The columns, by default those of factors that have a weight.
+    fn format(&self, weights: &Weights) -> Result<Format<Row>, FormatError> {
+        if let Some(columns) = &self.columns {
+            return columns.read(FIELDS, "priority");
+        }
+        let weighed = [
+            (weights.age, 'A'),
+            (weights.fairshare, 'F'),
+            (weights.job_size, 'J'),
+            (weights.partition, 'P'),
+            (weights.qos, 'Q'),
+        ];
+        let text = match (self.norm, self.long) {
+            (false, true) => {
+                "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T".to_owned()
+            }
+            (true, true) => "%.15i %9r %.8u %.10y %.10a %.10b %.10f %.10j %.10p %.10q %.20t".to_owned(),
+            (norm, false) => {
+                let start = if norm { "%.15i %9r %.10y" } else { "%.15i %9r %.10Y %.10S" };
+                let shown = weighed.into_iter().filter(|(weight, _)| *weight > 0).map(|(_, letter)| letter);
+                let letters = shown.map(|letter| if norm { letter.to_ascii_lowercase() } else { letter });
+                letters.fold(start.to_owned(), |text, letter| format!("{text} %.10{letter}"))
+            }
+        };
+        Format::letters(&text, FIELDS, "priority")
+    }
+
+    /// The text for these jobs.
+    ///
+    /// # Errors
+    /// A format or an order that names a field that is not there.
+    pub fn text(&self, jobs: Vec<PriorityFactors>, weights: Weights, show: &Show) -> anyhow::Result<String> {
+        let named = &self.filter.partitions;
+        let meant = |job: &PriorityFactors| named.is_empty() || named.contains(&job.partition);
+        let jobs = jobs.into_iter().filter(meant);
+        let mut rows: Vec<Row> = match self.weights {
+            true => vec![Row { job: None, weights }],
+            false => jobs.map(|job| Row { job: Some(job), weights }).collect(),
+        };
+        let sort = self.sort.as_deref().unwrap_or("i");
+        Sort::parse(sort, FIELDS, None).map_err(Failure::new)?.apply(&mut rows, show);
+        if self.json {
+            let jobs: Vec<PriorityFactors> = rows.into_iter().filter_map(|row| row.job).collect();
+            return Ok(json::document("priorities", &jobs));
+        }
+        if rows.is_empty() && !(self.filter.job_ids.is_empty() && self.filter.users.is_empty()) {
+            return Ok("Unable to find jobs matching user/id(s) specified\n".to_owned());
+        }
+        Ok(table::render(&self.format(&weights)?, &rows, !self.no_header, show))
+    }
+}
+
+/// Runs `sprio`.
+///
+/// # Errors
+/// An option that cannot be honoured, an order without factors, a controller that does not answer.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let query = match Query::read(&words, &|name| session.env(name))? {
+        Asked::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Asked::Run(query) => query,
+    };
+    for user in query::unknown_users(session, &query.filter.users).await? {
+        session.error(&format!("Invalid user: {user}\n"));
+    }
+    let show = query::show(&|name| session.env(name))?;
+    let connection = session.connection()?;
+    let settings = query::settings(connection).await?;
+    let order = settings.iter().find(|setting| setting.key == "scheduler.order");
+    if let Some(order) = order.filter(|order| order.value != "multifactor") {
+        let text = format!(
+            "You are not running a supported priority plugin\n(order = \"{}\").\nOnly \"multifactor\" has factors; \
+             spur why JOBID says why a job waits.",
+            order.value
+        );
+        return Err(Failure::new(text).into());
+    }
+    let jobs = match query.weights {
+        true => Vec::new(),
+        false => query::priorities(connection, query.request()).await?,
+    };
+    write!(session.out, "{}", query.text(jobs, Weights::of(&settings), &show)?)?;
+    Ok(0)
+}

@@ -1,0 +1,119 @@
+//! What `sprio` can print of a job in one of its partitions.
+
+use std::cmp::Ordering;
+
+use spur_proto::v1::{KeyValue, PriorityFactors};
+
+use crate::format::{Field, Show};
+
+/// What the factors are multiplied by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weights {
+    /// `priority_weight_age`.
+    pub age: u32,
+    /// `priority_weight_fairshare`.
+    pub fairshare: u32,
+    /// `priority_weight_job_size`.
+    pub job_size: u32,
+    /// `priority_weight_partition`.
+    pub partition: u32,
+    /// `priority_weight_qos`.
+    pub qos: u32,
+}
+
+impl Weights {
+    /// The weights among the settings of a controller.
+    pub fn of(settings: &[KeyValue]) -> Self {
+        let weight = |name: &str| {
+            let setting =
+                settings.iter().find(|setting| setting.key == format!("scheduler.priority_weight_{name}"));
+            setting.and_then(|setting| setting.value.parse().ok()).unwrap_or(0)
+        };
+        Self {
+            age: weight("age"),
+            fairshare: weight("fairshare"),
+            job_size: weight("job_size"),
+            partition: weight("partition"),
+            qos: weight("qos"),
+        }
+    }
+}
+
+/// A job in one of its partitions; or, without one, the weights themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// The job.
+    pub job: Option<PriorityFactors>,
+    /// The weights.
+    pub weights: Weights,
+}
+
+const fn field(
+    letter: char,
+    name: &'static str,
+    header: &'static str,
+    text: fn(&Row, &Show) -> String,
+) -> Field<Row> {
+    Field::new(Some(letter), name, header, text)
+}
+
+/// All fields.
+pub const FIELDS: &[Field<Row>] = &[
+    field('a', "AgeNorm", "AGE", |r, _| norm(r, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
+    field('A', "Age", "AGE", |r, _| weighted(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
+    field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |_| 0.0)),
+    field('B', "Assoc", "ASSOC", |r, _| weighted(r, |_| 0, |_| 0.0)),
+    field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |_| 0.0)),
+    field('F', "FairShare", "FAIRSHARE", |r, _| weighted(r, |w| w.fairshare, |_| 0.0)),
+    field('i', "JobID", "JOBID", |r, _| of_job(r, "Weights", |job| job.job_id.to_string()))
+        .by(|a, b| key(a, |job| job.job_id).cmp(&key(b, |job| job.job_id))),
+    field('j', "JobSizeNorm", "JOBSIZE", |r, _| norm(r, |f| f.job_size)).by(|a, b| by(a, b, |f| f.job_size)),
+    field('J', "JobSize", "JOBSIZE", |r, _| weighted(r, |w| w.job_size, |f| f.job_size))
+        .by(|a, b| by(a, b, |f| f.job_size)),
+    field('N', "Nice", "NICE", |r, _| of_job(r, "", |job| job.nice.to_string()))
+        .by(|a, b| key(a, |job| job.nice).cmp(&key(b, |job| job.nice))),
+    field('p', "PartitionNorm", "PARTITION", |r, _| norm(r, |f| f.partition_factor))
+        .by(|a, b| by(a, b, |f| f.partition_factor)),
+    field('P', "PartitionFactor", "PARTITION", |r, _| weighted(r, |w| w.partition, |f| f.partition_factor))
+        .by(|a, b| by(a, b, |f| f.partition_factor)),
+    field('q', "QOSNorm", "QOS", |r, _| norm(r, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
+    field('Q', "QOS", "QOS", |r, _| weighted(r, |w| w.qos, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
+    field('r', "Partition", "PARTITION", |r, _| of_job(r, "", |job| job.partition.clone())),
+    field('S', "Site", "SITE", |r, _| weighted(r, |_| 1, |_| 0.0)),
+    field('t', "TRESNorm", "TRES", |_, _| String::new()),
+    field('T', "TRES", "TRES", |_, _| String::new()),
+    field('u', "User", "USER", |r, _| of_job(r, "", |job| job.user.clone())),
+    field('y', "PriorityNorm", "PRIORITY", |r, _| {
+        of_job(r, "", |job| format!("{:.14}", f64::from(job.priority) / f64::from(u32::MAX)))
+    })
+    .by(by_priority),
+    field('Y', "Priority", "PRIORITY", |r, _| of_job(r, "", |job| job.priority.to_string())).by(by_priority),
+];
+
+fn of_job(row: &Row, of_weights: &str, text: impl Fn(&PriorityFactors) -> String) -> String {
+    row.job.as_ref().map_or_else(|| of_weights.to_owned(), text)
+}
+
+/// A factor from 0 to 1; of the weights nothing.
+fn norm(row: &Row, factor: fn(&PriorityFactors) -> f64) -> String {
+    of_job(row, "", |job| format!("{:.7}", factor(job)))
+}
+
+/// A factor times its weight; of the weights the weight.
+fn weighted(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors) -> f64) -> String {
+    let weight = weight(&row.weights);
+    of_job(row, &weight.to_string(), |job| format!("{:.0}", f64::from(weight) * factor(job)))
+}
+
+fn by(a: &Row, b: &Row, factor: fn(&PriorityFactors) -> f64) -> Ordering {
+    let of = |row: &Row| row.job.as_ref().map_or(0.0, factor);
+    of(a).total_cmp(&of(b))
+}
+
+fn key<T>(row: &Row, key: impl Fn(&PriorityFactors) -> T) -> Option<T> {
+    row.job.as_ref().map(key)
+}
+
+fn by_priority(a: &Row, b: &Row) -> Ordering {
+    key(a, |job| job.priority).cmp(&key(b, |job| job.priority))
+}

@@ -77,6 +77,12 @@ pub(super) struct Claimant<'a> {
     pub(super) shut: Option<&'a FixedBitSet>,
 }
 
+impl Claimant<'_> {
+    fn wants_whole_leaves(&self) -> bool {
+        self.asks.iter().any(|ask| ask.whole_leaves)
+    }
+}
+
 /// Who has to leave for a job, and where it then goes.
 pub(super) struct Way {
     pub(super) victims: Vec<Attempt>,
@@ -220,11 +226,12 @@ impl Field {
         self.victims.iter().map(|victim| victim.gone).max().unwrap_or_default()
     }
 
-    /// Whether a job may be asked to leave for one of that rank. One that is only suspended ends later then: not where somebody
-    /// is promised what it has.
-    fn may_leave(&self, victim: &Victim, rank: Rank) -> bool {
+    /// Whether a job may be asked to leave for some of that rank. One that is only suspended ends later then: not where somebody
+    /// is promised what it has. And it stays in its leaves: not for who wants whole ones.
+    fn may_leave(&self, victim: &Victim, rank: Rank, claimants: &[Claimant<'_>]) -> bool {
         let promised = || victim.held.iter().any(|(node, _)| self.promised.contains(node));
-        rank.preempts(victim.rank, &self.policy) && !(victim.stays && promised())
+        let want_leaves = || claimants.iter().any(Claimant::wants_whole_leaves);
+        rank.preempts(victim.rank, &self.policy) && !(victim.stays && (promised() || want_leaves()))
     }
 
     /// The nominations that a job of that rank may take over.
@@ -278,7 +285,7 @@ impl Field {
     ) -> Result<Way, NoWay> {
         // All of them have one QOS, so that the lowest is the one that the others cover.
         let rank = claimants.iter().map(|claimant| claimant.rank).min().ok_or(NoWay::Hopeless)?;
-        let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank);
+        let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank, claimants);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         self.cheaper(rank, |free| {
             Group::new(scene, claimants, near, free, &self.victims, self.by).cheapest(&may)
@@ -341,7 +348,8 @@ impl Field {
             let seats = vec![self.seat(scene, claimant, &[], placement, free)?];
             return Some(Choice { victims: Vec::new(), loss: Loss::default(), seats, exact: true });
         }
-        let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank);
+        let leaves =
+            |index: &usize| self.may_leave(&self.victims[*index], rank, std::slice::from_ref(claimant));
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
         let mut on_node: Vec<Vec<(usize, &Amount)>> = vec![Vec::new(); free.len()];
         for index in &may {
@@ -442,7 +450,7 @@ impl Field {
             let taken = claimant.request.need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
             parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
         }
-        if claimant.asks.iter().any(|ask| ask.whole_leaves) {
+        if claimant.wants_whole_leaves() {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
             parts.extend(others_of_leaves(fabric, &used).into_iter().map(|node| Part {
                 node,

@@ -121,7 +121,10 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
                 return Ok(true);
             }
             let positions = |amounts: &[u32]| amounts.iter().map(|&amount| amount > 0).collect::<Vec<_>>();
-            if positions(&had) != positions(&amounts) {
+            // Leaves that give the more nodes the less these bring are filled one after the other, which says how many
+            // nodes each gives and not that the first nodes are taken.
+            let is_first_known = case.ask.leaf_load.is_none();
+            if is_first_known && positions(&had) != positions(&amounts) {
                 return Err(format!("{had:?} sorts after {amounts:?}, rank {rank:?}"));
             }
             Ok(true)

@@ -134,17 +134,18 @@ impl Query {
             (weights.partition, 'P'),
             (weights.qos, 'Q'),
         ];
+        let shown = |start: &str, width: &str, letter: fn(char) -> char| {
+            let letters = weighed.iter().filter(|(weight, _)| *weight > 0).map(|(_, own)| letter(*own));
+            letters.fold(start.to_owned(), |text, letter| format!("{text} {width}{letter}"))
+        };
         let text = match (self.norm, self.long) {
             (false, true) => {
                 "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T".to_owned()
             }
-            (true, true) => "%.15i %9r %.8u %.10y %.10a %.10b %.10f %.10j %.10p %.10q %.20t".to_owned(),
-            (norm, false) => {
-                let start = if norm { "%.15i %9r %.10y" } else { "%.15i %9r %.10Y %.10S" };
-                let shown = weighed.into_iter().filter(|(weight, _)| *weight > 0).map(|(_, letter)| letter);
-                let letters = shown.map(|letter| if norm { letter.to_ascii_lowercase() } else { letter });
-                letters.fold(start.to_owned(), |text, letter| format!("{text} %.10{letter}"))
-            }
+            (true, true) => "%.15i %9r %.8u %10y %10a %10b %10f %10j %10p %10q %20t".to_owned(),
+            // Normalized factors stand at the left.
+            (true, false) => shown("%.15i %9r %10y", "%10", |letter| letter.to_ascii_lowercase()),
+            (false, false) => shown("%.15i %9r %.10Y %.10S", "%.10", |letter| letter),
         };
         Format::letters(&text, FIELDS, "priority")
     }

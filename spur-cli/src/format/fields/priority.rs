@@ -59,29 +59,30 @@ const fn field(
 
 /// All fields.
 pub const FIELDS: &[Field<Row>] = &[
-    field('a', "AgeNorm", "AGE", |r, _| norm(r, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
+    field('a', "AgeNorm", "AGE", |r, _| norm(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
     field('A', "Age", "AGE", |r, _| weighted(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
-    field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |_| 0.0)),
+    field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |_| 0, |_| 0.0)),
     field('B', "Assoc", "ASSOC", |r, _| weighted(r, |_| 0, |_| 0.0)),
-    field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |_| 0.0)),
+    field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |w| w.fairshare, |_| 0.0)),
     field('F', "FairShare", "FAIRSHARE", |r, _| weighted(r, |w| w.fairshare, |_| 0.0)),
     field('i', "JobID", "JOBID", |r, _| of_job(r, "Weights", |job| job.job_id.to_string()))
         .by(|a, b| key(a, |job| job.job_id).cmp(&key(b, |job| job.job_id))),
-    field('j', "JobSizeNorm", "JOBSIZE", |r, _| norm(r, |f| f.job_size)).by(|a, b| by(a, b, |f| f.job_size)),
+    field('j', "JobSizeNorm", "JOBSIZE", |r, _| norm(r, |w| w.job_size, |f| f.job_size))
+        .by(|a, b| by(a, b, |f| f.job_size)),
     field('J', "JobSize", "JOBSIZE", |r, _| weighted(r, |w| w.job_size, |f| f.job_size))
         .by(|a, b| by(a, b, |f| f.job_size)),
     field('N', "Nice", "NICE", |r, _| of_job(r, "", |job| job.nice.to_string()))
         .by(|a, b| key(a, |job| job.nice).cmp(&key(b, |job| job.nice))),
-    field('p', "PartitionNorm", "PARTITION", |r, _| norm(r, |f| f.partition_factor))
+    field('p', "PartitionNorm", "PARTITION", |r, _| norm(r, |w| w.partition, |f| f.partition_factor))
         .by(|a, b| by(a, b, |f| f.partition_factor)),
     field('P', "PartitionFactor", "PARTITION", |r, _| weighted(r, |w| w.partition, |f| f.partition_factor))
         .by(|a, b| by(a, b, |f| f.partition_factor)),
-    field('q', "QOSNorm", "QOS", |r, _| norm(r, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
+    field('q', "QOSNorm", "QOS", |r, _| norm(r, |w| w.qos, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
     field('Q', "QOS", "QOS", |r, _| weighted(r, |w| w.qos, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
     field('r', "Partition", "PARTITION", |r, _| of_job(r, "", |job| job.partition.clone())),
     field('S', "Site", "SITE", |r, _| weighted(r, |_| 1, |_| 0.0)),
-    field('t', "TRESNorm", "TRES", |_, _| String::new()),
-    field('T', "TRES", "TRES", |_, _| String::new()),
+    field('t', "TRESNorm", "TRES", |r, _| of_job(r, "(null)", |_| String::new())),
+    field('T', "TRES", "TRES", |r, _| of_job(r, "(null)", |_| String::new())),
     field('u', "User", "USER", |r, _| of_job(r, "", |job| job.user.clone())),
     field('y', "PriorityNorm", "PRIORITY", |r, _| {
         of_job(r, "", |job| format!("{:.14}", f64::from(job.priority) / f64::from(u32::MAX)))
@@ -94,9 +95,9 @@ fn of_job(row: &Row, of_weights: &str, text: impl Fn(&PriorityFactors) -> String
     row.job.as_ref().map_or_else(|| of_weights.to_owned(), text)
 }
 
-/// A factor from 0 to 1; of the weights nothing.
-fn norm(row: &Row, factor: fn(&PriorityFactors) -> f64) -> String {
-    of_job(row, "", |job| format!("{:.7}", factor(job)))
+/// A factor from 0 to 1; of the weights the weight.
+fn norm(row: &Row, weight: fn(&Weights) -> u32, factor: fn(&PriorityFactors) -> f64) -> String {
+    of_job(row, &weight(&row.weights).to_string(), |job| format!("{:.7}", factor(job)))
 }
 
 /// A factor times its weight; of the weights the weight.

@@ -228,20 +228,25 @@ impl Ranked {
 pub(super) fn first_priority(scene: &Scene, job: &Job, now: Time) -> u32 {
     let partitions = job.spec.partitions.iter().filter_map(|name| scene.partition(name));
     let factors = partitions.map(|index| scene.partitions[index].partition.config.priority_job_factor);
+    let facts = facts(scene, job, now, factors.max().unwrap_or(0));
+    priority::multifactor(&scene.policy.scheduler, &scene.scale, &facts, now)
+}
+
+/// What is known of a job by itself: how long it runs, forecasts say.
+fn facts(scene: &Scene, job: &Job, eligible: Time, partition_factor: u32) -> Facts {
     let (nodes, cpus) = least(&job.spec.shape);
-    let facts = Facts {
+    Facts {
         submitted: job.submitted,
-        eligible: now,
+        eligible,
         nodes,
         cpus,
         run_time: 1,
         weighed_time: 1,
-        partition_factor: factors.max().unwrap_or(0),
+        partition_factor,
         qos_priority: scene.policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
         explicit: job.spec.priority,
         nice: job.spec.nice,
-    };
-    priority::multifactor(&scene.policy.scheduler, &scene.scale, &facts, now)
+    }
 }
 
 /// What jobs are measured by.
@@ -300,19 +305,10 @@ impl Measure {
             }
         }
         let Some(partition) = first else { return Err(self.closed(job)) };
-        let (nodes, cpus) = least(&job.spec.shape);
-        let policy = &self.scene.policy;
         let mut facts = Facts {
-            submitted: job.submitted,
-            eligible: pending.eligible.unwrap_or(job.submitted),
-            nodes,
-            cpus,
             run_time: forecast.run_time(job).max(1),
             weighed_time: forecast.weighed_time(job).max(1),
-            partition_factor: factor,
-            qos_priority: policy.qos_of(job.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
-            explicit: job.spec.priority,
-            nice: job.spec.nice,
+            ..facts(&self.scene, job, pending.eligible.unwrap_or(job.submitted), factor)
         };
         let candidate = self.candidate(cluster, job, &facts).and_then(|first| {
             let rest = self.rest(cluster, job, forecast, &mut facts)?;

@@ -9,8 +9,8 @@ use crate::sched::request::least;
 use crate::sched::scene::Scene;
 use crate::text::time::Time;
 
-use super::obstacle;
 use super::priority::{Factors, Facts, multifactor};
+use super::{facts, obstacle};
 
 /// The priority of a job in one of its partitions.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,28 +36,17 @@ pub(in crate::sched) fn priorities(
     if obstacle(cluster, leader, pending, now).is_some() {
         return Vec::new();
     }
-    let components = std::iter::once(leader).chain(cluster.jobs().followers(leader));
-    let (nodes, cpus) = components
-        .map(|job| least(&job.spec.shape))
-        .fold((0_u32, 0_u64), |sum, own| (sum.0.saturating_add(own.0), sum.1.saturating_add(own.1)));
-    let facts = Facts {
-        submitted: leader.submitted,
-        eligible: pending.eligible.unwrap_or(leader.submitted),
-        nodes,
-        cpus,
-        run_time: 1,
-        weighed_time: 1,
-        partition_factor: 0,
-        qos_priority: scene.policy.qos_of(leader.spec.qos.as_deref()).map_or(0, |qos| qos.priority),
-        explicit: leader.spec.priority,
-        nice: leader.spec.nice,
-    };
+    let mut whole = facts(scene, leader, pending.eligible.unwrap_or(leader.submitted), 0);
+    for (nodes, cpus) in cluster.jobs().followers(leader).map(|job| least(&job.spec.shape)) {
+        whole.nodes = whole.nodes.saturating_add(nodes);
+        whole.cpus = whole.cpus.saturating_add(cpus);
+    }
     let (policy, scale) = (&scene.policy.scheduler, &scene.scale);
     let partitions = job.spec.partitions.iter().filter_map(|name| scene.partition(name));
     partitions
         .map(|index| {
             let partition = &scene.partitions[index].partition;
-            let facts = Facts { partition_factor: partition.config.priority_job_factor, ..facts };
+            let facts = Facts { partition_factor: partition.config.priority_job_factor, ..whole };
             PartPriority {
                 partition: Arc::clone(partition.name()),
                 priority: multifactor(policy, scale, &facts, now),

@@ -132,6 +132,24 @@ impl LeafLoad {
     pub fn at(&self, pos: Pos) -> u32 {
         self.of.get(pos.index()).copied().unwrap_or(0)
     }
+
+    /// Whether a leaf may give nodes that bring so much.
+    #[must_use]
+    pub fn allows(&self, load: u32) -> bool {
+        load <= self.most
+    }
+
+    /// How many nodes a leaf may give at most besides those that bring `held`, of nodes that bring these: those that bring
+    /// the least.
+    #[must_use]
+    pub fn most_nodes(&self, held: u32, mut loads: Vec<u32>) -> usize {
+        loads.sort_unstable();
+        let sums = loads.iter().scan(held, |sum, load| {
+            *sum = sum.saturating_add(*load);
+            Some(*sum)
+        });
+        sums.take_while(|sum| self.allows(*sum)).count()
+    }
 }
 
 /// Which rule of the topology applies to a job.

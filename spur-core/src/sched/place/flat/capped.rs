@@ -52,7 +52,7 @@ impl<'a> Caps<'a> {
 
     /// Whether a leaf may give nodes that bring so much.
     pub(super) fn may_bring(self, load: u32) -> bool {
-        self.load.is_none_or(|limit| load <= limit.most)
+        self.load.is_none_or(|limit| limit.allows(load))
     }
 }
 
@@ -72,17 +72,9 @@ impl Leaf<'_> {
     /// How many further nodes there may be, by their number and by what the fewest bring.
     fn room(&self) -> usize {
         let nodes = usize::try_from(self.caps.nodes.saturating_sub(self.nodes)).unwrap_or(usize::MAX);
-        if self.caps.load.is_none() {
-            return nodes;
-        }
-        let mut loads: Vec<u32> =
-            self.rest.iter().flat_map(|((_, load), count)| (0..*count).map(|_| *load)).collect();
-        loads.sort_unstable();
-        let sums = loads.iter().scan(self.load, |sum, load| {
-            *sum = sum.saturating_add(*load);
-            Some(*sum)
-        });
-        sums.take_while(|sum| self.caps.may_bring(*sum)).count().min(nodes)
+        let Some(limit) = self.caps.load else { return nodes };
+        let rest = self.rest.iter().flat_map(|((_, load), count)| (0..*count).map(|_| *load));
+        limit.most_nodes(self.load, rest.collect()).min(nodes)
     }
 
     /// Whether nodes differ in what they bring, so that gains are no more than a bound.

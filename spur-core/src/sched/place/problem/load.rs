@@ -29,14 +29,14 @@ impl<'a> Loads<'a> {
         let least = per_node.unwrap_or(1);
         let most_nodes = |leaf: DomainId| {
             let open = positions(fabric.domain(leaf).range()).filter(|&pos| view.slots.at(pos) >= least);
-            let mut loads: Vec<u32> = open.map(|pos| load.at(pos)).collect();
-            loads.sort_unstable();
-            let fits = within(load.most, &loads);
-            if fits == loads.len() {
+            let loads: Vec<u32> = open.map(|pos| load.at(pos)).collect();
+            let (all, are_alike) = (loads.len(), loads.windows(2).all(|pair| pair[0] == pair[1]));
+            let fits = load.most_nodes(0, loads);
+            if fits == all {
                 return u32::MAX;
             }
             is_any_limited = true;
-            add_up |= per_node.is_none() || loads.first() != loads.last();
+            add_up |= per_node.is_none() || !are_alike;
             u32::try_from(fits).unwrap_or(u32::MAX)
         };
         let caps: Vec<u32> = fabric.domains_of(Layer::LEAF).map(most_nodes).collect();
@@ -55,15 +55,6 @@ impl<'a> Loads<'a> {
     pub(super) fn add_up(&self) -> bool {
         self.each.is_some()
     }
-}
-
-/// How many of the first of some loads come to no more than a limit.
-fn within(most: u32, loads: &[u32]) -> usize {
-    let sums = loads.iter().scan(0_u32, |sum, load| {
-        *sum = sum.saturating_add(*load);
-        Some(*sum)
-    });
-    sums.take_while(|sum| *sum <= most).count()
 }
 
 /// The least that so many nodes bring, of which there are so many of each kind; more than any limit where there are fewer.
@@ -89,7 +80,7 @@ impl Problem<'_> {
 
     /// Whether a leaf may give nodes that bring so much.
     pub(in crate::sched::place) fn may_bring(&self, load: u32) -> bool {
-        self.loads.each.is_none_or(|limit| load <= limit.most)
+        self.loads.each.is_none_or(|limit| limit.allows(load))
     }
 
     /// The most one leaf may take, after the caps; a cap on nodes counts only where nodes are placed.

@@ -10,7 +10,7 @@ use spur_core::model::node::NodeGres;
 use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched;
-use spur_core::sched::plan::{RESERVED, Waiting};
+use spur_core::sched::plan::{RESERVED, UNAVAILABLE, Waiting};
 use spur_core::sched::preempt::rule::exempt_until;
 use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
@@ -309,13 +309,18 @@ fn exits(job: &Job, message: &mut v1::Job) {
 /// het job the sentence says first which component it is about.
 fn not_available(detail: &str) -> Option<&str> {
     let reserved = RESERVED.into_iter().find(|what| detail.contains(what));
-    let nodes = || detail.find("UnavailableNodes:").and_then(|at| detail[at..].split([' ', ';']).next());
+    let nodes = || detail.find(UNAVAILABLE).and_then(|at| detail[at..].split([' ', ';']).next());
     reserved.or_else(nodes)
 }
 
-/// A reason as JSON has it, whose readers compare it: the word alone. What follows it is in the description.
+/// The word of a reason, without what Slurm says behind it, which is in the sentence as well.
+pub fn word(reason: &str) -> &str {
+    reason.split(',').next().unwrap_or(reason)
+}
+
+/// A reason as JSON has it, whose readers compare it: the word alone.
 pub(crate) fn one_word<S: serde::Serializer>(reason: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(reason.split(',').next().unwrap_or(reason))
+    serializer.serialize_str(word(reason))
 }
 
 /// Why a job waits, and what is planned for it.

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use spur_core::text::jobid::JobRef;
+use spur_proto::convert::job::word;
 use spur_proto::v1::{ExplainJobRequest, Job, JobFilter};
 
 use super::query;
@@ -79,8 +80,7 @@ fn text(job: &Job, show: &Show) -> String {
     let date = |seconds: Option<i64>| value::time(seconds, "not known", show);
     let spans: Vec<String> = job.spans.iter().map(|span| format!("{} {}", span.layer, span.count)).collect();
     let waits = job.state == "PENDING";
-    // What follows the word is in the sentence.
-    let reason = job.reason.split(',').next().filter(|reason| *reason != "None");
+    let reason = Some(word(&job.reason)).filter(|reason| *reason != "None");
     let (start, nodes) = if waits { ("planned", &job.planned_nodes) } else { ("start", &job.nodes) };
     let lines = [
         ("job", format!("{} ({}) of {} in {}", job_id(job, show), job.name, job.user, job.partition)),

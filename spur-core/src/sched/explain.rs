@@ -12,6 +12,7 @@ use crate::sched::scene::lens::Lens;
 use crate::text::hostlist::HostList;
 
 use super::place::{self, Ask, Misfit, MisfitKind};
+use super::plan::UNAVAILABLE;
 use super::request::Request;
 use super::scene::Scene;
 use super::state::Hit;
@@ -111,7 +112,7 @@ fn missing(scene: &Scene, lens: &Lens, ask: &Ask) -> Option<String> {
         }
     }
     let names = HostList::from_names(scene.names(ids));
-    (!names.is_empty()).then(|| format!("UnavailableNodes:{names}"))
+    (!names.is_empty()).then(|| format!("{UNAVAILABLE}{names}"))
 }
 
 /// `1 node`, `4 nodes`.

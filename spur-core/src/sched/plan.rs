@@ -13,6 +13,9 @@ use crate::text::time::{Time, TimeLimit};
 /// How sentences begin of jobs that only a reservation of nodes keeps from starting: one for maintenance, or another.
 pub const RESERVED: [&str; 2] = ["Reserved for maintenance", "May be reserved for other job"];
 
+/// What stands, in Slurm's words, before the nodes that are out of service and that a job would need.
+pub const UNAVAILABLE: &str = "UnavailableNodes:";
+
 /// The outcome of one pass over the queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {

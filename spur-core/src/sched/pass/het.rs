@@ -7,7 +7,7 @@ use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
 use crate::sched::later::{Reservation, Turn};
-use crate::sched::plan::{Start, Waiting};
+use crate::sched::plan::{Start, UNAVAILABLE, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
 use crate::sched::shorter::{self, Length};
@@ -278,7 +278,7 @@ impl<S: Space> Walk<S> {
             return Some((Reason::BadConstraints, detail));
         }
         let names = crate::text::hostlist::HostList::from_names(self.scene.names(out));
-        Some((Reason::ReqNodeNotAvail, format!("UnavailableNodes:{names}")))
+        Some((Reason::ReqNodeNotAvail, format!("{UNAVAILABLE}{names}")))
     }
 
     /// Whether one component by itself fits at any time.

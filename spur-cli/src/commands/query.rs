@@ -53,6 +53,26 @@ pub fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
+/// The jobs of a list as users write them: `12`, `12_3`, `12_[1-4]`; none of an empty one.
+///
+/// # Errors
+/// Says that the list is none.
+pub fn job_ids(text: &str) -> Result<Vec<String>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let jobs = JobRef::<u32>::parse_list(text).map_err(|_| format!("Invalid job id: {text}"))?;
+    Ok(jobs.iter().map(JobRef::to_string).collect())
+}
+
+/// Refuses words that no option takes.
+///
+/// # Errors
+/// The first of them.
+pub fn no_operands(mut operands: impl Iterator<Item = String>) -> Result<(), Failure> {
+    operands.next().map_or(Ok(()), |word| Err(Failure::new(format!("Unrecognized option: {word}"))))
+}
+
 /// Those of `all` that have one of these names, in the order of the names; all, where none is given. Beside them what
 /// there is to say of each name that nothing of the `kind` has, in Slurm's words.
 pub fn named<T>(

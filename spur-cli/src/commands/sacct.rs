@@ -186,9 +186,7 @@ impl Query {
             Settled::Show(text) => return Ok(Asked::Show(text)),
             Settled::Run(operands) => operands,
         };
-        if let Some(word) = operands.first() {
-            return Err(Failure::new(format!("Unrecognized option: {word}")).into());
-        }
+        query::no_operands(operands.into_iter())?;
         if query.help_format {
             return Ok(Asked::Show(report::help()));
         }

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use spur_core::text::jobid::JobRef;
 use spur_proto::v1::{JobFilter, PriorityFactors};
 
 use super::query::{self, Asked};
@@ -48,7 +47,8 @@ const OPTIONS: &[QueryOpt] = &[
     .env(&["SPRIO_FORMAT"]),
     QueryOpt::value("jobs", Some('j'), "IDS", "only these jobs", |q, text| {
         q.open_jobs = text.is_empty();
-        q.jobs(text)
+        q.filter.job_ids = query::job_ids(text)?;
+        Ok(())
     })
     .optional(),
     QueryOpt::flag("json", None, "as JSON", |q, _| {
@@ -101,20 +101,10 @@ impl Query {
         if query.open_jobs
             && let Some(list) = operands.next()
         {
-            query.jobs(&list).map_err(Failure::new)?;
+            query.filter.job_ids = query::job_ids(&list).map_err(Failure::new)?;
         }
-        match operands.next() {
-            Some(word) => Err(Failure::new(format!("Unrecognized option: {word}")).into()),
-            None => Ok(Asked::Run(query)),
-        }
-    }
-
-    fn jobs(&mut self, text: &str) -> Result<(), String> {
-        if !text.is_empty() {
-            let jobs = JobRef::<u32>::parse_list(text).map_err(|_| format!("Invalid job id: {text}"))?;
-            self.filter.job_ids = jobs.iter().map(JobRef::to_string).collect();
-        }
-        Ok(())
+        query::no_operands(operands)?;
+        Ok(Asked::Run(query))
     }
 
     /// What to ask for.
@@ -166,7 +156,10 @@ impl Query {
         Sort::parse(sort, FIELDS, None).map_err(Failure::new)?.apply(&mut rows, show);
         if self.json {
             let jobs: Vec<PriorityFactors> = rows.into_iter().filter_map(|row| row.job).collect();
-            return Ok(json::document("priorities", &jobs));
+            return Ok(match self.weights {
+                true => json::document("weights", [weights]),
+                false => json::document("priorities", &jobs),
+            });
         }
         if rows.is_empty() && !(self.filter.job_ids.is_empty() && self.filter.users.is_empty()) {
             return Ok("Unable to find jobs matching user/id(s) specified\n".to_owned());

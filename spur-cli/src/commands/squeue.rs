@@ -112,7 +112,8 @@ const OPTIONS: &[QueryOpt] = &[
     }),
     QueryOpt::value("jobs", Some('j'), "IDS", "only these jobs: 12, 12_3, 12_[1-4]", |q, text| {
         q.open_jobs = text.is_empty();
-        q.jobs(text)
+        q.filter.job_ids = query::job_ids(text)?;
+        Ok(())
     })
     .optional(),
     QueryOpt::flag("json", None, "as JSON", |q, _| {
@@ -227,25 +228,15 @@ impl Query {
         if query.open_jobs
             && let Some(list) = operands.next()
         {
-            query.jobs(&list).map_err(Failure::new)?;
+            query.filter.job_ids = query::job_ids(&list).map_err(Failure::new)?;
         }
         if query.open_steps
             && let Some(list) = operands.next()
         {
             query.steps(&list).map_err(Failure::new)?;
         }
-        match operands.next() {
-            Some(word) => Err(Failure::new(format!("Unrecognized option: {word}")).into()),
-            None => Ok(Asked::Run(query)),
-        }
-    }
-
-    fn jobs(&mut self, text: &str) -> Result<(), String> {
-        if !text.is_empty() {
-            let jobs = JobRef::<u32>::parse_list(text).map_err(|_| format!("Invalid job id: {text}"))?;
-            self.filter.job_ids = jobs.iter().map(JobRef::to_string).collect();
-        }
-        Ok(())
+        query::no_operands(operands)?;
+        Ok(Asked::Run(query))
     }
 
     fn steps(&mut self, text: &str) -> Result<(), String> {

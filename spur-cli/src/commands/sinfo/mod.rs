@@ -220,9 +220,7 @@ impl Query {
             Settled::Show(text) => return Ok(Asked::Show(text)),
             Settled::Run(operands) => operands,
         };
-        if let Some(word) = operands.first() {
-            return Err(Failure::new(format!("Unrecognized option: {word}")).into());
-        }
+        query::no_operands(operands.into_iter())?;
         if query.dead && query.responding {
             return Err(Failure::new("--dead and --responding exclude each other; give one of them").into());
         }

@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 
+use serde::Serialize;
 use spur_proto::v1::{KeyValue, PriorityFactors};
 
 use crate::format::{Field, Show};
 
 /// What the factors are multiplied by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Weights {
     /// `priority_weight_age`.
     pub age: u32,

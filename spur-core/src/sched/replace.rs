@@ -238,7 +238,8 @@ impl Search<'_> {
         self.lens.pos(id.0)?;
         let (cpus, memory) = (node.free_cpus().len(), node.free_memory_mb());
         let gres = (0..node.shape.gres.len()).map(|entry| u64::from(node.free_gres(entry).len()));
-        let free: Given = [u64::from(cpus), memory].into_iter().chain(gres).collect();
+        // Who is suspended there is looked for below.
+        let free: Given = [u64::from(cpus), memory, 0].into_iter().chain(gres).collect();
         let room = self.need.slots(&node.shape, &free);
         let given = self.need.takes(&node.shape, &free, slots).filter(|_| room >= slots)?;
         let lasts = self.job.remaining(self.now);

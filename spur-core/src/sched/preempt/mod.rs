@@ -32,7 +32,7 @@ use crate::model::phase::Phase;
 use crate::sched::queue::rows::Counts;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
-use crate::sched::timeline::holding::amount_of;
+use crate::sched::timeline::holding::{amount_kept, amount_of};
 use crate::text::time::Time;
 
 use super::later::Reservation;
@@ -556,7 +556,7 @@ fn cpus_of(scene: &Scene, job: &Job) -> Vec<(NodeId, Amount)> {
     let Some(alloc) = job.phase.alloc() else { return Vec::new() };
     let of_part = |part: &NodeAlloc| {
         let full = signed(&capacity(&scene.nodes[part.node.index()].shape));
-        let kept = signed(&amount_of(part, 0, full.len()));
+        let kept = signed(&amount_kept(part, 0, full.len()));
         let held = on_node(job, alloc, part, full);
         (part.node, held.iter().zip(&kept).map(|(held, kept)| held - kept).collect())
     };
@@ -567,11 +567,11 @@ fn cpus_of(scene: &Scene, job: &Job) -> Vec<(NodeId, Amount)> {
 fn on_node(job: &Job, alloc: &Alloc, part: &NodeAlloc, full: Amount) -> Amount {
     match &job.phase {
         Phase::Suspended(suspended) => {
-            signed(&amount_of(part, suspended.back_on(part.node).len(), full.len()))
+            signed(&amount_kept(part, suspended.back_on(part.node).len(), full.len()))
         }
         // It is to be suspended.
         Phase::Running { preempted: Some(told), .. } if told.then.is_none() => {
-            signed(&amount_of(part, 0, full.len()))
+            signed(&amount_kept(part, 0, full.len()))
         }
         _ if alloc.exclusive => full,
         _ => signed(&amount_of(part, part.cpus.len(), full.len())),

@@ -1,7 +1,7 @@
 //! Amounts of what nodes have, numbered, so that a pass compares and looks up small integers instead of vectors.
 //!
-//! An amount is a row of numbers: CPUs, memory in MiB, then devices in the order of the node's `gres`. Nodes of equal
-//! shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a class have one number.
+//! An amount is a row of numbers: CPUs, memory in MiB, whether nobody is suspended there, then devices in the order of the
+//! node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a class have one number.
 
 use std::sync::Arc;
 
@@ -14,8 +14,11 @@ use crate::model::node::NodeShape;
 pub(in crate::sched) const CPUS: usize = 0;
 /// Where an amount keeps its memory, MiB.
 pub(in crate::sched) const MEMORY: usize = 1;
+/// Where an amount keeps 1 while nobody is suspended on the node. No job asks for it; but who is suspended stays in his
+/// leaf, whatever he holds there, so that a node without it is not idle for those who want whole leaves.
+pub(in crate::sched) const CLEAR: usize = 2;
 /// Where an amount keeps the devices of the first `gres` entry; the others follow.
-pub(in crate::sched) const GRES: usize = 2;
+pub(in crate::sched) const GRES: usize = 3;
 
 /// An amount by itself, without a number; that of nodes with few kinds of devices lies where it is.
 pub(in crate::sched) type Amount = SmallVec<[u64; 4]>;
@@ -216,7 +219,7 @@ impl Rooms {
 
 /// Everything that a node of that shape has.
 pub(in crate::sched) fn capacity(shape: &NodeShape) -> Box<[u64]> {
-    let fixed = [u64::from(shape.cpus), shape.memory_mb];
+    let fixed = [u64::from(shape.cpus), shape.memory_mb, 1];
     fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
 }
 
@@ -249,16 +252,16 @@ mod tests {
         let class = rooms.class(&shape);
         assert_eq!(rooms.class(&Arc::new((*shape).clone())), class);
         let full = rooms.full(class);
-        assert_eq!(rooms.amount(full), [8, 1000, 4]);
-        let part = rooms.minus(full, &[2, 100, 4]);
-        assert_eq!(rooms.amount(part), [6, 900, 0]);
+        assert_eq!(rooms.amount(full), [8, 1000, 1, 4]);
+        let part = rooms.minus(full, &[2, 100, 0, 4]);
+        assert_eq!(rooms.amount(part), [6, 900, 1, 0]);
         assert!(rooms.within(part, full) && !rooms.within(full, part));
-        assert_eq!(rooms.plus(part, &[2, 100, 4]), full);
-        assert_eq!(rooms.plus(full, &[2, 100, 4]), full);
-        let other = rooms.minus(full, &[4, 0, 0]);
+        assert_eq!(rooms.plus(part, &[2, 100, 0, 4]), full);
+        assert_eq!(rooms.plus(full, &[2, 100, 0, 4]), full);
+        let other = rooms.minus(full, &[4, 0, 0, 0]);
         let both = rooms.common(part, other);
-        assert_eq!(rooms.amount(both), [4, 900, 0]);
-        let none = rooms.minus(full, &[9, 0, 0]);
+        assert_eq!(rooms.amount(both), [4, 900, 1, 0]);
+        let none = rooms.minus(full, &[9, 0, 0, 0]);
         assert!(!rooms.usable(none));
     }
 }

@@ -172,7 +172,7 @@ mod tests {
             let classes = shapes.map(|shape| rooms.class(&shape));
             let (mut known, mut learned) = (Known::default(), Known::default());
             for (class, cpus, memory, gres) in amounts {
-                let room = rooms.intern(classes[class], &[cpus, memory, gres[0], gres[1]]);
+                let room = rooms.intern(classes[class], &[cpus, memory, cpus % 2, gres[0], gres[1]]);
                 let slots = need.slots(rooms.shape(classes[class]), rooms.amount(room));
                 if cpus % 3 == 0 {
                     learned.learn(&rooms, &need);

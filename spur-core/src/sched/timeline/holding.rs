@@ -19,7 +19,7 @@ use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
 use crate::sched::queue::forecast::{ENDLESS, Forecast, Limits};
-use crate::sched::scene::room::{Amount, CPUS, GRES, MEMORY};
+use crate::sched::scene::room::{Amount, CLEAR, CPUS, GRES, MEMORY};
 use crate::text::time::Time;
 
 /// What a job was given, and when it is planned to end; what may end at any moment ends at `any_moment`.
@@ -98,8 +98,10 @@ pub(in crate::sched) fn amount_on(
     let claims = cluster.jobs().claims().next().is_some();
     let here = cluster.node(part.node).filter(|_| claims);
     let cpus = here.map_or_else(|| own_cpus(job, part).len(), |node| counted(cluster, job, part, node));
-    let is_alone = alloc.exclusive && has_cpus(&job.phase);
-    if !is_alone {
+    if !has_cpus(&job.phase) {
+        return amount_kept(part, cpus, full.len());
+    }
+    if !alloc.exclusive {
         return amount_of(part, cpus, full.len());
     }
     // Beside it there is room for nobody but those who are suspended.
@@ -109,7 +111,7 @@ pub(in crate::sched) fn amount_on(
         let Some(other) = cluster.job(*other).filter(|other| !has_cpus(&other.phase)) else { continue };
         let Some(theirs) = other.phase.alloc().and_then(|alloc| alloc.on(part.node)) else { continue };
         let cpus = here.map_or(0, |node| counted(cluster, other, theirs, node));
-        let theirs = amount_of(theirs, cpus, full.len());
+        let theirs = amount_kept(theirs, cpus, full.len());
         rest.iter_mut().zip(&*theirs).for_each(|(rest, theirs)| *rest = rest.saturating_sub(*theirs));
     }
     rest
@@ -151,6 +153,13 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
         counted.remove_all(&later.difference(&later.difference(after)));
     }
     counted.len()
+}
+
+/// What is held on one node by a job that is suspended, as an amount, with so many CPUs: it is still there.
+pub(in crate::sched) fn amount_kept(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
+    let mut amount = amount_of(part, cpus, length);
+    amount[CLEAR] = 1;
+    amount
 }
 
 /// What is held on one node, as an amount, with so many CPUs.

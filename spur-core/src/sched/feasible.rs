@@ -143,11 +143,13 @@ impl<'a> Judge<'a> {
         self.whole(spec, Say::Sure).is_ok()
     }
 
+    /// What a job asks of its fabric is counted over the nodes that it may use: one that is bound to those of a reservation may
+    /// ask what would be refused outside. What is refused inside and outside is not the reservation's affair.
     fn whole(&self, spec: &JobSpec, say: Say) -> Result<Vec<String>, Refused> {
         licenses(self.scene, spec)?;
-        let warnings = self.in_partitions(spec, None, say)?;
+        let anywhere = || self.in_partitions(spec, None, say);
         if self.reservations.iter().any(|reservation| !reservation.binds_to_nodes()) {
-            return Ok(warnings);
+            return anywhere();
         }
         let mut first = None;
         for (at, within) in self.reservations.iter().enumerate() {
@@ -159,6 +161,7 @@ impl<'a> Judge<'a> {
                 }
             }
         }
+        let warnings = anywhere()?;
         first.map_or(Ok(warnings), Err)
     }
 

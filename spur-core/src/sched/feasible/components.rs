@@ -8,6 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::cluster::Cluster;
 use crate::model::fabric::Layer;
 use crate::model::job::JobSpec;
+use crate::model::reservation::Reservation;
 use crate::sched::request::Request;
 use crate::sched::request::wish::{Stage, Wisher};
 use crate::sched::scene::lens::{Filter, Lens, alternatives};
@@ -75,6 +76,8 @@ struct Prepared {
     request: Request,
     lens: Lens,
     stages: Vec<Stage>,
+    /// Whether it is bound to the nodes of a reservation.
+    reserved: bool,
 }
 
 /// What an idle cluster has for all components.
@@ -86,14 +89,25 @@ enum Idle {
     Never(Nearness),
 }
 
+/// Every way in which a component may be placed, on the nodes of its reservations where it is bound to them.
 fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
     let mut all = Vec::new();
-    for index in spec.partitions.iter().filter_map(|name| scene.partition(name)) {
+    let known = |name: &str| scene.reservations.iter().find(|known| *known.name == *name);
+    let bound: Option<Vec<&Reservation>> = spec
+        .reservations()
+        .map(|name| known(name).map(|known| &**known).filter(|known| known.binds_to_nodes()))
+        .collect();
+    let places: Vec<Option<&Reservation>> = match bound {
+        Some(bound) if !bound.is_empty() => bound.into_iter().map(Some).collect(),
+        _ => vec![None],
+    };
+    let partitions = spec.partitions.iter().filter_map(|name| scene.partition(name));
+    for (index, within) in partitions.flat_map(|index| places.iter().map(move |within| (index, *within))) {
         let (Ok(request), Ok(fabric)) = (scene.request(index, spec), fabric_for(scene, index, spec)) else {
             continue;
         };
         for (alternative, shared) in alternatives(&spec.shape).iter().enumerate() {
-            let filter = Filter { shared, ..Filter::of(&spec.shape) };
+            let filter = Filter { shared, within, ..Filter::of(&spec.shape) };
             let lens = Lens::new(alternative, scene, index, fabric, &request.need, &filter)
                 .or_else(|error| refuse(RefusalKind::NodeName, error))?;
             let wisher = Wisher {
@@ -105,7 +119,7 @@ fn prepared(scene: &Scene, spec: &JobSpec) -> Result<Vec<Prepared>, Refusal> {
                 gather_with: &[],
             };
             let Ok(stages) = wisher.stages(Time::ZERO, Time::ZERO) else { continue };
-            all.push(Prepared { request: request.clone(), lens, stages });
+            all.push(Prepared { request: request.clone(), lens, stages, reserved: within.is_some() });
         }
     }
     if all.is_empty() { refuse(RefusalKind::NodeConfig, "it fits no partition".to_owned()) } else { Ok(all) }
@@ -186,8 +200,10 @@ fn too_many<T>(
     });
     let fewer: Vec<String> = fewer.collect();
     let offer = if fewer.is_empty() { "for less".to_owned() } else { fewer.join(", or ") };
+    let reserved = parts.iter().flatten().any(|part| part.reserved);
+    let places = if reserved { "reservations" } else { "partitions" };
     let message = format!(
-        "the components fit one by one and never all at once: they want {wants}, and their partitions have {has} nodes; \
+        "the components fit one by one and never all at once: they want {wants}, and their {places} have {has} nodes; \
          ask {offer}"
     );
     refuse(RefusalKind::NodeConfig, message)

@@ -353,7 +353,7 @@ impl<'c> Judge<'c> {
                 && (below == 0 || touched(some, below) <= touch)
         };
         if segment.consolidate {
-            // Sizes are counted in whole segments, at the layer where a segment lies in one domain.
+            // Sizes are counted in whole segments, at the layer where a segment lies in one domain; below it there are none.
             let home = within.unwrap_or(self.layers - 1);
             let holds = |layer: usize, id: DomainId| -> usize {
                 if layer < home {
@@ -362,18 +362,20 @@ impl<'c> Judge<'c> {
                 let range = self.case.fabric.domain(id).range();
                 let homes: BTreeSet<DomainId> = range.filter_map(|pos| self.domain(pos, home)).collect();
                 let whole = |home_id: DomainId| {
-                    let all = size(home, home_id) / wanted * wanted;
-                    if home == 1 && segment.spread { all.min(wanted) } else { all }
+                    let inside = |pos: &usize| self.domain(*pos, home) == Some(home_id);
+                    let idle = |pos: &usize| self.case.idle.at(Pos(*pos as u32)) > 0;
+                    let all: Vec<usize> = (0..self.case.fabric.wired()).filter(inside).filter(idle).collect();
+                    let holds = |count: &usize| self.has_room_for(&all, *count, segment, &one_is_right);
+                    (0..=all.len() / wanted).rev().find(holds).unwrap_or(0) * wanted
                 };
                 homes.into_iter().map(whole).sum()
             };
             let largest = |layer: usize| ids(layer).iter().map(|&id| holds(layer, id)).max().unwrap_or(0);
             let within = (1..self.layers).find(|&layer| largest(layer) >= nodes.len());
             let below = within.unwrap_or(self.layers) - 1;
-            let touch =
-                if below == 0 { usize::MAX } else { nodes.len().div_ceil(largest(below).max(1)).max(1) };
+            let touch = || nodes.len().div_ceil(largest(below).max(1)).max(1);
             if within.is_some_and(|layer| touched(&nodes, layer) > 1)
-                || below > 0 && touched(&nodes, below) > touch
+                || below >= home && touched(&nodes, below) > touch()
             {
                 return false;
             }
@@ -401,6 +403,31 @@ impl<'c> Judge<'c> {
             }
             self.divide(&rest, segment, &taken.union(&bases).copied().collect(), one_is_right)
         })
+    }
+
+    /// Whether so many segments find room on these nodes.
+    fn has_room_for(
+        &self,
+        left: &[usize],
+        count: usize,
+        segment: Segment,
+        one_is_right: &impl Fn(&[usize]) -> bool,
+    ) -> bool {
+        if count == 0 || left.len() < count * segment.size as usize {
+            return count == 0;
+        }
+        let base = |pos: usize| self.domain(pos, 1);
+        let with_first = (0_u32..1 << left.len())
+            .filter(|set| set & 1 == 1 && set.count_ones() == segment.size)
+            .any(|set| {
+                let (some, rest): (Vec<_>, Vec<_>) = (0..left.len()).partition(|&i| set >> i & 1 == 1);
+                let some: Vec<usize> = some.into_iter().map(|i| left[i]).collect();
+                let is_free = |pos: usize| !segment.spread || some.iter().all(|&one| base(one) != base(pos));
+                let rest: Vec<usize> =
+                    rest.into_iter().map(|i| left[i]).filter(|&pos| is_free(pos)).collect();
+                one_is_right(&some) && self.has_room_for(&rest, count - 1, segment, one_is_right)
+            });
+        with_first || self.has_room_for(&left[1..], count, segment, one_is_right)
     }
 
     /// What the domains of a layer hold a multiple of.

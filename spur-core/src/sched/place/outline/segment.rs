@@ -31,12 +31,15 @@ pub(in crate::sched::place) fn place_segments(
     let one = BlockRule::new(fabric, view.idle).containment(size, 0);
     let home = one.within.unwrap_or(fabric.top());
     let in_base = home == Layer::LEAF;
+    let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
+    let packing = Packing { size, touch, below, spread: segment.spread };
+    let mut search = Search { packing, meter: meter.clone(), exact: true };
     let mut frame = Frame { within: ask.must, unit: Some((home, size)), ..Frame::default() };
     if in_base && segment.spread {
         frame.leaf_nodes = Some(size);
     }
     if segment.consolidate {
-        let whole = whole_job(fabric, view.idle, nodes, segment, home);
+        let whole = search.whole_job(fabric, view.idle, nodes, home);
         frame.within = lower(frame.within, whole.within);
         frame.touch = whole.touch;
     }
@@ -44,9 +47,6 @@ pub(in crate::sched::place) fn place_segments(
     if in_base {
         return solve(&problem);
     }
-    let (below, touch) = one.touch.unwrap_or((Layer::LEAF, u32::MAX));
-    let packing = Packing { size, touch, below, spread: segment.spread };
-    let mut search = Search { packing, meter: meter.clone(), exact: true };
     let homes = fabric.domains_covering(home);
     let mut limits: Limits = (homes.iter())
         .map(|&id| (id, (0, search.most(&packing.rooms(&problem, id)))))
@@ -59,25 +59,6 @@ pub(in crate::sched::place) fn place_segments(
         return Ok(Placement { exact: placement.exact && search.exact, ..placement });
     }
     search.branch(problem, limits, &homes)
-}
-
-/// Where consolidated segments want the job as a whole: sizes are counted in whole segments.
-fn whole_job(fabric: &Fabric, idle: &Slots, nodes: u32, segment: Segment, home: Layer) -> Containment {
-    let mut holds: Vec<u32> = Vec::new();
-    for (id, domain) in fabric.domains() {
-        let mut most = match domain.children() {
-            [] => idle.nodes_of(id),
-            children => children.iter().map(|child| holds[child.index()]).sum(),
-        };
-        if (domain.layer()..=domain.cover()).contains(&home) {
-            most -= most % segment.size;
-            if home == Layer::LEAF && segment.spread {
-                most = most.min(segment.size);
-            }
-        }
-        holds.push(most);
-    }
-    BlockRule::from_sizes(fabric, |id| (holds[id.index()], 0)).containment(nodes, 0)
 }
 
 /// The shape of a segment.
@@ -138,6 +119,32 @@ struct Search {
 }
 
 impl Search {
+    /// Where consolidated segments want the job as a whole: sizes are counted in whole segments, as many as would find room in
+    /// a domain that nobody else uses. What lies below the domain that holds a segment holds none: what the job touches there
+    /// is what its segments may touch.
+    fn whole_job(&mut self, fabric: &Fabric, idle: &Slots, nodes: u32, home: Layer) -> Containment {
+        let size = self.packing.size;
+        let mut holds: Vec<u32> = Vec::new();
+        for (id, domain) in fabric.domains() {
+            let mut most = match domain.children() {
+                [] => idle.nodes_of(id),
+                children => children.iter().map(|child| holds[child.index()]).sum(),
+            };
+            if (domain.layer()..=domain.cover()).contains(&home) {
+                most -= most % size;
+                if home > Layer::LEAF {
+                    let blocks = self.packing.blocks(fabric, id).into_iter();
+                    most = most.min(self.most(&blocks.map(|id| idle.nodes_of(id)).collect::<Vec<_>>()));
+                } else if self.packing.spread {
+                    most = most.min(size);
+                }
+            }
+            holds.push(most);
+        }
+        let whole = BlockRule::from_sizes(fabric, |id| (holds[id.index()], 0)).containment(nodes, 0);
+        Containment { touch: whole.touch.filter(|(layer, _)| *layer >= home), ..whole }
+    }
+
     /// The most nodes, in whole segments, that blocks of the given room can hold; no limit where any sum will do.
     fn most(&mut self, rooms: &[u32]) -> u32 {
         if self.packing.is_loose(rooms.iter().filter(|&&room| room > 0).count()) {

@@ -1,14 +1,16 @@
 //! A small set of small numbers: the CPUs or GPUs of one node that something holds.
 //!
-//! Stored inline up to number 63, because most allocations are, and otherwise from its lowest to its highest number;
-//! written as Slurm writes CPU lists (`0-3,8`).
+//! Stored inline up to number 63, because most allocations are, and otherwise as runs of neighbours, of which there are
+//! few: the lowest free numbers are taken first. Written as Slurm writes CPU lists (`0-3,8`).
 
 use std::fmt;
+use std::iter;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use smallvec::SmallVec;
 
-/// Numbers per word.
+/// Numbers that are stored inline.
 const WORD: u32 = u64::BITS;
 /// The largest number a set may hold; more than any node has of anything, and enough for a whole machine that a
 /// simulation counts as one node.
@@ -16,33 +18,51 @@ pub const MAX_ID: u32 = 1_048_575;
 
 /// A set of numbers in `0..=MAX_ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdSet(Words);
+pub struct IdSet(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Words {
-    /// Numbers 0 to 63.
-    Inline(u64),
-    /// The words from `first` on. Neither the first nor the last of them is zero, and there are numbers above 63.
-    Heap { first: u32, words: Box<[u64]> },
+enum Form {
+    /// Numbers 0 to 63, a bit each.
+    Word(u64),
+    /// Runs in rising order, with a gap between any two; there are numbers above 63.
+    Runs(Box<[Run]>),
 }
 
-/// Words that are counted together.
-const BLOCK: usize = 16;
-
-/// A block of no more words than that.
-fn block(words: &[u64]) -> [u64; BLOCK] {
-    let mut block = [0; BLOCK];
-    block[..words.len()].copy_from_slice(words);
-    block
+/// Numbers next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    from: u32,
+    /// The first number behind it.
+    to: u32,
 }
 
-/// The `count` lowest of a word's bits that are set.
-fn lowest_bits(word: u64, count: u32) -> u64 {
-    if count >= word.count_ones() {
-        return word;
+impl Run {
+    /// One number.
+    fn of(id: u32) -> Self {
+        Self { from: id, to: id + 1 }
     }
-    let rest = (0..count).fold(word, |rest, _| rest & rest.wrapping_sub(1));
-    word & !rest
+
+    fn is_empty(&self) -> bool {
+        self.from >= self.to
+    }
+}
+
+/// The bits of a word from one on; none from 64 on.
+fn bits_from(bit: u32) -> u64 {
+    u64::MAX.checked_shl(bit).unwrap_or(0)
+}
+
+/// The runs of a word's bits.
+fn runs_of(word: u64) -> impl Iterator<Item = Run> {
+    let mut rest = word;
+    iter::from_fn(move || {
+        (rest != 0).then(|| {
+            let from = rest.trailing_zeros();
+            let to = from + (rest >> from).trailing_ones();
+            rest &= bits_from(to);
+            Run { from, to }
+        })
+    })
 }
 
 /// Why a text is not a set of numbers.
@@ -52,200 +72,152 @@ pub struct IdSetError(String);
 
 impl IdSet {
     /// The set with nothing in it.
-    pub const EMPTY: IdSet = IdSet(Words::Inline(0));
+    pub const EMPTY: IdSet = IdSet(Form::Word(0));
 
     /// All numbers below `count`.
     #[must_use]
     pub fn first(count: u32) -> Self {
-        let count = count.min(MAX_ID + 1);
-        let mut words = vec![u64::MAX; (count / WORD) as usize];
-        words.push((1 << (count % WORD)) - 1);
-        Self::from_words(0, words)
+        Self::EMPTY.lowest_outside(count, count)
     }
 
-    /// The words that are stored, and which the first of them is.
-    fn words(&self) -> (usize, &[u64]) {
-        match &self.0 {
-            Words::Inline(word) => (0, std::slice::from_ref(word)),
-            Words::Heap { first, words } => (*first as usize, words),
-        }
+    /// The runs of the set, in rising order.
+    fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let (word, runs): (u64, &[Run]) = match &self.0 {
+            Form::Word(word) => (*word, &[]),
+            Form::Runs(runs) => (0, runs),
+        };
+        runs_of(word).chain(runs.iter().copied())
     }
 
-    /// Any word.
-    fn word(&self, at: usize) -> u64 {
-        let (first, words) = self.words();
-        at.checked_sub(first).and_then(|at| words.get(at)).copied().unwrap_or(0)
-    }
-
-    /// The set of these words, `first` being the number of the first of them.
-    fn from_words(first: usize, mut words: Vec<u64>) -> Self {
-        while words.last() == Some(&0) {
-            words.pop();
+    /// The set of these runs, none of which begins before the one before it.
+    fn from_runs(runs: impl IntoIterator<Item = Run>) -> Self {
+        let mut all: SmallVec<[Run; 16]> = SmallVec::new();
+        for run in runs.into_iter().filter(|run| !run.is_empty()) {
+            match all.last_mut().filter(|last| run.from <= last.to) {
+                Some(last) => last.to = last.to.max(run.to),
+                None => all.push(run),
+            }
         }
-        let zeros = words.iter().take_while(|word| **word == 0).count();
-        words.drain(..zeros);
-        let first = u32::try_from(first + zeros).expect("numbers are limited");
-        match words.as_slice() {
-            [] => Self::EMPTY,
-            [word] if first == 0 => IdSet(Words::Inline(*word)),
-            _ => IdSet(Words::Heap { first, words: words.into_boxed_slice() }),
+        if all.last().is_some_and(|last| last.to > WORD) {
+            return IdSet(Form::Runs(all.as_slice().into()));
         }
+        IdSet(Form::Word(all.iter().fold(0, |word, run| word | (bits_from(run.from) & !bits_from(run.to)))))
     }
 
     /// How many numbers are in the set.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.words().1.iter().map(|word| word.count_ones()).sum()
+        match &self.0 {
+            Form::Word(word) => word.count_ones(),
+            Form::Runs(runs) => runs.iter().map(|run| run.to - run.from).sum(),
+        }
     }
 
     /// Whether nothing is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0 == Words::Inline(0)
+        self.0 == Form::Word(0)
     }
 
     /// Whether `id` is in the set.
     #[must_use]
     pub fn contains(&self, id: u32) -> bool {
-        self.word((id / WORD) as usize) >> (id % WORD) & 1 == 1
+        match &self.0 {
+            Form::Word(word) => id < WORD && word >> id & 1 == 1,
+            Form::Runs(runs) => {
+                let at = runs.partition_point(|run| run.to <= id);
+                runs.get(at).is_some_and(|run| run.from <= id)
+            }
+        }
     }
 
     /// The numbers, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let (first, words) = self.words();
-        let first = u32::try_from(first).expect("numbers are limited");
-        words.iter().zip(first..).flat_map(|(word, at)| {
-            let mut rest = *word;
-            std::iter::from_fn(move || {
-                (rest != 0).then(|| {
-                    let bit = rest.trailing_zeros();
-                    rest &= rest - 1;
-                    at * WORD + bit
-                })
-            })
-        })
+        self.runs().flat_map(|run| run.from..run.to)
     }
 
     /// The smallest `count` numbers of the set; fewer if there are not as many.
     #[must_use]
     pub fn lowest(&self, count: u32) -> Self {
-        let (first, words) = self.words();
-        Self::lowest_of(first, words.chunks(BLOCK).map(block), count)
+        Self::lowest_of(self.runs(), count)
     }
 
     /// The smallest `count` numbers below `limit` that are not in the set; fewer if there are not as many.
     #[must_use]
     pub fn lowest_outside(&self, limit: u32, count: u32) -> Self {
         let limit = limit.min(MAX_ID + 1);
-        let (first, words) = self.words();
-        // Where much is held, mostly the low numbers are.
-        let held = words.iter().filter(|_| first == 0).take_while(|word| **word == u64::MAX).count();
-        let (whole, end) = ((limit / WORD) as usize, limit.div_ceil(WORD) as usize);
-        let outside = (held..end).step_by(BLOCK).map(|at| {
-            let stored = at.clamp(first, first + words.len())..(at + BLOCK).clamp(first, first + words.len());
-            let mut inside = [0; BLOCK];
-            if !stored.is_empty() {
-                let to = stored.start - at..stored.end - at;
-                inside[to].copy_from_slice(&words[stored.start - first..stored.end - first]);
-            }
-            let mut outside = inside.map(|word| !word);
-            for (word, at) in outside.iter_mut().zip(at..).filter(|(_, at)| *at >= whole) {
-                *word &= if at == whole { (1 << (limit % WORD)) - 1 } else { 0 };
-            }
-            outside
+        let mut from = 0;
+        let gaps = self.runs().chain([Run { from: limit, to: limit }]).map(|run| {
+            let gap = Run { from, to: run.from.min(limit) };
+            from = run.to;
+            gap
         });
-        Self::lowest_of(held, outside, count)
+        Self::lowest_of(gaps.filter(|gap| !gap.is_empty()), count)
     }
 
-    /// The smallest numbers of some words, the first of which has that number.
-    fn lowest_of(first: usize, blocks: impl Iterator<Item = [u64; BLOCK]>, count: u32) -> Self {
-        let (mut first, mut found, mut left) = (first, Vec::new(), count);
-        for block in blocks {
-            if left == 0 {
-                break;
-            }
-            let has: u32 = block.iter().map(|word| word.count_ones()).sum();
-            if has == 0 && found.is_empty() {
-                first += BLOCK;
-                continue;
-            }
-            found.extend(block);
-            if has > left {
-                let start = found.len() - BLOCK;
-                for word in &mut found[start..] {
-                    let has = word.count_ones().min(left);
-                    *word = lowest_bits(*word, has);
-                    left -= has;
-                }
-            }
-            left -= has.min(left);
-        }
-        Self::from_words(first, found)
+    /// The smallest numbers of some runs.
+    fn lowest_of(runs: impl Iterator<Item = Run>, count: u32) -> Self {
+        let mut left = count;
+        Self::from_runs(runs.map_while(|run| {
+            let has = left.min(run.to - run.from);
+            left -= has;
+            (has > 0).then_some(Run { to: run.from + has, ..run })
+        }))
     }
 
     /// Adds what is in another set.
     pub fn insert_all(&mut self, other: &Self) {
-        let (begin, more) = other.words();
-        match &mut self.0 {
-            Words::Heap { first, words }
-                if begin >= *first as usize && begin + more.len() <= *first as usize + words.len() =>
-            {
-                let at = begin - *first as usize;
-                words[at..].iter_mut().zip(more).for_each(|(mine, theirs)| *mine |= theirs);
-            }
-            Words::Inline(_) | Words::Heap { .. } => *self = self.union(other),
-        }
+        *self = self.union(other);
     }
 
     /// Takes out what is in another set.
     pub fn remove_all(&mut self, other: &Self) {
-        let (begin, less) = other.words();
-        let Words::Heap { first, words } = &mut self.0 else {
-            *self = self.difference(other);
-            return;
-        };
-        let first = *first as usize;
-        let skip = first.saturating_sub(begin).min(less.len());
-        let at = (begin + skip).saturating_sub(first).min(words.len());
-        words[at..].iter_mut().zip(&less[skip..]).for_each(|(mine, theirs)| *mine &= !theirs);
-        if words.first() == Some(&0) || words.last() == Some(&0) {
-            *self = Self::from_words(first, words.to_vec());
-        }
+        *self = self.difference(other);
     }
 
     /// What is in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        self.zip(other, |mine, theirs| mine | theirs)
+        if let (Form::Word(mine), Form::Word(theirs)) = (&self.0, &other.0) {
+            return IdSet(Form::Word(mine | theirs));
+        }
+        let (mut mine, mut theirs) = (self.runs().peekable(), other.runs().peekable());
+        Self::from_runs(iter::from_fn(|| match (mine.peek(), theirs.peek()) {
+            (Some(one), Some(other)) if other.from < one.from => theirs.next(),
+            (None, _) => theirs.next(),
+            (Some(_), _) => mine.next(),
+        }))
     }
 
     /// What is in this one and not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        self.zip(other, |mine, theirs| mine & !theirs)
+        if let (Form::Word(mine), Form::Word(theirs)) = (&self.0, &other.0) {
+            return IdSet(Form::Word(mine & !theirs));
+        }
+        let (mut mine, mut theirs) = (self.runs(), other.runs().peekable());
+        let mut rest = mine.next();
+        Self::from_runs(iter::from_fn(|| {
+            let run = rest?;
+            while theirs.next_if(|less| less.to <= run.from).is_some() {}
+            // What comes before the next that is taken out; behind that the run goes on.
+            let to = theirs.peek().map_or(run.to, |less| less.from.clamp(run.from, run.to));
+            let next = theirs.peek().map_or(run.to, |less| less.to);
+            rest = if next < run.to { Some(Run { from: next, ..run }) } else { mine.next() };
+            Some(Run { to, ..run })
+        }))
     }
 
     /// Whether no number is in both.
     #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
-        let (first, words) = self.words();
-        words.iter().zip(first..).all(|(mine, at)| mine & other.word(at) == 0)
+        self.difference(other) == *self
     }
 
     /// Whether every number of this set is in `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.difference(other).is_empty()
-    }
-
-    fn zip(&self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
-        if let (Words::Inline(mine), Words::Inline(theirs)) = (&self.0, &other.0) {
-            return IdSet(Words::Inline(join(*mine, *theirs)));
-        }
-        let ((mine, my_words), (theirs, their_words)) = (self.words(), other.words());
-        let (first, end) = (mine.min(theirs), (mine + my_words.len()).max(theirs + their_words.len()));
-        let joined = (first..end).map(|at| join(self.word(at), other.word(at)));
-        Self::from_words(first, joined.collect())
     }
 }
 
@@ -258,31 +230,19 @@ impl Default for IdSet {
 impl FromIterator<u32> for IdSet {
     /// Numbers above [`MAX_ID`] are not representable and left out; no node has as many of anything.
     fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
-        let mut words: Vec<u64> = vec![0];
-        for id in ids.into_iter().filter(|id| *id <= MAX_ID) {
-            let at = (id / WORD) as usize;
-            if at >= words.len() {
-                words.resize(at + 1, 0);
-            }
-            words[at] |= 1 << (id % WORD);
-        }
-        Self::from_words(0, words)
+        let mut ids: Vec<u32> = ids.into_iter().filter(|id| *id <= MAX_ID).collect();
+        ids.sort_unstable();
+        Self::from_runs(ids.into_iter().map(Run::of))
     }
 }
 
 impl fmt::Display for IdSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut ids = self.iter().peekable();
         let mut comma = "";
-        while let Some(first) = ids.next() {
-            let mut last = first;
-            while let Some(next) = ids.next_if_eq(&(last + 1)) {
-                last = next;
-            }
-            if first == last {
-                write!(f, "{comma}{first}")?;
-            } else {
-                write!(f, "{comma}{first}-{last}")?;
+        for Run { from, to } in self.runs() {
+            match to - from {
+                1 => write!(f, "{comma}{from}")?,
+                _ => write!(f, "{comma}{from}-{}", to - 1)?,
             }
             comma = ",";
         }
@@ -296,16 +256,17 @@ impl FromStr for IdSet {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let fault = || IdSetError(text.to_owned());
         let number = |part: &str| part.parse().ok().filter(|id| *id <= MAX_ID).ok_or_else(fault);
-        let mut ids = Vec::new();
+        let mut runs = Vec::new();
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last): (u32, u32) = (number(first)?, number(last)?);
             if first > last {
                 return Err(fault());
             }
-            ids.extend(first..=last);
+            runs.push(Run { from: first, to: last + 1 });
         }
-        Ok(ids.into_iter().collect())
+        runs.sort_unstable_by_key(|run| run.from);
+        Ok(Self::from_runs(runs))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whether a request can ever be honoured by the cluster as it is configured, whatever is free or down now.
 
+mod alike;
 mod components;
 mod knob;
 mod lacking;
@@ -27,6 +28,7 @@ use super::place::{self, AskError, Nearest, Never, View};
 use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
 
+pub(super) use self::alike::Accepted;
 pub use self::components::check_together;
 
 /// Why a request can never be honoured, and the nearest one that can.
@@ -199,6 +201,11 @@ impl<'a> Judge<'a> {
         let scene = self.scene;
         let partition = &scene.partitions[index].partition;
         time(partition, spec)?;
+        // What is only tried beside a refused request has to be surer.
+        let accepts = within.is_none() && say == Say::Nearest;
+        if accepts && let Some(warnings) = scene.accepted.warnings(index, spec) {
+            return Ok(warnings);
+        }
         let request = scene.request(index, spec).map_err(|error| {
             let knobs = (0..spec.shape.gpus.len()).map(|at| Offer::Other(Knob::Devices(Of::Job, at)));
             Refused::new(RefusalKind::NodeConfig, error.to_string(), knobs)
@@ -215,7 +222,12 @@ impl<'a> Judge<'a> {
             let by = (index, alternative, within, request.need.clone());
             let lens = self.lens(by, fabric, spec, shared)?;
             match fits_idle(scene, index, &lens, &request, spec, say) {
-                Ok(warnings) => return Ok(warnings),
+                Ok(warnings) => {
+                    if accepts {
+                        scene.accepted.note(index, spec, &warnings);
+                    }
+                    return Ok(warnings);
+                }
                 Err(refused) => {
                     let nodes = lens.idle.nodes();
                     if closest.as_ref().is_none_or(|(most, _)| nodes > *most) {

@@ -17,6 +17,7 @@ use crate::model::job::{JobSpec, Sharing};
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
+use crate::sched::feasible::Accepted;
 use crate::sched::queue::priority::Scale;
 use crate::sched::request::wish::Wisher;
 use crate::text::time::Time;
@@ -56,7 +57,7 @@ impl ScenePartition {
 }
 
 /// Nodes, partitions and fabrics.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Scene {
     pub(super) policy: Arc<Policy>,
     /// The entry since which nodes are what and where they are.
@@ -75,6 +76,8 @@ pub(super) struct Scene {
     pub(super) rooms: Rooms,
     /// What priorities are measured against.
     pub(super) scale: Scale,
+    /// Requests that it is known to hold.
+    pub(super) accepted: Accepted,
     no_topology: TopologyConfig,
 }
 
@@ -120,6 +123,7 @@ impl Scene {
             fabrics,
             reservations: cluster.reservations().cloned().collect(),
             rooms,
+            accepted: Accepted::default(),
             no_topology: TopologyConfig::default(),
         }
     }

@@ -1,6 +1,5 @@
 //! Waits, slowdowns, utilisation, spans: what a simulation comes to in numbers. All of it is a function of the input.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::fragmentation::{Fewest, Fragmentation};
@@ -137,8 +136,8 @@ struct Touched {
 pub(super) struct Tally {
     pub(super) jobs: u64,
     pub(super) rejected: u64,
-    /// By job number: the wait for its last run, and that run once it is over.
-    outcomes: BTreeMap<u32, (u64, Option<Ran>)>,
+    /// By job number: the wait for its last run, and that run once it is over; nothing for numbers of no started jobs.
+    outcomes: Vec<Option<(u64, Option<Ran>)>>,
     first: Option<Time>,
     last: Option<Time>,
     /// CPU-seconds of runs that ended.
@@ -188,13 +187,23 @@ impl Tally {
     }
 
     pub(super) fn started(&mut self, job: u32, wait: u64) {
-        self.outcomes.insert(job, (wait, None));
+        *self.outcome(job) = Some((wait, None));
+    }
+
+    fn outcome(&mut self, job: u32) -> &mut Option<(u64, Option<Ran>)> {
+        let index = job as usize;
+        if self.outcomes.len() <= index {
+            self.outcomes.resize(index + 1, None);
+        }
+        &mut self.outcomes[index]
     }
 
     /// A run is over. `job` is its number, but for components of a het job behind the first: the whole counts as one job.
     pub(super) fn ended(&mut self, job: Option<u32>, run: &Run, fewest: Option<&Fewest>) {
         let ran = Ran { seconds: run.seconds(), suspended: run.suspended };
-        self.outcomes.extend(job.map(|job| (job, (run.started.since(run.submitted), Some(ran)))));
+        if let Some(job) = job {
+            *self.outcome(job) = Some((run.started.since(run.submitted), Some(ran)));
+        }
         self.last = self.last.max(Some(run.ended));
         self.capacity_by_last = self.capacity;
         self.frag_by_last.clone_from(&self.frag);
@@ -241,7 +250,8 @@ impl Tally {
     /// The numbers, once the simulation is over. `running`: CPUs and start of runs that never ended.
     #[expect(clippy::cast_precision_loss, reason = "sums of a simulation are shown to a few digits")]
     pub(super) fn summary(&self, running: impl Iterator<Item = (u64, Time)>) -> Summary {
-        let wait = self.outcomes.values().map(|(wait, _)| *wait as f64).collect();
+        let outcomes = || self.outcomes.iter().flatten();
+        let wait = outcomes().map(|(wait, _)| *wait as f64).collect();
         let slowdown = |(wait, ran): &(u64, Option<Ran>)| {
             let ran = ran.as_ref()?;
             let there = wait + ran.suspended + ran.seconds;
@@ -265,10 +275,10 @@ impl Tally {
         let frag = self.frag_names.iter().zip(&self.frag_by_last);
         Summary {
             jobs: self.jobs,
-            started: self.outcomes.len() as u64,
+            started: outcomes().count() as u64,
             rejected: self.rejected,
             wait: Spread::of(wait),
-            slowdown: Spread::of(self.outcomes.values().filter_map(slowdown).collect()),
+            slowdown: Spread::of(outcomes().filter_map(slowdown).collect()),
             utilization: ratio(used as f64, self.capacity_by_last as f64),
             makespan,
             spans: spans.collect(),

@@ -15,7 +15,7 @@ impl Names {
     pub(super) fn set(&mut self, job: JobId, name: &Arc<str>) {
         let index = job.0 as usize;
         if self.0.len() <= index {
-            self.0.resize(index + 1, "".into());
+            self.0.resize_with(index + 1, Arc::default);
         }
         self.0[index] = Arc::clone(name);
     }

@@ -227,8 +227,8 @@ impl<W: Watch> World<W> {
         &self.cluster
     }
 
-    /// From now on finished jobs are forgotten when a controller forgets them. Otherwise all are kept, because a workload may
-    /// ask for any of them.
+    /// From now on finished jobs are forgotten when a controller forgets them, and names of new ones at once. Otherwise all are
+    /// kept, because a workload may ask for any of them.
     pub fn forget_finished(&mut self) {
         self.forgotten.get_or_insert(self.ended);
     }

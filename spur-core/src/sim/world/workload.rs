@@ -36,7 +36,9 @@ impl<W: Watch> World<W> {
         let command = Command::Submit(Box::new(submission));
         match self.command(Caller { owner, operator: false }, command) {
             Ok(Reply::Submitted { job, warnings }) => {
-                self.numbers.insert(Arc::clone(&name), job);
+                if self.forgotten.is_none() {
+                    self.numbers.insert(Arc::clone(&name), job);
+                }
                 (1..tasks).for_each(|_| self.tally.submitted(self.now));
                 self.accepted(&name, job, &warnings);
             }

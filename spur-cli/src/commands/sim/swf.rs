@@ -73,9 +73,7 @@ fn numbers(line: &str) -> Result<[i64; FIELDS], String> {
     let mut numbers = [-1; FIELDS];
     let mut count = 0;
     for (slot, word) in numbers.iter_mut().zip(line.split_ascii_whitespace()) {
-        let (whole, fraction) = word.split_once('.').unwrap_or((word, "0"));
-        let is_number = !fraction.is_empty() && fraction.bytes().all(|digit| digit.is_ascii_digit());
-        let number = whole.parse().ok().filter(|_| is_number);
+        let number = word.parse().ok().or_else(|| without_fraction(word));
         *slot = number.ok_or_else(|| format!("`{word}` is no number, field {} of a trace", count + 1))?;
         count += 1;
     }
@@ -83,6 +81,13 @@ fn numbers(line: &str) -> Result<[i64; FIELDS], String> {
         return Err(format!("a line of a trace has {FIELDS} numbers, this one {count}"));
     }
     Ok(numbers)
+}
+
+/// A number with a fraction, which is cut off.
+fn without_fraction(word: &str) -> Option<i64> {
+    let (whole, fraction) = word.split_once('.')?;
+    let is_number = !fraction.is_empty() && fraction.bytes().all(|digit| digit.is_ascii_digit());
+    whole.parse().ok().filter(|_| is_number)
 }
 
 #[cfg(test)]

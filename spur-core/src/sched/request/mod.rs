@@ -219,8 +219,6 @@ impl Need {
         if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) {
             return 0;
         }
-        let mut taken = Given::from_elem(0, amount.len());
-        let mut fits = |slots: u32| self.take(shape, amount, slots, &mut taken).is_some();
         let most = match self.slot {
             Slot::Node { .. } if self.whole => 1,
             Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
@@ -228,7 +226,12 @@ impl Need {
             Slot::Gpu => amount[GRES..].iter().sum(),
         };
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
-        if most == 0 || !fits(1) {
+        if most == 0 {
+            return 0;
+        }
+        let mut taken = Given::from_elem(0, amount.len());
+        let mut fits = |slots: u32| self.take(shape, amount, slots, &mut taken).is_some();
+        if !fits(1) {
             return 0;
         }
         // More slots never need less, so the largest number that fits is found by halving.

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::cluster::Cluster;
 use crate::cluster::event::Event;
 use crate::id::JobId;
@@ -59,6 +61,8 @@ pub(in crate::sched) struct Line {
 struct Standing {
     key: Key,
     ranked: Ranked,
+    /// The components of partitions that it may run in.
+    components: SmallVec<[usize; 2]>,
 }
 
 impl Standing {
@@ -127,10 +131,15 @@ impl Line {
             return;
         }
         for job in event.jobs() {
-            self.changed.insert(job);
-            self.await_next(job, cluster.job(job), cluster.at());
+            let found = cluster.job(job);
+            // Whoever neither waits nor did so is nothing to the line.
+            let waits = found.is_some_and(|job| matches!(job.phase, Phase::Pending(_)));
+            if waits || self.standing.contains_key(&job) || self.aside.contains_key(&job) {
+                self.changed.insert(job);
+            }
+            self.await_next(job, found, cluster.at());
             self.tell_watchers(cluster, job);
-            let array = cluster.job(job).and_then(|job| job.array.as_ref());
+            let array = found.and_then(|job| job.array.as_ref());
             if let Some(part) = array.filter(|part| part.id != job) {
                 self.tell_watchers(cluster, part.id);
             }
@@ -256,8 +265,8 @@ impl Line {
     }
 
     /// The components of partitions that a job may run in.
-    pub(in crate::sched) fn components(&self, job: JobId) -> Vec<usize> {
-        self.get(job).map_or_else(Vec::new, |ranked| components(&self.scene, ranked))
+    pub(in crate::sched) fn components(&self, job: JobId) -> &[usize] {
+        self.standing.get(&job).map_or(&[], |standing| &standing.components)
     }
 
     /// A job in the line whose request makes sense.
@@ -402,8 +411,8 @@ impl Line {
         };
         self.rows.remove(&standing.key);
         self.asking.remove(&id);
-        for component in components(&self.scene, &standing.ranked) {
-            self.members[component] -= 1;
+        for component in &standing.components {
+            self.members[*component] -= 1;
         }
         if let Some(by_length) = &mut self.by_length {
             by_length.remove(&standing.ranked.by_length(standing.key));
@@ -431,10 +440,11 @@ impl Line {
         }
         match self.measure.rank(cluster, job, forecast, now) {
             Ok(ranked) => {
-                let standing = Standing { key: self.measure.key(&ranked, now), ranked };
+                let (key, components) = (self.measure.key(&ranked, now), components(&self.scene, &ranked));
+                let standing = Standing { key, ranked, components };
                 let row = row(&standing);
-                for component in components(&self.scene, &standing.ranked) {
-                    self.members[component] += 1;
+                for component in &standing.components {
+                    self.members[*component] += 1;
                 }
                 if standing.ranked.asks_for_reservation() {
                     self.asking.insert(job.id);
@@ -459,10 +469,10 @@ impl Line {
     }
 }
 
-fn components(scene: &Scene, ranked: &Ranked) -> Vec<usize> {
+fn components(scene: &Scene, ranked: &Ranked) -> SmallVec<[usize; 2]> {
     let parts = ranked.candidate.iter().flat_map(|candidate| candidate.all());
     let choices = parts.flat_map(|candidate| candidate.choices.iter());
-    let mut components: Vec<usize> =
+    let mut components: SmallVec<[usize; 2]> =
         choices.map(|(partition, _)| scene.partitions[*partition].component).collect();
     components.sort_unstable();
     components.dedup();

@@ -123,7 +123,11 @@ impl Quick {
 
     /// Learns that something happened to a job.
     pub(super) fn note(&mut self, event: &Event) {
-        if !matches!(event, Event::StartPromised { .. }) {
+        // Who has only just come holds nothing.
+        if !matches!(
+            event,
+            Event::JobSubmitted { .. } | Event::HetJobSubmitted { .. } | Event::StartPromised { .. }
+        ) {
             self.memory.changed.extend(event.jobs());
             self.memory.split.extend(event.split());
         }

@@ -81,7 +81,7 @@ impl<'a> Round<'a> {
         if window.is_some() {
             unseen.fill(0);
             let all = rows.iter().flat_map(|row| self.line.components(row.key.job));
-            all.for_each(|component| unseen[component] += 1);
+            all.for_each(|component| unseen[*component] += 1);
         }
         let mut place = Place::default();
         let shortest_first = self.line.by_length().is_some();
@@ -90,7 +90,7 @@ impl<'a> Round<'a> {
             && let Some(row) = rows.next(&mut place, |_| true)
         {
             for component in self.line.components(row.key.job) {
-                unseen[component] -= 1;
+                unseen[*component] -= 1;
             }
             if shortest_first {
                 if self.consider_unless_behind(row.key.job) {

@@ -117,11 +117,11 @@ impl Held {
         now: Time,
     ) -> bool {
         let mut moved = self.sync_alone(cluster, scene, forecast, id, now);
-        let claims: BTreeSet<(JobId, NodeId)> = holding::entangled(cluster).collect();
-        let before = std::mem::replace(&mut self.entangled, claims);
-        if before.is_empty() && self.entangled.is_empty() {
+        if self.entangled.is_empty() && cluster.jobs().claims().next().is_none() {
             return moved;
         }
+        let claims: BTreeSet<(JobId, NodeId)> = holding::entangled(cluster).collect();
+        let before = std::mem::replace(&mut self.entangled, claims);
         // Where a suspended job wants CPUs back, or did, what counts for one job follows from what others do.
         let all = before.union(&self.entangled);
         let mut others: BTreeSet<JobId> = all.clone().map(|(job, _)| *job).collect();

@@ -344,7 +344,7 @@ impl Cluster {
         }
         self.jobs.change(id, |job| {
             if let Phase::Completing(completing) = &mut job.phase {
-                completing.waiting.retain(|waiting| *waiting != node);
+                completing.waiting.remove(&node);
             }
         });
     }

@@ -145,7 +145,7 @@ fn phase(cluster: &Cluster, job: &Job, found: &mut Vec<String>) {
     let held: Vec<NodeId> = match &job.phase {
         Phase::Running { alloc, .. } => alloc.nodes.iter().map(|part| part.node).collect(),
         Phase::Suspended(suspended) => suspended.alloc.nodes.iter().map(|part| part.node).collect(),
-        Phase::Completing(completing) => completing.waiting.clone(),
+        Phase::Completing(completing) => completing.waiting.iter().copied().collect(),
         Phase::Pending(_) | Phase::Ended(_) => Vec::new(),
     };
     for node in &held {

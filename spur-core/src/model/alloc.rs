@@ -1,8 +1,9 @@
 //! What a started job holds: nodes in rank order, and on each the very CPUs and devices.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::idset::IdSet;
 use crate::id::NodeId;
@@ -20,7 +21,7 @@ pub struct Alloc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<TimeLimit>,
     /// The nodes in rank order, which is fabric order.
-    pub nodes: Box<[NodeAlloc]>,
+    pub nodes: Parts,
     /// Whether nobody else may use these nodes meanwhile.
     #[serde(default)]
     pub exclusive: bool,
@@ -30,6 +31,14 @@ pub struct Alloc {
     /// Nodes that failed, and that no other has taken the place of (`--no-kill`); by rank.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub lost: Box<[LostNode]>,
+}
+
+/// What is held on several nodes: a list in rank order, in which a node is found without a walk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    by_rank: Box<[NodeAlloc]>,
+    /// Ranks in the order of the nodes' numbers; none where that is the order of ranks, as it mostly is.
+    by_node: Box<[u32]>,
 }
 
 /// A node that failed while its job went on.
@@ -119,13 +128,13 @@ impl Alloc {
     /// What is held on `node`, if anything.
     #[must_use]
     pub fn on(&self, node: NodeId) -> Option<&NodeAlloc> {
-        self.nodes.iter().find(|part| part.node == node)
+        self.nodes.rank_of(node).map(|rank| &self.nodes[rank])
     }
 
     /// The same without a node that failed; `None` if that is not one of its nodes.
     #[must_use]
     pub fn without(&self, node: NodeId) -> Option<Self> {
-        let at = self.nodes.iter().position(|part| part.node == node)?;
+        let at = self.nodes.rank_of(node)?;
         let is_lost = |rank: &u32| self.lost.iter().any(|lost| lost.rank == *rank);
         let rank = (0..).filter(|rank| !is_lost(rank)).nth(at)?;
         let mut nodes = self.nodes.to_vec();
@@ -167,6 +176,65 @@ impl Alloc {
     }
 }
 
+impl Parts {
+    /// Where a node stands among those that are left.
+    fn rank_of(&self, node: NodeId) -> Option<usize> {
+        if self.by_node.is_empty() {
+            return self.by_rank.binary_search_by_key(&node, |part| part.node).ok();
+        }
+        let ranked = |rank: &u32| self.by_rank[*rank as usize].node;
+        let found = self.by_node.binary_search_by_key(&node, ranked).ok()?;
+        Some(self.by_node[found] as usize)
+    }
+}
+
+impl From<Vec<NodeAlloc>> for Parts {
+    fn from(by_rank: Vec<NodeAlloc>) -> Self {
+        let by_rank = by_rank.into_boxed_slice();
+        if by_rank.is_sorted_by_key(|part| part.node) {
+            return Self { by_rank, by_node: Box::default() };
+        }
+        let mut by_node: Box<[u32]> = (0..).zip(&by_rank).map(|(rank, _)| rank).collect();
+        by_node.sort_by_key(|rank| by_rank[*rank as usize].node);
+        Self { by_rank, by_node }
+    }
+}
+
+impl FromIterator<NodeAlloc> for Parts {
+    fn from_iter<I: IntoIterator<Item = NodeAlloc>>(parts: I) -> Self {
+        parts.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl Deref for Parts {
+    type Target = [NodeAlloc];
+
+    fn deref(&self) -> &[NodeAlloc] {
+        &self.by_rank
+    }
+}
+
+impl<'a> IntoIterator for &'a Parts {
+    type Item = &'a NodeAlloc;
+    type IntoIter = std::slice::Iter<'a, NodeAlloc>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.by_rank.iter()
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.by_rank.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +245,19 @@ mod tests {
 
     fn nodes(alloc: &Alloc) -> Vec<u32> {
         alloc.nodes.iter().map(|part| part.node.0).collect()
+    }
+
+    #[test]
+    fn nodes_are_found_in_any_order() {
+        for order in [vec![], vec![3], vec![1, 2, 5], vec![5, 1, 2], vec![9, 7, 4, 0]] {
+            let alloc = Alloc { nodes: order.iter().copied().map(part).collect(), ..Alloc::default() };
+            let found = |node| alloc.on(NodeId(node)).map(|part| part.node.0);
+            let held: Vec<u32> = (0..11).filter_map(found).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(held, sorted, "{order:?}");
+            assert_eq!(nodes(&alloc), order);
+        }
     }
 
     #[test]

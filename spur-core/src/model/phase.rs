@@ -1,6 +1,7 @@
 //! Where a job stands. Each state carries its own data; there are no flags beside it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -185,7 +186,7 @@ pub struct Completing {
     /// When its end was decided.
     pub ended: Time,
     /// Nodes that have not reported it gone.
-    pub waiting: Vec<NodeId>,
+    pub waiting: BTreeSet<NodeId>,
     /// How it ended.
     pub outcome: Outcome,
     /// What comes next.

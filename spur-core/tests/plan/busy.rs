@@ -131,7 +131,7 @@ impl Busy {
             memory_mb,
             gres: gres.into_iter().collect(),
         };
-        Alloc { partition: "main".into(), nodes: Box::from([part]), exclusive: whole, ..Alloc::default() }
+        Alloc { partition: "main".into(), nodes: vec![part].into(), exclusive: whole, ..Alloc::default() }
     }
 
     /// A waiting job of 2 to 16 nodes; every second one has to be in one leaf.

@@ -85,7 +85,7 @@ fn alloc(
         partition: Arc::clone(partition.name()),
         reservation: start.reservation.clone(),
         time_limit: start.time_limit,
-        nodes: nodes.into_boxed_slice(),
+        nodes: nodes.into(),
         exclusive: start.exclusive,
         why: start.why.clone(),
         lost: Box::default(),

@@ -65,6 +65,16 @@ impl NodeId {
     pub fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The node at a position in such a table.
+    ///
+    /// # Panics
+    ///
+    /// Where no table is that long: nodes are numbered in u32.
+    #[must_use]
+    pub fn at(index: usize) -> Self {
+        Self(u32::try_from(index).expect("nodes are numbered in u32"))
+    }
 }
 
 /// One execution of a job: launched at most once on each of its nodes, ended once.

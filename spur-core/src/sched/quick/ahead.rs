@@ -7,9 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fixedbitset::FixedBitSet;
+use smallvec::SmallVec;
+
 use crate::id::NodeId;
 use crate::sched::later::Turn;
 use crate::sched::scene::Scene;
+use crate::sched::scene::room::Amount;
 use crate::sched::timeline::held::Held;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
@@ -23,8 +27,11 @@ pub(super) struct Claim {
     pub(super) taken: Arc<[u64]>,
     /// What is left of the node when it begins, by all that is held and planned there then; less than nothing where
     /// that is too much.
-    left: Box<[i64]>,
+    left: Left,
 }
+
+/// What is left of a node, or how much too little there is.
+type Left = SmallVec<[i64; 4]>;
 
 impl Claim {
     fn is_active(&self, at: Time) -> bool {
@@ -43,10 +50,12 @@ impl Claim {
 }
 
 /// Claims and windows, by node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ahead {
-    /// By their begin.
-    claims: BTreeMap<NodeId, Vec<Claim>>,
+    /// By node, by their begin.
+    claims: Vec<Vec<Claim>>,
+    /// Nodes that have any.
+    claimed: FixedBitSet,
     /// When nodes are shut in the open realm.
     windows: BTreeMap<NodeId, Vec<(Time, Time)>>,
     /// When that begins or ends somewhere.
@@ -54,6 +63,12 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
+    /// Nothing, on so many nodes.
+    pub(super) fn new(nodes: usize) -> Self {
+        let (claims, claimed) = (vec![Vec::new(); nodes], FixedBitSet::with_capacity(nodes));
+        Self { claims, claimed, windows: BTreeMap::new(), bounds: BTreeSet::new() }
+    }
+
     /// Looks when nodes are shut; says whether that is another time than was known.
     pub(super) fn shut(&mut self, scene: &Scene, realms: &Realms, now: Time) -> bool {
         let mut windows: BTreeMap<NodeId, Vec<(Time, Time)>> = BTreeMap::new();
@@ -88,7 +103,8 @@ impl Ahead {
         turn: Turn,
         taken: &Arc<[u64]>,
     ) {
-        let claims = self.claims.entry(node).or_default();
+        self.claimed.insert(node.index());
+        let claims = &mut self.claims[node.index()];
         for claim in claims.iter_mut().filter(|claim| from <= claim.from && claim.from < to) {
             change(&mut claim.left, taken, -1);
         }
@@ -103,25 +119,24 @@ impl Ahead {
 
     /// Plans that no longer.
     pub(super) fn drop_claim(&mut self, node: NodeId, turn: Turn) {
-        let Some(claims) = self.claims.get_mut(&node) else { return };
+        let claims = &mut self.claims[node.index()];
         let Some(at) = claims.iter().position(|claim| claim.turn == turn) else { return };
         let gone = claims.remove(at);
         for claim in claims.iter_mut().filter(|claim| gone.is_active(claim.from)) {
             change(&mut claim.left, &gone.taken, 1);
         }
-        if claims.is_empty() {
-            self.claims.remove(&node);
-        }
+        self.claimed.set(node.index(), !claims.is_empty());
     }
 
     /// Plans nothing any more.
     pub(super) fn clear(&mut self) {
-        self.claims.clear();
+        self.claimed.ones().for_each(|node| self.claims[node].clear());
+        self.claimed.clear();
     }
 
     /// So much of a node is taken from now on until a time.
     pub(super) fn shrink(&mut self, node: NodeId, until: Time, taken: &[u64]) {
-        let claims = self.claims.get_mut(&node).into_iter().flatten();
+        let claims = self.claims[node.index()].iter_mut();
         for claim in claims.take_while(|claim| claim.from < until) {
             change(&mut claim.left, taken, -1);
         }
@@ -129,7 +144,7 @@ impl Ahead {
 
     /// Works out anew what claims leave of a node.
     pub(super) fn recount(&mut self, held: &Held, node: NodeId) {
-        let Some(claims) = self.claims.get_mut(&node) else { return };
+        let claims = &mut self.claims[node.index()];
         for at in 0..claims.len() {
             let from = claims[at].from;
             let mut left = signed(&held.at(node, from));
@@ -142,17 +157,22 @@ impl Ahead {
 
     /// What is planned on a node, by begin.
     pub(super) fn on(&self, node: NodeId) -> &[Claim] {
-        self.claims.get(&node).map_or(&[], Vec::as_slice)
+        &self.claims[node.index()]
     }
 
     /// Nodes on which something is planned, with what.
     pub(super) fn claims(&self) -> impl Iterator<Item = (NodeId, &[Claim])> {
-        self.claims.iter().map(|(node, claims)| (*node, claims.as_slice()))
+        self.claimed.ones().map(|node| (NodeId::at(node), self.claims[node].as_slice()))
     }
 
     /// When a node is shut.
     pub(super) fn windows(&self, node: NodeId) -> &[(Time, Time)] {
         self.windows.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// When nodes are shut.
+    pub(super) fn all_windows(&self) -> impl Iterator<Item = &(Time, Time)> {
+        self.windows.values().flatten()
     }
 
     /// Whether a node is shut at some time from `from` to `to`.
@@ -165,9 +185,11 @@ impl Ahead {
         self.windows.keys().copied().filter(move |node| self.is_shut(*node, from, to))
     }
 
-    /// Nodes of which something is planned, or that are shut at some time, in no order and some of them twice.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.claims.keys().chain(self.windows.keys()).copied()
+    /// Nodes of which something is planned, or that are shut at some time.
+    pub(super) fn nodes(&self) -> FixedBitSet {
+        let mut nodes = self.claimed.clone();
+        nodes.extend(self.windows.keys().map(|node| node.index()));
+        nodes
     }
 
     /// What is left of `room`, which a node has at a time, for all that lasts from then `to` a time.
@@ -186,16 +208,10 @@ impl Ahead {
 
     /// What a node has throughout a stretch of time for one whose turn it is: what is planned in later turns does not
     /// count.
-    pub(super) fn before(
-        &self,
-        held: &Held,
-        node: NodeId,
-        turn: &Turn,
-        (from, to): (Time, Time),
-    ) -> Box<[u64]> {
+    pub(super) fn before(&self, held: &Held, node: NodeId, turn: &Turn, (from, to): (Time, Time)) -> Amount {
         let earlier = || self.on(node).iter().filter(|claim| claim.turn < *turn);
         let begins = earlier().map(|claim| claim.from).filter(|begin| from < *begin && *begin < to);
-        let mut least: Option<Box<[u64]>> = None;
+        let mut least: Option<Amount> = None;
         for at in begins.chain([from]) {
             let mut room = held.at(node, at);
             for claim in earlier().filter(|claim| claim.is_active(at)) {
@@ -218,6 +234,6 @@ fn change(left: &mut [i64], taken: &[u64], sign: i64) {
     }
 }
 
-fn signed(amount: &[u64]) -> Box<[i64]> {
+fn signed(amount: &[u64]) -> Left {
     amount.iter().map(|amount| i64::try_from(*amount).unwrap_or(i64::MAX)).collect()
 }

@@ -1,13 +1,15 @@
 //! Where a job fits now, and when it does: answered from what is held and planned, without a timeline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{DomainTable, Domains, Lens, slots_by_position};
-use crate::sched::scene::room::{CPUS, RoomId};
+use crate::sched::scene::room::{Amount, CPUS, RoomId};
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::time::Time;
@@ -98,10 +100,7 @@ impl Finder {
     /// The slots that are planned to be free at this moment and for as long as a job runs.
     pub(super) fn slots_now(&mut self, books: &Books, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
         let search = Search { books, hunt, stage: &hunt.stages[0], lens, tries: 0, in_doubt: false };
-        let nodes = lens
-            .admitted
-            .ones()
-            .map(|index| NodeId(u32::try_from(index).expect("nodes are numbered in u32")));
+        let nodes = lens.admitted.ones().map(NodeId::at);
         let open = nodes.filter(|node| books.held.is_open(*node));
         let slots: Vec<(NodeId, u32)> =
             open.map(|node| (node, search.slots_at(self, node, books.now))).collect();
@@ -155,7 +154,7 @@ impl Search<'_> {
         let counts_nodes = self.hunt.request.need.counts_nodes();
         tally.begin(self.books.scene.nodes.len(), &domains, wanted, counts_nodes);
         for index in self.lens.admitted.ones() {
-            let node = NodeId(u32::try_from(index).expect("nodes are numbered in u32"));
+            let node = NodeId::at(index);
             if self.books.held.is_open(node) {
                 let slots = self.slots_at(finder, node, from);
                 tally.set(&domains, node, slots);
@@ -178,14 +177,14 @@ impl Search<'_> {
             return Some((from, found));
         }
         tally.grew = false;
-        let held = &self.books.held;
+        let (held, need) = (&self.books.held, (self.hunt.need, &self.hunt.request.need));
         // Where something is planned, or shut, what a node has follows from all of the job's time.
-        let planned: BTreeSet<NodeId> = self.books.ahead.nodes().collect();
-        let special: BTreeSet<NodeId> = planned.iter().copied().filter(|node| self.may_use(*node)).collect();
+        let planned = self.books.ahead.nodes();
+        let special: FixedBitSet = planned.ones().filter(|node| self.may_use(NodeId::at(*node))).collect();
         let whole = self.stage.ask().whole_leaves;
         let watched = if whole { &planned } else { &special };
         let mut changes = self.changes(watched, from..until).into_iter().peekable();
-        let mut sums: BTreeMap<NodeId, Box<[u64]>> = BTreeMap::new();
+        let mut sums: BTreeMap<NodeId, Amount> = BTreeMap::new();
         let mut ends =
             held.ends_after(from).take_while(|(end, _)| *end < until && !end.is_never()).peekable();
         loop {
@@ -198,17 +197,24 @@ impl Search<'_> {
                     if !self.may_use(*node) {
                         continue;
                     }
+                    if special.contains(node.index()) {
+                        let slots = self.slots_at(finder, *node, at);
+                        tally.set(domains, *node, slots);
+                        continue;
+                    }
+                    // Whoever is the last to leave leaves all there is.
+                    if let Some(room) = held.known_at(*node, at) {
+                        tally.set(domains, *node, finder.slots_of(self.books, need, room));
+                        continue;
+                    }
                     let sum = sums.entry(*node).or_insert_with(|| held.sum_after(*node, from));
                     sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
-                    let slots = match special.contains(node) {
-                        true => self.slots_at(finder, *node, at),
-                        false => self.slots_in(*node, &held.left(*node, sum)),
-                    };
+                    let slots = self.slots_in(*node, &held.left(*node, sum));
                     tally.set(domains, *node, slots);
                 }
             }
             while let Some((_, node)) = changes.next_if(|(time, _)| *time == at) {
-                if special.contains(&node) {
+                if special.contains(node.index()) {
                     let slots = self.slots_at(finder, node, at);
                     tally.set(domains, node, slots);
                 }
@@ -216,9 +222,9 @@ impl Search<'_> {
             if !std::mem::take(&mut tally.grew) || tally.enough == 0 {
                 continue;
             }
-            for node in &special {
-                let slots = self.slots_at(finder, *node, at);
-                tally.set(domains, *node, slots);
+            for node in special.ones().map(NodeId::at) {
+                let slots = self.slots_at(finder, node, at);
+                tally.set(domains, node, slots);
             }
             tally.grew = false;
             if let Some(found) = self.look(finder, tally, at) {
@@ -235,11 +241,12 @@ impl Search<'_> {
     }
 
     /// When what was planned of nodes is over, or they are shut no longer.
-    fn changes(&self, nodes: &BTreeSet<NodeId>, times: Range<Time>) -> Vec<(Time, NodeId)> {
+    fn changes(&self, nodes: &FixedBitSet, times: Range<Time>) -> Vec<(Time, NodeId)> {
         let ahead = &self.books.ahead;
         let claims = |node| ahead.on(node).iter().map(|claim| claim.to);
         let windows = |node| ahead.windows(node).iter().map(|(_, to)| *to);
-        let all = nodes.iter().flat_map(|node| claims(*node).chain(windows(*node)).map(|at| (at, *node)));
+        let nodes = nodes.ones().map(NodeId::at);
+        let all = nodes.flat_map(|node| claims(node).chain(windows(node)).map(move |at| (at, node)));
         let mut all: Vec<(Time, NodeId)> =
             all.filter(|(at, _)| times.start < *at && *at < times.end && !at.is_never()).collect();
         all.sort_unstable();
@@ -248,11 +255,14 @@ impl Search<'_> {
 
     /// Slots of a node from a time on.
     fn slots_at(&self, finder: &mut Finder, node: NodeId, at: Time) -> u32 {
+        let need = (self.hunt.need, &self.hunt.request.need);
         if at > self.books.now {
+            if let Some(room) = self.books.known_room(self.hunt.realm, node, at, self.hunt.run_time) {
+                return finder.slots_of(self.books, need, room);
+            }
             let room = self.books.planned(self.hunt.realm, node, at, self.hunt.run_time);
             return room.map_or(0, |room| self.slots_in(node, &room));
         }
-        let need = (self.hunt.need, &self.hunt.request.need);
         let idle = finder.slots_of(self.books, need, self.books.held.idle(node));
         // What is planned leaves no more, unless somebody should have gone by now.
         if idle == 0 && !self.books.overdue.contains_key(&node) {

@@ -20,7 +20,7 @@ use crate::sched::place::Slots;
 use crate::sched::request::Need;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::Lens;
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
 use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::held::{Held, Holder};
@@ -53,7 +53,7 @@ pub(super) struct Books {
     /// When reservations that have licenses are in force from now on, by realm.
     pub(super) licensed: Vec<(usize, Vec<(Time, Time)>)>,
     /// What nodes have of which jobs should have given something back by now: their room when those are gone.
-    pub(super) overdue: BTreeMap<NodeId, Box<[u64]>>,
+    pub(super) overdue: BTreeMap<NodeId, Amount>,
     /// By component of partitions: when the first later start begins, where it is planned anew in every pass.
     pub(super) firsts: Vec<Option<Time>>,
     /// Whether the next pass may find something else although nothing happens.
@@ -72,10 +72,10 @@ impl Books {
     }
 
     /// What a node has for all of `seconds` from a time on, if that is not simply what nobody holds.
-    pub(super) fn planned(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<Box<[u64]>> {
+    pub(super) fn planned(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<Amount> {
         let to = at + seconds;
         if realm == OPEN && self.ahead.is_shut(node, at, to) {
-            return Some(vec![0; self.held.full(node).len()].into());
+            return Some(Amount::from_elem(0, self.held.full(node).len()));
         }
         let is_now = at <= self.now;
         let overdue = self.overdue.get(&node).filter(|_| is_now);
@@ -83,9 +83,9 @@ impl Books {
         if is_now && overdue.is_none() && !meets {
             return None;
         }
-        let mut room: Box<[u64]> = match overdue {
+        let mut room = match overdue {
             Some(room) => room.clone(),
-            None if is_now => self.held.rooms().amount(self.held.idle(node)).into(),
+            None if is_now => Amount::from_slice(self.held.rooms().amount(self.held.idle(node))),
             None => self.held.at(node, at),
         };
         if meets {
@@ -95,9 +95,11 @@ impl Books {
     }
 
     /// What a job can be given of a node for all of `seconds`; of a start at this moment no more than nobody holds.
-    fn room(&self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Box<[u64]> {
+    fn room(&self, realm: usize, node: NodeId, at: Time, seconds: u64, starts: bool) -> Amount {
         let idle = self.held.rooms().amount(self.held.idle(node));
-        let Some(mut room) = self.planned(realm, node, at, seconds) else { return idle.into() };
+        let Some(mut room) = self.planned(realm, node, at, seconds) else {
+            return Amount::from_slice(idle);
+        };
         if starts {
             room.iter_mut().zip(idle).for_each(|(room, idle)| *room = (*room).min(*idle));
         }
@@ -106,7 +108,7 @@ impl Books {
 
     /// What a node has for all of `seconds` from a time on, where that has a number: nothing is planned or shut there, and
     /// of those who hold something nobody has gone by then, or all have.
-    fn known_room(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<RoomId> {
+    pub(super) fn known_room(&self, realm: usize, node: NodeId, at: Time, seconds: u64) -> Option<RoomId> {
         let to = at + seconds;
         let meets = self.ahead.on(node).first().is_some_and(|claim| claim.from < to);
         if meets || (realm == OPEN && self.ahead.is_shut(node, at, to)) {
@@ -145,7 +147,7 @@ impl Ledger {
             scene: Arc::clone(scene),
             now,
             held,
-            ahead: Ahead::default(),
+            ahead: Ahead::new(scene.nodes.len()),
             realms: Realms::new(&scene.reservations, now),
             licenses: Licenses::default(),
             licensed: Vec::new(),
@@ -248,11 +250,22 @@ impl Space for Ledger {
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {
         let books = &self.books;
         let mut parts = Vec::with_capacity(hit.placement.shares.len());
+        // Nodes that are alike give the same.
+        let mut last: Option<(RoomId, u32, Arc<[u64]>)> = None;
         for (pos, slots) in &hit.placement.shares {
             let node = hit.lens.fabric.node(*pos);
-            let room = books.room(hit.realm, node, hit.start, hit.lasts, hit.starts);
-            let taken = need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
-            parts.push(Part { node, slots: *slots, taken: (&*taken).into() });
+            let known = books.known_room(hit.realm, node, hit.start, hit.lasts);
+            let taken = match &last {
+                Some((room, like, taken)) if known == Some(*room) && like == slots => Arc::clone(taken),
+                _ => {
+                    let room = books.room(hit.realm, node, hit.start, hit.lasts, hit.starts);
+                    let taken = need.takes(&scene.nodes[node.index()].shape, &room, *slots)?;
+                    let taken: Arc<[u64]> = Arc::from(&*taken);
+                    last = known.map(|room| (room, *slots, Arc::clone(&taken)));
+                    taken
+                }
+            };
+            parts.push(Part { node, slots: *slots, taken });
         }
         if hit.whole_leaves {
             let used: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
@@ -367,7 +380,7 @@ impl Space for Ledger {
     fn moments(&self, _realm: usize) -> Vec<Time> {
         let Books { held, ahead, now, .. } = &*self.books;
         let claims = ahead.claims().flat_map(|(_, claims)| claims).flat_map(|claim| [claim.from, claim.to]);
-        let windows = ahead.nodes().flat_map(|node| ahead.windows(node)).flat_map(|(from, to)| [*from, *to]);
+        let windows = ahead.all_windows().flat_map(|(from, to)| [*from, *to]);
         let ends = held.ends_after(*now).map(|(end, _)| end);
         ends.chain(claims).chain(windows).chain([*now]).collect()
     }

@@ -224,7 +224,7 @@ impl<'a> Filter<'a> {
         let mut admitted = scene.partitions[partition].partition.members.clone();
         admitted.grow(scene.nodes.len());
         for (index, node) in scene.nodes.iter().enumerate() {
-            let admits = node.configured && self.admits(fabric, node_id(index), &node.shape.features);
+            let admits = node.configured && self.admits(fabric, NodeId::at(index), &node.shape.features);
             if !admits {
                 admitted.set(index, false);
             }
@@ -370,8 +370,4 @@ fn whole(fabric: &Fabric, slots: &[u32]) -> Slots {
 
 fn pos(index: usize) -> Pos {
     Pos(u32::try_from(index).expect("positions are u32"))
-}
-
-fn node_id(index: usize) -> NodeId {
-    NodeId(u32::try_from(index).expect("nodes are numbered in u32"))
 }

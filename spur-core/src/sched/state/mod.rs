@@ -201,7 +201,7 @@ impl State {
             idle.push(free);
             if node.available {
                 overdue |= steps.first().is_some_and(|(_, room)| *room != free);
-                let id = NodeId(u32::try_from(index).expect("nodes are numbered in u32"));
+                let id = NodeId::at(index);
                 for realm in wanted.iter().copied().filter(|realm| *realm > OPEN && realms.holds(*realm, id))
                 {
                     timelines[realm].show(index, realms.screens(realm, id, now));

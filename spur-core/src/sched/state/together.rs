@@ -143,7 +143,7 @@ fn at_once(
     for Place { hunt, lens } in places {
         let stage = Place { hunt: hunt.clone(), lens }.stage(at).ok_or(true)?;
         let rooms = (0..scene.nodes.len()).map(|node| {
-            let id = NodeId(u32::try_from(node).expect("nodes are numbered in u32"));
+            let id = NodeId::at(node);
             let admits = lens.admitted.contains(node);
             if admits { space.room(hunt.realm, id, at, hunt.run_time, starts) } else { None }
         });

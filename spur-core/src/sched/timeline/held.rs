@@ -15,7 +15,7 @@ use crate::model::phase::Phase;
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::queue::rows::Counts;
 use crate::sched::scene::Scene;
-use crate::sched::scene::room::{RoomId, Rooms};
+use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
 use crate::text::time::Time;
 
@@ -207,9 +207,14 @@ impl Held {
         };
         let full = |node: NodeId| self.rooms.amount(self.rooms.full(scene.nodes[node.index()].class));
         let still = alloc.nodes.iter().filter(|part| waiting.is_none_or(|nodes| nodes.contains(&part.node)));
+        // Nodes that are held together are mostly alike.
+        let mut last: Arc<[u64]> = Arc::default();
         let taken = still.map(|part| {
             let amount = holding::amount_on(cluster, job, alloc, part, full(part.node));
-            (part.node, Arc::from(&*amount))
+            if *last != *amount {
+                last = Arc::from(&*amount);
+            }
+            (part.node, Arc::clone(&last))
         });
         let used = alloc.nodes.iter().map(|part| part.node);
         let closed =
@@ -335,9 +340,9 @@ impl Held {
     }
 
     /// What is held of a node by jobs that are planned to end after a time.
-    pub(in crate::sched) fn sum_after(&self, node: NodeId, at: Time) -> Box<[u64]> {
+    pub(in crate::sched) fn sum_after(&self, node: NodeId, at: Time) -> Amount {
         let node = &self.nodes[node.index()];
-        let mut sum = node.sum.clone();
+        let mut sum = Amount::from_slice(&node.sum);
         for (_, _, amount) in node.holds.iter().filter(|(end, ..)| *end <= at) {
             sum.iter_mut().zip(&**amount).for_each(|(sum, less)| *sum -= less);
         }
@@ -345,14 +350,14 @@ impl Held {
     }
 
     /// What a node has when so much of it is held.
-    pub(in crate::sched) fn left(&self, node: NodeId, sum: &[u64]) -> Box<[u64]> {
+    pub(in crate::sched) fn left(&self, node: NodeId, sum: &[u64]) -> Amount {
         let class = self.rooms.class_of(self.nodes[node.index()].idle);
         let full = self.rooms.amount(self.rooms.full(class));
         full.iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
     }
 
     /// What a node has from a time on, as far as running jobs go.
-    pub(in crate::sched) fn at(&self, node: NodeId, at: Time) -> Box<[u64]> {
+    pub(in crate::sched) fn at(&self, node: NodeId, at: Time) -> Amount {
         self.left(node, &self.sum_after(node, at))
     }
 

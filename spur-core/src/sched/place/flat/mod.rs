@@ -59,6 +59,11 @@ pub(super) fn place_flat(
         let chosen = window(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
         return Ok(placement(fabric, view, chosen, (wanted, each, caps), true));
     }
+    let are_alike = each.is_some() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();
+    if let (true, Some(nodes)) = (are_alike, wanted.nodes) {
+        let chosen = first(free, nodes).ok_or(Missed::NONE)?;
+        return Ok(placement(fabric, view, chosen, (wanted, each, caps), true));
+    }
     free.sort_unstable();
     let (chosen, exact) = match caps {
         None => pick(&free, ask, wanted, meter),
@@ -93,6 +98,16 @@ impl Wanted {
             (None, _, None) | (Some(_), None, None) => None,
         }
     }
+}
+
+/// The first so many nodes in order of preference.
+fn first(mut free: Vec<Free>, nodes: u32) -> Option<Vec<Free>> {
+    let nodes = nodes as usize;
+    if nodes < free.len() {
+        free.select_nth_unstable(nodes);
+        free.truncate(nodes);
+    }
+    (free.len() == nodes).then_some(free)
 }
 
 /// The first nodes in order of preference with which the job can be completed; `free` is in that order. The flag says

@@ -42,7 +42,8 @@ impl<W: Watch> World<W> {
         self.said += 1;
         let said = &node.config.shape;
         let registration = Registration {
-            shape: NodeShape { cpus: said.cpus.max(1), ..said.clone() },
+            // Features are the configuration's alone, so that an operator may take them away.
+            shape: NodeShape { cpus: said.cpus.max(1), features: Vec::new(), ..said.clone() },
             boot_id: format!("boot {}", self.said).into(),
             spool_id: "spool".into(),
             address: node.name().as_ref().into(),

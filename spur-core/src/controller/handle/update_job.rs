@@ -10,8 +10,10 @@ use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::caller::Caller;
 use crate::model::change::{JobChange, Reach};
+use crate::model::config::Order;
 use crate::model::job::{Job, JobSpec};
 use crate::model::phase::{Hold, Phase};
+use crate::sched;
 use crate::text::jobid::{JobPart, JobRef};
 use crate::text::time::{Time, TimeLimit};
 
@@ -109,11 +111,20 @@ fn changed(
         return Err(Reject::NotPending);
     }
     let mut spec = JobSpec::clone(&job.spec);
-    let mut hold = None;
+    let (mut hold, mut warnings) = (None, Vec::new());
     for change in changes {
         if let JobChange::Priority(priority) = change {
             hold = pending.map(|_| *priority == 0);
             if *priority == 0 {
+                continue;
+            }
+            if !caller.operator
+                && let Some(nice) = as_nice(cluster, now, job, *priority)
+            {
+                spec.nice = nice;
+                warnings.push(format!(
+                    "its priority is lowered by Nice={nice}, and goes on changing with its age"
+                ));
                 continue;
             }
         }
@@ -127,18 +138,32 @@ fn changed(
     }
     if !caller.operator {
         let longer = longer(spec.time_limit, job.spec.time_limit);
-        let raised = spec.nice < job.spec.nice || spec.priority > job.spec.priority;
+        // As with Slurm: what its owner made nicer may be less so again.
+        let raised = spec.nice < job.spec.nice.min(0) || spec.priority > job.spec.priority;
         let released =
             hold == Some(false) && pending.is_some_and(|pending| pending.hold == Some(Hold::Admin));
         if (longer && pending.is_none()) || raised || released {
             return Err(Reject::AccessDenied);
         }
     }
-    let warnings = match pending {
-        Some(_) => submit::judge(cluster, now, &spec)?,
-        None => Vec::new(),
-    };
+    if pending.is_some() {
+        warnings.extend(submit::judge(cluster, now, &spec)?);
+    }
     Ok(Changed { spec: Arc::new(spec), hold, warnings })
+}
+
+/// The nice value with which a job that waits has a lower priority now, for its owner: a fixed one would stay where it is when
+/// that of others falls. `None` where there is nothing to lower: held jobs have none, and what an operator has set is fixed.
+fn as_nice(cluster: &Cluster, now: Time, job: &Job, priority: u32) -> Option<i32> {
+    let Phase::Pending(pending) = &job.phase else { return None };
+    let is_weighed = cluster.policy().scheduler.order == Order::Multifactor;
+    if pending.hold.is_some() || job.spec.priority.is_some() || !is_weighed {
+        return None;
+    }
+    let parts = sched::priorities(cluster, job, now).into_iter().map(|part| part.priority).max();
+    let has = parts.unwrap_or_else(|| sched::first_priority(cluster, job, now));
+    let less = has.checked_sub(priority)?;
+    Some(job.spec.nice.saturating_add(i32::try_from(less).unwrap_or(i32::MAX)))
 }
 
 /// A job that gives its QOS up has the default again. One that runs has to be admitted by the new one like any other.

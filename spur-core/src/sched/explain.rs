@@ -1,6 +1,7 @@
 //! The words of a plan: why a job waits, what was found for it, why it got what it got.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::id::NodeId;
@@ -11,6 +12,7 @@ use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::Lens;
 use crate::text::hostlist::HostList;
 
+use super::pass::space::Aside;
 use super::place::{self, Ask, Misfit, MisfitKind};
 use super::plan::UNAVAILABLE;
 use super::request::Request;
@@ -54,6 +56,21 @@ pub(super) fn waiting(fabric: &Fabric, request: &Request, why: &Misfit, free: Op
         1 => format!("needs {wanted}; 1 is free"),
         _ => format!("needs {wanted}; {free} are free"),
     }
+}
+
+/// Why nodes on which nothing runs are none of those that a job may have now: so many, and what they are for.
+pub(super) fn aside(aside: &Aside) -> String {
+    let mut said = String::new();
+    let mut say = |number: usize, what: &str| {
+        let verb = if number == 1 { "is" } else { "are" };
+        let _ = write!(said, "; {} {verb} {what}", count(number as u64, "idle node"));
+    };
+    aside.closed.iter().for_each(|(job, number)| say(*number, &format!("closed by job {job}")));
+    aside.reserved.iter().for_each(|(name, number)| say(*number, &format!("reserved ({name})")));
+    if aside.planned > 0 {
+        say(aside.planned, "planned for others");
+    }
+    said
 }
 
 /// Whether a job would fit if every node that is in service were idle.

@@ -4,6 +4,7 @@
 //! things happen (`Ledger` in `sched/quick`). Promises of both: what is booked is given to nobody else; the same content
 //! gives the same answers.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,6 +25,17 @@ use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::second::Second;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::text::time::Time;
+
+/// How many nodes are idle and not there for a job.
+#[derive(Debug, Default)]
+pub(in crate::sched) struct Aside {
+    /// In leaves that a job has to itself.
+    pub(in crate::sched) closed: BTreeMap<JobId, usize>,
+    /// In a reservation.
+    pub(in crate::sched) reserved: BTreeMap<Arc<str>, usize>,
+    /// Planned for others before the job would be over.
+    pub(in crate::sched) planned: usize,
+}
 
 /// Nodes and licenses over time.
 pub(in crate::sched) trait Space {
@@ -194,6 +206,11 @@ pub(in crate::sched) trait Space {
             }
             false => format!("needs license {name}:{wanted}; {left} {verb} free{others}"),
         })
+    }
+
+    /// Idle nodes that a job could use and may not have now, by what they are for; nothing where nobody asks for sentences.
+    fn aside(&mut self, _scene: &Scene, _hunt: &Hunt<'_>) -> Aside {
+        Aside::default()
     }
 
     /// The reservation that alone keeps a job of the open realm from starting at this moment: one for maintenance if

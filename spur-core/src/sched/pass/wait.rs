@@ -266,23 +266,28 @@ impl<S: Space> Walk<S> {
     fn detail(&mut self, candidate: &Queued, prospects: &[Prospect], behind: Option<JobId>) -> String {
         self.explained += 1;
         match self.explained <= EXPLAINED {
-            true => self.missing(candidate, prospects, behind),
+            true => self.missing(candidate, prospects, behind, true),
             false => String::new(),
         }
     }
 
-    /// What is missing now.
+    /// What is missing now; if `aside` is set, also what idle nodes are for that do not count, which deep passes alone know.
     pub(super) fn missing(
         &mut self,
         candidate: &Queued,
         prospects: &[Prospect],
         behind: Option<JobId>,
+        aside: bool,
     ) -> String {
         let Some(prospect) = prospects.first() else { return String::new() };
         let hunt = prospect.hunt(candidate, self.now + 1);
         let lens = &prospect.lenses[0];
         match (self.space.misfit(&hunt), behind) {
-            (Some((misfit, free)), _) => explain::waiting(&lens.fabric, prospect.request(), &misfit, free),
+            (Some((misfit, free)), _) => {
+                let said = explain::waiting(&lens.fabric, prospect.request(), &misfit, free);
+                let aside = aside.then(|| explain::aside(&self.space.aside(&self.scene, &hunt)));
+                said + &aside.unwrap_or_default()
+            }
             (None, behind) => {
                 let first = behind.map(|head| format!("job {head} comes first"));
                 self.lacks_license(candidate, prospects).or(first).unwrap_or_default()

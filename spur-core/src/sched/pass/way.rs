@@ -182,7 +182,7 @@ impl<S: Space> Walk<S> {
     pub(super) fn clears_the_way(&mut self, candidate: &Queued, prospects: &[Prospect]) -> bool {
         let alone = [prospects];
         let Some((seats, way)) = self.cheapest_way(candidate, &alone) else { return false };
-        let detail = self.missing(candidate, prospects, None);
+        let detail = self.missing(candidate, prospects, None, false);
         self.propose_way(candidate, detail, &seats, way);
         true
     }

@@ -84,6 +84,10 @@ pub(super) struct State {
     names_rivals: bool,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
+    /// Nodes that jobs close by having whole leaves to themselves.
+    closed: Vec<(NodeId, JobId)>,
+    /// Nodes on which nothing runs, once that is asked for.
+    untouched: Option<Vec<NodeId>>,
 }
 
 /// A job to find room for, in one partition.
@@ -169,7 +173,7 @@ impl State {
     ) -> Self {
         let mut rooms = scene.rooms.clone();
         let mut held: Vec<Holds> = vec![Holds::new(); scene.nodes.len()];
-        let mut ends = Vec::new();
+        let (mut ends, mut closed) = (Vec::new(), Vec::new());
         for job in cluster.jobs().active() {
             let Some((alloc, end)) = holding::until(cluster, job, forecast, now, now) else { continue };
             // What is past its time may end any moment.
@@ -186,6 +190,7 @@ impl State {
             for node in scene.closes(&job.spec, &alloc.partition, used) {
                 let full = rooms.amount(rooms.full(scene.nodes[node.index()].class));
                 held[node.index()].push((end, Amount::from_slice(full)));
+                closed.push((node, job.id));
             }
             ends.push((end, job.id, Arc::clone(alloc)));
         }
@@ -234,6 +239,8 @@ impl State {
             overdue,
             names_rivals: false,
             ends,
+            closed,
+            untouched: None,
         }
     }
 

@@ -8,7 +8,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::sched::later::Reservation;
-use crate::sched::pass::space::Space;
+use crate::sched::pass::space::{Aside, Space};
 use crate::sched::place::Slots;
 use crate::sched::request::Need;
 use crate::sched::request::wish::Stage;
@@ -120,6 +120,7 @@ impl Space for State {
 
     fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
         self.book(parts, asked, self.now, self.now + lasts, true);
+        self.untouched = None;
         for part in parts {
             let idle = &mut self.idle[part.node.index()];
             *idle = self.rooms.minus(*idle, &part.taken);
@@ -183,12 +184,45 @@ impl Space for State {
         occupied(&lens.fabric, &self.rooms, &self.idle, &self.timelines[realm], times, starts)
     }
 
+    fn aside(&mut self, scene: &Scene, hunt: &Hunt<'_>) -> Aside {
+        let mut aside = Aside::default();
+        let Some(lens) = hunt.lenses.first() else { return aside };
+        let could_serve = |node: NodeId| {
+            let pos = lens.pos(node.0).filter(|_| scene.nodes[node.index()].available);
+            pos.is_some_and(|pos| lens.idle.at(pos) > 0)
+        };
+        for (_, job) in self.closed.iter().filter(|(node, _)| could_serve(*node)) {
+            *aside.closed.entry(*job).or_default() += 1;
+        }
+        let untouched = self.untouched.take().unwrap_or_else(|| self.find_untouched(scene));
+        let (need, now) = (&hunt.request.need, self.now);
+        for node in untouched.iter().copied().filter(|node| could_serve(*node)) {
+            let room = self.room(hunt.realm, node, now, hunt.run_time, true);
+            let shape = &scene.nodes[node.index()].shape;
+            if room.is_some_and(|room| need.slots(shape, self.rooms.amount(room)) > 0) {
+                continue;
+            }
+            match self.realms.shut_by(node, now, now + hunt.run_time) {
+                Some(site) => *aside.reserved.entry(Arc::clone(&site.name)).or_default() += 1,
+                None => aside.planned += 1,
+            }
+        }
+        self.untouched = Some(untouched);
+        aside
+    }
+
     fn moments(&self, realm: usize) -> Vec<Time> {
         self.timelines[realm].steps().collect()
     }
 }
 
 impl State {
+    /// Nodes on which nothing runs.
+    fn find_untouched(&self, scene: &Scene) -> Vec<NodeId> {
+        let all = (0..).map(NodeId).zip(scene.nodes.iter().zip(&self.idle));
+        all.filter(|(_, (node, idle))| self.rooms.full(node.class) == **idle).map(|(id, _)| id).collect()
+    }
+
     /// Takes what a job is planned to use.
     fn book(&mut self, parts: &[Part], asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
         self.licenses.take(asked, from, to, starts);

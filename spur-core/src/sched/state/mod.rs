@@ -49,6 +49,9 @@ const MANY_LIMITED: usize = 256;
 /// The same, up to which a sight pays that serves a single look.
 const FEW_LIMITED: usize = 32;
 
+/// Looks at idle nodes that a pass takes to say what they are for: those of some milliseconds.
+const MOST_LOOKS: usize = 50_000;
+
 /// What jobs hold of a node until when; of most nodes it is one.
 type Holds = SmallVec<[(Time, Amount); 1]>;
 
@@ -88,6 +91,8 @@ pub(super) struct State {
     closed: Vec<(NodeId, JobId)>,
     /// Nodes on which nothing runs, once that is asked for.
     untouched: Option<Vec<NodeId>>,
+    /// How often one of these may still be looked at to say what it is for.
+    looks: usize,
 }
 
 /// A job to find room for, in one partition.
@@ -241,6 +246,7 @@ impl State {
             ends,
             closed,
             untouched: None,
+            looks: MOST_LOOKS,
         }
     }
 

@@ -196,7 +196,10 @@ impl Space for State {
         }
         let untouched = self.untouched.take().unwrap_or_else(|| self.find_untouched(scene));
         let (need, now) = (&hunt.request.need, self.now);
-        for node in untouched.iter().copied().filter(|node| could_serve(*node)) {
+        // On a large cluster only the first of many who wait are told.
+        let looks = self.looks.checked_sub(untouched.len());
+        self.looks = looks.unwrap_or(0);
+        for node in untouched.iter().copied().filter(|node| looks.is_some() && could_serve(*node)) {
             let room = self.room(hunt.realm, node, now, hunt.run_time, true);
             let shape = &scene.nodes[node.index()].shape;
             if room.is_some_and(|room| need.slots(shape, self.rooms.amount(room)) > 0) {

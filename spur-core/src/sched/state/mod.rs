@@ -221,7 +221,6 @@ impl State {
                 timelines[OPEN].set(&mut rooms, index, &steps);
             }
         }
-        let counters = Counters::new(scene.nodes.len());
         Self {
             now,
             realms,
@@ -234,7 +233,7 @@ impl State {
             smaller: Smaller::default(),
             slots: Vec::new(),
             domains: DomainTable::new(),
-            counters,
+            counters: Counters::new(scene.nodes.len()),
             tails: Tails::default(),
             scout: Scout::new(scene.nodes.len()),
             canvas: Canvas::default(),

@@ -87,11 +87,18 @@ pub(super) struct State {
     names_rivals: bool,
     /// Running jobs by their planned end.
     ends: Vec<(Time, JobId, Arc<Alloc>)>,
-    /// Nodes that jobs close by having whole leaves to themselves.
+    /// What is known of nodes on which nothing runs, to say what they are for.
+    unused: Unused,
+}
+
+/// Nodes on which nothing runs.
+#[derive(Debug)]
+struct Unused {
+    /// Those that jobs close by having whole leaves to themselves.
     closed: Vec<(NodeId, JobId)>,
-    /// Nodes on which nothing runs, once that is asked for.
-    untouched: Option<Vec<NodeId>>,
-    /// How often one of these may still be looked at to say what it is for.
+    /// The others, once they are asked for.
+    open: Option<Vec<NodeId>>,
+    /// How often one of these may still be looked at.
     looks: usize,
 }
 
@@ -243,9 +250,7 @@ impl State {
             overdue,
             names_rivals: false,
             ends,
-            closed,
-            untouched: None,
-            looks: MOST_LOOKS,
+            unused: Unused { closed, open: None, looks: MOST_LOOKS },
         }
     }
 

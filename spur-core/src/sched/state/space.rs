@@ -120,7 +120,7 @@ impl Space for State {
 
     fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
         self.book(parts, asked, self.now, self.now + lasts, true);
-        self.untouched = None;
+        self.unused.open = None;
         for part in parts {
             let idle = &mut self.idle[part.node.index()];
             *idle = self.rooms.minus(*idle, &part.taken);
@@ -191,15 +191,15 @@ impl Space for State {
             let pos = lens.pos(node.0).filter(|_| scene.nodes[node.index()].available);
             pos.is_some_and(|pos| lens.idle.at(pos) > 0)
         };
-        for (_, job) in self.closed.iter().filter(|(node, _)| could_serve(*node)) {
+        for (_, job) in self.unused.closed.iter().filter(|(node, _)| could_serve(*node)) {
             *aside.closed.entry(*job).or_default() += 1;
         }
-        let untouched = self.untouched.take().unwrap_or_else(|| self.find_untouched(scene));
+        let open = self.unused.open.take().unwrap_or_else(|| self.find_unused(scene));
         let (need, now) = (&hunt.request.need, self.now);
         // On a large cluster only the first of many who wait are told.
-        let looks = self.looks.checked_sub(untouched.len());
-        self.looks = looks.unwrap_or(0);
-        for node in untouched.iter().copied().filter(|node| looks.is_some() && could_serve(*node)) {
+        let looks = self.unused.looks.checked_sub(open.len());
+        self.unused.looks = looks.unwrap_or(0);
+        for node in open.iter().copied().filter(|node| looks.is_some() && could_serve(*node)) {
             let room = self.room(hunt.realm, node, now, hunt.run_time, true);
             let shape = &scene.nodes[node.index()].shape;
             if room.is_some_and(|room| need.slots(shape, self.rooms.amount(room)) > 0) {
@@ -210,7 +210,7 @@ impl Space for State {
                 None => aside.planned += 1,
             }
         }
-        self.untouched = Some(untouched);
+        self.unused.open = Some(open);
         aside
     }
 
@@ -221,7 +221,7 @@ impl Space for State {
 
 impl State {
     /// Nodes on which nothing runs.
-    fn find_untouched(&self, scene: &Scene) -> Vec<NodeId> {
+    fn find_unused(&self, scene: &Scene) -> Vec<NodeId> {
         let all = (0..).map(NodeId).zip(scene.nodes.iter().zip(&self.idle));
         all.filter(|(_, (node, idle))| self.rooms.full(node.class) == **idle).map(|(id, _)| id).collect()
     }

@@ -6,6 +6,7 @@
 
 mod capped;
 mod counted;
+mod window;
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ pub(super) fn place_flat(
         .collect();
     let caps = Caps::of(ask, each);
     if ask.contiguous {
-        let chosen = window(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
+        let chosen = window::best(fabric, &free, ask, wanted, caps).ok_or(Missed::NONE)?;
         return Ok(placement(fabric, view, chosen, (wanted, each, caps), true));
     }
     let are_alike = each.is_some() && ask.counts.is_empty() && ask.required.is_empty() && caps.is_none();
@@ -142,91 +143,6 @@ fn fill(free: &[Free], mut taken: Vec<bool>, slots: u32) -> Option<Vec<bool>> {
         }
     }
     (left == 0).then_some(taken)
-}
-
-/// Consecutive positions: the window with the fewest nodes of the heaviest weight, then of the next, and so on, then the
-/// fewest slots, then the first; `free` is in fabric order.
-fn window(
-    fabric: &Fabric,
-    free: &[Free],
-    ask: &Ask,
-    wanted: Wanted,
-    caps: Option<Caps<'_>>,
-) -> Option<Vec<Free>> {
-    let lightest = free.iter().map(|free| free.weight).min()?;
-    let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
-    for start in 0..free.len() {
-        let mut sum = Sum::new(caps);
-        for end in start..free.len() {
-            if end > start && free[end].pos.0 != free[end - 1].pos.0 + 1 {
-                break;
-            }
-            if !sum.add(fabric.leaf_of(free[end].pos), free[end]) {
-                break;
-            }
-            let some = &free[start..=end];
-            let count = some.len() as u64;
-            if wanted.nodes.is_some_and(|nodes| count > u64::from(nodes)) || count > u64::from(wanted.slots) {
-                break;
-            }
-            let complete = wanted.nodes.is_none_or(|nodes| count == u64::from(nodes));
-            if !complete || sum.slots() < u64::from(wanted.slots) || !holds_all(some, ask) {
-                continue;
-            }
-            // Heaviest first, these compare as the numbers of nodes of each weight do.
-            let mut weights: Vec<u32> =
-                some.iter().map(|free| free.weight).filter(|weight| *weight > lightest).collect();
-            weights.sort_unstable_by(|a, b| b.cmp(a));
-            let slots = some.iter().map(|free| u64::from(free.slots)).sum();
-            if best.as_ref().is_none_or(|best| (&weights, slots) < (&best.0, best.1)) {
-                best = Some((weights, slots, some));
-            }
-            break;
-        }
-    }
-    best.map(|(_, _, some)| some.to_vec())
-}
-
-/// What the nodes of a window have, leaf by leaf.
-struct Sum<'a> {
-    caps: Option<Caps<'a>>,
-    /// Those of leaves behind it.
-    whole: u64,
-    leaf: Option<DomainId>,
-    nodes: u32,
-    here: u64,
-    load: u32,
-}
-
-impl<'a> Sum<'a> {
-    fn new(caps: Option<Caps<'a>>) -> Self {
-        Self { caps, whole: 0, leaf: None, nodes: 0, here: 0, load: 0 }
-    }
-
-    /// Adds the next node; false if its leaf may not give as many.
-    fn add(&mut self, leaf: Option<DomainId>, free: Free) -> bool {
-        if leaf != self.leaf {
-            (self.whole, self.leaf, self.nodes, self.here, self.load) = (self.slots(), leaf, 0, 0, 0);
-        }
-        self.nodes += 1;
-        self.here += u64::from(free.takes);
-        let Some(caps) = self.caps.filter(|_| leaf.is_some()) else { return true };
-        self.load = self.load.saturating_add(caps.load_of(free.pos));
-        self.nodes <= caps.nodes && caps.may_bring(self.load)
-    }
-
-    fn slots(&self) -> u64 {
-        let caps = self.caps.filter(|_| self.leaf.is_some());
-        self.whole + caps.map_or(self.here, |caps| caps.most(self.here))
-    }
-}
-
-/// Whether the required nodes and the counted sets are in a window.
-fn holds_all(some: &[Free], ask: &Ask) -> bool {
-    ask.required.iter().all(|&pos| some.iter().any(|free| free.pos == pos))
-        && ask.counts.iter().all(|(set, need)| {
-            some.iter().filter(|free| set.contains(free.pos.index())).count() >= *need as usize
-        })
 }
 
 fn placement(

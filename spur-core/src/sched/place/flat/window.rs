@@ -1,0 +1,191 @@
+//! Consecutive positions, whatever the fabric: one walk along them with two ends.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::model::fabric::{DomainId, Fabric, Pos};
+use crate::sched::place::ask::Ask;
+
+use super::capped::Caps;
+use super::{Free, Wanted};
+
+/// The window with the fewest nodes of the heaviest weight, then of the next, and so on, then the fewest slots, then the
+/// first; `free` is in fabric order. Where the number of nodes is open, a window ends as soon as it has enough.
+pub(super) fn best(
+    fabric: &Fabric,
+    free: &[Free],
+    ask: &Ask,
+    wanted: Wanted,
+    caps: Option<Caps<'_>>,
+) -> Option<Vec<Free>> {
+    let question = Question {
+        fabric,
+        wanted,
+        caps,
+        required: ask.required.iter().copied().collect(),
+        ask,
+        weights: heavier_weights(free),
+    };
+    let mut best: Option<(Vec<u32>, u64, &[Free])> = None;
+    for run in free.chunk_by(|one, next| next.pos.0 == one.pos.0 + 1) {
+        let mut window = Window::empty(&question);
+        let mut end = 0;
+        for (start, first) in run.iter().enumerate() {
+            while let Some(next) = run.get(end).filter(|_| !window.has_enough()) {
+                window.add(next);
+                end += 1;
+            }
+            if !window.has_enough() {
+                break;
+            }
+            let is_better = |(of_weights, slots, _): &(Vec<u32>, u64, _)| {
+                (&window.of_weights, window.slots) < (of_weights, *slots)
+            };
+            if window.is_allowed() && best.as_ref().is_none_or(is_better) {
+                best = Some((window.of_weights.clone(), window.slots, &run[start..end]));
+            }
+            window.remove(first);
+        }
+    }
+    best.map(|(_, _, chosen)| chosen.to_vec())
+}
+
+/// The weights above the least one, the heaviest first.
+fn heavier_weights(free: &[Free]) -> Vec<u32> {
+    let weights: BTreeSet<u32> = free.iter().map(|free| free.weight).collect();
+    weights.into_iter().skip(1).rev().collect()
+}
+
+struct Question<'a> {
+    fabric: &'a Fabric,
+    ask: &'a Ask,
+    wanted: Wanted,
+    caps: Option<Caps<'a>>,
+    required: BTreeSet<Pos>,
+    weights: Vec<u32>,
+}
+
+/// Some consecutive nodes, and what they come to.
+struct Window<'a> {
+    question: &'a Question<'a>,
+    leaves: VecDeque<Leaf>,
+    /// Leaves that may not give as much.
+    over: usize,
+    nodes: u32,
+    /// What they take of the job, as far as their leaves may give it.
+    takes: u64,
+    /// What they have.
+    slots: u64,
+    required: usize,
+    /// Nodes of every counted set.
+    counted: Vec<u32>,
+    /// Nodes of each of the weights.
+    of_weights: Vec<u32>,
+}
+
+/// What a window has of a leaf; without one, of consecutive nodes outside the fabric.
+struct Leaf {
+    id: Option<DomainId>,
+    nodes: u32,
+    takes: u64,
+    load: u64,
+}
+
+impl Leaf {
+    fn caps<'a>(&self, question: &Question<'a>) -> Option<Caps<'a>> {
+        question.caps.filter(|_| self.id.is_some())
+    }
+
+    fn gives(&self, question: &Question<'_>) -> u64 {
+        self.caps(question).map_or(self.takes, |caps| caps.most(self.takes))
+    }
+
+    fn is_over(&self, question: &Question<'_>) -> bool {
+        let load = u32::try_from(self.load).unwrap_or(u32::MAX);
+        self.caps(question).is_some_and(|caps| self.nodes > caps.nodes || !caps.may_bring(load))
+    }
+}
+
+impl<'a> Window<'a> {
+    fn empty(question: &'a Question<'a>) -> Self {
+        Self {
+            question,
+            leaves: VecDeque::new(),
+            over: 0,
+            nodes: 0,
+            takes: 0,
+            slots: 0,
+            required: 0,
+            counted: vec![0; question.ask.counts.len()],
+            of_weights: vec![0; question.weights.len()],
+        }
+    }
+
+    /// Whether no more nodes are needed.
+    fn has_enough(&self) -> bool {
+        let Question { ask, wanted, required, .. } = self.question;
+        self.nodes >= wanted.nodes.unwrap_or(1).max(1)
+            && self.takes >= u64::from(wanted.slots)
+            && self.required == required.len()
+            && self.counted.iter().zip(&ask.counts).all(|(count, (_, need))| count >= need)
+    }
+
+    /// Whether a job may have just these nodes, of which each gets a slot at least.
+    fn is_allowed(&self) -> bool {
+        let Wanted { nodes, slots } = self.question.wanted;
+        self.over == 0 && self.nodes == nodes.unwrap_or(self.nodes) && self.nodes <= slots
+    }
+
+    /// Adds the next node behind.
+    fn add(&mut self, free: &Free) {
+        let question = self.question;
+        let id = question.fabric.leaf_of(free.pos);
+        if self.leaves.back().is_none_or(|leaf| leaf.id != id) {
+            self.leaves.push_back(Leaf { id, nodes: 0, takes: 0, load: 0 });
+        }
+        self.nodes += 1;
+        self.slots += u64::from(free.slots);
+        self.tell(free, |count| *count += 1);
+        self.required += usize::from(question.required.contains(&free.pos));
+        let Some(leaf) = self.leaves.back_mut() else { return };
+        let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
+        leaf.nodes += 1;
+        leaf.takes += u64::from(free.takes);
+        leaf.load += load(question, free);
+        self.takes += leaf.gives(question) - gave;
+        self.over += usize::from(leaf.is_over(question)) - usize::from(was_over);
+    }
+
+    /// Takes the first node away.
+    fn remove(&mut self, free: &Free) {
+        let question = self.question;
+        self.nodes -= 1;
+        self.slots -= u64::from(free.slots);
+        self.tell(free, |count| *count -= 1);
+        self.required -= usize::from(question.required.contains(&free.pos));
+        let Some(leaf) = self.leaves.front_mut() else { return };
+        let (gave, was_over) = (leaf.gives(question), leaf.is_over(question));
+        leaf.nodes -= 1;
+        leaf.takes -= u64::from(free.takes);
+        leaf.load -= load(question, free);
+        self.takes -= gave - leaf.gives(question);
+        self.over -= usize::from(was_over) - usize::from(leaf.is_over(question));
+        if leaf.nodes == 0 {
+            self.leaves.pop_front();
+        }
+    }
+
+    /// Counts a node where it counts.
+    fn tell(&mut self, free: &Free, count: impl Fn(&mut u32)) {
+        let Question { ask, weights, .. } = self.question;
+        let sets = self.counted.iter_mut().zip(&ask.counts);
+        sets.filter(|(_, (set, _))| set.contains(free.pos.index())).for_each(|(counted, _)| count(counted));
+        if let Ok(at) = weights.binary_search_by(|weight| free.weight.cmp(weight)) {
+            count(&mut self.of_weights[at]);
+        }
+    }
+}
+
+/// What a node brings.
+fn load(question: &Question<'_>, free: &Free) -> u64 {
+    question.caps.map_or(0, |caps| caps.load_of(free.pos).into())
+}

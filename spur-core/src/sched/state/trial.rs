@@ -168,7 +168,9 @@ pub(super) fn occupied(
         let full = rooms.full(rooms.class_of(idle));
         timeline.is_throughout(node.0, at, at + run_time, full) && (!starts || idle == full)
     };
-    (0..fabric.len()).filter(|index| !free(*index)).collect()
+    let mut occupied = FixedBitSet::with_capacity(fabric.len());
+    occupied.extend((0..fabric.len()).filter(|index| !free(*index)));
+    occupied
 }
 
 fn position(index: usize) -> Pos {

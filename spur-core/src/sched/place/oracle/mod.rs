@@ -11,6 +11,7 @@ mod mixed;
 mod named;
 mod slots;
 mod sure;
+mod windows;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 

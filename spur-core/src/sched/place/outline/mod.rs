@@ -1,5 +1,6 @@
 //! Placements with an outline: which nodes go together is tried out, and every trial is a problem of its own.
 
+mod bounds;
 mod segment;
 mod window;
 

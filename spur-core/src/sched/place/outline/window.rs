@@ -1,6 +1,8 @@
 //! Placements whose outline is fixed beforehand: consecutive positions, or leaves side by side. Every outline is a
 //! problem of its own; the order among them is the order among placements.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
@@ -8,18 +10,62 @@ use crate::model::topology::Plugin;
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::Placement;
 use crate::sched::place::fronts::{Candidate, choose, realise};
-use crate::sched::place::problem::{Cost, Problem};
+use crate::sched::place::problem::{Cost, Problem, Rank, position, positions};
 use crate::sched::place::{Missed, Ranked};
+
+use super::bounds::{Bounds, added_up};
 
 /// The best placement on consecutive positions.
 pub(in crate::sched::place) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
-    let (windows, are_all) = windows(problem);
+    let (mut windows, are_all) = windows(problem);
+    windows.retain(|window| problem.required.iter().all(|pos| window.contains(&pos.index())));
+    let best = Best::<C> { exact: are_all, ..Best::default() };
+    let Some(bounds) = Bounds::of(problem) else { return best_promising(problem, windows, best) };
+    let slots_of = |pos: Pos| if problem.shares_nodes() { problem.slots_of_node(pos) } else { 0 };
+    let before = added_up(positions(0..problem.fabric.wired()).map(slots_of));
+    let ranked = windows.into_iter().filter_map(|window| {
+        let rank = bounds.rank::<C>(&window, before[window.end] - before[window.start])?;
+        Some((rank, window.start, window))
+    });
+    best_bounded(problem, ranked, best, Best::offer_window)
+}
+
+/// The best of some outlines, each with what it costs at least, and where it starts.
+fn best_bounded<C: Cost, O>(
+    problem: &Problem<'_>,
+    outlines: impl Iterator<Item = (Rank, usize, O)>,
+    mut best: Best<C>,
+    offer: impl Fn(&mut Best<C>, &Problem<'_>, O),
+) -> Result<Ranked, Missed> {
+    let (ranks, mut outlines): (Vec<_>, Vec<_>) =
+        outlines.map(|(rank, start, outline)| ((rank, start), Some(outline))).unzip();
+    let mut ranks: BinaryHeap<_> = ranks.into_iter().zip(0..).map(Reverse).collect();
+    while let Some(Reverse(((rank, start), index))) = ranks.pop() {
+        if best.winner.as_ref().is_some_and(|(winner, first)| (&winner.rank, first) <= (&rank, &start)) {
+            break;
+        }
+        if problem.meter.is_spent() {
+            best.exact = false;
+            break;
+        }
+        if let Some(outline) = outlines.get_mut(index).and_then(Option::take) {
+            offer(&mut best, problem, outline);
+        }
+    }
+    best.ranked()
+}
+
+/// The best of windows of which not every node has to be used.
+fn best_promising<C: Cost>(
+    problem: &Problem<'_>,
+    windows: Vec<Range<usize>>,
+    mut best: Best<C>,
+) -> Result<Ranked, Missed> {
     let mut windows: Vec<(u8, Range<usize>)> =
         windows.into_iter().map(|window| (promise(problem, &window), window)).collect();
     // Those that look best come first, as not all may be looked at.
     windows
         .sort_by_cached_key(|(promise, window)| (*promise, looks(problem, window), window.start, window.end));
-    let mut best = Best::<C> { exact: are_all, ..Best::default() };
     for (index, (promise, window)) in windows.iter().enumerate() {
         if problem.meter.is_spent() {
             best.exact = false;
@@ -29,10 +75,7 @@ pub(in crate::sched::place) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Res
         if best.placement.is_some() && index > 0 && *promise != windows[index - 1].0 {
             break;
         }
-        let has_required = problem.required.iter().all(|pos| window.contains(&pos.index()));
-        if has_required && problem.ask.adjacent.is_none_or(|leaves| are_adjacent(problem, window, leaves)) {
-            best.offer(&problem.only_these(window.clone().map(position)), window.start);
-        }
+        best.offer_window(problem, window.clone());
     }
     best.ranked()
 }
@@ -43,12 +86,26 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
     leaves: u32,
 ) -> Result<Ranked, Missed> {
     let runs = runs(problem);
-    let room = |window: &&[DomainId]| {
+    let has_room = |window: &&[DomainId]| {
         let rooms = window.iter().map(|&leaf| problem.capacity(leaf));
-        rooms.fold(0, u32::saturating_add) >= problem.amount
+        rooms.clone().all(|room| room > 0) && rooms.fold(0, u32::saturating_add) >= problem.amount
     };
-    let mut windows: Vec<&[DomainId]> =
-        runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(room).collect();
+    let windows = runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(has_room);
+    let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &[DomainId]| {
+        best.offer(&problem.all_of_these(window), problem.fabric.domain(window[0]).range().start);
+    };
+    if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1) {
+        let least = least_slots(problem);
+        let ranked = windows.filter_map(|window| {
+            let range = |leaf: DomainId| problem.fabric.domain(leaf).range();
+            let stretch = range(window[0]).start..range(window[window.len() - 1]).end;
+            let least = window.iter().filter_map(|leaf| *least.get(leaf.index())?).min().unwrap_or(0);
+            let rank = bounds.rank::<C>(&stretch, u64::from(problem.amount) * least)?;
+            Some((rank, stretch.start, window))
+        });
+        return best_bounded(problem, ranked, Best::default(), offer);
+    }
+    let mut windows: Vec<&[DomainId]> = windows.collect();
     // Those that look best come first, as not all may be looked at.
     let fabric = problem.fabric;
     windows.sort_by_cached_key(|window| {
@@ -61,9 +118,22 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
             best.exact = false;
             break;
         }
-        best.offer(&problem.all_of_these(window), fabric.domain(window[0]).range().start);
+        offer(&mut best, problem, window);
     }
     best.ranked()
+}
+
+/// By leaf: the slots of the usable node that has fewest; nothing where nodes are whole. Leaves come first among domains.
+fn least_slots(problem: &Problem<'_>) -> Vec<Option<u64>> {
+    let fabric = problem.fabric;
+    if !problem.shares_nodes() {
+        return Vec::new();
+    }
+    let least = |leaf: DomainId| {
+        let usable = positions(fabric.domain(leaf).range()).filter(|&pos| problem.most_on(pos) > 0);
+        usable.map(|pos| problem.slots_of_node(pos)).min()
+    };
+    fabric.domains_of(Layer::LEAF).map(least).collect()
 }
 
 /// Steps that it takes to set up the question for one outline.
@@ -91,6 +161,13 @@ impl<C: Cost> Best<C> {
         found.ok_or(Missed { exact })
     }
 
+    /// Solves a window, unless it lies on other leaves than are wanted.
+    fn offer_window(&mut self, problem: &Problem<'_>, window: Range<usize>) {
+        if problem.ask.adjacent.is_none_or(|leaves| are_adjacent(problem, &window, leaves)) {
+            self.offer(&problem.only_these(window.clone().map(position)), window.start);
+        }
+    }
+
     /// Solves one outline, which starts at a position, and keeps it if it is better than what there was.
     fn offer(&mut self, problem: &Problem<'_>, start: usize) {
         // The question is set up anew for each.
@@ -114,10 +191,6 @@ impl<C: Cost> Best<C> {
             self.winner = Some((found, start));
         }
     }
-}
-
-fn position(index: usize) -> Pos {
-    Pos(u32::try_from(index).expect("positions are u32"))
 }
 
 /// Windows that are kept at most.

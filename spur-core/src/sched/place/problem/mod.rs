@@ -523,17 +523,22 @@ impl<'a> Problem<'a> {
 
     /// Adds what using one domain costs: its spans, and the slots it has.
     pub(super) fn charge(&self, fields: &mut [i64], from: Layer, to: Layer, slots: u64) {
-        let spread = self.ask.mode == Mode::Distributed;
-        for layer in from.index()..=to.index() {
-            fields[self.layout.span(layer)] += if spread { -1 } else { 1 };
-            if !spread {
-                fields[self.layout.tail(layer)] += i64::try_from(slots).unwrap_or(i64::MAX);
-            }
+        for layer in (from.0..=to.0).map(Layer) {
+            self.charge_for(fields, layer, (1, slots));
         }
-        for (index, layer) in self.layout.prefer.iter().enumerate() {
-            if (from..=to).contains(layer) {
-                fields[self.layout.weights + index] += 1;
-            }
+    }
+
+    /// Adds what using so many domains costs at a layer for which they count, which have so many slots together.
+    pub(super) fn charge_for(&self, fields: &mut [i64], layer: Layer, (domains, slots): (usize, u64)) {
+        let spread = self.ask.mode == Mode::Distributed;
+        let span = i64::try_from(domains).unwrap_or(i64::MAX);
+        fields[self.layout.span(layer.index())] += if spread { -span } else { span };
+        if !spread {
+            fields[self.layout.tail(layer.index())] += i64::try_from(slots).unwrap_or(i64::MAX);
+        }
+        for (index, _) in self.layout.prefer.iter().enumerate().filter(|(_, preferred)| **preferred == layer)
+        {
+            fields[self.layout.weights + index] += span;
         }
     }
 }

@@ -1,0 +1,86 @@
+//! Consecutive nodes, and leaves side by side, on fabrics of some sixty nodes and more: every window, judged by the
+//! definition. What each costs at least is known before any is solved, so that few steps are enough for all of them.
+
+use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::{Ask, Missed, Placement, View, place};
+
+use super::case::{Case, Random};
+use super::judge::Judge;
+use super::{each_seed, exactly};
+
+/// Steps that are enough to solve a few windows of such a fabric, and not all of them.
+const FEW_STEPS: u64 = 10_000;
+
+fn question(random: &mut Random, is_shared: bool, outline: impl FnOnce(&mut Ask, &mut Random)) -> Case {
+    let fabric = random.large_tree();
+    let slots = if is_shared { random.shares(&fabric) } else { random.whole(&fabric) };
+    let most = if random.one_in(2) { 4 } else { 12 };
+    let mut ask = Ask::nodes(random.between(2, most));
+    ask.budget = FEW_STEPS;
+    outline(&mut ask, random);
+    Case::new(random, fabric, slots, ask)
+}
+
+fn answer(case: &Case) -> Result<Placement, Missed> {
+    let view = View { weights: case.weights.as_ref(), ..View::new(&case.slots, &case.idle) };
+    place(&case.fabric, &view, &case.ask)
+}
+
+/// The rank of one slot on each of some nodes, and these; None where that is not allowed.
+fn ranked(case: &Case, nodes: Vec<usize>) -> Option<(Vec<i64>, Vec<usize>)> {
+    let mut amounts = vec![0; case.fabric.len()];
+    nodes.iter().for_each(|&index| amounts[index] = 1);
+    Some((Judge::new(case).rank(&amounts)?, nodes))
+}
+
+fn nodes_of(placement: &Placement) -> Vec<usize> {
+    placement.positions().iter().map(|pos| pos.index()).collect()
+}
+
+#[test]
+fn consecutive_nodes_of_large_fabrics() {
+    each_seed("consecutive nodes of large fabrics", 600, |random| {
+        let is_shared = random.one_in(3);
+        let mut case = question(random, is_shared, |ask, random| {
+            ask.contiguous = true;
+            ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
+        });
+        if random.one_in(3) {
+            case.weights = Some(random.weights(&case.fabric, 3));
+        }
+        let nodes = case.ask.nodes.map_or(0, |(nodes, _)| nodes as usize);
+        let is_open = |index: &usize| case.slots.open().contains(*index);
+        let windows = (0..case.fabric.len()).map(|start| (start..start + nodes).collect::<Vec<_>>());
+        let open = windows.filter(|nodes| nodes.iter().all(is_open));
+        let best = open.filter_map(|nodes| ranked(&case, nodes)).min();
+        exactly(answer(&case), best, |placement, (_, nodes)| nodes_of(placement) == *nodes)
+            .map_err(|wrong| format!("{wrong}\n{}", case.describe()))
+    });
+}
+
+#[test]
+fn leaves_side_by_side_in_large_fabrics() {
+    each_seed("leaves side by side in large fabrics", 600, |random| {
+        let leaves = random.between(2, 3) as usize;
+        let case = question(random, false, |ask, _| ask.adjacent = u32::try_from(leaves).ok());
+        let nodes = case.ask.nodes.map_or(0, |(nodes, _)| nodes as usize);
+        let ids: Vec<DomainId> = case.fabric.domains_of(Layer::LEAF).collect();
+        // One node of each leaf, and then the first; where nodes are whole, others of these leaves rank the same.
+        let fill = |some: &[DomainId]| {
+            let open = |id: &DomainId| {
+                case.fabric.domain(*id).range().filter(|&index| case.slots.open().contains(index))
+            };
+            let firsts: Option<Vec<usize>> = some.iter().map(|id| open(id).next()).collect();
+            let mut chosen = firsts?;
+            let rest: Vec<usize> =
+                some.iter().flat_map(open).filter(|index| !chosen.contains(index)).collect();
+            chosen.extend(rest.into_iter().take(nodes.saturating_sub(some.len())));
+            (chosen.len() == nodes).then_some(chosen)
+        };
+        let best = ids.windows(leaves).filter_map(fill).filter_map(|nodes| ranked(&case, nodes)).min();
+        let is_as_good = |placement: &Placement, (rank, _): &(Vec<i64>, _)| {
+            ranked(&case, nodes_of(placement)).is_some_and(|(own, _)| own == *rank)
+        };
+        exactly(answer(&case), best, is_as_good).map_err(|wrong| format!("{wrong}\n{}", case.describe()))
+    });
+}

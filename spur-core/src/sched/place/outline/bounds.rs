@@ -1,0 +1,115 @@
+//! What a placement on a stretch of positions costs at least, from sums along the positions: exactly what it costs where
+//! every node of the stretch is used, and where whole nodes are alike.
+
+use std::ops::{Range, RangeInclusive};
+
+use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::problem::{Cost, Item, Problem, Rank, position, positions, rank};
+
+/// Sums along the positions of a fabric.
+pub(super) struct Bounds<'p, 'a> {
+    problem: &'p Problem<'a>,
+    /// From the leaves up to below the top: what is used of a layer below the domain that holds a stretch.
+    layers: Vec<Along>,
+    /// For each weight, the heaviest first, by position: how many usable nodes before it weigh so much. None where weights
+    /// do not count.
+    of_weights: Vec<Vec<u32>>,
+}
+
+/// The domains that count for a layer, one after another along the positions.
+struct Along {
+    /// By leaf: the place of the domain above it among them.
+    places: Vec<usize>,
+    /// By place: slots of the domains before it.
+    before: Vec<u64>,
+}
+
+impl<'p, 'a> Bounds<'p, 'a> {
+    /// None where it is not nodes that are placed, or where one may hold the job by itself, or where jobs are spread.
+    pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
+        if problem.per_node.is_none() || problem.amount == 1 || problem.ask.mode == Mode::Distributed {
+            return None;
+        }
+        let heavier = problem.layout.weights;
+        let is_of = |class: usize, pos: Pos| {
+            problem.most_on(pos) > 0 && problem.weight_class(pos).unwrap_or(heavier) == class
+        };
+        let classes = if heavier == 0 { 0 } else { heavier + 1 };
+        let weighs = |class: usize| {
+            added_up(positions(0..problem.fabric.wired()).map(|pos| u32::from(is_of(class, pos))))
+        };
+        let below_top = (Layer::LEAF.0..problem.fabric.top().0).map(Layer);
+        Some(Self {
+            layers: below_top.map(|layer| Along::of(problem, layer)).collect(),
+            of_weights: (0..classes).map(weighs).collect(),
+            problem,
+        })
+    }
+
+    /// The rank that a placement which uses every domain of a stretch has at least, on nodes that have no fewer than so many
+    /// slots; None where no domain that may hold the job has the stretch.
+    pub(super) fn rank<C: Cost>(&self, stretch: &Range<usize>, slots: u64) -> Option<Rank> {
+        let problem = self.problem;
+        let holder = problem.fabric.deepest_common(&[position(stretch.start), position(stretch.end - 1)])?;
+        let layer = problem.fabric.domain(holder).layer();
+        if problem.within.is_some_and(|within| layer > within) {
+            return None;
+        }
+        let mut item = Item::<C>::nothing(problem.layout.width());
+        let fields = item.cost.fields_mut();
+        // The lightest there are.
+        let mut wanted = problem.amount;
+        for (class, nodes) in self.of_weights.iter().enumerate().rev() {
+            let taken = wanted.min(nodes[stretch.end] - nodes[stretch.start]);
+            wanted -= taken;
+            if class < problem.layout.weights {
+                fields[class] += i64::from(taken);
+            }
+        }
+        if !problem.view.slots.are_whole() {
+            problem.charge_for(fields, Layer::NODE, (problem.amount as usize, slots));
+        }
+        let [first, last] =
+            [stretch.start, stretch.end - 1].map(|index| problem.fabric.leaf_of(position(index)));
+        let leaves = first?..=last?;
+        for (below, along) in (Layer::LEAF.0..layer.0).map(Layer).zip(&self.layers) {
+            problem.charge_for(fields, below, along.used(&leaves));
+        }
+        Some(rank(problem, holder, &item))
+    }
+}
+
+impl Along {
+    fn of(problem: &Problem<'_>, layer: Layer) -> Self {
+        let mut along = Self { places: Vec::new(), before: Vec::new() };
+        let (mut last, mut sum) = (None, 0);
+        for leaf in problem.fabric.domains_of(Layer::LEAF) {
+            let domain = problem.fabric.covering(leaf, layer);
+            // Nothing is used of what has no nodes.
+            if last != Some(domain) && problem.fabric.domain(leaf).size() > 0 {
+                along.before.push(sum);
+                sum += problem.slots(domain);
+                last = Some(domain);
+            }
+            along.places.push(along.before.len().saturating_sub(1));
+        }
+        along.before.push(sum);
+        along
+    }
+
+    /// How many of the domains there are above some leaves, and their slots.
+    fn used(&self, leaves: &RangeInclusive<DomainId>) -> (usize, u64) {
+        let [first, last] = [leaves.start(), leaves.end()].map(|leaf| self.places[leaf.index()]);
+        (last + 1 - first, self.before[last + 1] - self.before[first])
+    }
+}
+
+/// For every place in a list, and for its end, what all numbers before it come to.
+pub(super) fn added_up<T: Copy + Default + std::ops::AddAssign>(numbers: impl Iterator<Item = T>) -> Vec<T> {
+    let sums = numbers.scan(T::default(), |sum, number| {
+        *sum += number;
+        Some(*sum)
+    });
+    std::iter::once(T::default()).chain(sums).collect()
+}

@@ -128,20 +128,32 @@ pub fn rivals(fabric: &Fabric, view: &View<'_>, ask: &Ask, placement: &Placement
     let nodes = ask.nodes.map(|_| u32::try_from(placement.shares.len()).unwrap_or(u32::MAX));
     let frame = frame(fabric, view, ask, nodes);
     let problem = Problem::new(fabric, view, ask, nodes, frame, &Meter::new(ask.budget));
-    let losers = |problem: &Problem<'_>| {
-        short::losers(problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(problem, most))
-    };
     let Some(problem) = problem else { return Vec::new() };
     match placement.shares[..] {
-        [(winner, _)] if !view.slots.are_whole() => of_nodes(&problem, winner, losers(&problem)),
-        _ => losers(&problem),
+        [(winner, _)] if !view.slots.are_whole() => of_nodes(&problem, winner, most),
+        _ => losers(&problem, most),
     }
 }
 
+fn losers(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
+    short::losers(problem, most).unwrap_or_else(|| fronts::losers::<Vec<i64>>(problem, most))
+}
+
 /// Where the winner is one node: leaves that have such a node as well lost by what the best of them has; what is above
-/// leaves has nothing to add.
-fn of_nodes(problem: &Problem<'_>, winner: Pos, lost: Vec<Lost>) -> Vec<Lost> {
-    let Some(best) = rank_on(problem, winner) else { return lost };
+/// leaves has nothing to add, so that more are looked for where it stands between them.
+fn of_nodes(problem: &Problem<'_>, winner: Pos, most: usize) -> Vec<Lost> {
+    let is_leaf = |lost: &Lost| problem.fabric.domain(lost.domain).layer() == Layer::LEAF;
+    let mut wanted = most;
+    let leaves = loop {
+        let lost = losers(problem, wanted);
+        let are_all = lost.len() < wanted;
+        let leaves: Vec<Lost> = lost.into_iter().filter(is_leaf).take(most).collect();
+        if are_all || leaves.len() == most {
+            break leaves;
+        }
+        wanted = wanted.saturating_mul(2);
+    };
+    let Some(best) = rank_on(problem, winner) else { return leaves };
     let judged = |lost: Lost| {
         let other = best_of_leaf(problem, lost.domain).filter(|_| lost.why == LostWhy::Higher);
         let why = match other.map(|rank| difference(&rank, &best)) {
@@ -151,8 +163,7 @@ fn of_nodes(problem: &Problem<'_>, winner: Pos, lost: Vec<Lost>) -> Vec<Lost> {
         };
         Lost { why, ..lost }
     };
-    let leaves = lost.into_iter().filter(|lost| problem.fabric.domain(lost.domain).layer() == Layer::LEAF);
-    leaves.map(judged).collect()
+    leaves.into_iter().map(judged).collect()
 }
 
 /// The rank of the best node of a leaf that takes the whole job.

@@ -137,7 +137,8 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
 #[test]
 fn a_few_rivals_are_the_first_of_all() {
     let mut named = 0;
-    for seed in 0..cases(1500) {
+    // The last one has domains above leaves between the leaves that lost.
+    for seed in (0..cases(1500)).chain([4187]) {
         let random = &mut Random::new(seed);
         let fabric = if random.one_in(2) { random.large_tree() } else { random.fabric() };
         let are_shared = random.one_in(4);

@@ -129,3 +129,23 @@ fn one_spread_node_by_its_own_leaf() {
     wanted.score.weights.domain_utilisation.0 = 1_000_000;
     assert_eq!(nodes(fabric, slots, wanted, |case| case.occupied.insert(2)), [1]);
 }
+
+#[test]
+fn tasks_below_a_link_that_is_too_slow() {
+    let leaves = [("a", "400G", "n0"), ("b", "400G", "n1"), ("c", "400G", "n2")];
+    let above = [("x", "400G", "a"), ("slow", "100G", "b"), ("y", "400G", "c"), ("top", "400G", "x,slow,y")];
+    let fabric = tree(&[&leaves[..], &above].concat(), 3);
+    let slots = Slots::tasks(&fabric, vec![1, 1, 2]);
+    let wanted = Ask { min_speed: Some(200_000_000_000), ..Ask::tasks(2) };
+    assert_eq!(nodes(fabric.clone(), slots, wanted.clone(), |_| ()), [2]);
+    let slots = Slots::tasks(&fabric, vec![1, 2, 2]);
+    assert_eq!(nodes(fabric, slots, Ask { tasks: Some(3), ..wanted }, |_| ()), [0, 2]);
+}
+
+#[test]
+fn more_tasks_on_each_node_than_one_may_have() {
+    let fabric = Fabric::flat("none", &table(2));
+    let slots = Slots::tasks(&fabric, vec![5, 5]);
+    let wanted = Ask { tasks_per_node: Some(2), max_tasks_per_node: Some(1), ..Ask::tasks(4) };
+    assert!(nodes(fabric, slots, wanted, |_| ()).is_empty());
+}

@@ -63,11 +63,9 @@ impl Equal {
             && ask.counts.is_empty()
             && !ask.contiguous
             && ask.adjacent.is_none();
-        let each = match ask.tasks_per_node {
-            Some(each) => each,
-            None => ask.max_tasks_per_node.map_or(room, |most| most.min(room)),
-        };
-        if !plain || each == 0 || each > room {
+        let most = ask.max_tasks_per_node.map_or(room, |most| most.min(room));
+        let each = ask.tasks_per_node.unwrap_or(most);
+        if !plain || each == 0 || each > most {
             return None;
         }
         let is_even = tasks.is_multiple_of(each);

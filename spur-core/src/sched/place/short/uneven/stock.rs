@@ -528,6 +528,10 @@ impl<'s, 'a> Stock<'s, 'a> {
         let fabric = self.problem.fabric;
         let below = Layer(fabric.domain(holder).layer().0.saturating_sub(2));
         let are_nodes_counted = self.problem.per_node.is_none();
+        // What may not be used has no room, whatever those below it have.
+        if self.room(member) == 0 {
+            return Vec::new();
+        }
         let with_room =
             |id: &DomainId| Some((Piece::Domain(*id), self.room(*id))).filter(|(_, room)| *room > 0);
         if below > Layer::NODE && fabric.domain(member).layer() > below {
@@ -535,7 +539,7 @@ impl<'s, 'a> Stock<'s, 'a> {
             let mut pieces = Vec::with_capacity(children.len());
             pieces.extend(children.iter().filter_map(with_room));
             pieces
-        } else if below == Layer::NODE && are_nodes_counted && self.room(member) > 0 {
+        } else if below == Layer::NODE && are_nodes_counted {
             self.trimmed(member).into_iter().map(|node| (Piece::Node(node), node.takes)).collect()
         } else {
             with_room(&member).into_iter().collect()

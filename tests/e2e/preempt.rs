@@ -22,10 +22,12 @@ grace_time = "10m"
 fn a_job_of_a_lower_tier_waits_again() {
     let cluster = Cluster::start(&Setup { nodes: 2, more: TIERS, ..Setup::default() });
     let mut client = cluster.client();
-    let (mut low_gate, mut urgent_gate) = (cluster.gate("low"), cluster.gate("urgent"));
-    let script = "echo ${SLURM_RESTART_COUNT:-0} >>restarts; read x <low";
+    let (mut ready, mut low_gate, mut urgent_gate) =
+        (cluster.gate("ready"), cluster.gate("low"), cluster.gate("urgent"));
+    let script = "echo ${SLURM_RESTART_COUNT:-0} >>restarts; echo >ready; read x <low";
     let low = cluster.sbatch(&["-N2", "--exclusive", "-o", "low.txt", "--wrap", script]);
     client.wait_for(low, "RUNNING");
+    ready.wait();
     let shown = cluster.ok(&["scontrol", "show", "job", &low.to_string()]);
     assert!(shown.contains("PreemptEligibleTime=") && shown.contains("PreemptTime=None"), "{shown}");
 
@@ -41,6 +43,7 @@ fn a_job_of_a_lower_tier_waits_again() {
     urgent_gate.open();
     client.wait_for(urgent, "COMPLETED");
     client.wait_for(low, "RUNNING");
+    ready.wait();
     low_gate.open();
     client.wait_for(low, "COMPLETED");
     assert_eq!(cluster.read("restarts"), "0\n1\n");

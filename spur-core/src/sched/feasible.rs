@@ -28,7 +28,7 @@ use super::place::{self, AskError, Nearest, Never, View};
 use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
 
-pub(super) use self::alike::Accepted;
+pub(super) use self::alike::{Accepted, FitUp};
 pub use self::components::check_together;
 
 /// Why a request can never be honoured, and the nearest one that can.
@@ -203,7 +203,7 @@ impl<'a> Judge<'a> {
         time(partition, spec)?;
         // What is only tried beside a refused request has to be surer.
         let accepts = within.is_none() && say == Say::Nearest;
-        if accepts && let Some(warnings) = scene.accepted.warnings(index, spec) {
+        if accepts && let Some(warnings) = scene.accepted.find((index, 0), spec) {
             return Ok(warnings);
         }
         let request = scene.request(index, spec).map_err(|error| {
@@ -224,7 +224,7 @@ impl<'a> Judge<'a> {
             match fits_idle(scene, index, &lens, &request, spec, say) {
                 Ok(warnings) => {
                     if accepts {
-                        scene.accepted.note(index, spec, &warnings);
+                        scene.accepted.note((index, 0), spec, warnings.clone());
                     }
                     return Ok(warnings);
                 }

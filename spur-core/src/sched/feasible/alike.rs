@@ -1,49 +1,62 @@
-//! Requests that were found to fit: whoever asks for the same is not judged again.
+//! What was found out about requests: whoever asks for the same is not judged again.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use crate::model::job::{FabricAsk, JobSpec, Shape};
 
-/// How many are remembered.
-const ALIKE: usize = 32;
-
-/// The requests that were accepted last. It goes with what stands: when a node or the policy changes, all are judged anew.
-#[derive(Debug, Default)]
-pub(in crate::sched) struct Accepted(Mutex<VecDeque<Known>>);
-
-/// All of a request that tells whether the idle nodes of a partition hold it, and what its user should know.
+/// The last `MANY` requests of which something was found out that follows from what stands: when a node or the policy changes,
+/// all are judged anew.
 #[derive(Debug)]
-struct Known {
-    partition: usize,
+pub(in crate::sched) struct Alike<T, const MANY: usize>(Mutex<VecDeque<Known<T>>>);
+
+/// The requests that were accepted last, and what their users should know.
+pub(in crate::sched) type Accepted = Alike<Vec<String>, 32>;
+
+/// Requests that would fit if every node that is in service were idle. A pass asks of the first hundred that wait.
+pub(in crate::sched) type FitUp = Alike<(), 128>;
+
+/// Which partition, and which of a job's choices of it.
+pub(in crate::sched) type Choice = (usize, usize);
+
+/// All of a request that tells whether the idle nodes of a partition hold it.
+#[derive(Debug)]
+struct Known<T> {
+    choice: Choice,
     shape: Shape,
     fabric: Option<Box<FabricAsk>>,
-    warnings: Vec<String>,
+    what: T,
 }
 
-impl Known {
-    fn is_like(&self, partition: usize, spec: &JobSpec) -> bool {
-        self.partition == partition && self.shape == spec.shape && self.fabric == spec.fabric
+impl<T> Known<T> {
+    fn is_like(&self, choice: Choice, spec: &JobSpec) -> bool {
+        self.choice == choice && self.shape == spec.shape && self.fabric == spec.fabric
     }
 }
 
-impl Accepted {
-    /// What was said of a request like this one. While another thread looks, nothing is known.
-    pub(super) fn warnings(&self, partition: usize, spec: &JobSpec) -> Option<Vec<String>> {
+impl<T, const MANY: usize> Default for Alike<T, MANY> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone, const MANY: usize> Alike<T, MANY> {
+    /// What was found out about a request like this one. While another thread looks, nothing is known.
+    pub(in crate::sched) fn find(&self, choice: Choice, spec: &JobSpec) -> Option<T> {
         let mut all = self.0.try_lock().ok()?;
-        let at = all.iter().position(|known| known.is_like(partition, spec))?;
+        let at = all.iter().position(|known| known.is_like(choice, spec))?;
         let known = all.remove(at)?;
-        let warnings = known.warnings.clone();
+        let what = known.what.clone();
         all.push_front(known);
-        Some(warnings)
+        Some(what)
     }
 
-    /// Remembers what was said of a request.
-    pub(super) fn note(&self, partition: usize, spec: &JobSpec, warnings: &[String]) {
+    /// Remembers what was found out about a request.
+    pub(in crate::sched) fn note(&self, choice: Choice, spec: &JobSpec, what: T) {
         let Ok(mut all) = self.0.try_lock() else { return };
         let (shape, fabric) = (spec.shape.clone(), spec.fabric.clone());
-        all.truncate(ALIKE - 1);
-        all.push_front(Known { partition, shape, fabric, warnings: warnings.to_vec() });
+        all.truncate(MANY - 1);
+        all.push_front(Known { choice, shape, fabric, what });
     }
 }
 
@@ -63,16 +76,20 @@ mod tests {
         };
         let warnings = vec!["slow".to_owned()];
         let accepted = Accepted::default();
-        accepted.note(1, &spec(7, None), &warnings);
+        accepted.note((1, 0), &spec(7, None), warnings.clone());
         let other_name = JobSpec { name: "other".into(), ..spec(7, None) };
-        assert_eq!(accepted.warnings(1, &other_name), Some(warnings));
+        assert_eq!(accepted.find((1, 0), &other_name), Some(warnings));
         let contiguous = FabricAsk { contiguous: true, ..FabricAsk::default() };
-        for (partition, spec) in
-            [(0, spec(7, None)), (1, spec(8, None)), (1, spec(7, Some(contiguous.into())))]
-        {
-            assert_eq!(accepted.warnings(partition, &spec), None);
+        let others = [
+            ((0, 0), spec(7, None)),
+            ((1, 1), spec(7, None)),
+            ((1, 0), spec(8, None)),
+            ((1, 0), spec(7, Some(contiguous.into()))),
+        ];
+        for (choice, spec) in others {
+            assert_eq!(accepted.find(choice, &spec), None);
         }
-        (0..40).for_each(|tasks| accepted.note(1, &spec(100 + tasks, None), &[]));
-        assert_eq!(accepted.warnings(1, &spec(7, None)), None, "others came since");
+        (0..40).for_each(|tasks| accepted.note((1, 0), &spec(100 + tasks, None), Vec::new()));
+        assert_eq!(accepted.find((1, 0), &spec(7, None)), None, "others came since");
     }
 }

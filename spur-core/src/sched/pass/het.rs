@@ -252,12 +252,12 @@ impl<S: Space> Walk<S> {
         // Whether one fits only after the time that plans know of.
         let mut is_beyond = false;
         for (offset, of) in prospects.iter().enumerate() {
+            let component = candidate.all().nth(offset);
             let never = match reserves {
                 true => !self.fits_some_day(candidate, offset, of),
-                false => self.deep && self.lacks_nodes(of),
+                false => self.deep && component.is_some_and(|component| self.lacks_nodes(component, of)),
             };
             if never && let Some((reason, detail)) = prospect::never(&self.scene, of) {
-                let component = candidate.all().nth(offset);
                 let limit = component.and_then(|component| self.limit(component, reason));
                 let detail = limit.unwrap_or(detail);
                 return Some((reason, format!("component {offset}: {detail}")));

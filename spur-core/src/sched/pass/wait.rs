@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::id::JobId;
 use crate::model::config::Backfill;
+use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::explain;
@@ -46,7 +47,8 @@ impl<S: Space> Walk<S> {
         }
         let behind = prospects.iter().find_map(|prospect| self.head_of(prospect));
         let could_reserve = prospects.iter().any(|prospect| self.reserves(prospect));
-        let never = if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(prospects) };
+        let never =
+            if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(candidate, prospects) };
         // What there is no room for in a window may find some when others end early.
         self.wavers |= found.is_none() && prospects.iter().any(|prospect| self.shares_in_window(prospect));
         if never && let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
@@ -232,30 +234,39 @@ impl<S: Space> Walk<S> {
     }
 
     /// Whether a job would not fit even if everything that is up were idle; asked for the first jobs of the queue only.
-    pub(super) fn lacks_nodes(&mut self, prospects: &[Prospect]) -> bool {
-        self.explained < EXPLAINED && !prospects.iter().any(|prospect| self.fits_up(prospect))
+    pub(super) fn lacks_nodes(&mut self, candidate: &Candidate, prospects: &[Prospect]) -> bool {
+        let fits = |walk: &mut Self, prospect: &Prospect| walk.fits_up(&candidate.spec, prospect);
+        self.explained < EXPLAINED && !prospects.iter().any(|prospect| fits(self, prospect))
     }
 
     /// Whether a job would fit if everything that is up were idle. What is no larger than one that would fit does as well.
-    fn fits_up(&mut self, prospect: &Prospect) -> bool {
+    fn fits_up(&mut self, spec: &JobSpec, prospect: &Prospect) -> bool {
         let request = prospect.request();
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
+        // What is asked may change with time, and whom a reservation admits.
+        let is_lasting = prospect.stages.iter().all(|stage| stage.relaxed.is_empty())
+            && self.space.realms().reservation(prospect.realm).is_none();
+        let choice = (prospect.partition, prospect.choice);
         let choices =
             prospect.stages.iter().flat_map(|stage| prospect.lenses.iter().map(move |lens| (stage, lens)));
         for (stage, lens) in choices {
             let family = Family::of(lens.outline, stage.ask()).filter(|_| request.sizes.is_none());
             let (_, smaller) = self.space.stairs();
-            let known = family.as_ref().is_some_and(|family| {
-                let holds = |(known, need, larger): &(Family, usize, Size)| {
+            let is_known = match &family {
+                Some(family) => self.fitting.iter().any(|(known, need, larger)| {
                     size.within(larger) && known == family && smaller.than(*need).contains(&prospect.need)
-                };
-                self.fitting.iter().any(holds)
-            });
-            if known {
+                }),
+                None => is_lasting && self.scene.fit_up.find(choice, spec).is_some(),
+            };
+            if is_known {
                 return true;
             }
             if explain::fits_up(&self.scene, lens, stage) {
-                self.fitting.extend(family.map(|family| (family, prospect.need, size)));
+                match family {
+                    Some(family) => self.fitting.push((family, prospect.need, size)),
+                    None if is_lasting => self.scene.fit_up.note(choice, spec, ()),
+                    None => {}
+                }
                 return true;
             }
         }

@@ -17,7 +17,7 @@ use crate::model::job::{JobSpec, Sharing};
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
-use crate::sched::feasible::Accepted;
+use crate::sched::feasible::{Accepted, FitUp};
 use crate::sched::queue::priority::Scale;
 use crate::sched::request::wish::Wisher;
 use crate::text::time::Time;
@@ -78,6 +78,8 @@ pub(super) struct Scene {
     pub(super) scale: Scale,
     /// Requests that it is known to hold.
     pub(super) accepted: Accepted,
+    /// Jobs that no node out of service keeps waiting.
+    pub(super) fit_up: FitUp,
     no_topology: TopologyConfig,
 }
 
@@ -124,6 +126,7 @@ impl Scene {
             reservations: cluster.reservations().cloned().collect(),
             rooms,
             accepted: Accepted::default(),
+            fit_up: FitUp::default(),
             no_topology: TopologyConfig::default(),
         }
     }

@@ -94,9 +94,23 @@ fn main() {
             }
         }
     }
+    outlines(&fabric, &idle);
     count(&fabric);
     task_slots(&fabric);
     shares(&fabric);
+}
+
+/// Consecutive nodes, and leaves side by side, where all nodes are free but every 3,000th: a window begins at nearly every
+/// node.
+fn outlines(fabric: &Fabric, idle: &Slots) {
+    let slots = Slots::whole(fabric, (0..NODES as usize).filter(|node| node % 3_000 != 7).collect());
+    let view = View::new(&slots, idle);
+    for nodes in sizes(&[8, 100, 1000]) {
+        let contiguous = Ask { contiguous: true, ..Ask::nodes(nodes) };
+        row("", nodes, "--contiguous", fabric, &view, &contiguous);
+        let leaves = nodes.div_ceil(LEAF).max(2);
+        row("", nodes, "adjacent", fabric, &view, &Ask { adjacent: Some(leaves), ..Ask::nodes(nodes) });
+    }
 }
 
 fn asks(nodes: u32) -> Vec<(&'static str, Ask)> {

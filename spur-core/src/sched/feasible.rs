@@ -203,7 +203,7 @@ impl<'a> Judge<'a> {
         time(partition, spec)?;
         // What is only tried beside a refused request has to be surer.
         let accepts = within.is_none() && say == Say::Nearest;
-        if accepts && let Some(warnings) = scene.accepted.find((index, 0), spec) {
+        if accepts && let Some(warnings) = scene.accepted.find(index, spec) {
             return Ok(warnings);
         }
         let request = scene.request(index, spec).map_err(|error| {
@@ -224,7 +224,7 @@ impl<'a> Judge<'a> {
             match fits_idle(scene, index, &lens, &request, spec, say) {
                 Ok(warnings) => {
                     if accepts {
-                        scene.accepted.note((index, 0), spec, warnings.clone());
+                        scene.accepted.note(index, spec, warnings.clone());
                     }
                     return Ok(warnings);
                 }

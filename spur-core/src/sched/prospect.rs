@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::id::{ArrayTaskId, NodeId};
 use crate::model::alloc::Why;
-use crate::model::job::{FabricAsk, JobSpec};
+use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
 use crate::sched::request::wish::{Stage, Wisher};
@@ -119,8 +119,7 @@ impl Lenses {
         self.last.iter().find(same).map(|(_, prospects)| Arc::clone(prospects))
     }
 
-    /// Keeps the prospects of a job, if they follow from what it wants alone: not from how long it has waited, where
-    /// another job is, or what is reserved for whom.
+    /// Keeps the prospects of a job, if they follow from what it wants alone.
     pub(super) fn keep_prospects(
         &mut self,
         scene: &Scene,
@@ -128,15 +127,7 @@ impl Lenses {
         prospects: &Arc<[Prospect]>,
     ) {
         let spec = &candidate.spec;
-        let follows = |ask: &FabricAsk| ask.gather_with.is_some();
-        let relaxes = |prospect: &Prospect| match &*prospect.stages {
-            [only] => !only.relaxed.is_empty(),
-            _ => true,
-        };
-        let changes = spec.fabric.as_deref().is_some_and(follows)
-            || prospects.iter().any(relaxes)
-            || !scene.reservations.is_empty();
-        if !changes {
+        if prospects.iter().all(|prospect| prospect.follows_from(scene, spec)) {
             self.last.truncate(KEPT - 1);
             self.last.push_front((Arc::clone(spec), Arc::clone(prospects)));
         }
@@ -163,6 +154,14 @@ impl Lenses {
 }
 
 impl Prospect {
+    /// Whether it follows from what a job wants alone: not from how long it has waited or runs, where another job is, or what
+    /// is reserved for whom.
+    pub(super) fn follows_from(&self, scene: &Scene, spec: &JobSpec) -> bool {
+        let is_near_another = spec.fabric.as_deref().is_some_and(|ask| ask.gather_with.is_some());
+        let relaxes = !matches!(&*self.stages, [only] if only.relaxed.is_empty());
+        !is_near_another && !relaxes && scene.reservations.is_empty()
+    }
+
     /// What it asks for there.
     pub(super) fn request(&self) -> &Request {
         &self.choices[self.choice].1

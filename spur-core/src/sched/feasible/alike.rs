@@ -16,21 +16,18 @@ pub(in crate::sched) type Accepted = Alike<Vec<String>, 32>;
 /// Requests that would fit if every node that is in service were idle. A pass asks of the first hundred that wait.
 pub(in crate::sched) type FitUp = Alike<(), 128>;
 
-/// Which partition, and which of a job's choices of it.
-pub(in crate::sched) type Choice = (usize, usize);
-
 /// All of a request that tells whether the idle nodes of a partition hold it.
 #[derive(Debug)]
 struct Known<T> {
-    choice: Choice,
+    partition: usize,
     shape: Shape,
     fabric: Option<Box<FabricAsk>>,
     what: T,
 }
 
 impl<T> Known<T> {
-    fn is_like(&self, choice: Choice, spec: &JobSpec) -> bool {
-        self.choice == choice && self.shape == spec.shape && self.fabric == spec.fabric
+    fn is_like(&self, partition: usize, spec: &JobSpec) -> bool {
+        self.partition == partition && self.shape == spec.shape && self.fabric == spec.fabric
     }
 }
 
@@ -42,9 +39,9 @@ impl<T, const MANY: usize> Default for Alike<T, MANY> {
 
 impl<T: Clone, const MANY: usize> Alike<T, MANY> {
     /// What was found out about a request like this one. While another thread looks, nothing is known.
-    pub(in crate::sched) fn find(&self, choice: Choice, spec: &JobSpec) -> Option<T> {
+    pub(in crate::sched) fn find(&self, partition: usize, spec: &JobSpec) -> Option<T> {
         let mut all = self.0.try_lock().ok()?;
-        let at = all.iter().position(|known| known.is_like(choice, spec))?;
+        let at = all.iter().position(|known| known.is_like(partition, spec))?;
         let known = all.remove(at)?;
         let what = known.what.clone();
         all.push_front(known);
@@ -52,11 +49,11 @@ impl<T: Clone, const MANY: usize> Alike<T, MANY> {
     }
 
     /// Remembers what was found out about a request.
-    pub(in crate::sched) fn note(&self, choice: Choice, spec: &JobSpec, what: T) {
+    pub(in crate::sched) fn note(&self, partition: usize, spec: &JobSpec, what: T) {
         let Ok(mut all) = self.0.try_lock() else { return };
         let (shape, fabric) = (spec.shape.clone(), spec.fabric.clone());
         all.truncate(MANY - 1);
-        all.push_front(Known { choice, shape, fabric, what });
+        all.push_front(Known { partition, shape, fabric, what });
     }
 }
 
@@ -76,20 +73,15 @@ mod tests {
         };
         let warnings = vec!["slow".to_owned()];
         let accepted = Accepted::default();
-        accepted.note((1, 0), &spec(7, None), warnings.clone());
+        accepted.note(1, &spec(7, None), warnings.clone());
         let other_name = JobSpec { name: "other".into(), ..spec(7, None) };
-        assert_eq!(accepted.find((1, 0), &other_name), Some(warnings));
+        assert_eq!(accepted.find(1, &other_name), Some(warnings));
         let contiguous = FabricAsk { contiguous: true, ..FabricAsk::default() };
-        let others = [
-            ((0, 0), spec(7, None)),
-            ((1, 1), spec(7, None)),
-            ((1, 0), spec(8, None)),
-            ((1, 0), spec(7, Some(contiguous.into()))),
-        ];
-        for (choice, spec) in others {
-            assert_eq!(accepted.find(choice, &spec), None);
+        let others = [(0, spec(7, None)), (1, spec(8, None)), (1, spec(7, Some(contiguous.into())))];
+        for (partition, spec) in others {
+            assert_eq!(accepted.find(partition, &spec), None);
         }
-        (0..40).for_each(|tasks| accepted.note((1, 0), &spec(100 + tasks, None), Vec::new()));
-        assert_eq!(accepted.find((1, 0), &spec(7, None)), None, "others came since");
+        (0..40).for_each(|tasks| accepted.note(1, &spec(100 + tasks, None), Vec::new()));
+        assert_eq!(accepted.find(1, &spec(7, None)), None, "others came since");
     }
 }

@@ -243,10 +243,7 @@ impl<S: Space> Walk<S> {
     fn fits_up(&mut self, spec: &JobSpec, prospect: &Prospect) -> bool {
         let request = prospect.request();
         let size = Size { nodes: request.min_nodes(), slots: request.min_slots(), run_time: 0 };
-        // What is asked may change with time, and whom a reservation admits.
-        let is_lasting = prospect.stages.iter().all(|stage| stage.relaxed.is_empty())
-            && self.space.realms().reservation(prospect.realm).is_none();
-        let choice = (prospect.partition, prospect.choice);
+        let is_lasting = prospect.follows_from(&self.scene, spec);
         let choices =
             prospect.stages.iter().flat_map(|stage| prospect.lenses.iter().map(move |lens| (stage, lens)));
         for (stage, lens) in choices {
@@ -256,7 +253,7 @@ impl<S: Space> Walk<S> {
                 Some(family) => self.fitting.iter().any(|(known, need, larger)| {
                     size.within(larger) && known == family && smaller.than(*need).contains(&prospect.need)
                 }),
-                None => is_lasting && self.scene.fit_up.find(choice, spec).is_some(),
+                None => is_lasting && self.scene.fit_up.find(prospect.partition, spec).is_some(),
             };
             if is_known {
                 return true;
@@ -264,7 +261,7 @@ impl<S: Space> Walk<S> {
             if explain::fits_up(&self.scene, lens, stage) {
                 match family {
                     Some(family) => self.fitting.push((family, prospect.need, size)),
-                    None if is_lasting => self.scene.fit_up.note(choice, spec, ()),
+                    None if is_lasting => self.scene.fit_up.note(prospect.partition, spec, ()),
                     None => {}
                 }
                 return true;

@@ -47,6 +47,11 @@ impl<'p, 'a> Bounds<'p, 'a> {
         })
     }
 
+    /// Whether two stretches that begin in one leaf and end in one leaf have the same rank: nodes are whole and weigh the same.
+    pub(super) fn are_of_leaves(&self) -> bool {
+        self.of_weights.is_empty() && self.problem.view.slots.are_whole()
+    }
+
     /// The rank that a placement which uses every domain of a stretch has at least, on nodes that have no fewer than so many
     /// slots; None where no domain that may hold the job has the stretch.
     pub(super) fn rank<C: Cost>(&self, stretch: &Range<usize>, slots: u64) -> Option<Rank> {

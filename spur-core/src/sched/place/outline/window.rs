@@ -1,7 +1,7 @@
 //! Placements whose outline is fixed beforehand: consecutive positions, or leaves side by side. Every outline is a
 //! problem of its own; the order among them is the order among placements.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -23,37 +23,79 @@ pub(in crate::sched::place) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Res
     let Some(bounds) = Bounds::of(problem) else { return best_promising(problem, windows, best) };
     let slots_of = |pos: Pos| if problem.shares_nodes() { problem.slots_of_node(pos) } else { 0 };
     let before = added_up(positions(0..problem.fabric.wired()).map(slots_of));
-    let ranked = windows.into_iter().filter_map(|window| {
-        let rank = bounds.rank::<C>(&window, before[window.end] - before[window.start])?;
-        Some((rank, window.start, window))
+    // Windows on the same leaves cost the same at least.
+    let leaves = |window: &Range<usize>| {
+        [window.start, window.end - 1].map(|index| problem.fabric.leaf_of(position(index)))
+    };
+    let ranked = windows.chunk_by(|one, next| bounds.are_of_leaves() && leaves(one) == leaves(next));
+    let ranked = ranked.filter_map(|alike| {
+        let window = &alike[0];
+        Some((bounds.rank::<C>(window, before[window.end] - before[window.start])?, alike))
     });
-    best_bounded(problem, ranked, best, Best::offer_window)
+    best_bounded(
+        problem,
+        ranked,
+        |window| window.start,
+        best,
+        |best, problem, window| {
+            best.offer_window(problem, window.clone());
+        },
+    )
 }
 
-/// The best of some outlines, each with what it costs at least, and where it starts.
-fn best_bounded<C: Cost, O>(
+/// The best of some outlines: each time those that cost the same at least, from the first to the last, and where each starts.
+fn best_bounded<'w, C: Cost, O: 'w>(
     problem: &Problem<'_>,
-    outlines: impl Iterator<Item = (Rank, usize, O)>,
+    ranked: impl Iterator<Item = (Rank, &'w [O])>,
+    start: impl Fn(&O) -> usize,
     mut best: Best<C>,
-    offer: impl Fn(&mut Best<C>, &Problem<'_>, O),
+    offer: impl Fn(&mut Best<C>, &Problem<'_>, &O),
 ) -> Result<Ranked, Missed> {
-    let (ranks, mut outlines): (Vec<_>, Vec<_>) =
-        outlines.map(|(rank, start, outline)| ((rank, start), Some(outline))).unzip();
-    let mut ranks: BinaryHeap<_> = ranks.into_iter().zip(0..).map(Reverse).collect();
-    while let Some(Reverse(((rank, start), index))) = ranks.pop() {
-        if best.winner.as_ref().is_some_and(|(winner, first)| (&winner.rank, first) <= (&rank, &start)) {
+    let mut ranked: BinaryHeap<_> =
+        ranked.map(|(rank, alike)| Reverse(Bounded { rank, start: start(&alike[0]), alike })).collect();
+    while let Some(Reverse(Bounded { rank, start: first, alike })) = ranked.pop() {
+        if best.winner.as_ref().is_some_and(|(winner, start)| (&winner.rank, start) <= (&rank, &first)) {
             break;
         }
         if problem.meter.is_spent() {
             best.exact = false;
             break;
         }
-        if let Some(outline) = outlines.get_mut(index).and_then(Option::take) {
-            offer(&mut best, problem, outline);
+        let Some((outline, alike)) = alike.split_first() else { continue };
+        offer(&mut best, problem, outline);
+        if let Some(next) = alike.first() {
+            ranked.push(Reverse(Bounded { rank, start: start(next), alike }));
         }
     }
     best.ranked()
 }
+
+/// Outlines that cost so much at least, and where the first of them starts.
+struct Bounded<'w, O> {
+    rank: Rank,
+    start: usize,
+    alike: &'w [O],
+}
+
+impl<O> Ord for Bounded<'_, O> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.rank, self.start).cmp(&(&other.rank, other.start))
+    }
+}
+
+impl<O> PartialOrd for Bounded<'_, O> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<O> PartialEq for Bounded<'_, O> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<O> Eq for Bounded<'_, O> {}
 
 /// The best of windows of which not every node has to be used.
 fn best_promising<C: Cost>(
@@ -91,21 +133,21 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
         rooms.clone().all(|room| room > 0) && rooms.fold(0, u32::saturating_add) >= problem.amount
     };
     let windows = runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(has_room);
-    let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &[DomainId]| {
-        best.offer(&problem.all_of_these(window), problem.fabric.domain(window[0]).range().start);
+    let mut windows: Vec<&[DomainId]> = windows.collect();
+    let start = |window: &&[DomainId]| problem.fabric.domain(window[0]).range().start;
+    let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &&[DomainId]| {
+        best.offer(&problem.all_of_these(window), start(window));
     };
     if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1) {
         let least = least_slots(problem);
-        let ranked = windows.filter_map(|window| {
-            let range = |leaf: DomainId| problem.fabric.domain(leaf).range();
-            let stretch = range(window[0]).start..range(window[window.len() - 1]).end;
+        let ranked = windows.chunks(1).filter_map(|alone| {
+            let window = alone[0];
+            let stretch = start(&window)..problem.fabric.domain(window[window.len() - 1]).range().end;
             let least = window.iter().filter_map(|leaf| *least.get(leaf.index())?).min().unwrap_or(0);
-            let rank = bounds.rank::<C>(&stretch, u64::from(problem.amount) * least)?;
-            Some((rank, stretch.start, window))
+            Some((bounds.rank::<C>(&stretch, u64::from(problem.amount) * least)?, alone))
         });
-        return best_bounded(problem, ranked, Best::default(), offer);
+        return best_bounded(problem, ranked, start, Best::default(), offer);
     }
-    let mut windows: Vec<&[DomainId]> = windows.collect();
     // Those that look best come first, as not all may be looked at.
     let fabric = problem.fabric;
     windows.sort_by_cached_key(|window| {
@@ -118,7 +160,7 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
             best.exact = false;
             break;
         }
-        offer(&mut best, problem, window);
+        offer(&mut best, problem, &window);
     }
     best.ranked()
 }

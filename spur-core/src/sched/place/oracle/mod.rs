@@ -10,6 +10,7 @@ mod loaded;
 mod mixed;
 mod named;
 mod slots;
+mod spread;
 mod sure;
 mod windows;
 

@@ -337,6 +337,33 @@ impl<'a> Problem<'a> {
             && self.only.is_none()
     }
 
+    /// Whether the job is spread, and how many of each kind there are says how: a unit is the same in every layer, and what a
+    /// leaf may give does not depend on which of its nodes give it.
+    pub(super) fn spreads_by_counts(&self) -> bool {
+        let (node, above) = self.units.split_at(Layer::LEAF.index());
+        let are_uncut = self.leaf_cap == u32::MAX && self.loads.is_none();
+        let are_counted = match self.per_node {
+            Some(_) => self.weights.is_empty() || are_uncut,
+            None => self.weights.is_empty() && self.nodes.is_none() && self.leaf_nodes.is_none(),
+        };
+        let are_alike = self.weights.is_empty() && self.required.is_empty();
+        let is_right = are_alike && (self.per_node.is_some() || node == &above[..1]);
+        are_counted
+            && (is_right || self.per_node.is_some() && above[0] == 1)
+            && self.ask.mode == Mode::Distributed
+            && self.within != Some(Layer::NODE)
+            && above.iter().all(|&unit| unit == above[0])
+            && self.span_caps.iter().all(|&(layer, cap)| layer > Layer::NODE && cap > 0)
+            && self.ask.prefer.is_empty()
+            && self.ask.counts.is_empty()
+            && !self.ask.score.weights.any()
+            && self.node_unit.is_none()
+            && self.limits.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+            && !self.loads.add_up()
+    }
+
     /// Whether some position of a domain may be used.
     pub(super) fn may_use_any(&self, id: DomainId) -> bool {
         let range = self.fabric.domain(id).range();

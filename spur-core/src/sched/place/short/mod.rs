@@ -2,7 +2,7 @@
 //!
 //! The rooms, in the order in which they are mostly asked: `equal` makes tasks on nodes that all take as many a question about
 //! whole nodes; `whole` has whole nodes, and such that are shared, that weigh the same, or of which the lightest will do; `sure`
-//! has those of which some are used in every choice; `uneven` has nodes that take unequally much; `loose` asks them less where nobody
+//! has those of which some are used in every choice; `spread` has jobs that are spread; `uneven` has nodes that take unequally much; `loose` asks them less where nobody
 //! has an answer. What they share: `layers` finds the best leaves in any
 //! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
 //! chooses where little is to spare, and `step` is a step of a walk.
@@ -12,6 +12,7 @@ mod layers;
 mod loose;
 mod sieve;
 mod spend;
+mod spread;
 mod standing;
 mod step;
 mod sure;
@@ -19,7 +20,7 @@ mod uneven;
 mod whole;
 
 use crate::model::fabric::Layer;
-use crate::sched::place::ask::Ask;
+use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
@@ -79,6 +80,9 @@ fn before_domain(problem: &Problem<'_>, placement: &Placement) -> (Vec<u32>, Vec
 }
 
 fn anywhere(problem: &Problem<'_>) -> Short {
+    if problem.ask.mode == Mode::Distributed {
+        return spread::place(problem);
+    }
     let ways: [fn(&Problem<'_>) -> Short; 3] = if adds_up_in_tables(problem) {
         [uneven::place, whole::place, sure::place]
     } else {
@@ -106,5 +110,8 @@ fn adds_up_in_tables(problem: &Problem<'_>) -> bool {
 
 /// The best few of the domains that could have held a job, and at which step each lost; None where that has no short cut.
 pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    if problem.ask.mode == Mode::Distributed {
+        return spread::losers(problem, most);
+    }
     uneven::losers(problem, most)
 }

@@ -1,7 +1,7 @@
 //! Consecutive nodes, and leaves side by side, on fabrics of some sixty nodes and more: every window, judged by the
 //! definition. What each costs at least is known before any is solved, so that few steps are enough for all of them.
 
-use crate::model::fabric::{DomainId, Layer};
+use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::{Ask, Missed, Placement, View, place};
 
 use super::case::{Case, Random};
@@ -53,6 +53,46 @@ fn consecutive_nodes_of_large_fabrics() {
         let windows = (0..case.fabric.len()).map(|start| (start..start + nodes).collect::<Vec<_>>());
         let open = windows.filter(|nodes| nodes.iter().all(is_open));
         let best = open.filter_map(|nodes| ranked(&case, nodes)).min();
+        exactly(answer(&case), best, |placement, (_, nodes)| nodes_of(placement) == *nodes)
+            .map_err(|wrong| format!("{wrong}\n{}", case.describe()))
+    });
+}
+
+/// The same of tasks, which use every node of a window.
+#[test]
+fn consecutive_tasks_of_large_fabrics() {
+    each_seed("consecutive tasks of large fabrics", 600, |random| {
+        let mut case = question(random, true, |ask, random| {
+            ask.contiguous = true;
+            ask.prefer.extend(random.one_in(4).then_some(Layer::LEAF));
+        });
+        let most = if random.one_in(2) { 9 } else { 60 };
+        let wanted = random.between(1, most);
+        (case.ask.tasks, case.ask.nodes) = (Some(wanted), None);
+        if random.one_in(3) {
+            case.weights = Some(random.weights(&case.fabric, 3));
+        }
+        if random.one_in(4) {
+            let nodes = random.between(1, wanted.min(12));
+            case.ask.nodes = Some((nodes, nodes));
+        }
+        case.ask.max_tasks_per_node = random.one_in(4).then_some(random.between(1, 3));
+        let most = case.ask.max_tasks_per_node.unwrap_or(u32::MAX);
+        let takes = |index: usize| case.slots.at(Pos(index as u32)).min(most);
+        // One task for each node, and then as many as it takes.
+        let fill = |window: std::ops::Range<usize>| {
+            let mut left = wanted.checked_sub(window.len() as u32)?;
+            let mut amounts = vec![0; case.fabric.len()];
+            for index in window.clone() {
+                let more = takes(index).checked_sub(1)?.min(left);
+                (amounts[index], left) = (1 + more, left - more);
+            }
+            let rank = Judge::new(&case).rank(&amounts).filter(|_| left == 0)?;
+            Some((rank, window.collect::<Vec<usize>>()))
+        };
+        let windows = (0..case.fabric.len())
+            .flat_map(|start| (start + 1..=case.fabric.len().min(start + 60)).map(move |end| start..end));
+        let best = windows.filter_map(fill).min();
         exactly(answer(&case), best, |placement, (_, nodes)| nodes_of(placement) == *nodes)
             .map_err(|wrong| format!("{wrong}\n{}", case.describe()))
     });

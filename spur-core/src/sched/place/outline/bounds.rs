@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::problem::{Cost, Item, Problem, Rank, position, positions, rank};
+use crate::sched::place::problem::{Cost, Item, Problem, Rank, position, positions, rank, rank_node};
 
 /// Sums along the positions of a fabric.
 pub(super) struct Bounds<'p, 'a> {
@@ -26,9 +26,10 @@ struct Along {
 }
 
 impl<'p, 'a> Bounds<'p, 'a> {
-    /// None where it is not nodes that are placed, or where one may hold the job by itself, or where jobs are spread.
+    /// None where one node is placed, or where jobs are spread. Of tasks only stretches of which every node is used have bounds.
     pub(super) fn of(problem: &'p Problem<'a>) -> Option<Self> {
-        if problem.per_node.is_none() || problem.amount == 1 || problem.ask.mode == Mode::Distributed {
+        let is_single = problem.per_node.is_some() && problem.amount == 1;
+        if is_single || problem.ask.mode == Mode::Distributed {
             return None;
         }
         let heavier = problem.layout.weights;
@@ -53,9 +54,13 @@ impl<'p, 'a> Bounds<'p, 'a> {
     }
 
     /// The rank that a placement which uses every domain of a stretch has at least, on nodes that have no fewer than so many
-    /// slots; None where no domain that may hold the job has the stretch.
+    /// slots; None where no domain that may hold the job has the stretch. Tasks use every node.
     pub(super) fn rank<C: Cost>(&self, stretch: &Range<usize>, slots: u64) -> Option<Rank> {
         let problem = self.problem;
+        if problem.per_node.is_none() && stretch.len() == 1 && !problem.view.slots.are_whole() {
+            let pos = position(stretch.start);
+            return problem.node::<C>(pos, (0, u32::MAX)).map(|item| rank_node(problem, pos, &item));
+        }
         let holder = problem.fabric.deepest_common(&[position(stretch.start), position(stretch.end - 1)])?;
         let layer = problem.fabric.domain(holder).layer();
         if problem.within.is_some_and(|within| layer > within) {
@@ -63,17 +68,18 @@ impl<'p, 'a> Bounds<'p, 'a> {
         }
         let mut item = Item::<C>::nothing(problem.layout.width());
         let fields = item.cost.fields_mut();
+        let nodes = problem.per_node.map_or(stretch.len(), |_| problem.amount as usize);
         // The lightest there are.
-        let mut wanted = problem.amount;
-        for (class, nodes) in self.of_weights.iter().enumerate().rev() {
-            let taken = wanted.min(nodes[stretch.end] - nodes[stretch.start]);
+        let mut wanted = u32::try_from(nodes).unwrap_or(u32::MAX);
+        for (class, before) in self.of_weights.iter().enumerate().rev() {
+            let taken = wanted.min(before[stretch.end] - before[stretch.start]);
             wanted -= taken;
             if class < problem.layout.weights {
                 fields[class] += i64::from(taken);
             }
         }
         if !problem.view.slots.are_whole() {
-            problem.charge_for(fields, Layer::NODE, (problem.amount as usize, slots));
+            problem.charge_for(fields, Layer::NODE, (nodes, slots));
         }
         let [first, last] =
             [stretch.start, stretch.end - 1].map(|index| problem.fabric.leaf_of(position(index)));

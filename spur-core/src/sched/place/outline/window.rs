@@ -21,7 +21,7 @@ pub(in crate::sched::place) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Res
     windows.retain(|window| problem.required.iter().all(|pos| window.contains(&pos.index())));
     let best = Best::<C> { exact: are_all, ..Best::default() };
     let Some(bounds) = Bounds::of(problem) else { return best_promising(problem, windows, best) };
-    let slots_of = |pos: Pos| if problem.shares_nodes() { problem.slots_of_node(pos) } else { 0 };
+    let slots_of = |pos: Pos| if problem.view.slots.are_whole() { 0 } else { problem.slots_of_node(pos) };
     let before = added_up(positions(0..problem.fabric.wired()).map(slots_of));
     // Windows on the same leaves cost the same at least.
     let leaves = |window: &Range<usize>| {
@@ -138,7 +138,8 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
     let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &&[DomainId]| {
         best.offer(&problem.all_of_these(window), start(window));
     };
-    if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1) {
+    // Of how many nodes tasks use in leaves nothing is known.
+    if let Some(bounds) = Bounds::of(problem).filter(|_| leaves > 1 && problem.per_node.is_some()) {
         let least = least_slots(problem);
         let ranked = windows.chunks(1).filter_map(|alone| {
             let window = alone[0];
@@ -268,7 +269,11 @@ fn windows(problem: &Problem<'_>) -> (Vec<Range<usize>>, bool) {
                 enough += 1;
             }
             let shortest = enough.max(start + exactly.unwrap_or(0));
-            let longest = if are_shortest_best { shortest } else { start + exactly.unwrap_or(most) };
+            let longest = match exactly {
+                Some(nodes) => start + nodes,
+                None if are_shortest_best => shortest,
+                None => start + most,
+            };
             let longest = longest.min(last).min(start + most);
             for end in shortest..=longest {
                 if windows.len() == MOST {

@@ -6,6 +6,7 @@ mod case;
 mod counted;
 mod filled;
 mod judge;
+mod kinds;
 mod loaded;
 mod mixed;
 mod named;

@@ -320,6 +320,18 @@ impl<'a> Problem<'a> {
         self.weights.iter().position(|&class| class == weight)
     }
 
+    /// Whether nothing rounds or limits what domains give, and nothing has to be used, but for counted features.
+    pub(super) fn is_free_but_for_counts(&self) -> bool {
+        self.units.iter().all(|&unit| unit == 1)
+            && self.node_unit.is_none()
+            && self.leaf_cap == u32::MAX
+            && self.loads.is_none()
+            && self.limits.is_empty()
+            && self.required.is_empty()
+            && self.forced_domains.is_empty()
+            && self.only.is_none()
+    }
+
     /// Whether all that is asked adds up over nodes, next to one number at most: nothing has to be used, nothing is
     /// rounded, and no part has a share of its own.
     pub(super) fn adds_up(&self) -> bool {

@@ -1,0 +1,134 @@
+//! Whole nodes of which so many have to be of some kind: counted features, and next to these nodes of several weights.
+//!
+//! Where no node is of two counted kinds, leaves hold the job if they have as many nodes as it needs, and of each kind as
+//! many as it needs of that, whichever nodes are taken in the end: as the counts need no more nodes than the job has, what is
+//! over of one kind can always give way to what another lacks. So leaves are told apart by the number of nodes of each kind
+//! alone, and what they cost does not depend on what they give: one [`walk`] over them finds the best. In these the first
+//! nodes are taken that leave enough for what is needed still.
+//!
+//! With weights a job has so many nodes of each weight as tells the domain that has it with the fewest of the heaviest, then
+//! of the next. Where all nodes of one weight are of one kind, those are the kinds.
+
+mod stock;
+mod walk;
+
+use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::ask::Mode;
+use crate::sched::place::explain::{Lost, Placement};
+use crate::sched::place::problem::{Item, Problem, Rank, difference, rank};
+
+use super::standing::{Standing, order};
+use super::{NoChoice, Short};
+use stock::Stock;
+use walk::best_leaves;
+
+/// Places a job of whole nodes of counted kinds.
+pub(super) fn place(problem: &Problem<'_>) -> Short {
+    if !applies(problem) {
+        return Short::Other;
+    }
+    let Some(stock) = Stock::new(problem) else { return Short::Other };
+    let Some(needs) = stock.least() else { return Short::Nowhere };
+    for layer in layers(problem) {
+        let here = problem.fabric.domains_of(layer).filter(|&id| problem.is_inside(id));
+        let holders: Vec<DomainId> = here.filter(|&id| stock.holds(id, &needs)).collect();
+        match at_layer(&stock, &holders, &needs) {
+            Ok((holder, leaves)) => {
+                let nodes = stock.first_nodes(&leaves, &needs).into_iter().map(|pos| (pos, 1));
+                return Short::Placed(Placement::new(problem, nodes.collect(), Some(holder), true));
+            }
+            Err(NoChoice::Nowhere) => {}
+            Err(NoChoice::Unknown) => return Short::Other,
+        }
+    }
+    Short::Nowhere
+}
+
+fn applies(problem: &Problem<'_>) -> bool {
+    let ask = problem.ask;
+    problem.per_node == Some(1)
+        && problem.view.slots.are_whole()
+        && !ask.counts.is_empty()
+        && ask.mode == Mode::Consolidated
+        && ask.prefer.is_empty()
+        && ask.prefer_domain.is_none()
+        && ask.min_speed.is_none()
+        && !problem.lowest_latency
+        && !ask.score.weights.any()
+        && problem.within != Some(Layer::NODE)
+        && problem.span_caps.is_empty()
+        && problem.is_free_but_for_counts()
+}
+
+/// The layers of domains that may hold the job, the lowest first.
+fn layers(problem: &Problem<'_>) -> impl Iterator<Item = Layer> + use<> {
+    (Layer::LEAF.0..=problem.within.unwrap_or(problem.fabric.top()).0).map(Layer)
+}
+
+/// The best leaves in one of some domains of one layer.
+fn at_layer(
+    stock: &Stock<'_, '_>,
+    holders: &[DomainId],
+    needs: &[u32],
+) -> Result<(DomainId, Vec<DomainId>), NoChoice> {
+    let problem = stock.problem;
+    let found = best_leaves(stock, holders.iter().map(|&holder| (holder, needs.to_vec())))?;
+    let mut best: Option<(Standing, DomainId, Vec<DomainId>)> = None;
+    for (&holder, leaves) in holders.iter().zip(found) {
+        let shares: Vec<(DomainId, u32)> = leaves.iter().map(|&leaf| (leaf, 1)).collect();
+        let order = order(problem, problem.fabric.domain(holder).layer());
+        let standing = Standing::new(problem, holder, &order, &shares);
+        if best.as_ref().is_none_or(|(least, ..)| standing < *least) {
+            best = Some((standing, holder, leaves));
+        }
+    }
+    best.map(|(_, holder, leaves)| (holder, leaves)).ok_or(NoChoice::Nowhere)
+}
+
+/// The best few of the domains that could have held such a job, and at which step each lost; None where that is not told.
+pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+    if !applies(problem) {
+        return None;
+    }
+    let stock = Stock::new(problem)?;
+    let fabric = problem.fabric;
+    let mut holders: Vec<(DomainId, Vec<u32>)> = Vec::new();
+    for layer in layers(problem) {
+        let here = fabric.domains_of(layer).filter(|&id| problem.is_inside(id));
+        holders.extend(here.filter_map(|id| Some((id, stock.needs(id)?))));
+        // Without weights lower layers come first; one of the domains is the winner.
+        if problem.layout.weights == 0 && holders.len() >= most + 2 {
+            break;
+        }
+    }
+    let leaves = best_leaves(&stock, holders.iter().cloned()).ok()?;
+    let ranks =
+        holders.iter().zip(leaves).map(|((id, needs), leaves)| (ranked(problem, *id, needs, leaves), *id));
+    let mut found: Vec<(Rank, DomainId)> = ranks.collect();
+    let start = |id: DomainId| fabric.domain(id).range().start;
+    found.sort_by(|(one, this), (other, that)| one.cmp(other).then_with(|| start(*this).cmp(&start(*that))));
+    let Some(((best, winner), others)) = found.split_first() else { return Some(Vec::new()) };
+    let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
+    let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
+    Some(rivals.map(lost).take(most).collect())
+}
+
+/// How good it is to use some leaves of a domain.
+fn ranked(problem: &Problem<'_>, holder: DomainId, needs: &[u32], leaves: Vec<DomainId>) -> Rank {
+    let fabric = problem.fabric;
+    let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
+    for (cost, &nodes) in item.cost[..problem.layout.weights].iter_mut().zip(needs) {
+        *cost = i64::from(nodes);
+    }
+    let mut before = None;
+    for leaf in leaves.into_iter().filter(|leaf| *leaf != holder) {
+        let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
+        let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
+        for id in up.take_while(|&id| id != holder).take_while(is_new) {
+            let domain = fabric.domain(id);
+            problem.charge(&mut item.cost, domain.layer(), domain.cover(), problem.slots(id));
+        }
+        before = Some(leaf);
+    }
+    rank(problem, holder, &item)
+}

@@ -6,7 +6,7 @@
 //! first component, in the steps of that search.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fixedbitset::FixedBitSet;
 
@@ -84,13 +84,21 @@ impl<'a> Group<'a> {
         Some(Choice { victims, loss, seats, exact: self.exact })
     }
 
-    /// Positions where somebody still is.
-    fn occupied(&self, claimant: &Claimant<'_>, cleared: &BTreeMap<NodeId, Amount>) -> FixedBitSet {
+    /// Positions where somebody still is when some leave: who is only suspended is, even if that frees all that there was.
+    fn occupied(
+        &self,
+        claimant: &Claimant<'_>,
+        leaving: &[usize],
+        cleared: &BTreeMap<NodeId, Amount>,
+    ) -> FixedBitSet {
         let fabric = &claimant.lens.fabric;
+        let staying = leaving.iter().map(|index| &self.victims[*index]).filter(|victim| victim.stays);
+        let suspended: BTreeSet<NodeId> =
+            staying.flat_map(|victim| victim.held.iter().map(|(node, _)| *node)).collect();
         let somebody = |index: &usize| {
             let node = fabric.node(pos(*index));
             let free = cleared.get(&node).unwrap_or(&self.free[node.index()]);
-            positive(free) != capacity(&self.scene.nodes[node.index()].shape)
+            suspended.contains(&node) || positive(free) != capacity(&self.scene.nodes[node.index()].shape)
         };
         let mut occupied = FixedBitSet::with_capacity(fabric.len());
         occupied.extend((0..fabric.len()).filter(somebody));
@@ -174,7 +182,7 @@ impl Trial for Group<'_> {
                 rooms[node.index()] = room(scene, &mut self.rooms, claimant, *node, free);
             }
             let minds = claimant.asks.iter().any(|ask| ask.minds_others(1).is_some());
-            let occupied = minds.then(|| self.occupied(claimant, &cleared));
+            let occupied = minds.then(|| self.occupied(claimant, leaving, &cleared));
             let (lens, need) = (&**claimant.lens, &claimant.request.need);
             members.push(Member { lens, need, asks: claimant.asks, rooms, occupied });
         }

@@ -227,10 +227,10 @@ impl Field {
     }
 
     /// Whether a job may be asked to leave for some of that rank. One that is only suspended ends later then: not where somebody
-    /// is promised what it has. And it stays in its leaves: not for who wants whole ones.
+    /// is promised what it has. And it stays in its leaves: not for those who all want whole ones.
     fn may_leave(&self, victim: &Victim, rank: Rank, claimants: &[Claimant<'_>]) -> bool {
         let promised = || victim.held.iter().any(|(node, _)| self.promised.contains(node));
-        let want_leaves = || claimants.iter().any(Claimant::wants_whole_leaves);
+        let want_leaves = || claimants.iter().all(Claimant::wants_whole_leaves);
         rank.preempts(victim.rank, &self.policy) && !(victim.stays && (promised() || want_leaves()))
     }
 

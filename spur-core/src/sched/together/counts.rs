@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::sched::scene::room::{CPUS, RoomId};
 
-use super::search::{Search, number};
+use super::search::{Search, positions};
 
 /// Members whose nodes are compared with those there are, in every set of them; of more, those that want the most.
 const MOST_COMPARED: usize = 8;
@@ -19,14 +19,14 @@ impl Search<'_, '_> {
     /// Whether what all members take at least may be there, by count alone; no way to place them is missed.
     pub(super) fn may_hold_all(&mut self, within: Option<&FixedBitSet>) -> bool {
         let count = self.members.len();
-        let nodes = self.left.first().map_or(0, Vec::len);
+        let nodes = self.nodes_within(within);
         // By member, by slots that a node has for it: how many such nodes there are.
         let mut rows: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); count];
         let mut cpus: BTreeMap<u64, u64> = BTreeMap::new();
-        for node in (0..nodes).map(|node| NodeId(number(node))) {
+        for &node in &nodes {
             let mut most = 0;
             for (member, row) in rows.iter_mut().enumerate() {
-                let Some(room) = self.room_within(member, node, within) else { continue };
+                let Some(room) = self.room_on(member, node) else { continue };
                 most = most.max(self.rooms.amount(room)[CPUS]);
                 *row.entry(self.slots_on(member, node)).or_default() += 1;
             }
@@ -35,13 +35,24 @@ impl Search<'_, '_> {
         let least: Option<Vec<u64>> =
             (0..count).map(|member| self.least_nodes(member, &rows[member])).collect();
         let Some(least) = least else { return false };
-        self.have_cpus(&least, &cpus) && self.have_nodes(&least, within)
+        self.have_cpus(&least, &cpus) && self.have_nodes(&least, &nodes)
     }
 
-    /// What a member has of a node within some positions.
-    fn room_within(&self, member: usize, node: NodeId, within: Option<&FixedBitSet>) -> Option<RoomId> {
-        let pos = self.members[member].lens.position(node)?;
-        self.left[member][node.index()].filter(|_| within.is_none_or(|set| set.contains(pos.index())))
+    /// The nodes within some positions, which are of one fabric.
+    fn nodes_within(&self, within: Option<&FixedBitSet>) -> Vec<NodeId> {
+        match within {
+            Some(_) => {
+                let fabric = &self.members[0].lens.fabric;
+                positions(fabric, within).map(|pos| fabric.node(pos)).collect()
+            }
+            None => (0..self.left.first().map_or(0, Vec::len)).map(NodeId::at).collect(),
+        }
+    }
+
+    /// What a member has of a node, if that is on its fabric.
+    fn room_on(&self, member: usize, node: NodeId) -> Option<RoomId> {
+        self.members[member].lens.position(node)?;
+        self.left[member][node.index()]
     }
 
     /// Fewest nodes and slots that a member asks for.
@@ -88,16 +99,15 @@ impl Search<'_, '_> {
     }
 
     /// Whether every set of members of which no two can share any node finds as many nodes as they take together.
-    fn have_nodes(&mut self, least: &[u64], within: Option<&FixedBitSet>) -> bool {
+    fn have_nodes(&mut self, least: &[u64], nodes: &[NodeId]) -> bool {
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by_key(|member| (!self.members[*member].need.whole, std::cmp::Reverse(least[*member])));
         order.truncate(MOST_COMPARED);
-        let nodes = self.left.first().map_or(0, Vec::len);
         let mut masks: BTreeMap<Mask, u64> = BTreeMap::new();
-        for node in (0..nodes).map(|node| NodeId(number(node))) {
+        for &node in nodes {
             let mut mask = 0;
             for (bit, member) in order.iter().enumerate() {
-                let is_there = self.room_within(*member, node, within).is_some();
+                let is_there = self.room_on(*member, node).is_some();
                 mask |= Mask::from(is_there && self.slots_on(*member, node) > 0) << bit;
             }
             *masks.entry(mask).or_default() += 1;
@@ -108,7 +118,7 @@ impl Search<'_, '_> {
                 order.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, m)| *m).collect();
             let wanted: u64 = members.iter().map(|member| least[*member]).sum();
             let has: u64 = masks.iter().filter(|(mask, _)| *mask & set != 0).map(|(_, count)| count).sum();
-            wanted <= has || !self.are_apart(&members, within, &mut shut_out)
+            wanted <= has || !self.are_apart(&members, nodes, &mut shut_out)
         })
     }
 
@@ -116,7 +126,7 @@ impl Search<'_, '_> {
     fn are_apart(
         &mut self,
         members: &[usize],
-        within: Option<&FixedBitSet>,
+        nodes: &[NodeId],
         known: &mut BTreeMap<(usize, usize), bool>,
     ) -> bool {
         let mut members = members.to_vec();
@@ -126,21 +136,20 @@ impl Search<'_, '_> {
             .enumerate()
             .flat_map(|(at, one)| members[at + 1..].iter().map(|other| (*one, *other)));
         pairs.collect::<Vec<_>>().into_iter().all(|pair| {
-            let apart = known.get(&pair).copied().unwrap_or_else(|| self.two_are_apart(pair, within));
+            let apart = known.get(&pair).copied().unwrap_or_else(|| self.two_are_apart(pair, nodes));
             known.insert(pair, apart);
             apart
         })
     }
 
     /// Whether one slot of a member leaves no slot to another that is placed after it, on whatever node.
-    fn two_are_apart(&mut self, (one, other): (usize, usize), within: Option<&FixedBitSet>) -> bool {
+    fn two_are_apart(&mut self, (one, other): (usize, usize), nodes: &[NodeId]) -> bool {
         if self.members[one].need.whole || self.members[other].need.whole {
             return true;
         }
         let mut seen: BTreeMap<(RoomId, RoomId), bool> = BTreeMap::new();
-        let nodes = self.left.first().map_or(0, Vec::len);
-        (0..nodes).map(|node| NodeId(number(node))).all(|node| {
-            let rooms = (self.room_within(one, node, within), self.room_within(other, node, within));
+        nodes.iter().all(|&node| {
+            let rooms = (self.room_on(one, node), self.room_on(other, node));
             let (Some(room), Some(theirs)) = rooms else { return true };
             *seen.entry((room, theirs)).or_insert_with(|| {
                 let shape = self.rooms.shape(self.rooms.class_of(room));

@@ -143,6 +143,7 @@ pub(super) fn place_together(
                     &mut best,
                     search.has_enough(&within).then(|| gather(&mut search, &near.prefer, Some(&within))),
                 );
+                best.iter().for_each(|best| search.beat(best));
             }
             best
         }

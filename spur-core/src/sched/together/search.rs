@@ -9,9 +9,8 @@ use std::borrow::Cow;
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
-use crate::model::fabric::Layer;
-use crate::model::fabric::{Fabric, Pos};
-use crate::sched::place::{self, Ask, Placement, Slots, View};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::place::{self, Ask, Mode, Placement, Slots, Strategy, View};
 use crate::sched::scene::lens::slots_by_position;
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
@@ -78,11 +77,15 @@ pub(super) struct Search<'a, 'r> {
     pub(super) prefer: Vec<Layer>,
     /// By member, by node: what those that have been placed leave.
     pub(super) left: Vec<Vec<Option<RoomId>>>,
+    /// By member: its slots in that.
+    open: Vec<Slots>,
     /// By member, by room: slots.
     known: Vec<Vec<u32>>,
     seats: Vec<Seat>,
     localities: Vec<Vec<i64>>,
     fits: Vec<Vec<u64>>,
+    /// How local the members have to be, if a way is known where they are.
+    worst: Option<Vec<Vec<i64>>>,
     pub(super) budget: u64,
     /// Whether nothing was left out so far.
     pub(super) exact: bool,
@@ -99,19 +102,33 @@ impl<'a, 'r> Search<'a, 'r> {
         prefer: Vec<Layer>,
         budget: u64,
     ) -> Self {
-        Self {
+        let mut search = Self {
             scene,
             rooms,
             members,
             prefer,
             left: members.iter().map(|member| member.rooms.clone()).collect(),
+            open: Vec::with_capacity(members.len()),
             known: vec![Vec::new(); members.len()],
             seats: Vec::new(),
             localities: Vec::new(),
             fits: Vec::new(),
+            worst: None,
             budget,
             exact: true,
+        };
+        for (index, Member { lens, need, .. }) in members.iter().enumerate() {
+            let fabric = &lens.fabric;
+            let slots = positions(fabric, None).map(|pos| search.slots_on(index, fabric.node(pos)));
+            let slots = slots_by_position(fabric, need, slots.collect());
+            search.open.push(slots);
         }
+        search
+    }
+
+    /// Looks from now on for nothing that comes behind what was found, where no layer is preferred to it.
+    pub(super) fn beat(&mut self, found: &Found) {
+        self.worst = self.prefer.is_empty().then(|| found.localities.clone());
     }
 
     /// The fabric that nearness is about.
@@ -128,14 +145,12 @@ impl<'a, 'r> Search<'a, 'r> {
         let ask = self.members[member].asks.last();
         let nodes = ask.and_then(|ask| ask.nodes).map_or(1, |(least, _)| u64::from(least));
         let slots = ask.and_then(|ask| ask.tasks).map_or(nodes, u64::from).max(nodes);
-        let fabric = &self.members[member].lens.fabric;
+        let slots_seen = &self.open[member];
         let (mut open, mut total) = (0, 0);
-        for index in 0..fabric.len() {
-            if within.is_none_or(|within| within.contains(index)) {
-                let has = self.slots_on(member, fabric.node(Pos(number(index))));
-                open += u64::from(has > 0);
-                total += u64::from(has);
-            }
+        for pos in positions(&self.members[member].lens.fabric, within) {
+            let has = slots_seen.at(pos);
+            open += u64::from(has > 0);
+            total += u64::from(has);
             if open >= nodes && total >= slots {
                 return true;
             }
@@ -143,17 +158,21 @@ impl<'a, 'r> Search<'a, 'r> {
         false
     }
 
-    /// The best way to place all members within some positions.
+    /// The best way to place all members within some positions; none where it could only be one that is less local than
+    /// `worst`.
     pub(super) fn assign(&mut self, within: Option<&FixedBitSet>) -> Option<Found> {
         if !self.may_hold_all(within) {
             return None;
         }
         // However little is left, everybody has one try.
-        let once = self.members.iter().map(|member| 2 * cost(member)).sum();
+        let once = self.members.iter().map(|member| 2 * cost(member, &Bounds::Within(within))).sum();
         self.budget = self.budget.max(once);
         let mut alone = Vec::with_capacity(self.members.len());
         for member in 0..self.members.len() {
             alone.push(self.try_one(member, Bounds::Within(within))?.locality);
+        }
+        if self.worst.as_ref().is_some_and(|worst| alone > *worst) {
+            return None;
         }
         let mut best = None;
         self.dive(within, &mut best);
@@ -161,11 +180,53 @@ impl<'a, 'r> Search<'a, 'r> {
             return best;
         }
         self.branch(within, &alone, &mut best, Self::confined);
-        if best.as_ref().is_some_and(|best| best.localities == alone) {
+        if best.as_ref().is_some_and(|best| best.localities == alone || self.is_settled(best, within)) {
             return best;
         }
         self.branch(within, &alone, &mut best, Self::every_share);
         best
+    }
+
+    /// Whether trying domains has tried all that might be more local than the best there is: every member but the last has
+    /// whole nodes of one leaf, as then has whoever is no less local, and the nodes of a leaf are alike for everybody.
+    fn is_settled(&self, best: &Found, within: Option<&FixedBitSet>) -> bool {
+        let takes_any = |ask: &Ask| !ask.contiguous && ask.required.is_empty() && ask.counts.is_empty();
+        let is_plain = |member: &Member<'_>| {
+            let weighs = member.lens.view(&self.open[0]).weights.is_some();
+            !weighs && member.asks.iter().all(takes_any)
+        };
+        let is_in_leaf = |(member, seat): (&Member<'_>, &Seat)| {
+            let holder = seat.placement.common.map(|id| member.lens.fabric.domain(id).layer());
+            let [ask] = member.asks else { return false };
+            member.need.whole
+                && holder == Some(Layer::LEAF)
+                && ask.nodes.is_some_and(|(least, most)| least == most)
+                && ask.mode == Mode::Consolidated
+                && ask.strategy != Strategy::Flat
+                && ask.prefer_domain.is_none()
+        };
+        let before_last = self.members.len().saturating_sub(1);
+        self.members.iter().all(is_plain)
+            && self.members.iter().zip(&best.seats).take(before_last).all(is_in_leaf)
+            && self.leaves_are_alike(within)
+    }
+
+    /// Whether of all nodes of a leaf that somebody may have everybody has the same.
+    fn leaves_are_alike(&self, within: Option<&FixedBitSet>) -> bool {
+        let fabric = &self.members[0].lens.fabric;
+        if self.members.iter().any(|member| !std::sync::Arc::ptr_eq(&member.lens.fabric, fabric)) {
+            return false;
+        }
+        let is_open = |pos: &Pos| self.open.iter().any(|open| open.at(*pos) > 0);
+        let has = |pos: Pos| {
+            let node = fabric.node(pos).index();
+            self.left.iter().map(move |left| left[node])
+        };
+        let mut last: Option<Pos> = None;
+        positions(fabric, within).filter(is_open).all(|pos| {
+            let before = last.replace(pos).filter(|last| fabric.leaf_of(*last) == fabric.leaf_of(pos));
+            before.is_none_or(|before| has(before).eq(has(pos)))
+        })
     }
 
     /// Everybody where he likes best, one after another.
@@ -250,7 +311,10 @@ impl<'a, 'r> Search<'a, 'r> {
             }
         }
         let ids: Vec<_> = fabric.domains().map(|(id, _)| id).collect();
-        for id in ids.into_iter().filter(|id| slots.nodes_of(*id) >= least) {
+        let all = slots.nodes();
+        // One that has everything is nothing new.
+        let has_some = |id: &DomainId| (least as usize..all).contains(&(slots.nodes_of(*id) as usize));
+        for id in ids.into_iter().filter(has_some) {
             let mut set = FixedBitSet::with_capacity(fabric.len());
             set.insert_range(fabric.domain(id).range());
             if let Some(within) = within {
@@ -268,13 +332,8 @@ impl<'a, 'r> Search<'a, 'r> {
     fn out_of_the_way(&self, member: usize, within: Option<&FixedBitSet>) -> Vec<FixedBitSet> {
         let lens = self.members[member].lens;
         let mut own = FixedBitSet::with_capacity(lens.fabric.len());
-        let positions = (0..lens.fabric.len()).map(|index| Pos(number(index)));
-        own.extend(
-            positions.filter(|pos| lens.admitted.contains(lens.fabric.node(*pos).index())).map(Pos::index),
-        );
-        if let Some(within) = within {
-            own.intersect_with(within);
-        }
+        let admitted = |pos: &Pos| lens.admitted.contains(lens.fabric.node(*pos).index());
+        own.extend(positions(&lens.fabric, within).filter(admitted).map(Pos::index));
         let mut sets: Vec<FixedBitSet> = Vec::new();
         let mut rest = own.clone();
         for other in &self.members[member + 1..] {
@@ -348,22 +407,18 @@ impl<'a, 'r> Search<'a, 'r> {
     }
 
     /// What a member sees.
-    fn slots(&mut self, member: usize, bounds: Bounds<'_>) -> Slots {
+    fn slots(&self, member: usize, bounds: Bounds<'_>) -> Slots {
         let Member { lens, need, .. } = &self.members[member];
-        let fabric = &lens.fabric;
-        let mut slots = vec![0; fabric.len()];
+        let (fabric, open) = (&lens.fabric, &self.open[member]);
+        let mut slots = Slots::none(fabric, need.counts_whole_nodes());
         match bounds {
+            Bounds::Within(None) => return open.clone(),
             Bounds::Within(within) => {
-                for (index, slots) in slots.iter_mut().enumerate() {
-                    if within.is_none_or(|within| within.contains(index)) {
-                        let node = fabric.node(Pos(number(index)));
-                        *slots = self.slots_on(member, node);
-                    }
-                }
+                slots.refill(fabric, positions(fabric, within).map(|pos| (pos, open.at(pos))));
             }
-            Bounds::Shares(shares) => shares.iter().for_each(|(pos, share)| slots[pos.index()] = *share),
+            Bounds::Shares(shares) => slots.refill(fabric, shares.iter().copied()),
         }
-        slots_by_position(fabric, need, slots)
+        slots
     }
 
     pub(super) fn slots_on(&mut self, member: usize, node: NodeId) -> u32 {
@@ -388,7 +443,7 @@ impl<'a, 'r> Search<'a, 'r> {
     fn try_up_to(&mut self, member: usize, bounds: Bounds<'_>, most: u32) -> Option<Offer> {
         let members = self.members;
         let Member { lens, asks, occupied, .. } = &members[member];
-        let cost = cost(&members[member]);
+        let cost = cost(&members[member], &bounds);
         if self.budget < cost {
             self.exact = false;
             return None;
@@ -427,10 +482,9 @@ impl<'a, 'r> Search<'a, 'r> {
                 None
             })?;
         self.exact &= placement.exact;
-        // What is left over is counted in all there is, not in what was allowed.
-        let all = self.slots(member, Bounds::Within(None));
         let key = locality(&view, fabric, &ask, &placement);
-        let fit = fit(&all, fabric, &placement);
+        // What is left over is counted in all there is, not in what was allowed.
+        let fit = fit(&self.open[member], fabric, &placement);
         let parts = self.parts(member, &placement.shares)?;
         Some(Offer { allowed: true, locality: key, fit, seat: Seat { placement, parts } })
     }
@@ -464,7 +518,7 @@ impl<'a, 'r> Search<'a, 'r> {
                 let before = self.left[other][part.node.index()];
                 let after = before.map(|room| self.rooms.minus(room, &part.taken));
                 undo.push((other, part.node, before));
-                self.left[other][part.node.index()] = after;
+                self.leave(other, part.node, after);
             }
         }
         self.localities.push(option.locality);
@@ -481,7 +535,17 @@ impl<'a, 'r> Search<'a, 'r> {
 
     fn restore(&mut self, undo: Vec<Undo>) {
         for (member, node, room) in undo.into_iter().rev() {
-            self.left[member][node.index()] = room;
+            self.leave(member, node, room);
+        }
+    }
+
+    /// Leaves a member so much of a node.
+    fn leave(&mut self, member: usize, node: NodeId, room: Option<RoomId>) {
+        self.left[member][node.index()] = room;
+        let lens = self.members[member].lens;
+        if let Some(pos) = lens.position(node) {
+            let slots = self.slots_on(member, node);
+            self.open[member].set(&lens.fabric, pos, slots);
         }
     }
 
@@ -506,12 +570,24 @@ impl<'a, 'r> Search<'a, 'r> {
     }
 }
 
-/// What one try costs: the positions that are looked at, and what comes with it.
-fn cost(member: &Member<'_>) -> u64 {
-    member.lens.fabric.len() as u64 + 20
+/// What one try costs: the positions that are looked at, and what comes with it for every domain.
+fn cost(member: &Member<'_>, bounds: &Bounds<'_>) -> u64 {
+    let fabric = &member.lens.fabric;
+    let positions = match bounds {
+        Bounds::Within(None) => fabric.len(),
+        Bounds::Within(Some(within)) => within.count_ones(..),
+        Bounds::Shares(shares) => shares.len(),
+    };
+    (positions + fabric.domains().size_hint().0 / 8) as u64 + 20
 }
 
-pub(super) fn number(index: usize) -> u32 {
+/// The positions of a fabric, within some of them.
+pub(super) fn positions(fabric: &Fabric, within: Option<&FixedBitSet>) -> impl Iterator<Item = Pos> {
+    let all = if within.is_none() { fabric.len() } else { 0 };
+    within.into_iter().flat_map(FixedBitSet::ones).chain(0..all).map(|index| Pos(number(index)))
+}
+
+fn number(index: usize) -> u32 {
     u32::try_from(index).expect("positions and nodes are numbered in u32")
 }
 

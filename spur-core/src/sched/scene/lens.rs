@@ -165,6 +165,11 @@ impl Lens {
         &self.seats
     }
 
+    /// Whether nodes weigh unequally much.
+    pub(in crate::sched) fn weighs(&self) -> bool {
+        self.weights.is_some()
+    }
+
     /// What a placement looks at.
     pub(in crate::sched) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         let performance = self.performance.as_deref();

@@ -191,10 +191,7 @@ impl<'a, 'r> Search<'a, 'r> {
     /// whole nodes of one leaf, as then has whoever is no less local, and the nodes of a leaf are alike for everybody.
     fn is_settled(&self, best: &Found, within: Option<&FixedBitSet>) -> bool {
         let takes_any = |ask: &Ask| !ask.contiguous && ask.required.is_empty() && ask.counts.is_empty();
-        let is_plain = |member: &Member<'_>| {
-            let weighs = member.lens.view(&self.open[0]).weights.is_some();
-            !weighs && member.asks.iter().all(takes_any)
-        };
+        let is_plain = |member: &Member<'_>| !member.lens.weighs() && member.asks.iter().all(takes_any);
         let is_in_leaf = |(member, seat): (&Member<'_>, &Seat)| {
             let holder = seat.placement.common.map(|id| member.lens.fabric.domain(id).layer());
             let [ask] = member.asks else { return false };

@@ -135,6 +135,24 @@ fn check(case: &Case, answer: &Result<Placement, Misfit>) -> Result<bool, String
     }
 }
 
+/// Holds the answer to one ask against that to another, which has to be exact, each with the reasons why that many other domains
+/// lost; whether there is one.
+fn same_answers(case: &Case, short: &Ask, long: &Ask, most: usize) -> Result<bool, String> {
+    let view = View {
+        occupied: Some(&case.occupied),
+        weights: case.weights.as_ref(),
+        ..View::new(&case.slots, &case.idle)
+    };
+    let answer = |ask: &Ask| {
+        let placement = place(&case.fabric, &view, ask).ok()?;
+        let lost = rivals(&case.fabric, &view, ask, &placement, most);
+        Some((placement, lost))
+    };
+    let (short, long) = (answer(short), answer(long));
+    let is_right = short == long && long.as_ref().is_none_or(|(placement, _)| placement.exact);
+    is_right.then_some(long.is_some()).ok_or_else(|| format!("{short:?}, but {long:?}\n{}", case.describe()))
+}
+
 /// Looking for few rivals leaves out those that cannot be among them, by counts; looking for all leaves out none.
 #[test]
 fn a_few_rivals_are_the_first_of_all() {

@@ -320,7 +320,8 @@ impl<'a> Problem<'a> {
         self.weights.iter().position(|&class| class == weight)
     }
 
-    /// Whether nothing rounds or limits what domains give, and nothing has to be used, but for counted features.
+    /// Whether nothing rounds or limits what domains give, and nothing has to be used, but for counted features and limits on
+    /// the domains or nodes that are used.
     pub(super) fn is_free_but_for_counts(&self) -> bool {
         self.units.iter().all(|&unit| unit == 1)
             && self.node_unit.is_none()
@@ -336,17 +337,10 @@ impl<'a> Problem<'a> {
     /// rounded, and no part has a share of its own.
     pub(super) fn adds_up(&self) -> bool {
         self.ask.mode == Mode::Consolidated
-            && self.units.iter().all(|&unit| unit == 1)
             && self.node_multiple() == 1
-            && self.node_unit.is_none()
-            && self.leaf_cap == u32::MAX
-            && self.loads.is_none()
             && self.leaf_nodes.is_none()
-            && self.limits.is_empty()
             && self.ask.counts.is_empty()
-            && self.required.is_empty()
-            && self.forced_domains.is_empty()
-            && self.only.is_none()
+            && self.is_free_but_for_counts()
     }
 
     /// Whether the job is spread, and how many of each kind there are says how: a unit is the same in every layer, and what a
@@ -482,15 +476,8 @@ impl<'a> Problem<'a> {
     pub(super) fn is_free_within_a_weight(&self) -> bool {
         self.ask.mode != Mode::Distributed
             && !self.is_hard()
-            && self.node_unit.is_none()
-            && self.units.iter().all(|&unit| unit == 1)
-            && self.leaf_cap == u32::MAX
-            && self.loads.is_none()
-            && self.limits.is_empty()
             && self.span_caps.is_empty()
-            && self.required.is_empty()
-            && self.forced_domains.is_empty()
-            && self.only.is_none()
+            && self.is_free_but_for_counts()
     }
 
     /// Whether what domains take adds up over their leaves, which are rounded and capped each by itself.

@@ -1,9 +1,9 @@
 //! Short cuts: what the fronts would give, without them, where a case is of a kind that counts decide.
 //!
-//! The rooms, in the order in which they are mostly asked: `equal` makes tasks on nodes that all take as many a question about
-//! whole nodes; `whole` has whole nodes, and such that are shared, that weigh the same, or of which the lightest will do; `sure`
-//! has those of which some are used in every choice; `spread` has jobs that are spread; `uneven` has nodes that take unequally much; `kinds` has whole nodes of counted kinds; `loose` asks them less where nobody
-//! has an answer. What they share: `layers` finds the best leaves in any
+//! The rooms, in the order in which they are mostly asked: `spread` has jobs that are spread; of the others, `equal` makes
+//! tasks on nodes that all take as many a question about whole nodes; `whole` has whole nodes, and such that are shared, that
+//! weigh the same, or of which the lightest will do; `sure` has those of which some are used in every choice; `uneven` has
+//! nodes that take unequally much; `kinds` has whole nodes of counted kinds; `loose` asks them less where nobody has an answer. What they share: `layers` finds the best leaves in any
 //! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
 //! chooses where little is to spare, and `step` is a step of a walk.
 

@@ -13,6 +13,7 @@ mod named;
 mod slots;
 mod spread;
 mod sure;
+mod weighed;
 mod windows;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};

@@ -2,11 +2,12 @@
 //! out per domain.
 //!
 //! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
-//! part of the fabric (`front`) and what they cost (`cost`), and the order among candidates (`rank`, `score`).
+//! part of the fabric (`front`) and what they cost (`cost`), how few heavier nodes they need (`heavy`), and the order among candidates (`rank`, `score`).
 
 mod capacity;
 mod cost;
 mod front;
+mod heavy;
 mod load;
 mod meter;
 mod rank;
@@ -25,6 +26,7 @@ use crate::sched::place::slots::View;
 pub(super) use capacity::{smallest, sums_of_smallest};
 pub(super) use cost::{Cost, NARROW, Narrow};
 pub(super) use front::{Item, Key, prune};
+pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any};
 pub(super) use meter::Meter;
 pub(super) use rank::{Holder, Means, Rank, Step, difference, rank, rank_node};
 

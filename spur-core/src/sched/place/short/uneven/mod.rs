@@ -11,6 +11,7 @@ mod fit;
 mod order;
 mod stock;
 mod walk;
+mod weighed;
 
 use std::cmp::Ordering;
 
@@ -27,6 +28,7 @@ use super::{NoChoice, Short, whole};
 use choice::Choice;
 use stock::{MANY, Nodes, Stock};
 use walk::{Beside, Candidate, Scale, walk};
+use weighed::best_nodes;
 
 /// Places a job if it is one of the cases in which everything adds up.
 pub(super) fn place(problem: &Problem<'_>) -> Short {
@@ -35,7 +37,11 @@ pub(super) fn place(problem: &Problem<'_>) -> Short {
     if matches!(found, Short::Placed(_)) || !stock.is_lightest_alone() {
         return found;
     }
-    stock.of_all_weights().map_or(Short::Other, |stock| search(&stock))
+    match stock.of_all_weights() {
+        Ok(stock) => search(&stock),
+        Err(NoChoice::Nowhere) => Short::Nowhere,
+        Err(NoChoice::Unknown) => Short::Other,
+    }
 }
 
 fn search(stock: &Stock<'_, '_>) -> Short {
@@ -349,13 +355,22 @@ fn in_one_domain(
 /// The best nodes of one domain.
 fn best_below(stock: &Stock<'_, '_>, id: DomainId) -> Result<Vec<Candidate>, NoChoice> {
     let problem = stock.problem;
+    if let Some(counts) = stock.counts().filter(|_| stock.is_mixed()) {
+        return best_nodes(stock, id, &counts);
+    }
     match stock.nodes_below(id) {
         Nodes::Best(nodes) => Ok(nodes),
         Nodes::Open(nodes) => {
             let layer = problem.fabric.domain(id).layer();
             let scale = Scale::new(problem, layer, problem.slots(id), stock.beside, stock.is_mixed());
             let scale = scale.ok_or(NoChoice::Unknown)?;
-            walk(problem, id, problem.amount, &nodes, &scale, stock.beside)
+            match walk(problem, id, problem.amount, &nodes, &scale, stock.beside) {
+                Err(NoChoice::Unknown) if stock.is_lightest_alone() => {
+                    let counts = stock.counts().ok_or(NoChoice::Unknown)?;
+                    best_nodes(stock, id, &counts)
+                }
+                found => found,
+            }
         }
     }
 }
@@ -384,7 +399,42 @@ pub(in crate::sched::place) fn losers(problem: &Problem<'_>, most: usize) -> Opt
     let applies =
         problem.ask.prefer.is_empty() && !problem.ask.score.weights.any() && !problem.nodes_are_alike();
     let stock = Stock::new(problem).filter(|_| applies)?;
-    losers_of(&stock, most).or_else(|| losers_of(&stock.of_all_weights()?, most))
+    if stock.is_lightest_alone() && matches!(stock.beside, Beside::Nodes(2..)) {
+        return losers_by_weight(&stock.of_all_weights().ok()?, most);
+    }
+    losers_of(&stock, most).or_else(|| losers_of(&stock.of_all_weights().ok()?, most))
+}
+
+/// The same of several nodes of several weights, where the fewest of the heaviest come before everything else.
+fn losers_by_weight(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {
+    let problem = stock.problem;
+    let fabric = problem.fabric;
+    let highest = problem.within.unwrap_or(fabric.top());
+    let mut holders: Vec<(Vec<u32>, Layer, DomainId)> = Vec::new();
+    for layer in (1..=highest.0).map(Layer) {
+        let here = stock.large_enough(layer).into_iter();
+        holders.extend(here.filter_map(|id| Some((stock.heavier(id)?, layer, id))));
+    }
+    let order = |one: &(Vec<u32>, Layer, DomainId), other: &(Vec<u32>, Layer, DomainId)| {
+        let by_waste = || if one.1 == Layer::LEAF { stock.by_waste(one.2, other.2) } else { Ordering::Equal };
+        one.0.cmp(&other.0).then(one.1.cmp(&other.1)).then_with(by_waste)
+    };
+    // One of them is the winner, and those above it are no rivals.
+    let few = most + usize::from(highest.0);
+    if few < holders.len() {
+        let last = holders.select_nth_unstable_by(few, order).1.clone();
+        holders.retain(|other| order(other, &last).is_le());
+    }
+    let ranked = |(heavier, _, id): (Vec<u32>, Layer, DomainId)| {
+        Some((rank(problem, id, &best_in(&stock.with_heavier(heavier), id)?), id))
+    };
+    let mut found: Vec<(Rank, DomainId)> = holders.into_iter().filter_map(ranked).collect();
+    let start = |id: DomainId| fabric.domain(id).range().start;
+    found.sort_by(|(one, this), (other, that)| one.cmp(other).then_with(|| start(*this).cmp(&start(*that))));
+    let ((best, winner), others) = found.split_first()?;
+    let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
+    let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
+    Some(rivals.map(lost).take(most).collect())
 }
 
 fn losers_of(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {

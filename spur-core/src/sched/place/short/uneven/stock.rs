@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::problem::{Problem, position, positions};
+use crate::sched::place::problem::{Problem, fewest_heavy, fewest_heavy_of_any, position, positions};
+use crate::sched::place::short::NoChoice;
 use crate::sched::place::short::layers;
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::slots::Takes;
@@ -118,59 +119,67 @@ impl<'s, 'a> Stock<'s, 'a> {
         matches!(self.weights, Weights::Some(_))
     }
 
-    /// Nodes of all weights, as few of the heavier ones as any placement needs; None where that is another case.
-    pub(super) fn of_all_weights(&self) -> Option<Self> {
+    /// Nodes of all weights, as few of the heavier ones as any placement needs; an error where there is none or that is another
+    /// case.
+    pub(super) fn of_all_weights(&self) -> Result<Self, NoChoice> {
         let problem = self.problem;
-        if self.beside != Beside::Nothing || problem.ask.min_speed.is_some() {
-            return None;
+        let highest = problem.within.unwrap_or(problem.fabric.top());
+        // Below leaves there is no domain to look at.
+        let applies = highest > Layer::NODE && problem.ask.min_speed.is_none();
+        if matches!(self.beside, Beside::Leaves(_)) || !applies {
+            return Err(NoChoice::Unknown);
         }
         let takes = problem.takes();
         let survey = OnceCell::from(None);
         let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey };
         let fabric = problem.fabric;
-        let highest = problem.within.unwrap_or(fabric.top());
         let is_largest = |id: &DomainId| {
             let domain = fabric.domain(*id);
             let parent = domain.parent().map(|parent| fabric.domain(parent).layer());
             domain.layer() <= highest && parent.is_none_or(|parent| parent > highest)
         };
         let largest = fabric.domains().map(|(id, _)| id).filter(is_largest);
-        let least = largest.filter_map(|id| all.heavier(id)).min()?;
-        Some(Self { weights: Weights::Some(least), ..all })
+        let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(NoChoice::Nowhere)?;
+        Ok(Self { weights: Weights::Some(least), ..all })
+    }
+
+    /// The same with just so many nodes of each class but the lightest.
+    pub(super) fn with_heavier(&self, heavier: Vec<u32>) -> Self {
+        let Self { problem, beside, takes, .. } = *self;
+        let survey = OnceCell::from(None);
+        Self { problem, beside, weights: Weights::Some(heavier), rooms: None, takes, survey }
     }
 
     /// How many nodes of each class but the lightest a job in a domain needs, heaviest first; None where it does not
-    /// fit. All lighter nodes are used before a heavier one, and the largest of a class before the others.
-    fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
+    /// fit. Where their number is open, all lighter nodes are used before a heavier one.
+    pub(super) fn heavier(&self, holder: DomainId) -> Option<Vec<u32>> {
+        let amount = self.problem.amount.into();
+        match self.beside {
+            Beside::Nodes(nodes) if self.problem.view.slots.nodes_of(holder) < nodes => None,
+            Beside::Nodes(nodes) => fewest_heavy(self.takes_by_weight(holder), nodes as usize, amount),
+            Beside::Nothing | Beside::Leaves(_) => fewest_heavy_of_any(self.takes_by_weight(holder), amount),
+        }
+    }
+
+    /// What the nodes of each class below a domain take, heaviest first.
+    pub(super) fn takes_by_weight(&self, holder: DomainId) -> Vec<Vec<u32>> {
         let classes = self.problem.layout.weights;
         let mut takes: Vec<Vec<u32>> = vec![Vec::new(); classes + 1];
         self.each_below(holder, |node| {
             takes[self.problem.weight_class(node.pos).unwrap_or(classes)].push(node.takes);
         });
-        let sums: Vec<u64> =
-            takes.iter().map(|class| class.iter().map(|&takes| u64::from(takes)).sum()).collect();
-        let mut left = u64::from(self.problem.amount);
-        let mut lighter: u64 = sums.iter().sum();
-        if lighter < left {
-            return None;
-        }
-        let mut needed = Vec::with_capacity(classes);
-        for (class, sum) in takes[..classes].iter_mut().zip(&sums) {
-            lighter -= sum;
-            let mut count = 0;
-            if lighter < left {
-                class.sort_unstable_by(|a, b| b.cmp(a));
-                for &takes in class.iter() {
-                    left = left.saturating_sub(takes.into());
-                    count += 1;
-                    if lighter >= left {
-                        break;
-                    }
-                }
-            }
-            needed.push(count);
-        }
-        Some(needed)
+        takes
+    }
+
+    /// How many nodes of each class are used, heaviest first, where that is known.
+    pub(super) fn counts(&self) -> Option<Vec<u32>> {
+        let Beside::Nodes(nodes) = self.beside else { return None };
+        let mut counts = match &self.weights {
+            Weights::Some(least) => least.clone(),
+            Weights::Same | Weights::Lightest => vec![0; self.problem.layout.weights],
+        };
+        counts.push(nodes.checked_sub(counts.iter().sum())?);
+        Some(counts)
     }
 
     /// Shows every node below a domain that may be used, in fabric order.
@@ -219,7 +228,7 @@ impl<'s, 'a> Stock<'s, 'a> {
     }
 
     /// The domains of a layer that have room for the job.
-    fn large_enough(&self, layer: Layer) -> Vec<DomainId> {
+    pub(super) fn large_enough(&self, layer: Layer) -> Vec<DomainId> {
         let Problem { fabric, view, amount, .. } = *self.problem;
         let mut large = Vec::new();
         let see = |id| {

@@ -13,7 +13,7 @@ use crate::sched::place::short::step::{Step, Total};
 /// Numbers that one walk may work out, beyond which it is not tried.
 const MOST: usize = 1 << 25;
 /// Numbers that are worked out in the time of one step of a search, if they are short and if they are long.
-const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
+pub(super) const AT_ONCE: (usize, usize) = (1 << 7, 1 << 4);
 
 /// A node that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Beside {
 
 /// What a choice costs: smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Price {
+pub(super) struct Price {
     /// What comes before best fit: heavier nodes, spans of preferred layers, spans from the top down.
     head: u64,
     /// Slots of what is used, from the top down.
@@ -61,7 +61,7 @@ impl Price {
 }
 
 /// A price as it is added up and compared on a walk.
-trait Packed: Total {
+pub(super) trait Packed: Total {
     /// From a price whose tail has no more than so many bits.
     fn pack(price: Price, tail: u32) -> Self;
 }
@@ -127,7 +127,7 @@ impl<'a> Scale<'a> {
     }
 
     /// Bits of the tail of a price, and of all of it.
-    fn bits(&self) -> (u32, u32) {
+    pub(super) fn bits(&self) -> (u32, u32) {
         let tail = u32::from(self.layers) * self.slots;
         let heads = self.weights + self.prefer.len() + usize::from(self.layers);
         (tail, tail.saturating_add(self.span.saturating_mul(u32::try_from(heads).unwrap_or(u32::MAX))))
@@ -214,26 +214,14 @@ impl Walk {
         let numbers = beside.number() as usize + 1;
         let stops = Vec::with_capacity(nodes.len());
         let mut walk = Self { stops, prices: Vec::new(), depth: 1, numbers, width, answers: 0 };
-        // Of the way down to the leaf: its domains, and what using those from each one on costs.
-        let (mut leaf, mut path, mut costs) = (None, Vec::new(), Vec::new());
-        for &node in nodes {
-            let own = problem.fabric.leaf_of(node.pos);
-            let mut shared = path.len();
-            if own != leaf {
-                let before = std::mem::take(&mut path);
-                path.extend(own.into_iter().flat_map(|own| below(problem, own, holder)));
-                path.reverse();
-                shared = before.iter().zip(&path).take_while(|(one, other)| one == other).count();
-                costs = scale.costs(problem, &path);
-                leaf = own;
-            }
-            let own = scale.node(problem, node.pos);
-            let (depth, prices) = (path.len(), walk.prices.len());
-            walk.prices.extend(costs.iter().map(|&cost| own.plus(cost)));
+        along(problem, holder, nodes, scale, |node, shared, prices| {
+            let (depth, first) = (prices.len() - 1, walk.prices.len());
+            walk.prices.extend(prices);
             let takes = (node.takes / unit) as usize;
-            walk.stops.push(Stop { node, takes, shared, depth, prices, wanted: (0, 0), answers: 0 });
+            let (wanted, answers) = ((0, 0), 0);
+            walk.stops.push(Stop { node, takes, shared, depth, prices: first, wanted, answers });
             walk.depth = walk.depth.max(shared + 1);
-        }
+        });
         walk.bound(amount);
         walk
     }
@@ -265,6 +253,33 @@ impl Walk {
 
     fn row(&self, used: usize, number: usize) -> usize {
         (used * self.numbers + number) * self.width
+    }
+}
+
+/// Shows some nodes of a domain, which are in fabric order: how many of the domains from the holder down to its leaf each
+/// shares with the node before it, and what using it costs by how many of these are in use, from none to all.
+pub(super) fn along(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    nodes: &[Candidate],
+    scale: &Scale<'_>,
+    mut see: impl FnMut(Candidate, usize, &mut dyn ExactSizeIterator<Item = Price>),
+) {
+    // Of the way down to the leaf: its domains, and what using those from each one on costs.
+    let (mut leaf, mut path, mut costs) = (None, Vec::new(), Vec::new());
+    for &node in nodes {
+        let own = problem.fabric.leaf_of(node.pos);
+        let mut shared = path.len();
+        if own != leaf {
+            let before = std::mem::take(&mut path);
+            path.extend(own.into_iter().flat_map(|own| below(problem, own, holder)));
+            path.reverse();
+            shared = before.iter().zip(&path).take_while(|(one, other)| one == other).count();
+            costs = scale.costs(problem, &path);
+            leaf = own;
+        }
+        let own = scale.node(problem, node.pos);
+        see(node, shared, &mut costs.iter().map(|&cost| own.plus(cost)));
     }
 }
 
@@ -309,7 +324,7 @@ pub(super) fn walk(
 }
 
 /// The greatest common divisor; of two zeros, 0.
-fn gcd(a: u32, b: u32) -> u32 {
+pub(super) fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

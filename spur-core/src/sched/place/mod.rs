@@ -302,7 +302,9 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
         }
         let rank = winner.rank.clone();
         if let Some(placement) = fronts::realise(problem, winner, exact) {
-            return Ok((rank, placement));
+            // What is found by then need not be of the lightest nodes, which come before everything else.
+            let lighter = if exact { None } else { fronts::lightest::<C>(problem) };
+            return Ok(lighter.filter(|(other, _)| *other < rank).unwrap_or((rank, placement)));
         }
     } else if exact {
         return Err(Missed::NONE);

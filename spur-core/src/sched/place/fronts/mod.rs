@@ -6,6 +6,7 @@
 mod choose;
 mod even;
 mod guide;
+mod light;
 mod rough;
 mod share;
 mod trace;
@@ -17,7 +18,7 @@ use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Cost, Item, NARROW, Problem, positions, prune};
 
 pub(super) use choose::{Candidate, choose, losers, may_hold, realise};
-pub(super) use rough::rough;
+pub(super) use rough::{lightest, rough};
 pub(super) use share::share;
 
 use guide::{Guide, Reach, keep_near, sums};

@@ -13,6 +13,7 @@ use crate::sched::place::problem::{Cost, Problem, positions, rank};
 
 use super::Solver;
 use super::choose::may_hold;
+use super::light::Light;
 use super::share::share;
 use super::trace::trace;
 
@@ -21,30 +22,54 @@ const FEW: usize = 2;
 /// Numbers that nodes are compared with when some of a given number are picked, as shares of what each has to take on average.
 const TOLLS: [(u64, u64); 4] = [(0, 1), (1, 2), (1, 1), (5, 4)];
 
-/// A placement that is allowed, if one is found.
+/// A placement that is allowed, if one is found: where a number of nodes is given, on as few heavier ones as will do, if that
+/// is allowed.
 pub(in crate::sched::place) fn rough<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
-    let fabric = problem.fabric;
-    let highest = problem.within.unwrap_or(fabric.top());
+    lightest::<C>(problem).or_else(|| of_largest::<C>(problem))
+}
+
+/// One with as few heavier nodes as will do, where a number of nodes is given.
+pub(in crate::sched::place) fn lightest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
+    let light = Light::of(problem)?;
+    let highest = problem.within.unwrap_or(problem.fabric.top());
+    let least = light.least_heavier(highest)?;
+    (1..=highest.0).map(Layer).find_map(|layer| {
+        let holders = holders(problem, layer).into_iter();
+        let mut holders = holders.filter(|&id| light.heavier(id).as_ref() == Some(&least)).take(FEW);
+        holders.find_map(|id| on_these::<C>(problem, id, light.pick(id, &least)?))
+    })
+}
+
+/// The domains of a layer that may hold the job, those with the fewest members first.
+fn holders(problem: &Problem<'_>, layer: Layer) -> Vec<DomainId> {
+    let suited = |&id: &DomainId| problem.capacity(id) >= problem.amount && may_hold(problem, id);
+    let mut holders: Vec<(usize, u64, DomainId)> = (problem.fabric.domains_of(layer).filter(suited))
+        .map(|id| (problem.fewest_members(id), problem.slots(id), id))
+        .filter(|&(fewest, _, _)| fewest < usize::MAX)
+        .collect();
+    holders.sort_unstable();
+    holders.into_iter().map(|(_, _, id)| id).collect()
+}
+
+/// The same on the largest nodes, whatever they weigh.
+fn of_largest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
+    let highest = problem.within.unwrap_or(problem.fabric.top());
     let is_spread = problem.ask.mode == Mode::Distributed;
     let layer_at = |index: u8| Layer(if is_spread { highest.0 + 1 - index } else { index });
-    for layer in (1..=highest.0).map(layer_at) {
-        let suited = |&id: &DomainId| problem.capacity(id) >= problem.amount && may_hold(problem, id);
-        let mut holders: Vec<(usize, u64, DomainId)> = (fabric.domains_of(layer).filter(suited))
-            .map(|id| (problem.fewest_members(id), problem.slots(id), id))
-            .filter(|&(fewest, _, _)| fewest < usize::MAX)
-            .collect();
-        holders.sort_unstable();
-        let found = holders.into_iter().take(FEW).find_map(|(_, _, id)| on_picked::<C>(problem, id));
-        if found.is_some() {
-            return found;
-        }
-    }
-    None
+    let mut layers = (1..=highest.0).map(layer_at);
+    layers.find_map(|layer| {
+        let holders = holders(problem, layer);
+        holders.into_iter().take(FEW).find_map(|id| on_picked::<C>(problem, id))
+    })
 }
 
 /// The placement on nodes that are picked below a domain, if it is allowed.
 fn on_picked<C: Cost>(problem: &Problem<'_>, holder: DomainId) -> Option<Ranked> {
-    let picked = Picker::new(problem, holder).pick()?;
+    on_these::<C>(problem, holder, Picker::new(problem, holder).pick()?)
+}
+
+/// The placement on just these nodes of a domain, if it is allowed.
+fn on_these<C: Cost>(problem: &Problem<'_>, holder: DomainId, picked: Vec<Pos>) -> Option<Ranked> {
     // Shares are evened out by a limit: no solver is needed for that.
     let is_even = problem.ask.mode != Mode::Consolidated && problem.per_node.is_none();
     let most = if is_even { Some(level(problem, &picked)) } else { problem.ask.max_tasks_per_node };
@@ -59,6 +84,17 @@ fn on_picked<C: Cost>(problem: &Problem<'_>, holder: DomainId) -> Option<Ranked>
     let free = vec![(0, u32::MAX); problem.layout.layers];
     let shares = share(&chosen, holder, &nodes, &free);
     Some((rank(problem, holder, &best), Placement::new(problem, shares, Some(holder), false)))
+}
+
+/// The nodes of a leaf that may be picked.
+pub(super) fn usable(problem: &Problem<'_>, leaf: DomainId) -> Vec<Pos> {
+    if problem.is_barred(leaf) || problem.limit(leaf) == 0 {
+        return Vec::new();
+    }
+    let open = problem.view.slots.open();
+    let may_pick =
+        |pos: &Pos| open.contains(pos.index()) && problem.may_use(*pos) && problem.most_on(*pos) > 0;
+    positions(problem.fabric.domain(leaf).range()).filter(may_pick).collect()
 }
 
 /// The least number such that nodes which take no more than it still take the whole job.
@@ -117,18 +153,9 @@ impl<'p, 'a> Picker<'p, 'a> {
 
     /// The nodes of a leaf that may be picked and are not yet.
     fn open(&self, leaf: DomainId) -> Vec<Pos> {
-        let problem = self.problem;
-        if problem.is_barred(leaf) || problem.limit(leaf) == 0 {
-            return Vec::new();
-        }
-        let open = problem.view.slots.open();
-        let may_pick = |pos: &Pos| {
-            open.contains(pos.index())
-                && problem.may_use(*pos)
-                && problem.most_on(*pos) > 0
-                && !self.taken.contains(pos.index())
-        };
-        positions(problem.fabric.domain(leaf).range()).filter(may_pick).collect()
+        let mut open = usable(self.problem, leaf);
+        open.retain(|pos| !self.taken.contains(pos.index()));
+        open
     }
 
     /// The leaves below the holder that have room.
@@ -234,12 +261,8 @@ impl<'p, 'a> Picker<'p, 'a> {
             })
             .collect();
         let average = u64::from(problem.amount) / nodes as u64;
-        let tolls = TOLLS.iter().map(|(part, whole)| average * part / whole);
-        let best = tolls.filter_map(|toll| few_leaves(&leaves, wanted, amount, toll)).min_by_key(Vec::len)?;
-        let mut chosen: Vec<(u32, Pos)> =
-            best.into_iter().flat_map(|leaf| leaves[leaf].iter().copied()).collect();
-        chosen.sort_unstable_by_key(|&(takes, pos)| (Reverse(takes), pos));
-        self.picked.extend(chosen.into_iter().take(wanted).map(|(_, pos)| pos));
+        let chosen = largest_of_few(&leaves, (wanted, amount), average)?;
+        self.picked.extend(chosen.into_iter().map(|(_, pos)| pos));
         Some(())
     }
 
@@ -264,6 +287,22 @@ impl<'p, 'a> Picker<'p, 'a> {
         let takes = self.picked.iter().map(|&pos| u64::from(problem.most_on(pos)));
         (takes.sum::<u64>() >= u64::from(problem.amount)).then_some(())
     }
+}
+
+/// Exactly so many nodes that take an amount: the largest of as few leaves as will do, of several ways to put those in order;
+/// `average` is what each of them takes in the middle.
+pub(super) fn largest_of_few(
+    leaves: &[Vec<(u32, Pos)>],
+    (nodes, amount): (usize, u64),
+    average: u64,
+) -> Option<Vec<(u32, Pos)>> {
+    let tolls = TOLLS.iter().map(|(part, whole)| average * part / whole);
+    let best = tolls.filter_map(|toll| few_leaves(leaves, nodes, amount, toll)).min_by_key(Vec::len)?;
+    let mut chosen: Vec<(u32, Pos)> =
+        best.into_iter().flat_map(|leaf| leaves[leaf].iter().copied()).collect();
+    chosen.sort_unstable_by_key(|&(takes, pos)| (Reverse(takes), pos));
+    chosen.truncate(nodes);
+    Some(chosen)
 }
 
 /// As few leaves as have so many nodes that take an amount, if those come first of which most is left once every node has

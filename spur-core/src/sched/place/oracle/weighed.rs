@@ -93,3 +93,15 @@ fn no_more_heavy_nodes_than_tasks_need() {
     // One leaf of each.
     assert_eq!(placed.spans[1], 2);
 }
+
+/// Nor where the best choice is not known, next to multiples.
+#[test]
+fn no_more_heavy_nodes_where_a_search_is_cut() {
+    let (fabric, slots, weights) = light_and_heavy();
+    let view = View { weights: Some(&weights), ..View::new(&slots, &slots) };
+    let mut ask = Ask { nodes: Some((30, 30)), budget: 20_000, ..Ask::tasks(333) };
+    ask.multiples = vec![(Layer::LEAF, 3)];
+    let placed = place(&fabric, &view, &ask).expect("there is room");
+    let light = placed.shares.iter().filter(|(pos, _)| pos.index() < 5_000).count();
+    assert_eq!((placed.exact, light, placed.shares.len()), (false, 18, 30));
+}

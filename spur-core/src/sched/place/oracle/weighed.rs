@@ -7,7 +7,7 @@ use crate::sched::place::{Ask, Slots, View, Weights, place};
 use super::case::{Case, Random};
 
 /// Steps that are enough for walks over the nodes of such a fabric, and mostly not for a search.
-const FEW_STEPS: u64 = 10_000;
+const FEW_STEPS: u64 = 1_000;
 
 fn question(random: &mut Random) -> Case {
     let fabric = random.small_four_layers();

@@ -159,10 +159,12 @@ impl Knob {
     pub(super) fn way(self, spec: &JobSpec, request: Option<&Request>) -> Way {
         let by_slots = request.filter(|request| request.slots.is_some());
         match self {
-            // No fewer tasks than it wants nodes.
-            Self::Slots => Way::Scan {
-                least: by_slots.and(spec.shape.nodes.as_ref()).map_or(1, |nodes| nodes.min.into()),
-            },
+            // No fewer tasks than it wants nodes, unless there were too few from the first.
+            Self::Slots => {
+                let nodes = by_slots.and(spec.shape.nodes.as_ref()).map(|nodes| nodes.min);
+                let enough = nodes.filter(|least| spec.shape.tasks.is_none_or(|tasks| *least <= tasks));
+                Way::Scan { least: enough.map_or(1, u64::from) }
+            }
             Self::Nodes | Self::Devices(Of::Job, _) => Way::Around { least: 1 },
             Self::OnEach if spec.shape.tasks.is_some() => {
                 Way::Up { most: spec.shape.tasks.unwrap_or(0).into() }

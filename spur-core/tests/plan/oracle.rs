@@ -78,9 +78,10 @@ impl Seconds {
         }
     }
 
-    /// How many licenses there are in a second for a job of a reservation or of none that runs so long: those that nobody
-    /// uses, less what reservations in force, and those that are always ahead by less, have beyond what their jobs use.
-    fn licenses(&self, world: &World, within: Option<&Arc<str>>, at: Time, long: u64) -> i64 {
+    /// How many licenses there are in a second for a job of a reservation or of none that has run so long by then: those that
+    /// nobody uses, less what reservations in force, and those that are always ahead by no more, have beyond what their jobs
+    /// use.
+    fn licenses(&self, world: &World, within: Option<&Arc<str>>, at: Time, ran: u64) -> i64 {
         let used = &self.used[self.index(at)];
         let total: u32 = world.cluster.policy().licenses.iter().map(|(_, count)| count).sum();
         let others = world.cluster.reservations().filter(|other| within != Some(&other.name));
@@ -88,7 +89,7 @@ impl Seconds {
             let count = i64::from(other.license("x"));
             let in_force = other.start <= at && at < other.end;
             let uses = used.get(&Some(Arc::clone(&other.name))).copied().unwrap_or(0);
-            let ahead = if other.bars(long) { count } else { 0 };
+            let ahead = if other.lead.is_some_and(|lead| ran >= lead) { count } else { 0 };
             ahead + if in_force { (count - uses).max(0) } else { 0 }
         });
         i64::from(total) - used.values().sum::<i64>() - kept.sum::<i64>()
@@ -291,7 +292,9 @@ pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
                 let found = times.take_while(|at| *at < before).find_map(|at| {
                     let lasts = place.lasts(at, long)?;
                     let mut all = (0..lasts).map(|after| at + after);
-                    let enough = |at| seconds.licenses(world, place.name(), at, long) >= licenses(job);
+                    let enough = |then: Time| {
+                        seconds.licenses(world, place.name(), then, then.since(at)) >= licenses(job)
+                    };
                     if licenses(job) > 0 && !all.all(enough) {
                         return None;
                     }

@@ -9,8 +9,9 @@
 //! in a reservation   open + max(reserved - used, 0)
 //! ```
 //!
-//! so what jobs of a reservation use is never counted twice. A reservation that is always ahead keeps its licenses from
-//! jobs of others that run longer than that, whenever they start.
+//! so what jobs of a reservation use is never counted twice. A reservation that is always ahead by so many seconds keeps its
+//! licenses from jobs of others from that long after their start on. Whoever is over by then is none of its business, and
+//! so never takes from one who starts later, and has to leave it some, what that one has been promised.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Stock {
     }
 
     /// Whether all that is demanded at once can be taken where `barred` are kept besides.
-    fn covers(&self, Demand { by, barred, .. }: &Demand) -> bool {
+    fn covers(&self, Demand { by, .. }: &Demand, barred: i64) -> bool {
         let open = self.open - barred;
         let share = |owner: Option<usize>| self.left(owner) - self.open;
         let all: i64 = by.iter().map(|(_, count)| count).sum();
@@ -83,9 +84,13 @@ impl Stock {
 struct Demand {
     /// By owner, each once.
     by: SmallVec<[(Option<usize>, i64); 1]>,
-    /// What reservations that are always ahead keep from these.
-    barred: i64,
+    /// What reservations that are always ahead keep from these: whose, from how many seconds after the start on, and how
+    /// many.
+    ahead: SmallVec<[Ahead; 1]>,
 }
+
+/// What a reservation keeps that is always ahead: its realm, how far in seconds, and how many.
+type Ahead = (usize, u64, i64);
 
 /// What is demanded of which license.
 type Demands<'a> = SmallVec<[(&'a str, &'a License, Demand); 2]>;
@@ -98,8 +103,8 @@ struct License {
     idle: Stock,
     /// The realms of the reservations that have some.
     owners: SmallVec<[usize; 2]>,
-    /// Of reservations that are always ahead: the realm, how far in seconds, and how many.
-    ahead: Vec<(usize, u64, i64)>,
+    /// What reservations keep that are always ahead.
+    ahead: Vec<Ahead>,
 }
 
 /// All licenses by name.
@@ -205,14 +210,25 @@ impl Licenses {
         }
         let demands = self.demands(asked, seconds)?;
         let mut at = from;
-        // Each round moves on to the end of a step that is too small, so there are no more rounds than steps.
+        // Each round moves a part of the job on to the end of a step that is too small for it, so there are no more rounds
+        // than steps for each part.
         'again: loop {
             for (_, license, demand) in &demands {
                 let until = self.over(asked, at + seconds).max(at + 1);
-                let short = license.within(at, until).rposition(|(_, stock)| !stock.covers(demand));
-                if let Some(short) = short {
-                    at = license.steps.get(license.first(at) + short + 1)?.0;
-                    continue 'again;
+                for (after, barred) in demand.parts().filter(|(after, _)| at + *after < until) {
+                    let from = at + after;
+                    let is_short = |(_, stock): &(Time, Stock)| !stock.covers(demand, barred);
+                    if let Some(short) = license.within(from, until).rposition(is_short) {
+                        let next = license.steps.get(license.first(from) + short + 1);
+                        let end = next.map_or(Time::MAX, |(end, _)| *end);
+                        // Who has to be over by then has no such part any more.
+                        let end = if after > 0 { end.min(self.over(asked, Time::MAX)) } else { end };
+                        if end.is_never() {
+                            return None;
+                        }
+                        at = at + end.since(from);
+                        continue 'again;
+                    }
                 }
             }
             return Some(at);
@@ -238,14 +254,18 @@ impl Licenses {
         };
         let until = self.over(asked, now + seconds);
         demands.iter().find_map(|(name, license, demand)| {
-            let is_short = |stock: &&Stock| !stock.covers(demand);
-            let later = || {
-                let mut later = license.within(now, until).filter(|_| license.is_reserved());
-                later.find(|(_, stock)| !stock.covers(demand) && demand.lacks_only_reserved(stock))
-            };
-            let now = Some(&license.idle).filter(is_short).map(|stock| (stock, false));
-            let (short, is_later) = now.or_else(|| later().map(|(_, stock)| (stock, true)))?;
-            Some(demand.lack((*name).into(), short, is_later))
+            let name = || Box::from(*name);
+            if !license.idle.covers(demand, 0) {
+                return Some(demand.lack(name(), &license.idle, (0, false)));
+            }
+            let mut parts = demand.parts().filter(|(after, _)| license.is_reserved() && now + *after < until);
+            parts.find_map(|(after, barred)| {
+                let mut later = license.within(now + after, until).map(|(_, stock)| stock);
+                let lacks = |stock: &&Stock| {
+                    !stock.covers(demand, barred) && demand.lacks_only_reserved(stock, barred)
+                };
+                Some(demand.lack(name(), later.find(lacks)?, (barred, true)))
+            })
         })
     }
 
@@ -263,13 +283,17 @@ impl Licenses {
             for (name, count) in *wanted {
                 let license = self.known.get(&**name)?;
                 let (owner, count) = (license.owner(*realm), i64::from(*count));
-                let barred = license.barred(*realm, seconds);
+                let ahead: SmallVec<[Ahead; 1]> = license.bars(*realm, seconds).collect();
                 let Some((.., known)) = demands.iter_mut().find(|(known, ..)| *known == &**name) else {
                     let by = SmallVec::from_iter([(owner, count)]);
-                    demands.push((name, license, Demand { by, barred }));
+                    demands.push((name, license, Demand { by, ahead }));
                     continue;
                 };
-                known.barred = known.barred.max(barred);
+                for bar in ahead {
+                    if !known.ahead.contains(&bar) {
+                        known.ahead.push(bar);
+                    }
+                }
                 match known.by.iter_mut().find(|(other, _)| *other == owner) {
                     Some((_, sum)) => *sum += count,
                     None => known.by.push((owner, count)),
@@ -341,31 +365,41 @@ impl License {
     }
 
     /// What reservations that are always ahead keep from a job of a realm that runs so many seconds.
-    fn barred(&self, realm: usize, seconds: u64) -> i64 {
-        let bars = |(own, lead, _): &&(usize, u64, i64)| *own != realm && seconds > *lead;
-        self.ahead.iter().filter(bars).map(|(.., count)| count).sum()
+    fn bars(&self, realm: usize, seconds: u64) -> impl Iterator<Item = Ahead> {
+        let bars = move |(own, lead, _): &&Ahead| *own != realm && seconds > *lead;
+        self.ahead.iter().filter(bars).copied()
     }
 }
 
 impl Demand {
-    /// What others have reserved and not in use.
-    fn reserved(&self, stock: &Stock) -> i64 {
+    /// From how many seconds after the start on how many are kept besides: none from the start on, and more from each
+    /// reservation on that is always ahead.
+    fn parts(&self) -> impl Iterator<Item = (u64, i64)> {
+        let leads = self.ahead.iter().map(|(_, lead, _)| *lead);
+        std::iter::once(0).chain(leads).map(|after| {
+            let kept = self.ahead.iter().filter(|(_, lead, _)| *lead <= after);
+            (after, kept.map(|(.., count)| count).sum())
+        })
+    }
+
+    /// What others have reserved and not in use, with what is barred.
+    fn reserved(&self, stock: &Stock, barred: i64) -> i64 {
         let others = stock.shares.iter().enumerate();
         let others = others.filter(|(owner, _)| !self.by.iter().any(|(own, _)| *own == Some(*owner)));
-        others.map(|(_, share)| (*share).max(0)).sum::<i64>() + self.barred
+        others.map(|(_, share)| (*share).max(0)).sum::<i64>() + barred
     }
 
     /// Whether there would be enough if others had reserved nothing.
-    fn lacks_only_reserved(&self, stock: &Stock) -> bool {
-        let open = stock.open + self.reserved(stock);
-        Stock { open, ..stock.clone() }.covers(self)
+    fn lacks_only_reserved(&self, stock: &Stock, barred: i64) -> bool {
+        let open = stock.open + self.reserved(stock, barred);
+        Stock { open, ..stock.clone() }.covers(self, barred)
     }
 
-    fn lack(&self, name: Box<str>, stock: &Stock, later: bool) -> Lack {
+    fn lack(&self, name: Box<str>, stock: &Stock, (barred, later): (i64, bool)) -> Lack {
         let share = |owner: Option<usize>| stock.left(owner) - stock.open;
-        let left = stock.open - self.barred + self.by.iter().map(|(owner, _)| share(*owner)).sum::<i64>();
+        let left = stock.open - barred + self.by.iter().map(|(owner, _)| share(*owner)).sum::<i64>();
         let wanted = self.by.iter().map(|(_, count)| count).sum();
-        Lack { name, wanted, left: left.max(0), later, reserved: self.reserved(stock) }
+        Lack { name, wanted, left: left.max(0), later, reserved: self.reserved(stock, barred) }
     }
 }
 
@@ -466,13 +500,19 @@ mod tests {
     #[test]
     fn one_that_is_always_ahead_is_kept_from_what_runs_longer() {
         let made = Arc::new(licensed(10, 20, 2).floating(Time(0)));
-        let licenses =
+        let mut licenses =
             Licenses::unused(&[("a".into(), 4)], &Realms::new(&Arc::from([made]), Time(0)), Time(0));
-        let earliest = |realm, count, seconds| licenses.earliest(&[(realm, &want(count))], Time(0), seconds);
-        assert_eq!((earliest(0, 4, 10), earliest(0, 3, 11)), (Some(Time(0)), None));
-        assert_eq!((earliest(0, 2, 11), earliest(1, 4, 11)), (Some(Time(0)), Some(Time(0))));
-        let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: false, reserved: 2 };
+        let earliest = |licenses: &Licenses, realm, count, seconds| {
+            licenses.earliest(&[(realm, &want(count))], Time(0), seconds).map(|at| at.0)
+        };
+        assert_eq!((earliest(&licenses, 0, 4, 10), earliest(&licenses, 0, 3, 11)), (Some(0), None));
+        assert_eq!((earliest(&licenses, 0, 2, 11), earliest(&licenses, 1, 4, 11)), (Some(0), Some(0)));
+        let lack = Lack { name: "a".into(), wanted: 3, left: 2, later: true, reserved: 2 };
         assert_eq!(licenses.lacking(&[(0, &want(3))], Time(0), 11), Some(lack));
+        // Two are left from 10 on for who is planned then and long, and whoever is over before that counts may have them.
+        licenses.take((0, &want(2)), Time(0), Time(14), false);
+        assert_eq!((earliest(&licenses, 0, 2, 10), earliest(&licenses, 0, 3, 10)), (Some(0), Some(14)));
+        assert_eq!((earliest(&licenses, 0, 2, 11), earliest(&licenses, 0, 1, 11)), (Some(4), Some(4)));
     }
 
     proptest! {

@@ -24,6 +24,8 @@ struct Head {
     flat: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rule: Option<(u32, u64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adjacent: Option<(u32, bool)>,
     /// When a deep pass goes on, and whether it ends then; for a planner that is driven as a daemon drives it.
     deep: Option<Vec<Turn>>,
 }
@@ -48,6 +50,7 @@ pub(crate) fn write(f: &mut fmt::Formatter<'_>, case: &Case, deep: Option<&[Turn
         partitions: case.partitions.clone(),
         flat: case.flat,
         rule: case.rule,
+        adjacent: case.adjacent,
         deep: deep.map(|deep| deep[..case.deeds.len().min(deep.len())].to_vec()),
     };
     let lines = case.deeds.iter().map(|deed| serde_json::to_string(deed).unwrap());
@@ -66,6 +69,7 @@ fn read(text: &str) -> (Case, Option<Vec<Turn>>) {
         partitions: head.partitions,
         flat: head.flat,
         rule: head.rule,
+        adjacent: head.adjacent,
         deeds: deeds.collect(),
     };
     (case, head.deep)

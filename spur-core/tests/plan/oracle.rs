@@ -124,12 +124,15 @@ struct Plain<'a> {
     gpus_of_node: u64,
     whole: bool,
     must: Option<Layer>,
+    /// How many leaves side by side the rule of the topology gives a job that asks nothing itself.
+    adjacent: Option<u32>,
 }
 
 impl<'a> Plain<'a> {
-    fn of(job: &'a Job, fabric: &Fabric) -> Self {
+    fn of(world: &World, job: &'a Job, fabric: &Fabric) -> Self {
         let shape = &job.spec.shape;
         let gather = job.spec.fabric.as_ref().and_then(|fabric| fabric.gather.as_ref());
+        let rule = world.cluster.policy().topologies.iter().flat_map(|topology| &topology.rule).next();
         let must = gather.and_then(|gather| match &gather.clauses[0] {
             GatherClause::Must { layer, .. } => fabric.layer(layer),
             GatherClause::Prefer { .. } | GatherClause::Multiple { .. } => None,
@@ -150,6 +153,7 @@ impl<'a> Plain<'a> {
             gpus_of_node: shape.gres.iter().map(|gpus| gpus.count).sum(),
             whole: shape.sharing == Sharing::Exclusive,
             must,
+            adjacent: rule.filter(|_| gather.is_none()).and_then(|rule| rule.adjacent),
         }
     }
 
@@ -188,6 +192,7 @@ impl<'a> Plain<'a> {
             nodes: nodes.filter(|_| self.nodes.is_some() || self.tasks.is_none()).map(|nodes| (nodes, nodes)),
             tasks: self.tasks,
             must: self.must,
+            adjacent: self.adjacent,
             strategy,
             ..Ask::tasks(0)
         }
@@ -276,7 +281,7 @@ pub(crate) fn plan(world: &World, fabric: &Arc<Fabric>) -> Starts {
     let mut starts = Starts::new();
     let mut blocked: BTreeSet<Option<Arc<str>>> = BTreeSet::new();
     for job in world.cluster.jobs().pending() {
-        let plain = Plain::of(job, fabric);
+        let plain = Plain::of(world, job, fabric);
         let places = Place::all(world, job);
         let search = |long: u64, before: Time| {
             let mut best: Option<Found> = None;

@@ -41,7 +41,10 @@ type Kept = (u32, u32, u32, i64, u64, Vec<Flag>);
 
 #[derive(Clone, Debug)]
 struct Case {
-    leaves: Vec<u32>,
+    /// Sizes of the leaves under each of some spines.
+    spines: Vec<Vec<u32>>,
+    /// How many leaves side by side a rule gives to jobs that ask nothing of the fabric.
+    adjacent: Option<u32>,
     backfill: Backfill,
     drained: Vec<bool>,
     /// Node, CPUs (0: all), seconds.
@@ -91,14 +94,17 @@ fn queue() -> impl Strategy<Value = Vec<Wish>> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let leaves = prop::collection::vec(1_u32..4, 0..4);
+    let leaves = prop::collection::vec(1_u32..4, 1..4);
+    let spines = prop::collection::vec(leaves, 0..3);
+    let adjacent = prop::option::weighted(0.4, 1_u32..4);
     let backfill = prop_oneof![Just(Backfill::Easy), Just(Backfill::Conservative), Just(Backfill::None)];
     let drained = prop::collection::vec(prop::bool::weighted(0.1), 16);
     let running = prop::collection::vec((0_u32..16, 0_u32..4, 1_u64..15), 0..10);
     let reservations = prop_oneof![Just(Vec::new()), prop::collection::vec(kept(), 1..4)];
-    (leaves, backfill, drained, running, queue(), reservations).prop_map(
-        |(leaves, backfill, drained, running, queue, reservations)| Case {
-            leaves,
+    (spines, adjacent, backfill, drained, running, queue(), reservations).prop_map(
+        |(spines, adjacent, backfill, drained, running, queue, reservations)| Case {
+            spines,
+            adjacent,
             backfill,
             drained,
             running,
@@ -144,35 +150,26 @@ fn licensed(count: u32) -> Vec<(Box<str>, u32)> {
 }
 
 impl Case {
-    /// With no leaves at all there is no topology; otherwise leaves of the given sizes under one top.
+    /// With no leaves at all there is no topology; otherwise leaves of the given sizes under spines, and these under one top.
     fn world(&self) -> World {
         self.world_by(SchedulerPolicy { order: Order::Fcfs, ..SchedulerPolicy::default() })
     }
 
     /// The same with another order or predictor.
     fn world_by(&self, scheduler: SchedulerPolicy) -> World {
-        let flat = self.leaves.is_empty();
-        let sizes: &[u32] = if flat { &[5] } else { &self.leaves };
-        let count: u32 = sizes.iter().sum();
+        let flat = self.spines.is_empty();
+        let count: u32 = if flat { 5 } else { self.spines.iter().flatten().sum() };
         let gres = vec![NodeGres { name: "gpu".into(), kind: "".into(), count: 2 }];
         let shape = NodeShape { cpus: 4, memory_mb: 8, threads_per_core: 1, gres, ..NodeShape::default() };
         let nodes: Vec<_> =
             (0..count).map(|index| world::node(&format!("n{index}"), shape.clone(), 1)).collect();
         let names = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
-        let mut toml = String::from("plugin = \"tree\"\n");
-        let mut first = 0;
-        for (index, size) in sizes.iter().enumerate() {
-            let last = first + size - 1;
-            toml += &format!("[[switches]]\nname = \"s{index}\"\nnodes = \"n[{first}-{last}]\"\n");
-            first += size;
-        }
-        let last = sizes.len() - 1;
-        toml += &format!("[[switches]]\nname = \"top\"\nswitches = \"s[0-{last}]\"\n");
+        let topologies = if flat { Vec::new() } else { vec![world::topology(&self.tree())] };
         let policy = Policy {
             nodes,
             partitions: vec![world::partition("main", names)],
             licenses: vec![("x".into(), LICENSES)],
-            topologies: if flat { Vec::new() } else { vec![world::topology(&toml)] },
+            topologies,
             scheduler: SchedulerPolicy { backfill: self.backfill, depth: 0, ..scheduler },
             ..Policy::default()
         };
@@ -181,12 +178,34 @@ impl Case {
         world
     }
 
+    fn tree(&self) -> String {
+        let mut toml = String::from("plugin = \"tree\"\nlayers = [\"leaf\", \"spine\", \"core\"]\n");
+        let (mut first, mut leaf) = (0, 0);
+        for (spine, sizes) in self.spines.iter().enumerate() {
+            let first_leaf = leaf;
+            for size in sizes {
+                let last = first + size - 1;
+                toml += &format!("[[switches]]\nname = \"s{leaf}\"\nnodes = \"n[{first}-{last}]\"\n");
+                (first, leaf) = (last + 1, leaf + 1);
+            }
+            let last_leaf = leaf - 1;
+            toml +=
+                &format!("[[switches]]\nname = \"t{spine}\"\nswitches = \"s[{first_leaf}-{last_leaf}]\"\n");
+        }
+        let last = self.spines.len() - 1;
+        toml += &format!("[[switches]]\nname = \"top\"\nswitches = \"t[0-{last}]\"\n");
+        if let Some(leaves) = self.adjacent {
+            toml += &format!("[[rule]]\nadjacent = {leaves}\n");
+        }
+        toml
+    }
+
     /// Submits another job, if there is one.
     fn submit(&self, world: &mut World, wish: Option<&Wish>) {
         if let Some(wish) = wish {
             let next = world.cluster.next_job();
             let reservations = world.cluster.reservations().count();
-            world.submit(next, spec(wish, !self.leaves.is_empty(), reservations));
+            world.submit(next, spec(wish, !self.spines.is_empty(), reservations));
         }
     }
 
@@ -221,7 +240,7 @@ impl Case {
         }
         for wish in &self.queue {
             let reservations = self.reservations.len();
-            world.submit(JobId(next), spec(wish, !self.leaves.is_empty(), reservations));
+            world.submit(JobId(next), spec(wish, !self.spines.is_empty(), reservations));
             next += 1;
         }
     }

@@ -88,6 +88,8 @@ pub(crate) struct Case {
     pub(crate) flat: bool,
     /// The largest job that a rule binds to a leaf, in nodes or tasks, and for how many seconds.
     pub(crate) rule: Option<(u32, u64)>,
+    /// How many leaves side by side a rule gives to the other jobs, and whether they have them whole.
+    pub(crate) adjacent: Option<(u32, bool)>,
     pub(crate) deeds: Vec<Deed>,
 }
 
@@ -244,14 +246,16 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
     let deeds = prop::collection::vec(deed(), 1..70);
     let policy = (scheduler(), preempt(), prop::option::weighted(0.3, 0_u64..30));
     let rule = prop::option::weighted(0.3, (1_u32..6, 5_u64..60));
-    let all = (policy, partitions, (prop::bool::ANY, rule), deeds);
-    all.prop_map(|((scheduler, preempt, exempt), partitions, (flat, rule), deeds)| Case {
+    let adjacent = prop::option::weighted(0.3, (1_u32..4, prop::bool::weighted(0.3)));
+    let all = (policy, partitions, (prop::bool::ANY, rule, adjacent), deeds);
+    all.prop_map(|((scheduler, preempt, exempt), partitions, (flat, rule, adjacent), deeds)| Case {
         scheduler,
         preempt,
         exempt,
         partitions,
         flat,
         rule,
+        adjacent,
         deeds,
     })
 }
@@ -275,6 +279,9 @@ impl Case {
             .to_owned();
         if let Some((most, seconds)) = self.rule {
             tree += &format!("[[rule]]\nmax_nodes = {most}\ngather = \"must:leaf@0:{seconds:02}\"\n");
+        }
+        if let Some((leaves, whole)) = self.adjacent {
+            tree += &format!("[[rule]]\nadjacent = {leaves}\nwhole = {whole}\n");
         }
         World::new(Policy {
             nodes,

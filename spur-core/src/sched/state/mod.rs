@@ -13,8 +13,9 @@ use smallvec::SmallVec;
 use crate::cluster::Cluster;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
-use crate::model::fabric::{DomainId, Layer};
+use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::phase::Phase;
+use crate::model::topology::Plugin;
 use crate::sched::queue::forecast::Forecast;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::lens::{Canvas, DomainTable, Domains, Lens};
@@ -400,7 +401,11 @@ pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
     let top = lens.fabric.top();
     match ask.strategy {
         Strategy::Flat => ask.must,
-        Strategy::Tree => Some(ask.must.unwrap_or(top)),
+        Strategy::Tree => {
+            // What lies side by side has one parent.
+            let parents = ask.adjacent.and_then(|_| above_leaves(&lens.fabric));
+            Some(ask.must.into_iter().chain(parents).min().unwrap_or(top))
+        }
         // A segment is held by itself, so that nothing is known of the whole.
         Strategy::Block if ask.segment.is_some() => Some(ask.must.unwrap_or(top)),
         Strategy::Block => {
@@ -410,6 +415,14 @@ pub(super) fn layer(lens: &Lens, ask: &Ask) -> Option<Layer> {
             Some(rule.into_iter().chain(ask.must).min().unwrap_or(top))
         }
     }
+}
+
+/// The layer of which some domain holds all leaves that lie side by side, whichever they are; `None` where they need no
+/// parent for that.
+fn above_leaves(fabric: &Fabric) -> Option<Layer> {
+    let is_leaf = |id: &DomainId| fabric.domain(*id).layer() == Layer::LEAF;
+    let parents = fabric.inner().filter(|(_, domain, _)| domain.children().iter().any(is_leaf));
+    parents.map(|(_, domain, _)| domain.layer()).max().filter(|_| fabric.plugin() == Plugin::Tree)
 }
 
 /// What a node has free at this moment, and what it will have as its jobs end.

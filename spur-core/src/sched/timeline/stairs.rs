@@ -19,6 +19,8 @@ pub(in crate::sched) struct Family {
     must: Option<Layer>,
     is_flat: bool,
     contiguous: bool,
+    /// How many leaves side by side are used. What holds a job there holds a smaller one that has something for each.
+    adjacent: Option<u32>,
     whole_leaves: bool,
     max_spans: Vec<(Layer, u32)>,
     min_speed: Option<u64>,
@@ -34,7 +36,7 @@ impl Family {
     pub(in crate::sched) fn of(outline: usize, ask: &Ask) -> Option<Self> {
         let grows = ask.multiples.is_empty()
             && ask.segment.is_none()
-            && ask.adjacent.is_none()
+            && ask.adjacent.is_none_or(|leaves| !ask.contiguous && reaches(ask, leaves))
             && ask.counts.is_empty()
             && ask.required.is_empty()
             && ask.tasks_per_node.is_none()
@@ -44,6 +46,7 @@ impl Family {
             must: ask.must,
             is_flat: ask.strategy == Strategy::Flat,
             contiguous: ask.contiguous,
+            adjacent: ask.adjacent,
             whole_leaves: ask.whole_leaves,
             max_spans: ask.max_spans.clone(),
             min_speed: ask.min_speed,
@@ -52,6 +55,12 @@ impl Family {
             most_nodes: ask.tasks.and(ask.nodes).map(|(_, most)| most),
         })
     }
+}
+
+/// Whether an ask has something for each of so many leaves, whichever of its sizes it gets.
+fn reaches(ask: &Ask, leaves: u32) -> bool {
+    let nodes = ask.nodes.map(|(least, _)| least);
+    nodes.into_iter().chain(ask.tasks).all(|least| least >= leaves)
 }
 
 /// How much a request wants, and for how long.

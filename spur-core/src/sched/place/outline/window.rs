@@ -1,11 +1,12 @@
 //! Placements whose outline is fixed beforehand: consecutive positions, or leaves side by side. Every outline is a
 //! problem of its own; the order among them is the order among placements.
 
+use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::Placement;
@@ -127,13 +128,13 @@ pub(in crate::sched::place) fn adjacent<C: Cost>(
     problem: &Problem<'_>,
     leaves: u32,
 ) -> Result<Ranked, Missed> {
-    let runs = runs(problem);
-    let has_room = |window: &&[DomainId]| {
-        let rooms = window.iter().map(|&leaf| problem.capacity(leaf));
-        rooms.clone().all(|room| room > 0) && rooms.fold(0, u32::saturating_add) >= problem.amount
-    };
-    let windows = runs.iter().flat_map(|run| run.windows(leaves as usize)).filter(has_room);
-    let mut windows: Vec<&[DomainId]> = windows.collect();
+    let runs = runs(problem.fabric);
+    let mut windows: Vec<&[DomainId]> = Vec::new();
+    runs.iter().for_each(|run| add_holding(problem, run, leaves as usize, &mut windows));
+    // Of jobs that wait most are asked about at many moments in vain, so that no more is worked out before this is known.
+    if windows.is_empty() {
+        return Err(Missed::NONE);
+    }
     let start = |window: &&[DomainId]| problem.fabric.domain(window[0]).range().start;
     let offer = |best: &mut Best<C>, problem: &Problem<'_>, window: &&[DomainId]| {
         best.offer(&problem.all_of_these(window), start(window));
@@ -306,21 +307,41 @@ fn looks(problem: &Problem<'_>, window: &Range<usize>) -> (u32, u64) {
     (last - first, problem.fabric.deepest_common(&ends).map_or(0, |id| problem.slots(id)))
 }
 
+/// Adds the windows of so many leaves of a run that have room for the job, and in each leaf for some of it.
+fn add_holding<'r>(
+    problem: &Problem<'_>,
+    run: &'r [DomainId],
+    leaves: usize,
+    windows: &mut Vec<&'r [DomainId]>,
+) {
+    let (mut room, mut full) = (0, 0);
+    for (last, &leaf) in run.iter().enumerate() {
+        let has = problem.capacity(leaf);
+        room += u64::from(has);
+        full += usize::from(has == 0);
+        let Some(first) = (last + 1).checked_sub(leaves) else { continue };
+        if full == 0 && room >= u64::from(problem.amount) {
+            windows.push(&run[first..=last]);
+        }
+        let had = problem.capacity(run[first]);
+        room -= u64::from(had);
+        full -= usize::from(had == 0);
+    }
+}
+
 /// Leaves that lie side by side under one parent: for blocks, under one root, as their order is the geometry.
-fn runs(problem: &Problem<'_>) -> Vec<Vec<DomainId>> {
-    let fabric = problem.fabric;
-    let mut runs: Vec<Vec<DomainId>> = Vec::new();
+fn runs(fabric: &Fabric) -> Vec<Cow<'_, [DomainId]>> {
     if fabric.plugin() == Plugin::Block {
         return vec![fabric.domains_of(Layer::LEAF).collect()];
     }
-    for (id, domain) in fabric.domains() {
-        if domain.parent().is_none() && domain.layer() == Layer::LEAF {
-            runs.push(vec![id]);
-        }
-        let is_leaf = |id: &DomainId| fabric.domain(*id).layer() == Layer::LEAF;
-        runs.extend(domain.children().split(|child| !is_leaf(child)).map(<[DomainId]>::to_vec));
-    }
-    runs
+    let layer = |id: DomainId| fabric.domain(id).layer();
+    let alone = fabric.roots().iter().filter(|root| layer(**root) == Layer::LEAF);
+    let alone = alone.map(|root| Cow::Borrowed(std::slice::from_ref(root)));
+    let side_by_side = fabric.inner().flat_map(|(_, domain, _)| {
+        let runs = domain.children().split(|child| layer(*child) != Layer::LEAF);
+        runs.filter(|run| !run.is_empty()).map(Cow::Borrowed)
+    });
+    alone.chain(side_by_side).collect()
 }
 
 /// Whether a window touches exactly so many leaves, all side by side under one parent.
@@ -328,6 +349,6 @@ fn are_adjacent(problem: &Problem<'_>, window: &Range<usize>, leaves: u32) -> bo
     let mut touched: Vec<DomainId> =
         window.clone().filter_map(|index| problem.fabric.leaf_of(position(index))).collect();
     touched.dedup();
-    let is_here = |run: &Vec<DomainId>| run.windows(touched.len()).any(|some| some == touched);
-    touched.len() == leaves as usize && runs(problem).iter().any(is_here)
+    let is_here = |run: &Cow<'_, [DomainId]>| run.windows(touched.len()).any(|some| some == touched);
+    touched.len() == leaves as usize && runs(problem.fabric).iter().any(is_here)
 }

@@ -174,6 +174,10 @@ impl<S: Space> Walk<S> {
             return;
         }
         let behind = prospects.iter().flatten().find_map(|prospect| self.head_of(prospect));
+        let shares = |(component, prospects): (&Candidate, &Vec<Prospect>)| {
+            prospects.iter().any(|prospect| self.shares_in_window(component, prospect))
+        };
+        self.wavers |= found.is_none() && candidate.all().zip(prospects).any(shares);
         if found.is_none()
             && let Some((reason, detail)) = self.never_together(candidate, prospects, reserves)
         {

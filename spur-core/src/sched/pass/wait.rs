@@ -50,7 +50,8 @@ impl<S: Space> Walk<S> {
         let never =
             if could_reserve { found.is_none() } else { self.deep && self.lacks_nodes(candidate, prospects) };
         // What there is no room for in a window may find some when others end early.
-        self.wavers |= found.is_none() && prospects.iter().any(|prospect| self.shares_in_window(prospect));
+        let shares = |prospect: &Prospect| self.shares_in_window(candidate, prospect);
+        self.wavers |= found.is_none() && prospects.iter().any(shares);
         if never && let Some(barring) = prospects.iter().find_map(|prospect| prospect.barred_by.first()) {
             let (reason, detail) = kept_out(barring);
             self.wait(candidate, reason, detail, None);
@@ -119,10 +120,12 @@ impl<S: Space> Walk<S> {
         feasible::limit(&self.scene, &candidate.spec)
     }
 
-    /// Whether a job has to be over with its reservation and may have what others wait for.
-    fn shares_in_window(&self, prospect: &Prospect) -> bool {
+    /// Whether a job has to be over with its reservation and may have what others wait for: nodes, or licenses, which are
+    /// everybody's.
+    pub(super) fn shares_in_window(&self, candidate: &Candidate, prospect: &Prospect) -> bool {
         let realms = self.space.realms();
-        realms.window(prospect.realm).is_some() && realms.bounds(prospect.realm).is_none()
+        let shares = realms.bounds(prospect.realm).is_none() || !wanted(&candidate.spec).is_empty();
+        shares && realms.window(prospect.realm).is_some()
     }
 
     /// Makes a job the first that waits in a seat, if nobody does.

@@ -61,13 +61,7 @@ impl<'p, 'a> Light<'p, 'a> {
 
     /// The least of that in any domain up to a layer.
     pub(super) fn least_heavier(&self, highest: Layer) -> Option<Vec<u32>> {
-        let fabric = self.problem.fabric;
-        let is_largest = |id: &DomainId| {
-            let domain = fabric.domain(*id);
-            let parent = domain.parent().map(|parent| fabric.domain(parent).layer());
-            domain.layer() <= highest && parent.is_none_or(|parent| parent > highest)
-        };
-        let largest = fabric.domains().map(|(id, _)| id).filter(is_largest);
+        let largest = self.problem.fabric.domains_covering(highest).into_iter();
         largest.filter_map(|id| self.heavier(id)).min()
     }
 

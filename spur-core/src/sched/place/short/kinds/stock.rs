@@ -75,13 +75,7 @@ impl<'p, 'a> Stock<'p, 'a> {
     pub(super) fn least(&self) -> Option<Vec<u32>> {
         let problem = self.problem;
         let highest = problem.within.unwrap_or(problem.fabric.top());
-        let is_largest = |id: &DomainId| {
-            let domain = problem.fabric.domain(*id);
-            let parent = domain.parent().map(|parent| problem.fabric.domain(parent).layer());
-            let is_wanted = problem.holder() == Some(*id);
-            is_wanted || domain.layer() <= highest && parent.is_none_or(|parent| parent > highest)
-        };
-        let largest = problem.fabric.domains().map(|(id, _)| id).filter(is_largest);
+        let largest = problem.fabric.domains_covering(highest).into_iter().chain(problem.holder());
         largest.filter(|&id| problem.is_inside(id)).filter_map(|id| self.needs(id)).min()
     }
 

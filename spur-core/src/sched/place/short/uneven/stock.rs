@@ -132,13 +132,7 @@ impl<'s, 'a> Stock<'s, 'a> {
         let takes = problem.takes();
         let survey = OnceCell::from(None);
         let all = Self { problem, beside: self.beside, weights: Weights::Same, rooms: None, takes, survey };
-        let fabric = problem.fabric;
-        let is_largest = |id: &DomainId| {
-            let domain = fabric.domain(*id);
-            let parent = domain.parent().map(|parent| fabric.domain(parent).layer());
-            domain.layer() <= highest && parent.is_none_or(|parent| parent > highest)
-        };
-        let largest = fabric.domains().map(|(id, _)| id).filter(is_largest);
+        let largest = problem.fabric.domains_covering(highest).into_iter();
         let least = largest.filter_map(|id| all.heavier(id)).min().ok_or(NoChoice::Nowhere)?;
         Ok(Self { weights: Weights::Some(least), ..all })
     }

@@ -3,6 +3,7 @@
 //! An amount is a row of numbers: CPUs, memory in MiB, whether nobody is suspended there, then devices in the order of the
 //! node's `gres`. Nodes of equal shape form a class. A [`RoomId`] stands for one class and one amount; equal amounts of a class have one number.
 
+use std::slice::ChunksExact;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -124,10 +125,17 @@ impl Rooms {
         self.rooms[room.index()].amount(&self.amounts)
     }
 
-    /// Classes and amounts of the rooms from a number on.
-    pub(in crate::sched) fn amounts_from(&self, first: usize) -> impl Iterator<Item = (ClassId, &[u64])> {
+    /// The rooms from a number on: those of one class that follow each other, with the amount of each.
+    pub(in crate::sched) fn runs_from(
+        &self,
+        first: usize,
+    ) -> impl Iterator<Item = (ClassId, ChunksExact<'_, u64>)> {
         let rooms = self.rooms.get(first..).unwrap_or_default();
-        rooms.iter().map(|room| (room.class, room.amount(&self.amounts)))
+        rooms.chunk_by(|one, next| one.class == next.class).map(|run| {
+            let (begin, end) = (run[0].begin as usize, run[run.len() - 1].end as usize);
+            // Amounts of a class have one length, and lie one after the other as they were numbered.
+            (run[0].class, self.amounts[begin..end].chunks_exact((end - begin) / run.len()))
+        })
     }
 
     /// Whether there is a CPU in it: without one nothing can run there.

@@ -1,6 +1,8 @@
 //! How many slots rooms have for a need, worked out once for each.
 
-use crate::sched::request::{Given, Need};
+use smallvec::SmallVec;
+
+use crate::sched::request::Need;
 use crate::sched::scene::room::{ClassId, RoomId, Rooms};
 use crate::sched::timeline::standing::Counts;
 use crate::sched::timeline::sweep::UNKNOWN;
@@ -11,7 +13,7 @@ pub(super) struct Known {
     /// By room. It is looked up for every hole that a search meets, so that it has to be small.
     slots: Vec<u16>,
     /// By class of nodes: what a slot takes, see [`Need::floor`].
-    floors: Vec<Option<Given>>,
+    floors: Vec<Option<Floor>>,
 }
 
 impl Known {
@@ -33,14 +35,12 @@ impl Known {
     pub(super) fn learn(&mut self, rooms: &Rooms, need: &Need) {
         self.learn_classes(rooms, need);
         let Self { slots, floors } = self;
-        // Rooms of one class mostly follow each other.
-        let (mut last, mut floor) = (None, None);
-        slots.extend(rooms.amounts_from(slots.len()).map(|(class, amount)| {
-            if last != Some(class) {
-                (last, floor) = (Some(class), floors[class.index()].as_deref());
+        for (class, amounts) in rooms.runs_from(slots.len()) {
+            match &floors[class.index()] {
+                Some(floor) => slots.extend(amounts.map(|amount| cut(floor.times(amount)))),
+                None => slots.extend(amounts.map(|_| UNKNOWN)),
             }
-            floor.map_or(UNKNOWN, |floor| cut(times(amount, floor)))
-        }));
+        }
     }
 
     /// The same, worked out.
@@ -51,7 +51,7 @@ impl Known {
             self.learn_classes(rooms, need);
         }
         let slots = match &self.floors[class.index()] {
-            Some(floor) => times(amount, floor),
+            Some(floor) => floor.times(amount),
             None => need.slots(rooms.shape(class), amount),
         };
         self.slots.resize(self.slots.len().max(rooms.len()), UNKNOWN);
@@ -61,7 +61,8 @@ impl Known {
 
     fn learn_classes(&mut self, rooms: &Rooms, need: &Need) {
         let next = rooms.classes().skip(self.floors.len());
-        self.floors.extend(next.map(|next: ClassId| need.floor(rooms.shape(next))));
+        self.floors
+            .extend(next.map(|next: ClassId| need.floor(rooms.shape(next)).map(|floor| Floor::of(&floor))));
     }
 }
 
@@ -70,23 +71,25 @@ fn cut(slots: u32) -> u16 {
     u16::try_from(slots).unwrap_or(UNKNOWN)
 }
 
-/// How many times an amount holds another that is not nothing.
-fn times(amount: &[u64], floor: &[u64]) -> u32 {
-    let mut most = u64::MAX;
-    for (have, least) in amount.iter().zip(floor) {
+/// What a slot takes: where an amount has it, and how much of it.
+#[derive(Debug)]
+struct Floor(SmallVec<[(usize, u64); 4]>);
+
+impl Floor {
+    fn of(taken: &[u64]) -> Self {
+        Self(taken.iter().copied().enumerate().filter(|(_, least)| *least > 0).collect())
+    }
+
+    /// How many times an amount holds this; nothing is not held at all.
+    #[inline]
+    fn times(&self, amount: &[u64]) -> u32 {
         // Most rooms have too little of something.
-        if have < least {
+        if self.0.is_empty() || self.0.iter().any(|(at, least)| amount[*at] < *least) {
             return 0;
         }
-        if let Some(times) = have.checked_div(*least) {
-            most = most.min(times);
-        }
+        let times = self.0.iter().map(|(at, least)| amount[*at] / least);
+        u32::try_from(times.min().unwrap_or(0)).unwrap_or(u32::MAX)
     }
-    // It is nothing that is held.
-    if most == u64::MAX {
-        return 0;
-    }
-    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// What is known of one need, and what is not known yet is worked out from.

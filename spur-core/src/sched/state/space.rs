@@ -120,7 +120,6 @@ impl Space for State {
 
     fn start(&mut self, _job: JobId, _task: bool, parts: &[Part], asked: (usize, &Wanted), lasts: u64) {
         self.book(parts, asked, self.now, self.now + lasts, true);
-        self.unused.open = None;
         for part in parts {
             let idle = &mut self.idle[part.node.index()];
             *idle = self.rooms.minus(*idle, &part.taken);
@@ -194,7 +193,10 @@ impl Space for State {
         for (_, job) in self.unused.closed.iter().filter(|(node, _)| could_serve(*node)) {
             *aside.closed.entry(*job).or_default() += 1;
         }
-        let open = self.unused.open.take().unwrap_or_else(|| self.find_unused(scene));
+        let mut open =
+            self.unused.open.take().unwrap_or_else(|| (0..scene.nodes.len()).map(NodeId::at).collect());
+        // Who starts in a pass uses more of them, and nobody leaves.
+        open.retain(|node| self.is_unused(scene, *node));
         let (need, now) = (&hunt.request.need, self.now);
         // On a large cluster only the first of many who wait are told.
         let looks = self.unused.looks.checked_sub(open.len());
@@ -220,10 +222,9 @@ impl Space for State {
 }
 
 impl State {
-    /// Nodes on which nothing runs.
-    fn find_unused(&self, scene: &Scene) -> Vec<NodeId> {
-        let all = (0..).map(NodeId).zip(scene.nodes.iter().zip(&self.idle));
-        all.filter(|(_, (node, idle))| self.rooms.full(node.class) == **idle).map(|(id, _)| id).collect()
+    /// Whether nothing runs on a node.
+    fn is_unused(&self, scene: &Scene, node: NodeId) -> bool {
+        self.rooms.full(scene.nodes[node.index()].class) == self.idle[node.index()]
     }
 
     /// Takes what a job is planned to use.

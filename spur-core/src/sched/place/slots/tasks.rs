@@ -135,8 +135,16 @@ impl Tasks {
 
     /// How many positions of a range have tasks, and how many tasks there are.
     pub(super) fn count(&self, range: Range<usize>) -> (u32, u64) {
-        let open: u32 = self.small[range.clone()].iter().map(|&count| u32::from(count != 0)).sum();
-        (open, self.sum(range))
+        let small = &self.small[range.clone()];
+        if self.large.is_empty() && small.len() <= usize::from(u16::MAX) {
+            // Both at once, and the sum has 32 bits.
+            let add = |(open, sum): (u32, u32), &count: &u16| {
+                (open + u32::from(count != 0), sum + u32::from(count))
+            };
+            let (open, sum) = small.iter().fold((0, 0), add);
+            return (open, sum.into());
+        }
+        (small.iter().map(|&count| u32::from(count != 0)).sum(), self.sum(range))
     }
 
     /// Tasks of all positions of a range.

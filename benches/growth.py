@@ -66,8 +66,12 @@ def panel(at, name, title, lines, low, high):
         for x, y in points:
             out.append(f'<circle cx="{across(x):.1f}" cy="{up(y):.1f}" r="3" fill="{COLOURS[kind]}">'
                        f'<title>{kind}, {x:,}: {y:g} ms</title></circle>')
+    # Names stand above the lines' first points, the highest first, none over another.
+    above = 0
+    for kind, points in sorted(lines.items(), key=lambda line: -line[1][0][1]):
         x, y = points[0]
-        out.append(f'<text x="{across(x) + 8:.1f}" y="{up(y) - 14:.1f}" class="name" style="fill:{COLOURS[kind]}">{kind}</text>')
+        above = max(above + 15, up(y) - 14) if above else up(y) - 28
+        out.append(f'<text x="{across(x) + 8:.1f}" y="{above:.1f}" class="name" style="fill:{COLOURS[kind]}">{kind}</text>')
     if name != "layers":
         # From the lower left corner, as far as the panel goes.
         end = min(last, first * high / low)

@@ -2,7 +2,7 @@
 """What one deep pass costs, seen from outside the process.
 
 Runs the bench `growth` with so many passes and with none, and divides the difference of the processor time that the system
-counted for the process: building the cluster is in both. Once with the allocator of `spurctld`, once with that of `spur`.
+counted for the process: building the cluster is in both.
 
 usage: passes.py [--passes N] [--rounds N] [ROW…]    rows of `growth` by a part of their name; without any, those with an aim
 """
@@ -13,22 +13,18 @@ import os
 import subprocess
 import sys
 
-BENCHES = {"growth": "spurctld", "growth_as_spur": "spur"}
 ROWS = ["aim: whole", "aim: shared", "aim: easy-1000 whole", "aim: easy-1000 shared", "aim: small whole",
         "aim: small shared", "aim: long whole"]
 
 
 def build():
-    """The executables of both benches, by name."""
-    command = ["cargo", "bench", "-q", "-p", "spur-core", "--no-run", "--message-format=json"]
-    for name in BENCHES:
-        command += ["--bench", name]
-    found = {}
+    """The executable of the bench."""
+    command = ["cargo", "bench", "-q", "-p", "spur-core", "--no-run", "--message-format=json", "--bench", "growth"]
     for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
         message = json.loads(line)
-        if message.get("reason") == "compiler-artifact" and message["target"]["name"] in BENCHES:
-            found[message["target"]["name"]] = message["executable"]
-    return found
+        if message.get("reason") == "compiler-artifact" and message["target"]["name"] == "growth":
+            return message["executable"]
+    sys.exit("cargo built no bench `growth`")
 
 
 def processor(command):
@@ -47,15 +43,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="runs of which the least counts")
     parser.add_argument("rows", nargs="*", default=ROWS, metavar="ROW")
     asked = parser.parse_args()
-    benches = build()
-    print(f"{'pass':<24}" + "".join(f"{BENCHES[name]:>14}" for name in benches))
+    bench = build()
     for row in asked.rows:
-        cells = []
-        for name in benches:
-            least = [min(processor([benches[name], "--passes", str(passes), row]) for _ in range(asked.rounds))
-                     for passes in (0, asked.passes)]
-            cells.append((least[1] - least[0]) / asked.passes * 1e3)
-        print(f"{row:<24}" + "".join(f"{cell:>11.2f} ms" for cell in cells), flush=True)
+        least = [min(processor([bench, "--passes", str(passes), row]) for _ in range(asked.rounds))
+                 for passes in (0, asked.passes)]
+        print(f"{row:<24}{(least[1] - least[0]) / asked.passes * 1e3:>11.2f} ms", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// A simulation makes and forgets some hundred small records for each job; this allocator is faster at that than the
 /// system's.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     spur_cli::command::main()

@@ -23,7 +23,11 @@ use spur_core::sched::Planner;
 use spur_core::sched::forecast::Limits;
 use spur_core::sched::plan::Plan;
 
-pub(crate) fn main() {
+/// That of `spurctld` and of the commands.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() {
     let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let silent = words.iter().position(|word| word == "--passes").map(|at| {
         words.remove(at);

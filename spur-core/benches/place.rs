@@ -12,6 +12,10 @@ use spur_core::model::fabric::{Fabric, Layer, Pos};
 use spur_core::model::topology::{Plugin, SwitchConfig, TopologyConfig};
 use spur_core::sched::place::{Ask, Slots, View, Weights, place};
 
+/// That of `spurctld` and of the commands.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const NODES: u32 = 100_000;
 const LEAF: u32 = 32;
 const SPINE: u32 = 32;

@@ -13,6 +13,11 @@ use spurctld::stop::Stop;
 use spurctld::{detach, log};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// A pass of the planner makes and forgets some twenty small records for each job; this allocator is faster at that than
+/// the system's.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = || std::env::args_os().skip(1);
     let ended = match args::parse(arguments()) {

@@ -27,7 +27,11 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Every mistake in one file, at least one; displays as a line for each, `FILE:LINE: [SECTION] KEY: PROBLEM`.
+/// Mistakes that are displayed of one file.
+const SHOWN: usize = 40;
+
+/// Every mistake in one file, at least one; displays as a line for each of the first of them, `FILE:LINE: [SECTION] KEY:
+/// PROBLEM`, and how many more there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     file: String,
@@ -53,10 +57,13 @@ impl ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, error) in self.errors.iter().enumerate() {
+        for (i, error) in self.errors.iter().take(SHOWN).enumerate() {
             write!(f, "{}{}:{error}", if i == 0 { "" } else { "\n" }, self.file)?;
         }
-        Ok(())
+        match self.errors.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "\n{}: and {more} more like these, or others", self.file),
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use nom::{IResult, Parser};
 use super::{HostList, Numbers, Run};
 use crate::text::ParseError;
 
-/// How many hosts one range may stand for.
-pub const MAX_RANGE: u64 = 65_536;
+/// How many hosts one range may stand for; with Slurm it is 65,536.
+pub const MAX_RANGE: u64 = 1_048_576;
 /// How many texts may stand before the last bracket of one item.
 pub const MAX_PREFIXES: usize = 65_536;
 /// How many ranges one list may have.
@@ -256,8 +256,8 @@ mod tests {
             ("n[1-2-3]", "`n[1-2-3]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
             ("n[a-b]", "`n[a-b]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
             ("n[1-4:2]", "`n[1-4:2]`: a bracket holds numbers and ranges of numbers, e.g. `[1-4,7]`"),
-            ("n[0-2000000000]", "the range 0-2000000000 stands for more than 65536 hosts"),
-            ("n[0-65536]", "the range 0-65536 stands for more than 65536 hosts"),
+            ("n[0-2000000000]", "the range 0-2000000000 stands for more than 1048576 hosts"),
+            ("n[0-1048576]", "the range 0-1048576 stands for more than 1048576 hosts"),
             ("n[0-65535]x[0-65535]", "there are more than 4194304 names"),
             (
                 "a[0-999]b[0-999]c[0-3]",
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert_eq!(host_list(text).unwrap_err().problem, problem, "{text}");
         }
-        assert_eq!(host_list("n[0-65535]").unwrap().len(), 65_536);
+        assert_eq!(host_list("n[0-1048575]").unwrap().len(), 1_048_576);
     }
 
     #[test]

@@ -38,9 +38,11 @@ fn sections(top: &mut Section<'_>) -> Config {
     policy.recovery = top.section("recovery").map(policy::recovery).unwrap_or_default();
     auth(top, local);
     local.log = top.section("log").map(daemons::log).unwrap_or_default();
-    (policy.nodes, local.node_addresses) = nodes::nodes(top);
-    policy.topologies = topology::topologies(top, &policy.nodes);
-    policy.partitions = partitions::partitions(top, policy);
+    let nodes = nodes::nodes(top);
+    policy.topologies = topology::topologies(top, &nodes);
+    let are_all = nodes.are_all;
+    (policy.nodes, local.node_addresses) = (nodes.known, nodes.addresses);
+    policy.partitions = partitions::partitions(top, policy, are_all);
     policy.licenses = policy::licenses(top);
     config
 }

@@ -15,13 +15,24 @@ const MOST: u32 = 1_000_000;
 
 type Addresses = BTreeMap<Arc<str>, NodeAddress>;
 
-/// Every node in file order, and where the nodes are reached as far as the file says.
-pub(super) fn nodes(top: &mut Section<'_>) -> (Vec<NodeConfig>, Addresses) {
-    let mut nodes = Vec::new();
-    let mut addresses = Addresses::new();
+/// The nodes of a file.
+pub(super) struct Nodes {
+    /// In file order.
+    pub(super) known: Vec<NodeConfig>,
+    /// Where they are reached, as far as the file says.
+    pub(super) addresses: Addresses,
+    /// Whether every list of names could be read; if not, a name that is not among them may still be one of a node.
+    pub(super) are_all: bool,
+}
+
+/// Every node.
+pub(super) fn nodes(top: &mut Section<'_>) -> Nodes {
+    let mut nodes = Nodes { known: Vec::new(), addresses: Addresses::new(), are_all: true };
     let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
     for mut section in top.sections("nodes") {
         let names = names(&mut section);
+        nodes.are_all &= names.is_some();
+        let names = names.unwrap_or_default();
         let shape = shape(&mut section);
         let weight = section.integer("weight", 0..=u32::MAX).unwrap_or(1);
         let reached = reached(&mut section, names.len());
@@ -33,25 +44,24 @@ pub(super) fn nodes(top: &mut Section<'_>) -> (Vec<NodeConfig>, Addresses) {
             }
             first_lines.insert(name.clone(), section.line());
             if let Some(address) = reached.get(i).filter(|address| **address != NodeAddress::default()) {
-                addresses.insert(name.clone(), address.clone());
+                nodes.addresses.insert(name.clone(), address.clone());
             }
-            nodes.push(NodeConfig { name: name.clone(), shape: shape.clone(), weight });
+            nodes.known.push(NodeConfig { name: name.clone(), shape: shape.clone(), weight });
         }
         section.finish();
     }
-    (nodes, addresses)
+    nodes
 }
 
-fn names(section: &mut Section<'_>) -> Vec<Arc<str>> {
-    if section.required_name("names").is_none() {
-        return Vec::new();
-    }
-    let list: HostList = section.parsed("names").unwrap_or_default();
+/// The names of an entry, if they can be read.
+fn names(section: &mut Section<'_>) -> Option<Vec<Arc<str>>> {
+    section.required_name("names")?;
+    let list: HostList = section.parsed("names")?;
     if let Some(bad) = list.iter().find(|name| !is_layer_name(name)) {
         let help = "use letters, digits, `_`, `-` and `.`";
         section.refuse("names", format_args!("`{bad}` cannot be the name of a node; {help}"));
     }
-    list.iter().map(Arc::from).collect()
+    Some(list.iter().map(Arc::from).collect())
 }
 
 fn shape(section: &mut Section<'_>) -> NodeShape {

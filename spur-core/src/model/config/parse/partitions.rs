@@ -20,8 +20,9 @@ const ALL: &str = "ALL";
 /// How many unknown nodes of one partition are named.
 const NAMED: usize = 3;
 
-/// Every partition in file order; `policy` has its nodes, topologies and QOS already.
-pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy) -> Vec<PartitionConfig> {
+/// Every partition in file order; `policy` has its nodes, topologies and QOS already, and `are_all` says whether these are
+/// all nodes of the file.
+pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy, are_all: bool) -> Vec<PartitionConfig> {
     let Policy { nodes, topologies, qos, .. } = policy;
     let mut partitions: Vec<PartitionConfig> = Vec::new();
     let mut first_lines: BTreeMap<Arc<str>, u32> = BTreeMap::new();
@@ -30,7 +31,7 @@ pub(super) fn partitions(top: &mut Section<'_>, policy: &Policy) -> Vec<Partitio
         let mut partition = PartitionConfig { name: name(&mut section), ..Default::default() };
         settings(&mut section, &mut partition);
         qualities(&mut section, &mut partition, qos);
-        partition.nodes = members(&mut section, nodes);
+        partition.nodes = members(&mut section, nodes, are_all);
         partition.topology = topology(&mut section, topologies);
         check(&section, &partition);
         if let Some(line) = first_lines.insert(partition.name.clone(), section.line()) {
@@ -110,7 +111,7 @@ pub(super) fn names(section: &mut Section<'_>, key: &'static str) -> Vec<Arc<str
 }
 
 /// The names of the partition's nodes in the order of the node table.
-fn members(section: &mut Section<'_>, nodes: &[NodeConfig]) -> Vec<Arc<str>> {
+fn members(section: &mut Section<'_>, nodes: &[NodeConfig], are_all: bool) -> Vec<Arc<str>> {
     let Some(text) = section.required_name("nodes") else { return Vec::new() };
     let known = || nodes.iter().map(|node| &node.name);
     if text.eq_ignore_ascii_case(ALL) {
@@ -125,7 +126,7 @@ fn members(section: &mut Section<'_>, nodes: &[NodeConfig]) -> Vec<Arc<str>> {
     };
     let table: BTreeSet<&str> = known().map(|name| &**name).collect();
     let unknown: Vec<&String> = wanted.iter().filter(|name| !table.contains(name.as_str())).collect();
-    if let Some(first) = unknown.first() {
+    if let Some(first) = unknown.first().filter(|_| are_all) {
         let meant = nearest(first, table.iter().copied()).map(|name| format!("; did you mean {name}?"));
         let list: HostList = unknown.iter().take(NAMED).collect();
         let more = unknown.len().saturating_sub(NAMED);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::nodes::Nodes;
 use super::policy::set;
 use super::section::Section;
 use crate::id::NodeId;
-use crate::model::config::NodeConfig;
-use crate::model::fabric::Fabric;
+use crate::model::fabric::{Fabric, Fault};
 use crate::model::topology::{
     BlockConfig, DEFAULT_TOPOLOGY, LimitsConfig, Line, Plugin, RuleConfig, ScoreBefore, SwitchConfig,
     TopologyConfig, Weight, WeightsConfig,
@@ -19,9 +19,9 @@ const MOST_WEIGHT: f64 = 1000.0;
 const MILLION: f64 = 1e6;
 
 /// Every topology: the one called `default` first, if there is one, then in file order.
-pub(super) fn topologies(top: &mut Section<'_>, nodes: &[NodeConfig]) -> Vec<TopologyConfig> {
+pub(super) fn topologies(top: &mut Section<'_>, nodes: &Nodes) -> Vec<TopologyConfig> {
     let table: Vec<(NodeId, &str)> =
-        (0_u32..).map(NodeId).zip(nodes.iter().map(|node| &*node.name)).collect();
+        (0_u32..).map(NodeId).zip(nodes.known.iter().map(|node| &*node.name)).collect();
     let mut topologies: Vec<TopologyConfig> = Vec::new();
     let mut first_lines: BTreeMap<String, u32> = BTreeMap::new();
     let default = top.section("topology").map(|section| (section, true));
@@ -35,7 +35,9 @@ pub(super) fn topologies(top: &mut Section<'_>, nodes: &[NodeConfig]) -> Vec<Top
         }
         // By another plugin than the one that was meant, everything would be wrong.
         let checked = is_understood.then(|| Fabric::build(&topology, &table, &[]));
-        for error in checked.and_then(Result::err).into_iter().flatten() {
+        let errors = checked.and_then(Result::err).into_iter().flatten();
+        for error in errors.filter(|error| nodes.are_all || !matches!(error.fault, Fault::UnknownNode { .. }))
+        {
             section.refuse_at(error.line.0.unwrap_or(section.line()), "", error.fault);
         }
         section.finish();

@@ -10,6 +10,7 @@ mod kinds;
 mod loaded;
 mod mixed;
 mod named;
+mod rivals;
 mod slots;
 mod spread;
 mod sure;

@@ -114,5 +114,7 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if problem.ask.mode == Mode::Distributed {
         return spread::losers(problem, most);
     }
-    kinds::losers(problem, most).or_else(|| uneven::losers(problem, most))
+    whole::losers(problem, most)
+        .or_else(|| kinds::losers(problem, most))
+        .or_else(|| uneven::losers(problem, most))
 }

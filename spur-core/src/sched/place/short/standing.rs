@@ -2,7 +2,7 @@
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::problem::Problem;
+use crate::sched::place::problem::{Item, Problem, Rank, rank};
 
 /// The case needs the general solver.
 pub(super) struct NotPlain;
@@ -128,6 +128,32 @@ impl Standing {
     pub(super) fn is_before(&self, head: &[i64]) -> bool {
         self.steps[..head.len()] < *head
     }
+}
+
+/// How good it is to use some leaves of a domain, with so many nodes of each heavier weight; `leaves` are in fabric order. What
+/// nodes cost that is the same for every choice is left out.
+pub(super) fn ranked(
+    problem: &Problem<'_>,
+    holder: DomainId,
+    needs: &[u32],
+    leaves: impl IntoIterator<Item = DomainId>,
+) -> Rank {
+    let fabric = problem.fabric;
+    let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
+    for (cost, &nodes) in item.cost[..problem.layout.weights].iter_mut().zip(needs) {
+        *cost = i64::from(nodes);
+    }
+    let mut before = None;
+    for leaf in leaves.into_iter().filter(|leaf| *leaf != holder) {
+        let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
+        let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
+        for id in up.take_while(|&id| id != holder).take_while(is_new) {
+            let domain = fabric.domain(id);
+            problem.charge(&mut item.cost, domain.layer(), domain.cover(), problem.slots(id));
+        }
+        before = Some(leaf);
+    }
+    rank(problem, holder, &item)
 }
 
 /// Domains of one score after the other, the best first.

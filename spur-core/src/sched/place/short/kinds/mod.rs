@@ -15,9 +15,9 @@ mod walk;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::{Lost, Placement};
-use crate::sched::place::problem::{Item, Problem, Rank, difference, rank};
+use crate::sched::place::problem::{Problem, Rank, difference};
 
-use super::standing::{Standing, order};
+use super::standing::{Standing, order, ranked};
 use super::{NoChoice, Short};
 use stock::Stock;
 use walk::best_leaves;
@@ -111,24 +111,4 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
     let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
     Some(rivals.map(lost).take(most).collect())
-}
-
-/// How good it is to use some leaves of a domain.
-fn ranked(problem: &Problem<'_>, holder: DomainId, needs: &[u32], leaves: Vec<DomainId>) -> Rank {
-    let fabric = problem.fabric;
-    let mut item = Item::<Vec<i64>>::nothing(problem.layout.width());
-    for (cost, &nodes) in item.cost[..problem.layout.weights].iter_mut().zip(needs) {
-        *cost = i64::from(nodes);
-    }
-    let mut before = None;
-    for leaf in leaves.into_iter().filter(|leaf| *leaf != holder) {
-        let is_new = |id: &DomainId| before.is_none_or(|before| !fabric.within(before, *id));
-        let up = std::iter::successors(Some(leaf), |&id| fabric.domain(id).parent());
-        for id in up.take_while(|&id| id != holder).take_while(is_new) {
-            let domain = fabric.domain(id);
-            problem.charge(&mut item.cost, domain.layer(), domain.cover(), problem.slots(id));
-        }
-        before = Some(leaf);
-    }
-    rank(problem, holder, &item)
 }

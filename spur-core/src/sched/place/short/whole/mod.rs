@@ -7,6 +7,7 @@
 //! too much for a walk.
 
 mod leaves;
+mod rivals;
 mod rooms;
 mod shared;
 
@@ -24,6 +25,8 @@ use super::standing::{Found, NotPlain, Standing, best_scored, order, preferred_s
 use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
+
+pub(super) use rivals::losers;
 
 /// Places a job of whole nodes if it is the common case. Where nodes weigh unequally much, it is if the lightest do.
 pub(super) fn place(problem: &Problem<'_>) -> Short {

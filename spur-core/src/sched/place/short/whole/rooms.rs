@@ -81,7 +81,7 @@ impl<'p, 'a> Rooms<'p, 'a> {
     }
 
     /// Shows the domains of a layer that can hold the job, in fabric order.
-    fn each_holder(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
+    pub(super) fn each_holder(&self, layer: Layer, mut see: impl FnMut(DomainId)) {
         let Problem { fabric, amount, .. } = *self.problem;
         fabric.each_with(layer, &self.by_domain, amount, |id| {
             if self.problem.is_inside(id) {

@@ -4,7 +4,7 @@
 Both sides are `spur sim` on a flat machine of the trace's size: EASY is `--order fcfs --predict requested`; the other is
 `--order wfp3 --predict similar --max-wait T`. What counts is the ratio of the average bounded slowdowns, and that
 nobody waits longer than T and the longest wait under EASY together. The constants of `similar` were chosen on KTH-SP2 and
-SDSC-SP2 only. With --copies each of these two is also run with every arrival put off by up to an hour at random.
+SDSC-SP2 only. With --copies each trace is also run with every arrival put off by up to an hour at random.
 
 The traces are those of Gaussier, Glesser, Reis, Trystram (SC'15) and not part of this repository: SPUR_DATA names a
 directory that has traces/NAME-sc15.swf.gz. Without it this says so and ends.
@@ -24,7 +24,6 @@ import sys
 import tempfile
 
 MACHINES = {"KTH-SP2": 100, "SDSC-SP2": 128, "CTC-SP2": 338, "CEA-curie": 80640}
-TUNED_ON = ["KTH-SP2", "SDSC-SP2"]
 DAY = 86_400
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY}
 
@@ -82,7 +81,7 @@ def main():
     parser.add_argument("--spur", default="target/release/spur")
     parser.add_argument("--max-wait", default="5d")
     parser.add_argument("--only", nargs="+", choices=sorted(MACHINES), default=list(MACHINES))
-    parser.add_argument("--copies", type=int, default=0, help="jittered copies of each trace that was tuned on")
+    parser.add_argument("--copies", type=int, default=0, help="jittered copies of each trace")
     args = parser.parse_args()
     data = os.environ.get("SPUR_DATA")
     if not data or not os.path.isdir(data):
@@ -95,11 +94,14 @@ def main():
     means("traces", [ratio for ratio, _ in results])
     copies = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in (name for name in TUNED_ON if name in traces):
+        for name, trace in traces.items():
             for seed in range(1, args.copies + 1):
                 copy = os.path.join(folder, f"{name}-{seed}.swf.gz")
-                jittered(traces[name], seed, copy)
+                jittered(trace, seed, copy)
                 copies.append(compare(args.spur, f"{name}/{seed}", copy, args.max_wait))
+                os.remove(copy)
+            if args.copies:
+                means(f"copies of {name}", [ratio for ratio, _ in copies[-args.copies:]])
     if copies:
         means("copies", [ratio for ratio, _ in copies])
     return 0 if all(held for _, held in results + copies) else 1

@@ -192,6 +192,11 @@ impl Ahead {
         nodes
     }
 
+    /// The same, one after another; some may come twice.
+    pub(super) fn special(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.claimed.ones().map(NodeId::at).chain(self.windows.keys().copied())
+    }
+
     /// What is left of `room`, which a node has at a time, for all that lasts from then `to` a time.
     pub(super) fn leave(&self, node: NodeId, room: &mut [u64], at: Time, to: Time) {
         // Those that are under way come first.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
+use crate::model::fabric::Pos;
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::{DomainTable, Domains, Lens, slots_by_position};
+use crate::sched::scene::lens::{DomainTable, Domains, Kind, Lens, slots_by_position};
 use crate::sched::scene::room::{Amount, CPUS, RoomId};
 use crate::sched::timeline::stairs::{Smaller, Stairs};
 use crate::sched::timeline::sweep::NOWHERE;
@@ -18,6 +19,7 @@ use super::super::place::{self, Ask, Lost, Placement, Slots, View};
 use super::super::request::Need;
 use super::super::state::{Hit, Hunt, MAX_TRIES, RIVALS, layer};
 use super::ledger::Books;
+use super::sight::Sights;
 
 /// A number of slots that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
@@ -35,6 +37,7 @@ pub(super) struct Finder {
     domains: DomainTable,
     pub(super) stairs: Stairs,
     tally: Tally,
+    sights: Sights,
     /// Whether rivals are named with a start.
     pub(super) names_rivals: bool,
     /// Whether a search was given up, or a placement is not known to be the best.
@@ -79,7 +82,7 @@ impl Finder {
         times: Range<Time>,
     ) -> (Option<Hit>, bool) {
         let mut search = Search { books, hunt, stage, lens, tries: 0, in_doubt: false };
-        let found = search.walk(self, times.start, times.end);
+        let found = search.walk(self, times);
         let gave_up = search.tries >= MAX_TRIES;
         self.in_doubt |= search.in_doubt || gave_up;
         let hit = found.map(|(start, (placement, lost, starts))| Hit {
@@ -143,13 +146,20 @@ struct Search<'a> {
 type Found = (Time, (Placement, Vec<Lost>, bool));
 
 impl Search<'_> {
-    /// Walks the planned ends from `from` on. Wherever some domain has enough, the job is tried.
-    fn walk(&mut self, finder: &mut Finder, from: Time, until: Time) -> Option<Found> {
+    /// Walks the planned ends from a time on until another. Wherever some domain has enough, the job is tried.
+    fn walk(&mut self, finder: &mut Finder, Range { start: from, end: until }: Range<Time>) -> Option<Found> {
         let domains = finder.domains(self.lens, self.stage.ask());
         let wanted = (
             self.stage.asks.last().and_then(|ask| ask.nodes).map_or(1, |(min, _)| min),
             self.hunt.request.min_slots(),
         );
+        let is_seen = self.sees_now(&domains) && from == self.books.now;
+        if is_seen {
+            let found = self.look_now(finder, &domains, wanted);
+            if found.is_some() || until == from + 1 {
+                return found.map(|found| (from, found));
+            }
+        }
         let mut tally = std::mem::take(&mut finder.tally);
         let counts_nodes = self.hunt.request.need.counts_nodes();
         tally.begin(self.books.scene.nodes.len(), &domains, wanted, counts_nodes);
@@ -160,8 +170,55 @@ impl Search<'_> {
                 tally.set(&domains, node, slots);
             }
         }
-        let found = self.go_on(finder, &mut tally, &domains, from, until);
+        let found = if is_seen { None } else { self.look(finder, &tally, from) };
+        let found = match found {
+            Some(found) => Some((from, found)),
+            None => self.go_on(finder, &mut tally, &domains, from, until),
+        };
         finder.tally = tally;
+        found
+    }
+
+    /// Whether all that a job may have at this moment is what nobody holds, but for nodes on which something is planned.
+    fn sees_now(&self, domains: &Domains) -> bool {
+        let ask = self.stage.ask();
+        self.books.overdue.is_empty() && domains.kind != Kind::Nodes && ask.minds_others(1).is_none()
+    }
+
+    /// Tries to place the job at this moment on what its lens sees, if some domain has enough.
+    fn look_now(
+        &mut self,
+        finder: &mut Finder,
+        domains: &Domains,
+        wanted: (u32, u64),
+    ) -> Option<(Placement, Vec<Lost>, bool)> {
+        let (books, lens) = (self.books, self.lens);
+        let need = (self.hunt.need, &self.hunt.request.need);
+        let mut sights = std::mem::take(&mut finder.sights);
+        let slots =
+            sights.of(&books.held, lens, need, |node| finder.slots_of(books, need, books.held.idle(node)));
+        let special = books.ahead.special().filter(|node| self.may_use(*node));
+        let mut before: Vec<(Pos, u32)> = Vec::new();
+        for (node, pos) in special.filter_map(|node| Some((node, lens.pos(node.0)?))) {
+            let planned = self.slots_at(finder, node, books.now);
+            before.push((pos, slots.put(&lens.fabric, pos, planned)));
+        }
+        slots.sum_up(&lens.fabric);
+        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
+        let has_enough = match domains.kind {
+            Kind::Whole | Kind::Nodes => enough(slots.all()),
+            Kind::Domains => domains.ids.iter().any(|id| enough((slots.nodes_of(*id), slots.of(*id)))),
+        };
+        let found = if has_enough {
+            self.tries += 1;
+            self.place(finder, slots, books.now, true)
+        } else {
+            None
+        };
+        for (pos, had) in before.into_iter().rev() {
+            slots.put(&lens.fabric, pos, had);
+        }
+        finder.sights = sights;
         found
     }
 
@@ -173,9 +230,6 @@ impl Search<'_> {
         from: Time,
         until: Time,
     ) -> Option<Found> {
-        if let Some(found) = self.look(finder, tally, from) {
-            return Some((from, found));
-        }
         tally.grew = false;
         let (held, need) = (&self.books.held, (self.hunt.need, &self.hunt.request.need));
         // Where something is planned, or shut, what a node has follows from all of the job's time.

@@ -15,6 +15,7 @@ mod keep;
 mod ledger;
 mod room;
 mod round;
+mod sight;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -19,6 +19,8 @@ use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
 use crate::text::time::Time;
 
+/// Changes for each node that are remembered at least.
+const CHANGES_A_NODE: usize = 2;
 /// Amounts that are numbered before those that nothing has any more are forgotten.
 const MOST_ROOMS: usize = 4_096;
 /// The end of what may end at any moment.
@@ -42,6 +44,10 @@ pub(in crate::sched) struct Held {
     entangled: BTreeSet<(JobId, NodeId)>,
     /// Nodes of which something else is held than before.
     touched: Vec<NodeId>,
+    /// Nodes of which something else was held than before, one after another, and how many there were before the first of
+    /// these.
+    changes: Vec<NodeId>,
+    forgotten: usize,
 }
 
 /// A node.
@@ -100,6 +106,8 @@ impl Held {
             free,
             entangled,
             touched: Vec::new(),
+            changes: Vec::new(),
+            forgotten: 0,
         };
         for job in cluster.jobs().active() {
             held.sync_alone(cluster, scene, forecast, job.id, now);
@@ -252,6 +260,7 @@ impl Held {
     /// Works out anew what nobody holds of a node.
     fn settle(&mut self, id: NodeId) {
         self.touched.push(id);
+        self.changes.push(id);
         let node = &mut self.nodes[id.index()];
         let before = node.idle;
         let full = self.rooms.full(self.rooms.class_of(before));
@@ -316,7 +325,29 @@ impl Held {
 
     /// The nodes of which something else is held since this was last asked.
     pub(in crate::sched) fn take_touched(&mut self) -> Vec<NodeId> {
+        self.forget_changes();
         std::mem::take(&mut self.touched)
+    }
+
+    /// How many changes there were of what nobody holds of a node.
+    pub(in crate::sched) fn changes(&self) -> usize {
+        self.forgotten + self.changes.len()
+    }
+
+    /// The nodes that were changed after the first so many changes, each as often as it was; `None` if that is not known any
+    /// more.
+    pub(in crate::sched) fn changes_since(&self, changes: usize) -> Option<&[NodeId]> {
+        self.changes.get(changes.checked_sub(self.forgotten)?..)
+    }
+
+    /// Forgets changes, if there are many more than nodes: it is less to look at every node.
+    fn forget_changes(&mut self) {
+        if self.changes.len() > 2 * CHANGES_A_NODE * self.nodes.len() {
+            let kept = CHANGES_A_NODE * self.nodes.len();
+            let gone = self.changes.len() - kept;
+            self.forgotten += gone;
+            self.changes.drain(..gone);
+        }
     }
 
     /// What nobody holds of a node.

@@ -179,10 +179,10 @@ impl Search<'_> {
         found
     }
 
-    /// Whether all that a job may have at this moment is what nobody holds, but for nodes on which something is planned.
+    /// Whether all that a job may have at this moment is what nobody holds, but for nodes on which something is planned or
+    /// should have ended.
     fn sees_now(&self, domains: &Domains) -> bool {
-        let ask = self.stage.ask();
-        self.books.overdue.is_empty() && domains.kind != Kind::Nodes && ask.minds_others(1).is_none()
+        domains.kind != Kind::Nodes && self.stage.ask().minds_others(1).is_none()
     }
 
     /// Tries to place the job at this moment on what its lens sees, if some domain has enough.
@@ -197,11 +197,17 @@ impl Search<'_> {
         let mut sights = std::mem::take(&mut finder.sights);
         let slots =
             sights.of(&books.held, lens, need, |node| finder.slots_of(books, need, books.held.idle(node)));
-        let special = books.ahead.special().filter(|node| self.may_use(*node));
+        let special = books.ahead.special().chain(books.overdue.keys().copied());
+        let special = special.filter(|node| self.may_use(*node));
         let mut before: Vec<(Pos, u32)> = Vec::new();
+        let mut held: Vec<(Pos, u32)> = Vec::new();
         for (node, pos) in special.filter_map(|node| Some((node, lens.pos(node.0)?))) {
             let planned = self.slots_at(finder, node, books.now);
             before.push((pos, slots.put(&lens.fabric, pos, planned)));
+            let free = finder.slots_of(books, need, books.held.idle(node));
+            if free < planned {
+                held.push((pos, free));
+            }
         }
         slots.sum_up(&lens.fabric);
         let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
@@ -211,7 +217,7 @@ impl Search<'_> {
         };
         let found = if has_enough {
             self.tries += 1;
-            self.place(finder, slots, books.now, true)
+            self.place_now(finder, slots, &held)
         } else {
             None
         };
@@ -220,6 +226,29 @@ impl Search<'_> {
         }
         finder.sights = sights;
         found
+    }
+
+    /// Places the job on what nobody holds, or else on what should be free by now; `held` are positions where that is more,
+    /// with what they have indeed.
+    fn place_now(
+        &mut self,
+        finder: &Finder,
+        slots: &mut Slots,
+        held: &[(Pos, u32)],
+    ) -> Option<(Placement, Vec<Lost>, bool)> {
+        let (fabric, now) = (&self.lens.fabric, self.books.now);
+        if held.is_empty() {
+            return self.place(finder, slots, now, true);
+        }
+        let planned: Vec<(Pos, u32)> =
+            held.iter().map(|&(pos, free)| (pos, slots.put(fabric, pos, free))).collect();
+        slots.sum_up(fabric);
+        let found = self.place(finder, slots, now, true);
+        for (pos, had) in planned.into_iter().rev() {
+            slots.put(fabric, pos, had);
+        }
+        slots.sum_up(fabric);
+        found.or_else(|| self.place(finder, slots, now, false))
     }
 
     fn go_on(

@@ -39,7 +39,9 @@ fn stands(world: &World, start: &Start) -> bool {
         let fits = |part: &spur_core::sched::plan::StartPart| {
             let node = cluster.node(part.node).unwrap();
             let free = |(entry, count): &(u16, u32)| node.free_gres(usize::from(*entry)).len() >= *count;
+            // What others make way for has been kept since the pass began.
             node.available()
+                && !cluster.kept(part.node, &[]).any
                 && node.free_cpus().len() >= part.cpus
                 && node.free_memory_mb() >= part.memory_mb
                 && part.gres.iter().all(free)

@@ -15,9 +15,9 @@ mod walk;
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::ask::Mode;
 use crate::sched::place::explain::{Lost, Placement};
-use crate::sched::place::problem::{Problem, Rank, difference};
+use crate::sched::place::problem::Problem;
 
-use super::standing::{Standing, order, ranked};
+use super::standing::{Standing, lost, order, ranked};
 use super::{NoChoice, Short};
 use stock::Stock;
 use walk::best_leaves;
@@ -104,11 +104,5 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let leaves = best_leaves(&stock, holders.iter().cloned()).ok()?;
     let ranks =
         holders.iter().zip(leaves).map(|((id, needs), leaves)| (ranked(problem, *id, needs, leaves), *id));
-    let mut found: Vec<(Rank, DomainId)> = ranks.collect();
-    let start = |id: DomainId| fabric.domain(id).range().start;
-    found.sort_by(|(one, this), (other, that)| one.cmp(other).then_with(|| start(*this).cmp(&start(*that))));
-    let Some(((best, winner), others)) = found.split_first() else { return Some(Vec::new()) };
-    let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
-    let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
-    Some(rivals.map(lost).take(most).collect())
+    Some(lost(fabric, ranks.collect(), most))
 }

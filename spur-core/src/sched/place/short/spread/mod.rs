@@ -20,9 +20,10 @@ use std::cmp::Ordering;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::fronts::may_hold;
-use crate::sched::place::problem::{Item, Problem, Rank, difference, rank};
+use crate::sched::place::problem::{Item, Problem, Rank, rank};
 
 use super::Short;
+use super::standing::lost;
 use ground::Ground;
 
 /// The best way to spread a job over one domain.
@@ -68,18 +69,9 @@ pub(super) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     if !problem.spreads_by_counts() || !problem.span_caps.is_empty() {
         return None;
     }
-    let fabric = problem.fabric;
     let mut ground = Ground::new(problem);
-    let mut choices: Vec<Choice> =
-        holders(problem).into_iter().filter_map(|holder| choose(&mut ground, holder)).collect();
-    choices.sort_by(|one, other| {
-        let start = |choice: &Choice| fabric.domain(choice.holder).range().start;
-        one.rank.cmp(&other.rank).then_with(|| start(one).cmp(&start(other)))
-    });
-    let Some((winner, others)) = choices.split_first() else { return Some(Vec::new()) };
-    let rivals = others.iter().filter(|other| !fabric.within(winner.holder, other.holder));
-    let lost = |other: &Choice| Lost { domain: other.holder, why: difference(&other.rank, &winner.rank) };
-    Some(rivals.map(lost).take(most).collect())
+    let choices = holders(problem).into_iter().filter_map(|holder| choose(&mut ground, holder));
+    Some(lost(problem.fabric, choices.map(|choice| (choice.rank, choice.holder)).collect(), most))
 }
 
 /// The domains that may hold the job, the lowest first.

@@ -23,7 +23,7 @@ use crate::sched::place::fronts::share;
 use crate::sched::place::problem::{Frame, Holder, Item, Problem, Rank, difference, rank, rank_node};
 
 use super::layers::best_nodes_below;
-use super::standing::{order, scored};
+use super::standing::{lost, order, scored};
 use super::{NoChoice, Short, whole};
 use choice::Choice;
 use stock::{MANY, Nodes, Stock};
@@ -428,13 +428,8 @@ fn losers_by_weight(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {
     let ranked = |(heavier, _, id): (Vec<u32>, Layer, DomainId)| {
         Some((rank(problem, id, &best_in(&stock.with_heavier(heavier), id)?), id))
     };
-    let mut found: Vec<(Rank, DomainId)> = holders.into_iter().filter_map(ranked).collect();
-    let start = |id: DomainId| fabric.domain(id).range().start;
-    found.sort_by(|(one, this), (other, that)| one.cmp(other).then_with(|| start(*this).cmp(&start(*that))));
-    let ((best, winner), others) = found.split_first()?;
-    let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
-    let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
-    Some(rivals.map(lost).take(most).collect())
+    let found: Vec<(Rank, DomainId)> = holders.into_iter().filter_map(ranked).collect();
+    (!found.is_empty()).then(|| lost(fabric, found, most))
 }
 
 fn losers_of(stock: &Stock<'_, '_>, most: usize) -> Option<Vec<Lost>> {

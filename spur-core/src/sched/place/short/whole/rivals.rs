@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::explain::Lost;
-use crate::sched::place::problem::{Problem, Rank, difference};
-use crate::sched::place::short::standing::ranked;
+use crate::sched::place::problem::{Problem, Rank};
+use crate::sched::place::short::standing::{lost, ranked};
 
 use super::rooms::Rooms;
 use super::{at_layer, fewest};
@@ -44,12 +44,7 @@ pub(in crate::sched::place::short) fn losers(problem: &Problem<'_>, most: usize)
             break;
         }
     }
-    let start = |id: DomainId| fabric.domain(id).range().start;
-    found.sort_by(|(one, this), (other, that)| one.cmp(other).then_with(|| start(*this).cmp(&start(*that))));
-    let Some(((best, winner), others)) = found.split_first() else { return Some(Vec::new()) };
-    let rivals = others.iter().filter(|(_, other)| !fabric.within(*winner, *other));
-    let lost = |(rank, other): &(Rank, DomainId)| Lost { domain: *other, why: difference(rank, best) };
-    Some(rivals.map(lost).take(most).collect())
+    Some(lost(fabric, found, most))
 }
 
 /// The domains of a layer that can be among its best few.

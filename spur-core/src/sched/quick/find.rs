@@ -100,14 +100,16 @@ impl Finder {
         (hit, gave_up)
     }
 
-    /// The slots that are planned to be free at this moment and for as long as a job runs.
-    pub(super) fn slots_now(&mut self, books: &Books, hunt: &Hunt<'_>, lens: &Arc<Lens>) -> Slots {
-        let search = Search { books, hunt, stage: &hunt.stages[0], lens, tries: 0, in_doubt: false };
-        let nodes = lens.admitted.ones().map(NodeId::at);
-        let open = nodes.filter(|node| books.held.is_open(*node));
-        let slots: Vec<(NodeId, u32)> =
-            open.map(|node| (node, search.slots_at(self, node, books.now))).collect();
-        search.slots(slots)
+    /// Shows `look` the slots that are planned to be free at this moment and for as long as a job runs.
+    pub(super) fn show_now<T>(
+        &mut self,
+        books: &Books,
+        hunt: &Hunt<'_>,
+        lens: &Arc<Lens>,
+        look: impl FnOnce(&Slots) -> T,
+    ) -> T {
+        let mut search = Search { books, hunt, stage: &hunt.stages[0], lens, tries: 0, in_doubt: false };
+        search.see_now(self, |_, _, slots, _| look(slots))
     }
 
     /// Slots of a numbered room.
@@ -192,6 +194,27 @@ impl Search<'_> {
         domains: &Domains,
         wanted: (u32, u64),
     ) -> Option<(Placement, Vec<Lost>, bool)> {
+        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
+        self.see_now(finder, |search, finder, slots, held| {
+            let has_enough = match domains.kind {
+                Kind::Whole | Kind::Nodes => enough(slots.all()),
+                Kind::Domains => domains.ids.iter().any(|id| enough((slots.nodes_of(*id), slots.of(*id)))),
+            };
+            if !has_enough {
+                return None;
+            }
+            search.tries += 1;
+            search.place_now(finder, slots, held)
+        })
+    }
+
+    /// Shows `look` what the lens sees of what is planned to be free at this moment, and positions where that is more than
+    /// nobody holds, with what they have indeed.
+    fn see_now<T>(
+        &mut self,
+        finder: &mut Finder,
+        look: impl FnOnce(&mut Self, &Finder, &mut Slots, &[(Pos, u32)]) -> T,
+    ) -> T {
         let (books, lens) = (self.books, self.lens);
         let need = (self.hunt.need, &self.hunt.request.need);
         let mut sights = std::mem::take(&mut finder.sights);
@@ -210,22 +233,12 @@ impl Search<'_> {
             }
         }
         slots.sum_up(&lens.fabric);
-        let enough = |(nodes, slots): (u32, u64)| nodes >= wanted.0 && slots >= wanted.1;
-        let has_enough = match domains.kind {
-            Kind::Whole | Kind::Nodes => enough(slots.all()),
-            Kind::Domains => domains.ids.iter().any(|id| enough((slots.nodes_of(*id), slots.of(*id)))),
-        };
-        let found = if has_enough {
-            self.tries += 1;
-            self.place_now(finder, slots, &held)
-        } else {
-            None
-        };
+        let seen = look(self, finder, slots, &held);
         for (pos, had) in before.into_iter().rev() {
             slots.put(&lens.fabric, pos, had);
         }
         finder.sights = sights;
-        found
+        seen
     }
 
     /// Places the job on what nobody holds, or else on what should be free by now; `held` are positions where that is more,

@@ -244,7 +244,7 @@ impl Space for Ledger {
     ) -> Option<T> {
         let now = self.now();
         let (hit, _) = self.search(hunt, stage, lens, now..now + 1);
-        if hit.is_some() { None } else { look(&self.finder.slots_now(&self.books, hunt, lens)) }
+        if hit.is_some() { None } else { self.finder.show_now(&self.books, hunt, lens, look) }
     }
 
     fn parts(&mut self, scene: &Scene, need: &Need, hit: &Hit) -> Option<Vec<Part>> {

@@ -2,9 +2,9 @@
 """What one job costs that arrives on a large cluster, starts at once and ends, seen from outside the process.
 
 Runs `spur sim` on a tree of so many whole nodes, in leaves of 32 under spines of 32 leaves, with few jobs and with many that
-arrive one after another and run for some minutes on a sixth of the nodes in all, and divides the difference of the processor time that the system counted for the
-process by that of the jobs. Everything is in it: the option parser, the request being judged, the placement with the domains that
-lost, the start, the end.
+arrive one after another and run for some minutes on a sixth of the nodes in all, and divides the difference of the processor
+time that the system counted for the process by that of the jobs. Everything is in it: the option parser, the request being
+judged, the placement with the domains that lost, the start, the end.
 
 usage: arrivals.py [--spur PATH] [--nodes N] [--jobs N] [--rounds N]
 """
@@ -13,9 +13,9 @@ import argparse
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
+
+from outside import processor
 
 LEAF = SPINE = 32
 KINDS = {"plain": [], "prefer:leaf": ["--gather=prefer:leaf"], "must:spine": ["--gather=must:spine"]}
@@ -50,16 +50,6 @@ def workload(jobs, nodes, options):
         argv = ["-N", str(chance.choice(SIZES)), "-t", "600", *options]
         submit = {"id": f"j{job}", "argv": argv, "runtime": chance.randrange(50, 300)}
         yield json.dumps({"at": job * apart, "submit": submit})
-
-
-def processor(command):
-    """Seconds of processor time of one run."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    return usage.ru_utime + usage.ru_stime
 
 
 def main():

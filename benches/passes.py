@@ -9,9 +9,10 @@ usage: passes.py [--passes N] [--rounds N] [ROW…]    rows of `growth` by a par
 
 import argparse
 import json
-import os
 import subprocess
 import sys
+
+from outside import processor
 
 ROWS = ["aim: whole", "aim: shared", "aim: easy-1000 whole", "aim: easy-1000 shared", "aim: small whole",
         "aim: small shared", "aim: long whole"]
@@ -25,16 +26,6 @@ def build():
         if message.get("reason") == "compiler-artifact" and message["target"]["name"] == "growth":
             return message["executable"]
     sys.exit("cargo built no bench `growth`")
-
-
-def processor(command):
-    """Seconds of processor time of one run."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    return usage.ru_utime + usage.ru_stime
 
 
 def main():

@@ -38,7 +38,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     let listener = listener.with_context(|| format!("cannot listen on {}", settings.listen))?;
     let port = listener.local_addr()?.port();
     let facts = Arc::new(facts(&settings, &inventory));
-    let groups = control_groups(&settings.name, spool.id());
+    let groups = control_groups(&settings.name, spool.place());
     let address = advertised(&settings, port);
     let settings = Arc::new(settings);
     let tools = Tools {
@@ -70,6 +70,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         kernel,
         address: address.clone(),
         started,
+        instance: crate::spool::random_id().context("no random name can be drawn")?,
         inbox: inbox.clone(),
     };
     let registrar = tokio::spawn(registrar.run());
@@ -137,8 +138,8 @@ fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
     }
 }
 
-fn control_groups(node: &str, spool_id: &str) -> Option<Groups> {
-    match Groups::open(node, spool_id) {
+fn control_groups(node: &str, spool: &str) -> Option<Groups> {
+    match Groups::open(node, spool) {
         Ok(groups) => {
             tracing::info!(enforced = ?groups.enforced(), "steps are held together by control groups");
             Some(groups)

@@ -26,12 +26,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Makes the node's group; its name holds the spool's, because nodes of several clusters on one host may share
-    /// theirs.
+    /// Makes the node's group; its name holds the place of the spool, because nodes of several clusters on one host may
+    /// share theirs.
     ///
     /// # Errors
     /// Why there can be none, for people.
-    pub fn open(node: &str, spool_id: &str) -> Result<Groups, String> {
+    pub fn open(node: &str, spool: &str) -> Result<Groups, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("spurd does not run as root".to_owned());
         }
@@ -42,7 +42,7 @@ impl Groups {
             (fields.next()? == "cgroup2").then(|| PathBuf::from(path))
         });
         let mount = mount.ok_or_else(|| "no control groups of version 2 are mounted".to_owned())?;
-        let node = mount.join("spurd").join(format!("{node}_{spool_id}"));
+        let node = mount.join("spurd").join(format!("{node}_{spool}"));
         fs::create_dir_all(&node).map_err(|error| format!("{}: {error}", node.display()))?;
         for directory in [mount.as_path(), &mount.join("spurd"), &node] {
             enable(directory, &CONTROLLERS);

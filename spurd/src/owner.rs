@@ -207,7 +207,7 @@ impl Owner {
             Order::Terminate(_) | Order::Suspend(_) | Order::Signal(_) => {
                 tracing::error!("an order that names no attempt")
             }
-            Order::Welcome(_) | Order::Refusal(_) | Order::Shutdown(_) => {
+            Order::Welcome(_) | Order::Refusal(_) | Order::Shutdown(_) | Order::Ping(_) => {
                 tracing::error!("not an order about an attempt");
             }
         }

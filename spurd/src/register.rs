@@ -40,6 +40,8 @@ pub(crate) struct Registrar {
     /// `host:port` of the node's service, for clients.
     pub(crate) address: String,
     pub(crate) started: i64,
+    /// What tells this daemon from every other.
+    pub(crate) instance: String,
     pub(crate) inbox: mpsc::Sender<Message>,
 }
 
@@ -157,9 +159,13 @@ impl Registrar {
         let mut beat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_interval.max(1).into()));
         loop {
             tokio::select! {
-                order = self.next_order(&mut orders) => {
-                    self.inbox.send(Message::Order(Box::new(order?))).await.map_err(|_| StreamError::Stopping)?;
-                }
+                order = self.next_order(&mut orders) => match order? {
+                    v1::order::Order::Ping(_) => send(report::message(Up::Pong(v1::Pong {})))?,
+                    order => {
+                        let message = Message::Order(Box::new(order));
+                        self.inbox.send(message).await.map_err(|_| StreamError::Stopping)?;
+                    }
+                },
                 Some(report) = reports.recv() => send(report)?,
                 _ = beat.tick() => send(self.heartbeat())?,
                 changed = news.changed() => return changed.map_err(|_| StreamError::Stopping),
@@ -211,6 +217,7 @@ impl Registrar {
             started_time: self.started,
             attempts,
             topology: settings.overrides.topology.clone(),
+            instance: self.instance.clone(),
         }
     }
 }

@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -78,6 +78,7 @@ type Waiting = (StepAttempt, oneshot::Sender<io::Result<()>>);
 pub struct Spool {
     root: PathBuf,
     id: String,
+    place: String,
     epoch: AtomicU64,
     marks: mpsc::Sender<Waiting>,
     _lock: File,
@@ -138,7 +139,9 @@ impl Spool {
         let id = own_id(&root).map_err(at(root.join("id")))?;
         let text = fs::read_to_string(root.join("epoch")).unwrap_or_default();
         let epoch = AtomicU64::new(text.trim().parse().unwrap_or(0));
-        let spool = Spool { marks: start_committer(&root)?, root, id, epoch, _lock: lock };
+        let inode = fs::metadata(&root).map_err(at(root.clone()))?.ino();
+        let place = format!("{id}_{inode}");
+        let spool = Spool { marks: start_committer(&root)?, root, id, place, epoch, _lock: lock };
         spool.sweep_unspawned().map_err(at(spool.root.join("attempts")))?;
         Ok(spool)
     }
@@ -146,6 +149,11 @@ impl Spool {
     /// A name that a new spool does not share: who hears another one knows that the records are gone.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// A name of the directory that a copy of it on the same host does not share either.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// The latest reign of a controller whose orders were obeyed; 0 if there was none.
@@ -443,9 +451,14 @@ fn own_id(root: &Path) -> io::Result<String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let id = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
+    let id = random_id()?;
     write_durably(&path, &id)?;
     Ok(id)
+}
+
+/// A name that nobody else has.
+pub(crate) fn random_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
 /// Starts the thread that makes markers durable, all that wait in one sync.

@@ -138,6 +138,16 @@ impl Cluster {
         self.start_daemon(name, self.node(name, Command::new(program("spurd"))));
     }
 
+    /// Starts one more daemon under a node's name, known to the test as `daemon`, with a copy of the node's spool.
+    pub(crate) fn start_clone(&mut self, node: &str, daemon: &str) {
+        let spool = self.path("spool").join(daemon);
+        let copied = Command::new("cp").arg("-a").arg(self.path("spool").join(node)).arg(&spool).status();
+        assert!(copied.expect("cp is there").success());
+        let mut command = self.node(node, Command::new(program("spurd")));
+        command.arg("--spool").arg(spool);
+        self.start_daemon(daemon, command);
+    }
+
     fn node(&self, name: &str, mut command: Command) -> Command {
         let cpus = self.cpus.to_string();
         command.args(["-D", "-N", name, "--listen", "127.0.0.1:0", "--cpus", &cpus, "--memory", "64000"]);
@@ -210,6 +220,15 @@ impl Cluster {
     /// What a daemon has said.
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.path("log").join(name)).unwrap_or_default()
+    }
+
+    /// Waits until a daemon has said something.
+    pub(crate) fn wait_for_log(&self, name: &str, words: &str) {
+        let begun = Instant::now();
+        while !self.log(name).contains(words) {
+            assert!(begun.elapsed() < PATIENCE, "{name} does not say `{words}`:\n{}", self.log(name));
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// A client of the controller's service.

@@ -8,6 +8,7 @@ mod client;
 mod cluster;
 mod crash;
 mod het;
+mod identity;
 mod life;
 mod no_kill;
 mod nodes;

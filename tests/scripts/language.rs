@@ -247,6 +247,7 @@ impl Session {
             os: "".into(),
             booted: Time(0),
             started: Time(0),
+            peer: Arc::default(),
         };
         Input::Registered {
             name: rest[0].into(),

@@ -90,6 +90,7 @@ impl Node {
             os: "".into(),
             booted: Time(0),
             started: Time(0),
+            peer: Arc::default(),
         }
     }
 

@@ -33,6 +33,7 @@ pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
         os: hello.os.as_str().into(),
         booted: Time(hello.boot_time),
         started: Time(hello.started_time),
+        peer: Arc::default(),
     })
 }
 

@@ -158,6 +158,11 @@ fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
 }
 
 fn registration(node: &Node, message: &mut v1::Node) {
+    if let Some(before) = &node.predecessor {
+        let peer = if before.peer.is_empty() { String::new() } else { format!("({})", before.peer) };
+        message.predecessor = format!("{}{peer}", before.hostname);
+        message.predecessor_until = Some(before.until.0);
+    }
     let Some(said) = &node.registration else { return };
     message.address = said.address.to_string();
     message.hostname = said.hostname.to_string();

@@ -74,6 +74,7 @@ impl World {
                 os: "Linux".into(),
                 booted: Time(1),
                 started: Time(2),
+                peer: Arc::default(),
             };
             world.input(Input::Registered {
                 name: name.into(),

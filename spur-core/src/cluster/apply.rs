@@ -13,7 +13,7 @@ use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::{Job, JobSpec};
-use crate::model::node::Health;
+use crate::model::node::{Health, Predecessor};
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
@@ -109,7 +109,15 @@ impl Cluster {
         let before = Arc::clone(&node.shape);
         match event {
             Event::NodeRegistered { registration, stale, .. } => {
-                node.registration = Some(Arc::clone(registration));
+                let before = node.registration.replace(Arc::clone(registration));
+                if let Some(before) = before.filter(|before| registration.is_another(before)) {
+                    node.predecessor = Some(Arc::new(Predecessor {
+                        hostname: Arc::clone(&before.hostname),
+                        peer: Arc::clone(&before.peer),
+                        spool_id: Arc::clone(&before.spool_id),
+                        until: at,
+                    }));
+                }
                 node.stale.clone_from(stale);
                 match &mut node.health {
                     Health::Down { silent, by: Some(_), .. } => *silent = false,

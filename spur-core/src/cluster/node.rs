@@ -9,7 +9,7 @@ use crate::id::{Attempt, JobId, NodeId};
 use crate::model::alloc::NodeAlloc;
 use crate::model::config::NodeConfig;
 use crate::model::idset::IdSet;
-use crate::model::node::{Drain, Health, NodeShape, Registration};
+use crate::model::node::{Drain, Health, NodeShape, Predecessor, Registration};
 use crate::text::time::Time;
 
 /// A node as the controller knows it.
@@ -26,6 +26,9 @@ pub struct Node {
     /// What it said when it last registered.
     #[serde(default)]
     pub registration: Option<Arc<Registration>>,
+    /// The daemon that spoke for it before the one that does, if that was another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predecessor: Option<Arc<Predecessor>>,
     /// Whether it works.
     pub health: Health,
     /// Whether it is to get no more work.
@@ -109,6 +112,7 @@ impl Node {
             config,
             configured: true,
             registration: None,
+            predecessor: None,
             health: Health::Unknown,
             drain: None,
             used: Used::default(),

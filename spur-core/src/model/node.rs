@@ -50,7 +50,7 @@ pub struct NodeGres {
 }
 
 /// What a node said of itself when it registered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
     /// What it found.
     pub shape: NodeShape,
@@ -72,6 +72,33 @@ pub struct Registration {
     pub booted: Time,
     /// When the daemon started.
     pub started: Time,
+    /// The address on the network that it connected from.
+    #[serde(default)]
+    pub peer: Arc<str>,
+}
+
+impl Registration {
+    /// Whether another daemon than the one of `before` speaks for the node: with another spool, or on another host.
+    #[must_use]
+    pub fn is_another(&self, before: &Registration) -> bool {
+        let peer_known = !before.peer.is_empty() && !self.peer.is_empty();
+        self.spool_id != before.spool_id
+            || self.hostname != before.hostname
+            || (peer_known && self.peer != before.peer)
+    }
+}
+
+/// The daemon that spoke for a node before the one that does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predecessor {
+    /// Its host.
+    pub hostname: Arc<str>,
+    /// The address on the network that it connected from; empty if that is not known.
+    pub peer: Arc<str>,
+    /// Its spool.
+    pub spool_id: Arc<str>,
+    /// When another one took its place.
+    pub until: Time,
 }
 
 /// Whether a node can be given work.

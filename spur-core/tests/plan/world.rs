@@ -276,6 +276,7 @@ fn registration(shape: NodeShape) -> Registration {
         os: "".into(),
         booted: Time::ZERO,
         started: Time::ZERO,
+        peer: Arc::default(),
     }
 }
 

@@ -1,9 +1,11 @@
 //! A node's stream, from its hello to its end.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use spur_core::controller::Input;
 use spur_core::id::NodeId;
+use spur_core::model::node::Health;
 use spur_core::text::time::Seconds;
 use spur_proto::convert::node::Pulse;
 use spur_proto::convert::{agent as convert, reject};
@@ -17,6 +19,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::claim::Identity;
 use super::{Agents, Errand, Renderer, report_number};
 use crate::inbox::{Inbox, Refused};
 use crate::rpc::access::Identified;
@@ -28,6 +31,9 @@ const BUFFER: usize = 16;
 const TOGETHER: usize = 256;
 /// Heartbeats that may be lost before a node is taken for silent.
 const SPARE_HEARTBEATS: u64 = 3;
+
+/// The code of a name that another daemon has.
+const TAKEN: &str = "ESLURM_NODE_ALREADY_REGISTERED";
 
 /// The service that nodes open their streams to.
 #[derive(Clone)]
@@ -52,10 +58,11 @@ impl Service for Attendance {
         let identified = request.extensions().get::<Identified>().cloned();
         let identified = identified.ok_or_else(|| Status::unauthenticated("nobody knows who you are"))?;
         let (orders, outgoing) = mpsc::channel(BUFFER);
+        let peer = request.remote_addr().map(|address| address.ip());
         let (attendance, incoming) = (self.clone(), request.into_inner());
         tokio::spawn(async move {
             tokio::select! {
-                () = attendance.converse(identified, incoming, orders) => {}
+                () = attendance.converse(identified, peer, incoming, orders) => {}
                 () = attendance.stop.wished() => {}
             }
         });
@@ -67,6 +74,7 @@ impl Attendance {
     async fn converse(
         &self,
         identified: Identified,
+        peer: Option<IpAddr>,
         mut incoming: Streaming<v1::NodeMessage>,
         orders: Orders,
     ) {
@@ -75,7 +83,7 @@ impl Attendance {
             // Whoever does not say hello gets no answer but the end of the stream.
             return;
         };
-        let (node, connection, queue) = match self.register(&identified, &hello).await {
+        let (node, connection, queue) = match self.register(&identified, peer, &hello).await {
             Ok(registered) => registered,
             Err(error) => {
                 tracing::warn!(node = hello.node_name, error = error.message, "a node was refused");
@@ -100,6 +108,7 @@ impl Attendance {
     async fn register(
         &self,
         identified: &Identified,
+        peer: Option<IpAddr>,
         hello: &v1::Hello,
     ) -> Result<(NodeId, u64, mpsc::Receiver<Errand>), v1::Error> {
         if !refusal::compatible(refusal::PROTOCOL, &hello.protocol) {
@@ -114,13 +123,24 @@ impl Attendance {
             let message = format!("the token is not one for node {}", hello.node_name);
             return Err(v1::Error::new("ESLURM_ACCESS_DENIED", message));
         }
-        let registration = convert::registration(hello).map_err(|bad| reject::bad_field_error(&bad))?;
-        let known = self.renderer.replica.read().node_named(&hello.node_name).map(|node| node.id);
-        let Some(node) = known else {
+        let mut registration = convert::registration(hello).map_err(|bad| reject::bad_field_error(&bad))?;
+        registration.peer = peer.map(|peer| peer.to_string()).unwrap_or_default().into();
+        let known = self.renderer.replica.read().node_named(&hello.node_name).map(|node| {
+            let up = node.health == Health::Up;
+            (node.id, node.registration.clone().filter(|_| up))
+        });
+        let Some((node, before)) = known else {
             let unknown = spur_core::controller::Reject::UnknownNode(hello.node_name.clone());
             return Err(reject::error(&unknown));
         };
-        let (connection, queue) = self.agents.attach(node);
+        let identity = Identity::of(hello, peer);
+        let (connection, queue) = match self.agents.claim(node, identity, before.as_deref()).await {
+            Ok(claimed) => claimed,
+            Err(taken) => {
+                let message = format!("node {} is one daemon, and it is {taken}", hello.node_name);
+                return Err(v1::Error::new(TAKEN, message));
+            }
+        };
         let input = Input::Registered {
             name: hello.node_name.as_str().into(),
             registration: registration.into(),
@@ -173,6 +193,7 @@ impl Attendance {
                         return;
                     }
                 }
+                Some(Message::Pong(_)) => self.agents.answered(node, connection),
                 Some(Message::Hello(_)) | None => return,
             }
         }
@@ -187,6 +208,7 @@ impl Attendance {
             for errand in errands.drain(..) {
                 let next = match errand {
                     Errand::Order(effect) => self.renderer.order(effect).await,
+                    Errand::Ping => Some(Order::Ping(v1::Ping {})),
                     Errand::Shutdown => Some(Order::Shutdown(v1::Shutdown {})),
                 };
                 let Some(next) = next else { continue };

@@ -5,6 +5,7 @@
 //! registration: what counts is said again when the node registers, and nothing may overtake that.
 
 mod attend;
+mod claim;
 mod orders;
 mod silence;
 
@@ -14,8 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use spur_core::controller::Effect;
 use spur_core::id::NodeId;
 use spur_proto::convert::node::Pulse;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
+
+use claim::{Identity, Patience};
 
 pub(crate) use attend::Attendance;
 pub(crate) use orders::{Renderer, address_of};
@@ -30,6 +33,9 @@ const REPORT_BITS: u32 = 40;
 #[derive(Clone)]
 pub(crate) struct Agents {
     slots: Arc<Mutex<Table>>,
+    /// When the controller started: until a little later, nodes are waited for where they were before.
+    begun: Instant,
+    patience: Patience,
     arrivals: mpsc::UnboundedSender<NodeId>,
     /// Told when a connection has ended.
     departed: Arc<Notify>,
@@ -40,6 +46,8 @@ pub(crate) struct Agents {
 enum Errand {
     /// Something of the core's.
     Order(Effect),
+    /// The node's daemon is to say that it is there.
+    Ping,
     /// The node's daemon is to end.
     Shutdown,
 }
@@ -54,6 +62,10 @@ struct Table {
 struct Slot {
     /// Which of all connections it has, or had last.
     connection: u64,
+    /// Whose that is.
+    identity: Identity,
+    /// How often it has answered a ping.
+    pongs: watch::Sender<u64>,
     /// The way to it, while it is connected.
     orders: Option<mpsc::Sender<Errand>>,
     /// Whether its registration is decided, from when on it takes orders of the core.
@@ -68,7 +80,8 @@ impl Agents {
     /// No node is connected yet; those that connect are named in the queue that is returned.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<NodeId>) {
         let (arrivals, arrived) = mpsc::unbounded_channel();
-        (Self { slots: Arc::default(), arrivals, departed: Arc::default() }, arrived)
+        let (slots, departed, patience) = (Arc::default(), Arc::default(), Patience::default());
+        (Self { slots, begun: Instant::now(), patience, arrivals, departed }, arrived)
     }
 
     /// What a node last said of itself.
@@ -124,19 +137,29 @@ impl Agents {
         }
     }
 
-    /// A node has connected: the connection it had before, if any, ends.
-    fn attach(&self, node: NodeId) -> (u64, mpsc::Receiver<Errand>) {
+    /// A node has connected: the connection it had before, if any, ends. Fails if that is another one than
+    /// `before`, or none.
+    fn attach(
+        &self,
+        node: NodeId,
+        identity: Identity,
+        before: Option<u64>,
+    ) -> Option<(u64, mpsc::Receiver<Errand>)> {
         let (orders, queue) = mpsc::channel(QUEUE);
         let mut table = self.table();
+        if before != table.open(node).map(|slot| slot.connection) {
+            return None;
+        }
         table.connections += 1;
         let connection = table.connections;
         let pulse = Pulse::default();
-        let slot = Slot { connection, orders: Some(orders), open: false, heard: Instant::now(), pulse };
+        let (orders, heard, pongs) = (Some(orders), Instant::now(), watch::Sender::new(0));
+        let slot = Slot { connection, identity, pongs, orders, open: false, heard, pulse };
         table.nodes.insert(node, slot);
         drop(table);
         // The listener ends with the process only.
         let _ = self.arrivals.send(node);
-        (connection, queue)
+        Some((connection, queue))
     }
 
     /// A connection has ended.
@@ -176,6 +199,13 @@ impl Agents {
     }
 }
 
+impl Table {
+    /// A node's place, if it is connected.
+    fn open(&self, node: NodeId) -> Option<&Slot> {
+        self.nodes.get(&node).filter(|slot| slot.orders.as_ref().is_some_and(|orders| !orders.is_closed()))
+    }
+}
+
 impl Slot {
     /// Puts something in the queue; a node that does not keep up loses its connection.
     fn send(&mut self, errand: Errand) {
@@ -199,12 +229,18 @@ mod tests {
 
     const NODE: NodeId = NodeId(3);
 
+    /// Connects the node, in the place of whatever connection it has.
+    fn attach(agents: &Agents) -> (u64, mpsc::Receiver<Errand>) {
+        let before = agents.table().open(NODE).map(|slot| slot.connection);
+        agents.attach(NODE, Identity::default(), before).unwrap()
+    }
+
     #[tokio::test]
     async fn an_acknowledgement_reaches_only_the_connection_it_is_for() {
         let (agents, _arrived) = Agents::new();
-        let (old, mut first) = agents.attach(NODE);
+        let (old, mut first) = attach(&agents);
         agents.open(NODE, old);
-        let (new, mut second) = agents.attach(NODE);
+        let (new, mut second) = attach(&agents);
         agents.open(NODE, new);
         let acknowledge =
             |connection| Effect::Acknowledge { node: NODE, report: report_number(connection, 7) };
@@ -222,8 +258,8 @@ mod tests {
         let (agents, _arrived) = Agents::new();
         let attempt = |job| Attempt { job: JobId(job), restart: 0 };
         let launch = |job| Effect::Launch { node: NODE, attempt: attempt(job) };
-        let (old, _first) = agents.attach(NODE);
-        let (new, mut second) = agents.attach(NODE);
+        let (old, _first) = attach(&agents);
+        let (new, mut second) = attach(&agents);
         agents.order(launch(1));
         agents.order(Effect::Open { node: NODE, connection: old });
         agents.order(launch(2));
@@ -235,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn dismissed_nodes_are_waited_for() {
         let (agents, _arrived) = Agents::new();
-        let (connection, mut queue) = agents.attach(NODE);
+        let (connection, mut queue) = attach(&agents);
         let waiting = tokio::spawn({
             let agents = agents.clone();
             async move { agents.dismiss().await }
@@ -249,7 +285,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_does_not_keep_up_is_cut_off() {
         let (agents, _arrived) = Agents::new();
-        let (connection, mut queue) = agents.attach(NODE);
+        let (connection, mut queue) = attach(&agents);
         agents.open(NODE, connection);
         for id in 0..=QUEUE as u64 {
             agents.order(Effect::Acknowledge { node: NODE, report: report_number(connection, id) });

@@ -54,7 +54,7 @@ impl Link {
         loop {
             match self.up.message().await.unwrap().unwrap().message.unwrap() {
                 Up::Report(report) => return report,
-                Up::Heartbeat(_) => {}
+                Up::Heartbeat(_) | Up::Pong(_) => {}
                 Up::Hello(_) => panic!("a second hello"),
             }
         }

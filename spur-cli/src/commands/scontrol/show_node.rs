@@ -72,12 +72,21 @@ fn record(node: &Node, details: bool, show: &Show) -> Record {
         let jobs: Vec<_> = node.jobs.iter().map(u32::to_string).collect();
         r.line([("Jobs", jobs.join(","))]);
     }
+    circumstances(&mut r, node, show);
+    r
+}
+
+/// What is said only of some nodes.
+fn circumstances(r: &mut Record, node: &Node, show: &Show) {
     if !node.reason.is_empty() {
         let since = time(node.reason_time, "Unknown", show);
         r.line([("Reason", format!("{} [{}@{since}]", node.reason, or(&node.reason_user, "Unknown")))]);
     }
+    if !node.predecessor.is_empty() {
+        let until = time(node.predecessor_until, "Unknown", show);
+        r.line([("TakenOverFrom", format!("{}@{until}", node.predecessor))]);
+    }
     r.line_if("ReservationName", &node.reservation);
     r.line_if("Topology", &node.topology);
     r.line_if("SwitchPath", &node.switch_path);
-    r
 }

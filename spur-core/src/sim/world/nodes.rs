@@ -53,6 +53,7 @@ impl<W: Watch> World<W> {
             os: "virtual".into(),
             booted: self.now,
             started: self.now,
+            peer: Arc::default(),
         };
         let name = Arc::clone(node.name());
         let registration = Arc::new(registration);

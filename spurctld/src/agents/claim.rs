@@ -1,0 +1,306 @@
+//! A node is one daemon: who may speak under a node's name while somebody else does, or did a moment ago.
+//!
+//! A daemon is known by what it drew when it started, by its spool, by its host and by the boot of that. The very same
+//! one connects again at once. On the same host under another boot, the old one is dead. Any other has to wait until
+//! the one that is connected leaves, or does not answer a ping in time: a cloned image never takes turns with the node
+//! it was made of.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use spur_core::id::NodeId;
+use spur_core::model::node::Registration;
+use spur_proto::v1;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Agents, Errand};
+
+/// How long another daemon waits for a node's name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// How long the daemon that is connected may take to answer.
+    answer: Duration,
+    /// How long after the controller's start a node is waited for where it was before.
+    back: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        // A daemon that has lost its controller tries again every three seconds.
+        Self { answer: Duration::from_secs(5), back: Duration::from_secs(10) }
+    }
+}
+
+/// Which daemon it is that speaks for a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Drawn by the daemon when it started; empty from one that draws none.
+    instance: String,
+    spool: String,
+    boot: String,
+    host: Host,
+    /// Where clients reach it, for people.
+    address: String,
+}
+
+/// A host: its name may be in a cloned image, its address on the network is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Host {
+    name: String,
+    peer: String,
+}
+
+/// Why a daemon does not get a node's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Another one has it, and answers.
+    Here(Box<Identity>),
+    /// Another one had it when the controller was started a moment ago, and may come back.
+    Expected(Box<Identity>, Duration),
+}
+
+impl Identity {
+    pub(super) fn of(hello: &v1::Hello, peer: Option<IpAddr>) -> Self {
+        let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
+        Self {
+            instance: hello.instance.clone(),
+            spool: hello.spool_id.clone(),
+            boot: hello.boot_id.clone(),
+            host: Host { name: hello.hostname.clone(), peer },
+            address: hello.address.clone(),
+        }
+    }
+
+    fn registered(said: &Registration) -> Self {
+        Self {
+            instance: String::new(),
+            spool: said.spool_id.to_string(),
+            boot: said.boot_id.to_string(),
+            host: Host { name: said.hostname.to_string(), peer: said.peer.to_string() },
+            address: said.address.to_string(),
+        }
+    }
+
+    /// Whether it is the same process.
+    fn is_the_same(&self, other: &Self) -> bool {
+        self.spool == other.spool && self.boot == other.boot && self.instance == other.instance
+    }
+
+    /// Whether its being there shows that the other one is dead: a host has one boot at a time.
+    fn outlives(&self, other: &Self) -> bool {
+        self.host == other.host && self.boot != other.boot
+    }
+
+    /// Whether it may be the other one started again.
+    fn follows(&self, other: &Self) -> bool {
+        self.host == other.host || (self.spool == other.spool && self.boot == other.boot)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}", self.host.name)?;
+        if !self.host.peer.is_empty() {
+            write!(f, " ({})", self.host.peer)?;
+        }
+        write!(f, ", its service at {}, spool {}, boot {}", self.address, self.spool, self.boot)
+    }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Taken::Here(other) => {
+                let advice =
+                    "stop one of the two, or give this one a name of its own (spurd -N) and an empty spool";
+                write!(f, "the one on {other}, which answers; {advice}")
+            }
+            Taken::Expected(other, wait) => {
+                let wait = wait.as_secs();
+                write!(f, "the one on {other}, for which a controller waits for {wait} s after its start")
+            }
+        }
+    }
+}
+
+impl Agents {
+    /// Gives a daemon its node's name if nobody else has it: the number of the connection, and where its orders come.
+    /// `before` is what the node said when it last registered, if nothing has happened to it since.
+    pub(super) async fn claim(
+        &self,
+        node: NodeId,
+        identity: Identity,
+        before: Option<&Registration>,
+    ) -> Result<(u64, mpsc::Receiver<Errand>), Taken> {
+        loop {
+            let other = self.table().open(node).map(|slot| (slot.connection, slot.identity.clone()));
+            let replaced = match other {
+                None => {
+                    self.expect(&identity, before)?;
+                    None
+                }
+                Some((connection, other)) => {
+                    if identity.is_the_same(&other) || identity.outlives(&other) {
+                        Some(connection)
+                    } else if self.answers(node, connection).await {
+                        return Err(Taken::Here(Box::new(other)));
+                    } else {
+                        tracing::warn!(%node, "taken over from {other}, which does not answer");
+                        // It may have left meanwhile.
+                        self.table().open(node).map(|slot| slot.connection).filter(|now| *now == connection)
+                    }
+                }
+            };
+            // Another one may have come meanwhile.
+            if let Some(claimed) = self.attach(node, identity.clone(), replaced) {
+                return Ok(claimed);
+            }
+        }
+    }
+
+    /// Whether nobody else is waited for under the name.
+    fn expect(&self, identity: &Identity, before: Option<&Registration>) -> Result<(), Taken> {
+        let Some(before) = before.map(Identity::registered) else { return Ok(()) };
+        if identity.follows(&before) || self.begun.elapsed() >= self.patience.back {
+            return Ok(());
+        }
+        Err(Taken::Expected(Box::new(before), self.patience.back))
+    }
+
+    /// Whether the daemon at the other end of a connection answers in time.
+    async fn answers(&self, node: NodeId, connection: u64) -> bool {
+        let end = Instant::now() + self.patience.answer;
+        let mut pongs = {
+            let mut table = self.table();
+            let slot = table.nodes.get_mut(&node).filter(|slot| slot.connection == connection);
+            let Some(slot) = slot else { return false };
+            let pongs = slot.pongs.subscribe();
+            slot.send(Errand::Ping);
+            pongs
+        };
+        loop {
+            let mut departed = std::pin::pin!(self.departed.notified());
+            // From here on no departure is missed.
+            departed.as_mut().enable();
+            if self.table().open(node).is_none_or(|slot| slot.connection != connection) {
+                return false;
+            }
+            tokio::select! {
+                pong = pongs.changed() => return pong.is_ok(),
+                () = departed => {}
+                () = tokio::time::sleep_until(end) => return false,
+            }
+        }
+    }
+
+    /// A daemon has answered a ping.
+    pub(super) fn answered(&self, node: NodeId, connection: u64) {
+        self.heard(node, connection, None);
+        if let Some(slot) = self.table().nodes.get(&node).filter(|slot| slot.connection == connection) {
+            slot.pongs.send_modify(|pongs| *pongs += 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(3);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// `SPOOL BOOT HOST PEER INSTANCE`.
+    fn identity(text: &str) -> Identity {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        let [spool, boot, name, peer, instance] = <[String; 5]>::try_from(words).unwrap();
+        Identity { instance, spool, boot, host: Host { name, peer }, address: "a:1".into() }
+    }
+
+    fn agents(answer: Duration, back: Duration) -> Agents {
+        let (mut agents, _arrived) = Agents::new();
+        agents.patience = Patience { answer, back };
+        agents
+    }
+
+    /// What becomes of one that claims the name of the first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Gets {
+        AtOnce,
+        OnceTheOtherIsSilent,
+    }
+
+    #[tokio::test]
+    async fn a_name_goes_to_the_same_daemon_and_to_others_only_when_it_is_free() {
+        use Gets::{AtOnce, OnceTheOtherIsSilent};
+        for (second, gets) in [
+            ("s b h p 1", AtOnce),
+            // Started again: the old one is gone, or is a copy of the spool on this host.
+            ("s b h p 2", OnceTheOtherIsSilent),
+            // The host was booted.
+            ("s c h p 2", AtOnce),
+            ("t c h p 2", AtOnce),
+            // A cloned image, under the same name of the host or another; its boot is its own.
+            ("s c h q 2", OnceTheOtherIsSilent),
+            ("s c i q 2", OnceTheOtherIsSilent),
+            // Another spool under the same name.
+            ("t b h p 2", OnceTheOtherIsSilent),
+        ] {
+            for answers in [true, false] {
+                // Whoever has to wait for silence that lasts an hour hangs.
+                let agents = agents(if answers || gets == AtOnce { LONG } else { Duration::ZERO }, LONG);
+                let (first, mut queue) = agents.claim(NODE, identity("s b h p 1"), None).await.unwrap();
+                let played = agents.clone();
+                tokio::spawn(async move {
+                    while let Some(errand) = queue.recv().await {
+                        if answers && errand == Errand::Ping {
+                            played.answered(NODE, first);
+                        }
+                    }
+                });
+                let claimed = agents.claim(NODE, identity(second), None).await;
+                let expected = gets == AtOnce || !answers;
+                assert_eq!(claimed.is_ok(), expected, "{second}, which answers: {answers}");
+                if let Err(taken) = claimed {
+                    assert!(taken.to_string().contains("host h (p), its service at a:1"), "{taken}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_leaves_while_it_is_asked_is_not_waited_for() {
+        let agents = agents(LONG, LONG);
+        let (first, mut queue) = agents.claim(NODE, identity("s b h p 1"), None).await.unwrap();
+        let waiting = tokio::spawn({
+            let agents = agents.clone();
+            async move { agents.claim(NODE, identity("s b h p 2"), None).await }
+        });
+        assert_eq!(queue.recv().await, Some(Errand::Ping));
+        drop(queue);
+        agents.detach(NODE, first);
+        assert!(waiting.await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn after_a_start_a_node_is_waited_for_where_it_was() {
+        let before = Registration {
+            boot_id: "b".into(),
+            spool_id: "s".into(),
+            hostname: "h".into(),
+            peer: "p".into(),
+            ..Registration::default()
+        };
+        for (back, claimant, gets) in [
+            (LONG, "s c i q 1", false),
+            (LONG, "t b i q 1", false),
+            (LONG, "s b h p 1", true),
+            (LONG, "s c h p 1", true),
+            (Duration::ZERO, "s c i q 1", true),
+        ] {
+            let claimed = agents(LONG, back).claim(NODE, identity(claimant), Some(&before)).await;
+            assert_eq!(claimed.is_ok(), gets, "{claimant} {back:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! A node is one daemon: two that say they are the same node never take turns.
+
+use rustix::process::Signal;
+
+use crate::cluster::{Cluster, Setup};
+
+/// The name of this host.
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_clone_of_a_node_is_refused_and_the_node_goes_on() {
+    let mut cluster = Cluster::start(&Setup::default());
+    let (mut started, mut go) = (cluster.gate("started"), cluster.gate("go"));
+    let job = cluster.sbatch(&["-o", "out", "--wrap", "echo x >started; read x <go; echo end"]);
+    started.wait();
+    cluster.start_clone("n1", "clone");
+    cluster.wait_for_log("clone", "node n1 is one daemon");
+    let host = host();
+    let told = cluster.log("clone");
+    assert!(told.contains(&format!("on host {host} (127.0.0.1), its service at 127.0.0.1:")), "{told}");
+    assert!(told.contains("which answers"), "{told}");
+    go.open();
+    let ended = cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(ended.restarts, 0, "{ended:?}");
+    assert_eq!(cluster.read("out"), "end\n");
+    assert_eq!(cluster.log("n1").matches("registered as n1").count(), 1, "{}", cluster.log("n1"));
+    // Who leaves makes room.
+    cluster.stop("n1");
+    cluster.wait_for_log("clone", "registered as n1");
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+}
+
+#[test]
+fn another_spool_takes_a_name_over_only_from_a_daemon_that_does_not_answer() {
+    let mut cluster = Cluster::start(&Setup::default());
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    std::fs::create_dir(cluster.path("spool").join("empty")).unwrap();
+    std::fs::rename(cluster.path("spool").join("n1"), cluster.path("spool").join("moved")).unwrap();
+    std::fs::rename(cluster.path("spool").join("empty"), cluster.path("spool").join("n1")).unwrap();
+    cluster.start_clone("n1", "other");
+    cluster.wait_for_log("other", "node n1 is one daemon");
+    // Silence at the other end of an open connection is not an answer.
+    cluster.signal("n1", Signal::STOP);
+    cluster.wait_for_log("other", "registered as n1");
+    cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
+    let shown = cluster.ok(&["scontrol", "show", "node", "n1"]);
+    let host = host();
+    assert!(shown.contains(&format!("TakenOverFrom={host}(127.0.0.1)@")), "{shown}");
+    cluster.signal("n1", Signal::CONT);
+    cluster.wait_for_log("n1", "node n1 is one daemon");
+}

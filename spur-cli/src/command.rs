@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use crate::commands;
 use crate::error;
 use crate::session::Session;
+use crate::version;
 
 /// Every command there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +166,7 @@ fn subcommand(mut arguments: Vec<String>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         "--version" | "-V" => {
-            print_to(io::stdout(), &format!("{}\n", version()));
+            print_to(io::stdout(), &format!("{}\n", version::own()));
             return ExitCode::SUCCESS;
         }
         _ => {}
@@ -205,11 +206,6 @@ fn start(command: Command, arguments: Vec<String>) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(error::report(&mut session, &error)),
     }
-}
-
-/// What `--version` prints.
-pub fn version() -> String {
-    format!("spur {}", env!("CARGO_PKG_VERSION"))
 }
 
 fn usage() -> String {

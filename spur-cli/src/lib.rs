@@ -14,3 +14,4 @@ pub mod place;
 pub mod session;
 pub mod settings;
 pub mod terminal;
+pub mod version;

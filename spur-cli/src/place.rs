@@ -2,7 +2,7 @@
 //! the clock on the wall shows.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -10,13 +10,16 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, umask};
+use spur_core::text::hostlist::HostExpr;
 use spur_core::text::time::{Civil, CivilNow, Time};
 use spur_proto::channel::MAX_ENVIRONMENT;
 use spur_proto::v1::Limit;
 
-use crate::options::submission::{Export, Propagate, Surroundings};
+use crate::error::Failure;
+use crate::options::submission::{Export, Propagate, Submission, Surroundings};
 
 /// Variables by their names, in the order of these.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -110,6 +113,71 @@ pub fn limits(propagate: &Propagate) -> Vec<Limit> {
     let soft = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
     let chosen = LIMITS.iter().filter(|(name, _)| chosen(name));
     chosen.map(|&(name, resource)| Limit { name: name.to_owned(), soft: soft(resource) }).collect()
+}
+
+/// Reads the files of hosts that `--nodefile`, `--nodelist` and `--exclude` name: names with blanks, commas or ends of
+/// lines between.
+///
+/// # Errors
+/// A file that cannot be read, or that names no hosts.
+pub fn read_hosts(wishes: &mut Submission) -> anyhow::Result<()> {
+    let read = |file: &str, option: &str| {
+        let text = std::fs::read_to_string(file).with_context(|| format!("{option}: cannot read {file}"))?;
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let names = lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || c == ','));
+        // Commas inside brackets part numbers, not names.
+        let list = names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(",");
+        if list.is_empty() {
+            bail!("{option}: {file} names no hosts");
+        }
+        list.parse::<HostExpr>().with_context(|| format!("{option}: {file}"))?;
+        anyhow::Ok(list)
+    };
+    if let Some(file) = wishes.nodefile.take() {
+        wishes.spec.nodelist = read(&file, "--nodefile")?;
+    }
+    if let Some(file) = wishes.excludefile.take() {
+        wishes.spec.exclude = read(&file, "--exclude")?;
+    }
+    Ok(())
+}
+
+/// Makes this process one of the user and group that `--uid` and `--gid` name, so that all it does from here on is
+/// theirs. Only root may; for others their own names change nothing.
+///
+/// # Errors
+/// A user or group that is not known here, and whoever is not root.
+pub fn become_user(uid: Option<&str>, gid: Option<&str>) -> anyhow::Result<()> {
+    let unknown = |option: &str, name: &str| Failure::new(format!("Invalid {option} specification: {name}"));
+    let user = match uid {
+        None => User::from_uid(Uid::current())?,
+        Some(name) => {
+            let by_number = || name.parse().ok().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok()?);
+            let user = User::from_name(name)?.or_else(by_number);
+            Some(user.ok_or_else(|| unknown("--uid", name))?)
+        }
+    };
+    let group = match gid {
+        None => user.as_ref().map_or(Gid::current(), |user| user.gid),
+        Some(name) => {
+            let by_number = || name.parse().ok().map(Gid::from_raw);
+            let group = Group::from_name(name)?.map(|group| group.gid).or_else(by_number);
+            group.ok_or_else(|| unknown("--gid", name))?
+        }
+    };
+    let uid = user.as_ref().map_or(Uid::current(), |user| user.uid);
+    if (uid, group) == (Uid::current(), Gid::current()) {
+        return Ok(());
+    }
+    if !Uid::effective().is_root() {
+        bail!(Failure::new("--uid and --gid are for root: only root may submit for others"));
+    }
+    if let Some(user) = &user {
+        let name = CString::new(user.name.as_str())?;
+        initgroups(&name, group).context("cannot take on the user's groups")?;
+    }
+    setgid(group).and_then(|()| setuid(uid)).context("cannot become the user")?;
+    Ok(())
 }
 
 /// The file mode creation mask of this process.
@@ -207,6 +275,21 @@ mod tests {
         let known = crate::options::values::RESOURCE_LIMITS;
         assert!(LIMITS.iter().map(|&(name, _)| name).eq(known.iter().copied()));
         assert_eq!(limits(&Propagate::All).len(), LIMITS.len());
+    }
+
+    #[test]
+    fn hosts_are_read_from_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hosts");
+        std::fs::write(&file, "n1 n2,n3 # the rest\n\nn[5,7-8]\n").unwrap();
+        let path = file.to_str().map(str::to_owned);
+        let mut wishes = Submission { nodefile: path.clone(), excludefile: path, ..Submission::default() };
+        read_hosts(&mut wishes).unwrap();
+        assert_eq!(wishes.spec.nodelist, "n1,n2,n3,n[5,7-8]");
+        assert_eq!(wishes.spec.exclude, wishes.spec.nodelist);
+        std::fs::write(&file, "# nobody\n").unwrap();
+        wishes.nodefile = file.to_str().map(str::to_owned);
+        assert!(read_hosts(&mut wishes).unwrap_err().to_string().contains("--nodefile"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `docs/compat.md` has every option, variable and field that there is. Its tables are made from those of the
-//! commands; the last column is written by hand and kept. `UPDATE_EXPECT=1` rewrites the tables.
+//! commands; the last column is written by hand and kept, but for options without effect, which say why themselves. `UPDATE_EXPECT=1` rewrites the tables.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::Path;
 use spur_cli::commands::{sacct, scancel, scontrol, sinfo, sprio, squeue};
 use spur_cli::format::Field;
 use spur_cli::format::fields::{accounting, job, node, priority, step};
-use spur_cli::options::defs::{SBATCH_LINE, SRUN_LINE};
-use spur_cli::options::{CommandLine, Value};
+use spur_cli::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
+use spur_cli::options::{CommandLine, Effect, Value};
 
 const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end -->";
 
-/// A row without its last column.
-type Row = Vec<String>;
+/// A row without its last column, and that column if it is not written by hand.
+type Row = (Vec<String>, Option<String>);
 
 fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
@@ -36,7 +36,15 @@ fn options<S>(line: &CommandLine<S>) -> Vec<Row> {
         let own = option.env.iter().filter(|name| line.env_prefixes.iter().any(|p| name.starts_with(p)));
         let variables: Vec<String> = own.map(|name| code(name)).collect();
         if !said.is_empty() || !variables.is_empty() {
-            rows.push(vec![said.join(", "), variables.join(", ")]);
+            let note = match option.effect {
+                Effect::Works => None,
+                Effect::Nothing(why) => Some(format!("without effect: {why}")),
+                Effect::Refused(why) => Some(format!("refused: {why}")),
+            };
+            rows.push((
+                vec![said.join(", "), variables.join(", ")],
+                note.map(|note| note.replace('|', "\\|")),
+            ));
         }
     }
     rows.sort();
@@ -46,18 +54,19 @@ fn options<S>(line: &CommandLine<S>) -> Vec<Row> {
 fn fields<R>(table: &[Field<R>]) -> Vec<Row> {
     let row = |field: &Field<R>| {
         let letter = field.letter.map(|letter| code(&format!("%{letter}"))).unwrap_or_default();
-        vec![letter, code(field.name), code(field.header)]
+        (vec![letter, code(field.name), code(field.header)], None)
     };
     table.iter().map(row).collect()
 }
 
 fn accounting_fields() -> Vec<Row> {
-    accounting::FIELDS.iter().map(|field| vec![code(field.name), field.width.to_string()]).collect()
+    accounting::FIELDS.iter().map(|field| (vec![code(field.name), field.width.to_string()], None)).collect()
 }
 
 fn rows(table: &str) -> Vec<Row> {
     match table {
         "sbatch options" => options(&SBATCH_LINE),
+        "salloc options" => options(&SALLOC_LINE),
         "srun options" => options(&SRUN_LINE),
         "squeue options" => options(&squeue::LINE),
         "squeue fields" => fields(job::FIELDS),
@@ -95,9 +104,9 @@ fn every_option_and_field_is_in_the_tables() {
             let (row, note) = line.trim_end_matches('|').rsplit_once(" | ").unwrap_or((line, ""));
             notes.insert(row.trim().to_owned(), note.trim().to_owned());
         }
-        for row in rows(table) {
+        for (row, made) in rows(table) {
             let row = format!("| {}", row.join(" | "));
-            let note = notes.get(row.trim()).map_or("", String::as_str);
+            let note = made.as_deref().or(notes.get(row.trim()).map(String::as_str)).unwrap_or_default();
             out.push_str(&format!("{row} | {note} |\n"));
         }
         out.push_str(&format!("{END}\n"));

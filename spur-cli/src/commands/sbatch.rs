@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use spur_proto::channel::MAX_SCRIPT;
 use spur_proto::v1::{Batch, JobSpec, SubmitRequest, TestSubmitResponse};
 
-use crate::commands::watch;
-use crate::error::FAILURE;
+use crate::commands::{scontrol, watch};
+use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
 use crate::options::het::{self, Reading};
@@ -43,9 +43,16 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let script = Script::take(&components, operands, &|name| session.env(name))?;
     let text = String::from_utf8_lossy(&script.body);
     let mut wishes = Submission::settle(components, &|name| session.env(name), Some(&text))?.into_iter();
-    let (first, rest) = (wishes.next().unwrap_or_default(), wishes);
+    let (mut first, rest) = (wishes.next().unwrap_or_default(), wishes);
+    for note in first.notes.iter().filter(|_| first.verbose > 0) {
+        session.inform(note);
+    }
+    place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
+    check_cluster(session, first.clusters.as_deref()).await?;
+    place::read_hosts(&mut first)?;
     let mut spec = compose(session, &first, script)?;
-    for component in rest {
+    for mut component in rest {
+        place::read_hosts(&mut component)?;
         let (name, submit_host) = (spec.name.clone(), spec.submit_host.clone());
         let own = component.into_spec(&Here)?;
         let name = if own.name.is_empty() { name } else { own.name.clone() };
@@ -63,6 +70,19 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         return Ok(watch::exit_code(&ended));
     }
     Ok(0)
+}
+
+/// Whether this cluster is among those that `--clusters` names.
+async fn check_cluster(session: &mut Session, named: Option<&str>) -> anyhow::Result<()> {
+    let Some(named) = named else { return Ok(()) };
+    let own = scontrol::ping(session).await?.cluster_name;
+    if named.split(',').any(|name| name == "all" || name == own) {
+        return Ok(());
+    }
+    let text = format!(
+        "'{named}' can't be reached now, or it is an invalid entry for --cluster; this cluster is {own}"
+    );
+    Err(Failure::new(text).into())
 }
 
 /// Submits the job and prints its number.
@@ -141,7 +161,7 @@ fn compose(session: &mut Session, wishes: &Submission, script: Script) -> anyhow
         stdout: files.output.unwrap_or_default(),
         stderr: files.error.unwrap_or_default(),
         append: files.append,
-        umask: place::file_mask(),
+        umask: wishes.umask.unwrap_or_else(place::file_mask),
         limits: place::limits(&wishes.propagate),
     });
     Ok(spec)
@@ -159,7 +179,11 @@ fn environment(session: &Session, wishes: &Submission, spec: &JobSpec) -> anyhow
     };
     environment.insert("SLURM_SUBMIT_DIR".into(), place::directory(None)?.into());
     environment.insert("SLURM_SUBMIT_HOST".into(), spec.submit_host.clone().into());
-    environment.insert("SLURM_UMASK".into(), format!("{:04o}", place::file_mask()).into());
+    environment.insert(
+        "SLURM_UMASK".into(),
+        format!("{:04o}", wishes.umask.unwrap_or_else(place::file_mask)).into(),
+    );
+    environment.extend(wishes.advice.iter().map(|(&name, value)| (name.into(), value.into())));
     if let Some(export) = wishes.export.spelled() {
         environment.insert("SLURM_EXPORT_ENV".into(), export.into());
     }

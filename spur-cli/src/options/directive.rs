@@ -3,7 +3,7 @@
 //! They are read from the lines that begin with exactly `#SBATCH`, up to the first line that is neither blank nor a
 //! comment. A line holds words like a shell's, with quotes and backslashes; a `#` at the beginning of a word ends it.
 
-use super::{CommandLine, Layer, OptionError, Origin, Reading};
+use super::{CommandLine, Layer, OptionError, Origin, Reader, Reading};
 
 const MARK: &str = "#SBATCH";
 
@@ -12,7 +12,7 @@ const MARK: &str = "#SBATCH";
 /// # Errors
 /// What cannot be read, with its line.
 pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S>>, OptionError> {
-    let (mut layers, mut layer) = (Vec::new(), Vec::new());
+    let (mut layers, mut layer, mut reader) = (Vec::new(), Vec::new(), Reader::new(line));
     for (at, text) in directives(script) {
         let place = |option: &str| Origin::Script { line: at, option: option.to_owned() };
         let words = words(text).map_err(|problem| OptionError::usage(place(""), problem))?;
@@ -26,7 +26,7 @@ pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S
             Origin::Argument(option) => place(&option),
             other => other,
         };
-        let read = line.read(&words);
+        let read = reader.read(&words);
         let reading = read.map_err(|error| OptionError { origin: moved(error.origin.clone()), ..error })?;
         let Reading::Run { args, operands } = reading else {
             return Err(OptionError::usage(place(""), "--help, --usage and --version have no place here"));

@@ -1,63 +1,69 @@
 //! What `--help` and `--usage` print, made from the option table.
 
-use super::{CommandLine, Opt, Value};
+use super::{CommandLine, Effect, Opt, Value};
 
 const WIDTH: usize = 80;
 /// Where the sentences begin.
-const COLUMN: usize = 32;
+const COLUMN: usize = 30;
 
-/// The whole help.
+/// The whole help, in Slurm's layout: the options under their titles, in the order of the table, or without titles by
+/// their names.
 pub fn long<S>(line: &CommandLine<S>) -> String {
     let mut text = format!("Usage: {} {}\n\n", line.name, line.synopsis);
-    wrapped(&mut text, line.about, 0);
-    text.push_str("\nOptions:\n");
-    let mut options: Vec<&Opt<S>> = line.options().filter(|option| !option.long.is_empty()).collect();
-    options.sort_by_key(|option| option.long);
+    let offered = |option: &&Opt<S>| !option.long.is_empty() && !matches!(option.effect, Effect::Refused(_));
+    let mut options: Vec<&Opt<S>> = line.options().filter(offered).collect();
+    if options.iter().all(|option| option.group.is_empty()) {
+        wrapped(&mut text, line.about, 0);
+        text.push_str("\nOptions:\n");
+        options.sort_by_key(|option| option.long);
+    }
+    let mut group = "";
     for option in options {
-        entry(&mut text, &left(option), option.help);
+        if option.group != group {
+            let gap = if group.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{}:\n", option.group));
+            group = option.group;
+        }
+        let nothing = matches!(option.effect, Effect::Nothing(_));
+        let suffix = if nothing { "; without effect here" } else { "" };
+        entry(&mut text, &left(option), &format!("{}{suffix}", option.help));
     }
     let has = |letter| line.options().any(|option| option.short == Some(letter));
-    entry(&mut text, &common('h', "help", has('h')), "show this help");
-    entry(&mut text, "      --usage", "show the options in short");
-    entry(&mut text, &common('V', "version", has('V')), "show the version");
-    variables(&mut text, line);
+    text.push_str("\nHelp options:\n");
+    entry(&mut text, &common('h', "help", has('h')), "show this help message");
+    entry(&mut text, "      --usage", "display brief usage message");
+    text.push_str("\nOther options:\n");
+    entry(&mut text, &common('V', "version", has('V')), "output version information and exit");
     text
-}
-
-/// Which variables of the environment say what.
-fn variables<S>(text: &mut String, line: &CommandLine<S>) {
-    let own = |name: &&str| line.env_prefixes.iter().any(|prefix| name.starts_with(prefix));
-    let named = line.options().flat_map(|option| option.env.iter().map(move |&name| (name, option)));
-    let mut named: Vec<_> = named.filter(|(name, _)| own(name)).collect();
-    named.sort_by_key(|&(name, _)| name);
-    if !named.is_empty() {
-        text.push_str("\nEnvironment, which counts less than the command line:\n");
-    }
-    for (name, option) in named {
-        let says = if option.long.is_empty() { option.help.to_owned() } else { format!("--{}", option.long) };
-        entry(text, &format!("  {name}"), &says);
-    }
 }
 
 /// The options on a few lines.
 pub fn usage<S>(line: &CommandLine<S>) -> String {
     let start = format!("Usage: {}", line.name);
-    let mut text = start.clone();
-    let mut column = start.len();
-    for option in line.options().filter(|option| !option.long.is_empty()) {
-        let word = match option.value {
-            Value::None => format!(" [--{}]", option.long),
-            Value::Required(name) => format!(" [--{}={name}]", option.long),
-            Value::Optional(name) => format!(" [--{}[={name}]]", option.long),
+    let indent = " ".repeat(start.len());
+    let (mut text, mut column) = (start.clone(), start.len());
+    let offered = |option: &&Opt<S>| !option.long.is_empty() && !matches!(option.effect, Effect::Refused(_));
+    for option in line.options().filter(offered) {
+        let word = match (option.short, option.value) {
+            (Some(letter), Value::None) => format!(" [-{letter}]"),
+            (Some(letter), Value::Required(name)) => format!(" [-{letter} {name}]"),
+            (Some(letter), Value::Optional(name)) => format!(" [-{letter}[{name}]]"),
+            (None, Value::None) => format!(" [--{}]", option.long),
+            (None, Value::Required(name)) => format!(" [--{}={name}]", option.long),
+            (None, Value::Optional(name)) => format!(" [--{}[={name}]]", option.long),
         };
         if column + word.len() > WIDTH {
-            text.push_str("\n            ");
-            column = 12;
+            text.push_str(&format!("\n{indent}"));
+            column = indent.len();
         }
         column += word.len();
         text.push_str(&word);
     }
-    text.push_str(&format!("\n             {}\n", line.synopsis));
+    let operands = line.synopsis.strip_prefix("[OPTIONS]").unwrap_or(line.synopsis);
+    if !operands.trim().is_empty() {
+        text.push_str(&format!("\n{indent} {}", operands.trim()));
+    }
+    text.push('\n');
     text
 }
 
@@ -115,7 +121,10 @@ mod tests {
             Ok(())
         }),
         Opt::flag("hold", None, "do not start", |_, _| Ok(())),
-        Opt::value("a-very-long-option-name", None, "AND-VALUE", "short", |_, _| Ok(())).optional(),
+        Opt::value("a-very-long-option-name", None, "AND-VALUE", "short", |_, _| Ok(()))
+            .optional()
+            .without_effect("it is a test"),
+        Opt::flag("never", None, "not offered", |_, _| Ok(())).refused("it is a test"),
     ];
     const LINE: CommandLine<()> = CommandLine {
         name: "test",
@@ -136,15 +145,19 @@ Does nothing.
 
 Options:
       --a-very-long-option-name[=AND-VALUE]
-                                short
-      --hold                    do not start
-  -N, --nodes=N[-M]             the number of nodes that the job wants to have
-  -h, --help                    show this help
-      --usage                   show the options in short
-  -V, --version                 show the version
+                              short; without effect here
+      --hold                  do not start
+  -N, --nodes=N[-M]           the number of nodes that the job wants to have
+
+Help options:
+  -h, --help                  show this help message
+      --usage                 display brief usage message
+
+Other options:
+  -V, --version               output version information and exit
 ";
         assert_eq!(long(&LINE), expected);
         assert!(long(&LINE).lines().all(|line| line.chars().count() <= WIDTH));
-        assert!(usage(&LINE).starts_with("Usage: test [--nodes=N[-M]] [--hold]"));
+        assert!(usage(&LINE).starts_with("Usage: test [-N N[-M]] [--hold]"));
     }
 }

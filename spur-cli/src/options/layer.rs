@@ -1,9 +1,12 @@
-//! What was said, and where: the command line by the rules of `getopt_long`, and the environment.
+//! What was said, and where: the command line, as clap reads it, and the environment.
 
+use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 use spur_core::text::nearest::nearest;
 
-use super::{CommandLine, Opt, OptionError, Origin, Reading, Value, help};
-use crate::command::version;
+use super::{CommandLine, Opt, OptionError, Origin, Reading, Value, build, help};
+use crate::version::version;
 
 /// One option as it was said.
 #[derive(Debug)]
@@ -25,159 +28,176 @@ impl<S> Clone for Said<S> {
 /// Options in the order in which they were said in one place.
 pub type Layer<S> = Vec<Said<S>>;
 
-/// A name after two dashes.
-enum Named<S: 'static> {
-    Option(&'static Opt<S>),
-    Help,
-    Usage,
-    Version,
+/// Reads command lines, or lines of a script, of one command.
+pub struct Reader<'a, S: 'static> {
+    line: &'a CommandLine<S>,
+    command: clap::Command,
 }
 
-impl<S> Clone for Named<S> {
-    fn clone(&self) -> Self {
-        match self {
-            Named::Option(option) => Named::Option(option),
-            Named::Help => Named::Help,
-            Named::Usage => Named::Usage,
-            Named::Version => Named::Version,
-        }
+impl<'a, S> Reader<'a, S> {
+    /// One that knows the options of a command.
+    pub fn new(line: &'a CommandLine<S>) -> Reader<'a, S> {
+        Reader { line, command: build::command(line) }
     }
-}
 
-impl<S> Named<S> {
-    fn same(&self, other: &Named<S>) -> bool {
-        match (self, other) {
-            (Named::Option(a), Named::Option(b)) => std::ptr::eq(*a, *b),
-            (Named::Help, Named::Help) | (Named::Usage, Named::Usage) => true,
-            (Named::Version, Named::Version) => true,
-            _ => false,
+    /// Reads the words behind the command's name.
+    ///
+    /// # Errors
+    /// An option that there is not, a value too few or too many.
+    pub fn read(&mut self, words: &[String]) -> Result<Reading<S>, OptionError> {
+        let words = self.spelled(words);
+        let matches = self.command.try_get_matches_from_mut(words).map_err(|error| self.refusal(&error))?;
+        if let Some(name) = COMMON.into_iter().find(|name| is_said(&matches, name)) {
+            return Ok(Reading::Show(match name {
+                "help" => help::long(self.line),
+                "usage" => help::usage(self.line),
+                _ => version(),
+            }));
         }
+        let operands = matches.get_many::<String>(build::OPERANDS).unwrap_or_default().cloned().collect();
+        Ok(Reading::Run { args: self.layer(&matches), operands })
     }
-}
 
-pub(super) fn from_args<S>(line: &CommandLine<S>, words: &[String]) -> Result<Reading<S>, OptionError> {
-    let mut args = Vec::new();
-    let mut operands = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let shown = if word == "--" {
-            operands.extend(words.by_ref().cloned());
-            None
-        } else if let Some(name) = word.strip_prefix("--") {
-            long(line, name, &mut words, &mut args)?
-        } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-            short(line, letters, &mut words, &mut args)?
-        } else {
-            operands.push(word.clone());
-            if !line.permute {
-                operands.extend(words.by_ref().cloned());
+    /// The words with letters written out as long names and values behind `=`, and `--` before the operands.
+    ///
+    /// What a letter has behind it is its value, be the value optional or begin with `=` (`-I5`, `-J=x`): that is
+    /// `getopt`'s rule, and clap has no words for it.
+    fn spelled(&self, words: &[String]) -> Vec<String> {
+        let mut spelled = Vec::with_capacity(words.len());
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if let Some(name) = word.strip_prefix("--").filter(|name| !name.is_empty()) {
+                let needs = self.named(name).is_some_and(|option| matches!(option.value, Value::Required(_)));
+                let next = if needs && !name.contains('=') { words.next() } else { None };
+                spelled.push(next.map_or_else(|| word.clone(), |value| format!("{word}={value}")));
+            } else if let Some(letters) =
+                word.strip_prefix('-').filter(|letters| !letters.is_empty() && word != "--")
+            {
+                self.letters(letters, &mut words, &mut spelled);
+            } else if word != "--" && self.line.permute {
+                spelled.push(word.clone());
+            } else {
+                let first = (word != "--").then_some(word);
+                spelled.push("--".to_owned());
+                spelled.extend(first.into_iter().chain(words.by_ref()).cloned());
             }
-            None
-        };
-        if let Some(text) = shown {
-            return Ok(Reading::Show(text));
         }
+        spelled
     }
-    Ok(Reading::Run { args, operands })
-}
 
-/// `--name`, `--name=value`, `--name value`; a name may be cut where no other begins like it.
-fn long<S>(
-    line: &CommandLine<S>,
-    word: &str,
-    words: &mut std::slice::Iter<'_, String>,
-    args: &mut Layer<S>,
-) -> Result<Option<String>, OptionError> {
-    let (name, attached) = match word.split_once('=') {
-        Some((name, value)) => (name, Some(value.to_owned())),
-        None => (word, None),
-    };
-    let option = match find_long(line, name)? {
-        Named::Option(option) => option,
-        Named::Help => return Ok(Some(help::long(line))),
-        Named::Usage => return Ok(Some(help::usage(line))),
-        Named::Version => return Ok(Some(format!("{}\n", version()))),
-    };
-    let origin = Origin::Argument(format!("--{}", option.long));
-    let value = match (option.value, attached) {
-        (Value::None, Some(_)) => return Err(OptionError::usage(origin, "it takes no value")),
-        (Value::Required(what), None) => {
-            let missing =
-                || OptionError::usage(origin.clone(), format!("it needs a value: --{}={what}", option.long));
-            Some(words.next().ok_or_else(missing)?.clone())
-        }
-        (_, attached) => attached,
-    };
-    args.push(Said { option, value, origin });
-    Ok(None)
-}
-
-fn find_long<S>(line: &CommandLine<S>, name: &str) -> Result<Named<S>, OptionError> {
-    let own = line.options().flat_map(|option| {
-        let names = std::iter::once(option.long).chain(option.aliases.iter().copied());
-        names.map(move |name| (name, Named::Option(option)))
-    });
-    let own = own.filter(|(name, _)| !name.is_empty());
-    let common = [("help", Named::Help), ("usage", Named::Usage), ("version", Named::Version)];
-    let known: Vec<(&str, Named<S>)> = own.chain(common).collect();
-    if let Some((_, exact)) = known.iter().find(|(known, _)| *known == name) {
-        return Ok(exact.clone());
-    }
-    let origin = Origin::Argument(String::new());
-    let begun: Vec<_> =
-        known.iter().filter(|(known, _)| !name.is_empty() && known.starts_with(name)).collect();
-    match &begun[..] {
-        [] => {
-            let hint = nearest(name, known.iter().map(|(known, _)| *known));
-            let hint = hint.map(|known| format!("; did you mean `--{known}`?")).unwrap_or_default();
-            Err(OptionError::usage(origin, format!("unrecognized option '--{name}'{hint}")))
-        }
-        [(_, first), rest @ ..] if rest.iter().all(|(_, other)| first.same(other)) => Ok(first.clone()),
-        several => {
-            let names: Vec<String> = several.iter().map(|(name, _)| format!("'--{name}'")).collect();
-            let problem = format!("option '--{name}' is ambiguous; it could be {}", names.join(" "));
-            Err(OptionError::usage(origin, problem))
-        }
-    }
-}
-
-/// `-abc`: several letters, of which the first that takes a value takes all the rest.
-fn short<S>(
-    line: &CommandLine<S>,
-    letters: &str,
-    words: &mut std::slice::Iter<'_, String>,
-    args: &mut Layer<S>,
-) -> Result<Option<String>, OptionError> {
-    let mut rest = letters.chars();
-    while let Some(letter) = rest.next() {
-        let origin = Origin::Argument(format!("-{letter}"));
-        let Some(option) = line.options().find(|option| option.short == Some(letter)) else {
-            return match letter {
-                'h' => Ok(Some(help::long(line))),
-                'V' => Ok(Some(format!("{}\n", version()))),
-                _ => {
-                    let problem = format!("invalid option -- '{letter}'");
-                    Err(OptionError::usage(Origin::Argument(String::new()), problem))
+    /// `-abc`: several letters, of which the first that takes a value takes all the rest.
+    fn letters(&self, letters: &str, words: &mut std::slice::Iter<'_, String>, spelled: &mut Vec<String>) {
+        let mut rest = letters.chars();
+        while let Some(letter) = rest.next() {
+            let Some(option) = self.line.options().find(|option| option.short == Some(letter)) else {
+                match letter {
+                    'h' => spelled.push("--help".to_owned()),
+                    'V' => spelled.push("--version".to_owned()),
+                    unknown => {
+                        spelled.push(format!("-{unknown}"));
+                        return;
+                    }
                 }
+                continue;
             };
-        };
-        let attached = Some(rest.as_str()).filter(|text| !text.is_empty()).map(str::to_owned);
-        let value = match option.value {
-            Value::None => None,
-            Value::Optional(_) => attached,
-            Value::Required(what) => {
-                let missing =
-                    || OptionError::usage(origin.clone(), format!("it needs a value: -{letter} {what}"));
-                Some(attached.or_else(|| words.next().cloned()).ok_or_else(missing)?)
-            }
-        };
-        let takes_rest = option.value != Value::None;
-        args.push(Said { option, value, origin });
-        if takes_rest {
-            break;
+            let attached = Some(rest.as_str().to_owned()).filter(|rest| !rest.is_empty());
+            let value = match option.value {
+                Value::None => {
+                    spelled.push(format!("--{}", option.long));
+                    continue;
+                }
+                Value::Optional(_) => attached,
+                Value::Required(_) => attached.or_else(|| words.next().cloned()),
+            };
+            let value = value.map(|value| format!("={value}")).unwrap_or_default();
+            spelled.push(format!("--{}{value}", option.long));
+            return;
         }
     }
-    Ok(None)
+
+    /// The option that has this name, or alone a name that begins so; `=VALUE` may stand behind.
+    fn named(&self, word: &str) -> Option<&'static Opt<S>> {
+        let name = word.split('=').next().unwrap_or_default();
+        let names = |option: &Opt<S>| [&[option.long], option.aliases].concat();
+        let exact = self.line.options().find(|option| names(option).contains(&name));
+        exact.or_else(|| {
+            let mut begun = self.line.options().filter(|option| {
+                names(option).iter().any(|known| !known.is_empty() && known.starts_with(name))
+            });
+            begun.next().filter(|_| begun.next().is_none())
+        })
+    }
+
+    /// What clap has found, in the order in which it was said.
+    fn layer(&self, matches: &ArgMatches) -> Layer<S> {
+        let mut found = Vec::new();
+        for option in self.line.options().filter(|option| is_said(matches, option.long)) {
+            let mut indices = matches.indices_of(option.long).unwrap_or_default();
+            let said = |value| Said { option, value, origin: Origin::Argument(format!("--{}", option.long)) };
+            if option.value == Value::None {
+                // Where it was said last counts, and how often.
+                let last = indices.next_back().unwrap_or_default();
+                let times = matches.get_count(option.long);
+                found.extend((0..times).map(|_| (last, said(None))));
+            } else {
+                let values = matches.get_many::<String>(option.long).unwrap_or_default();
+                found.extend(indices.zip(values).map(|(index, value)| (index, said(Some(value.clone())))));
+            }
+        }
+        found.sort_by_key(|&(index, _)| index);
+        found.into_iter().map(|(_, said)| said).collect()
+    }
+
+    /// What is wrong, in the words of `getopt_long`.
+    fn refusal(&self, error: &clap::Error) -> OptionError {
+        let context = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(text)) => text.as_str(),
+            _ => "",
+        };
+        let name = context.split([' ', '=', '[', '.']).next().unwrap_or_default();
+        let problem = match error.kind() {
+            ErrorKind::UnknownArgument => match name.strip_prefix("--") {
+                Some(long) => self.unknown(long),
+                None => format!("invalid option -- '{}'", name.trim_start_matches('-')),
+            },
+            ErrorKind::TooManyValues => format!("option '{name}' doesn't allow an argument"),
+            ErrorKind::InvalidValue => {
+                let option = self.named(name.trim_start_matches('-'));
+                let what = match option.map(|option| option.value) {
+                    Some(Value::Required(what) | Value::Optional(what)) => format!("={what}"),
+                    Some(Value::None) | None => String::new(),
+                };
+                format!("option '{name}' requires an argument: {name}{what}")
+            }
+            _ => error.to_string().trim_end().to_owned(),
+        };
+        OptionError::usage(Origin::Argument(String::new()), problem)
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let known = self.line.options().filter(|option| !option.long.is_empty());
+        let known =
+            known.flat_map(|option| std::iter::once(option.long).chain(option.aliases.iter().copied()));
+        let known: Vec<&str> = known.chain(COMMON).collect();
+        let begun: Vec<String> = known
+            .iter()
+            .filter(|known| !name.is_empty() && known.starts_with(name))
+            .map(|known| format!("'--{known}'"))
+            .collect();
+        if begun.len() > 1 {
+            return format!("option '--{name}' is ambiguous; possibilities: {}", begun.join(" "));
+        }
+        let hint = nearest(name, known.iter().copied());
+        let hint = hint.map(|known| format!("; did you mean `--{known}`?")).unwrap_or_default();
+        format!("unrecognized option '--{name}'{hint}")
+    }
+}
+
+/// What every command has.
+const COMMON: [&str; 3] = ["help", "usage", "version"];
+
+fn is_said(matches: &ArgMatches, name: &str) -> bool {
+    !name.is_empty() && matches.value_source(name) == Some(ValueSource::CommandLine)
 }
 
 pub(super) fn from_env<S>(line: &CommandLine<S>, env: &dyn Fn(&str) -> Option<String>) -> Layer<S> {
@@ -255,6 +275,9 @@ mod tests {
             ("-", " | -"),
             ("--nodes=", "nodes= | "),
             ("-w -N", "nodelist=-N | "),
+            ("-w=-N --nodes --hold", "nodelist==-N nodes=--hold | "),
+            ("-Hetopo -He", "exclusive=topo hold= hold= exclusive= | "),
+            ("-HeH -N -4 a -N9", "hold= exclusive=H nodes=-4 | a -N9"),
             ("--help", "shown"),
             ("--us", "shown"),
             ("-V", "shown"),
@@ -270,9 +293,9 @@ mod tests {
             ("--nod", "ambiguous"),
             ("--hodl", "did you mean `--hold`"),
             ("--zzzzzz", "unrecognized option '--zzzzzz'"),
-            ("--hold=1", "--hold: it takes no value"),
-            ("--nodes", "--nodes: it needs a value: --nodes=N"),
-            ("-N", "-N: it needs a value: -N N"),
+            ("--hold=1", "option '--hold' doesn't allow an argument"),
+            ("--nodes", "option '--nodes' requires an argument: --nodes=N"),
+            ("-N", "option '--nodes' requires an argument: --nodes=N"),
             ("-x", "invalid option -- 'x'"),
             ("-o", "invalid option -- 'o'"),
             ("--=1", "unrecognized option '--'"),

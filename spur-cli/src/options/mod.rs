@@ -2,8 +2,10 @@
 //! environment and from a script, what `--help` says of it, and what it does.
 //!
 //! What was said and what it means are two things. Reading gives layers of what was said, with where it was said
-//! ([`layer`]); folding them, weakest first, into settings gives what it means.
+//! ([`layer`]); folding them, weakest first, into settings gives what it means. The command line itself is read by
+//! clap, from a command that the table makes ([`build`]).
 
+pub mod build;
 pub mod defs;
 pub mod directive;
 pub mod help;
@@ -17,7 +19,7 @@ mod tests;
 
 use std::fmt;
 
-pub use layer::{Layer, Said};
+pub use layer::{Layer, Reader, Said};
 
 /// One option of a command whose settings are an `S`.
 #[derive(Debug)]
@@ -37,10 +39,33 @@ pub struct Opt<S> {
     /// Long names of options that cannot stand beside it in one place. In a stronger place, either overrides the
     /// other.
     pub excludes: &'static [&'static str],
+    /// Under which title `--help` lists it; empty if there are no titles.
+    pub group: &'static str,
     /// One sentence for `--help`.
     pub help: &'static str,
+    /// Whether it does what it says.
+    pub effect: Effect,
     /// What it does to the settings: its value, empty if it has none. The error says what is wrong with it.
     pub set: fn(&mut S, &str) -> Result<(), String>,
+}
+
+impl<S> Clone for Opt<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Opt<S> {}
+
+/// Whether an option does what Slurm's does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It does.
+    Works,
+    /// It is taken and changes nothing, because nobody's result would differ; the sentence says why.
+    Nothing(&'static str),
+    /// It is refused, because a result without it would be wrong; the sentence says why, or what works instead.
+    Refused(&'static str),
 }
 
 /// What follows an option.
@@ -79,7 +104,9 @@ impl<S> Opt<S> {
             env: &[],
             commands: u8::MAX,
             excludes: &[],
+            group: "",
             help,
+            effect: Effect::Works,
             set,
         }
     }
@@ -118,6 +145,16 @@ impl<S> Opt<S> {
     /// The same with variables of the environment.
     pub const fn env(self, env: &'static [&'static str]) -> Opt<S> {
         Opt { env, ..self }
+    }
+
+    /// The same, taken and without effect, for this reason.
+    pub const fn without_effect(self, why: &'static str) -> Opt<S> {
+        Opt { effect: Effect::Nothing(why), ..self }
+    }
+
+    /// The same, refused for this reason.
+    pub const fn refused(self, why: &'static str) -> Opt<S> {
+        Opt { effect: Effect::Refused(why), ..self }
     }
 
     /// The same, not to stand beside others.
@@ -175,7 +212,7 @@ impl<S> CommandLine<S> {
     /// # Errors
     /// An option that there is not, a value too few or too many.
     pub fn read(&self, words: &[String]) -> Result<Reading<S>, OptionError> {
-        layer::from_args(self, words)
+        Reader::new(self).read(words)
     }
 
     /// What the environment says.
@@ -196,21 +233,24 @@ impl<S> CommandLine<S> {
         match self.read(words)? {
             Reading::Show(text) => Ok(Settled::Show(text)),
             Reading::Run { args, operands } => {
-                fold([self.read_env(env), args], settings)?;
+                // Only options of jobs have no effect.
+                let _notes = fold([self.read_env(env), args], settings)?;
                 Ok(Settled::Run(operands))
             }
         }
     }
 }
 
-/// Lets layers act on the settings, the weakest first.
+/// Lets layers act on the settings, the weakest first. What it gives is told under `-v`: what was said and has no
+/// effect.
 ///
 /// # Errors
 /// The first value that is not accepted, with where it was said.
 pub fn fold<S: 'static>(
     layers: impl IntoIterator<Item = Layer<S>>,
     settings: &mut S,
-) -> Result<(), OptionError> {
+) -> Result<Vec<String>, OptionError> {
+    let mut notes = Vec::new();
     for layer in layers {
         for said in &layer {
             let beside = |other: &&Said<S>| said.option.excludes.contains(&other.option.long);
@@ -222,11 +262,16 @@ pub fn fold<S: 'static>(
         }
         for said in layer {
             let value = said.value.as_deref().unwrap_or_default();
-            let act = (said.option.set)(settings, value);
-            act.map_err(|problem| OptionError { origin: said.origin, problem, usage: false })?;
+            let refuse = |problem| OptionError { origin: said.origin.clone(), problem, usage: false };
+            (said.option.set)(settings, value).map_err(refuse)?;
+            match said.option.effect {
+                Effect::Works => {}
+                Effect::Nothing(why) => notes.push(format!("{} has no effect: {why}", said.origin)),
+                Effect::Refused(why) => return Err(refuse(why.to_owned())),
+            }
         }
     }
-    Ok(())
+    Ok(notes)
 }
 
 /// Where something was said.

@@ -1,6 +1,7 @@
 //! What the options of a submission mean: the request as it goes to the controller, and what the command itself
 //! has to do.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spur_core::text::dependency::Dependency;
@@ -8,7 +9,7 @@ use spur_core::text::time::{Civil, CivilNow, Time, When};
 use spur_proto::v1::JobSpec;
 
 use super::defs::SBATCH_LINE;
-use super::{Layer, OptionError, Origin, directive, fold, het};
+use super::{CommandLine, Layer, OptionError, Origin, Settled, directive, fold, het};
 
 /// What the options say, folded.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +31,36 @@ pub struct Submission {
     pub chdir: Option<String>,
     /// `--export`.
     pub export: Export,
+    /// `--get-user-env`, with its value.
+    pub login_environment: Option<String>,
     /// `--export-file`.
     pub export_file: Option<String>,
+    /// `--umask`.
+    pub umask: Option<u32>,
+    /// `--clusters`.
+    pub clusters: Option<String>,
+    /// `--nodefile`, or a `--nodelist` that is the path of a file.
+    pub nodefile: Option<String>,
+    /// An `--exclude` that is the path of a file.
+    pub excludefile: Option<String>,
+    /// `--uid`.
+    pub uid: Option<String>,
+    /// `--gid`.
+    pub gid: Option<String>,
+    /// What steps of the job find in their environment of what was said here, by the names of the variables.
+    pub advice: BTreeMap<&'static str, String>,
+    /// What was said and has no effect, each in a sentence.
+    pub notes: Vec<String>,
+    /// `--ignore-pbs`.
+    pub ignore_pbs: bool,
+    /// `--bell` or `--no-bell`.
+    pub bell: Option<bool>,
+    /// `--no-shell`.
+    pub no_shell: bool,
+    /// `--kill-command`, with its value.
+    pub kill_command: Option<String>,
+    /// `--immediate`: how many seconds at most may be waited.
+    pub immediate: Option<u32>,
     /// `--propagate`.
     pub propagate: Propagate,
     /// `--wrap`.
@@ -125,6 +154,8 @@ pub struct StepWishes {
     pub no_kill: bool,
     /// `--immediate`.
     pub immediate: bool,
+    /// `--distribution`.
+    pub distribution: String,
     /// `--relative`.
     pub relative: Option<u32>,
     /// `--het-group`: the components of a het job to run in; none for the job itself.
@@ -165,6 +196,39 @@ impl Submission {
         }
     }
 
+    /// Reads the command line of a command without a script, over what the environment says.
+    ///
+    /// # Errors
+    /// What is wrong, with the place where it was said.
+    pub fn settle_line(
+        &mut self,
+        line: &CommandLine<Submission>,
+        words: &[String],
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Settled, OptionError> {
+        match line.read(words)? {
+            super::Reading::Show(text) => Ok(Settled::Show(text)),
+            super::Reading::Run { args, operands } => {
+                // Inside a job it is the name of that, which its steps are not to have.
+                let in_job = env("SLURM_JOB_ID").is_some();
+                let env = |name: &str| env(name).filter(|_| !in_job || name != "SLURM_JOB_NAME");
+                self.notes = fold([line.read_env(&env), args], self)?;
+                Ok(Settled::Run(operands))
+            }
+        }
+    }
+
+    /// Sets a variable that steps of the job read as what they are to do.
+    pub(super) fn advise(&mut self, variable: &'static str, value: &str) {
+        self.advice.insert(variable, value.to_owned());
+    }
+
+    /// Sets the one amount of memory that was asked for, MiB: of each node, CPU or GPU.
+    pub(super) fn memory(&mut self, node: Option<u64>, cpu: Option<u64>, _gpu: Option<u64>) {
+        self.spec.memory_per_node_mb = node;
+        self.spec.memory_per_cpu_mb = cpu;
+    }
+
     /// Folds the layers of a batch job, component by component: script, environment, command line. `components` is what the
     /// command line says of each.
     ///
@@ -183,7 +247,7 @@ impl Submission {
             let mut submission = Submission::default();
             let [(inherited_script, script), (inherited, args)] = [script, args];
             let env = SBATCH_LINE.read_env(env);
-            fold([inherited_script, script, env, inherited, args], &mut submission)?;
+            submission.notes = fold([inherited_script, script, env, inherited, args], &mut submission)?;
             submissions.push(submission);
         }
         Ok(submissions)

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use spur_core::text::time::{Civil, CivilNow, Time};
 use spur_proto::v1::JobSpec;
 
+use super::OptionError;
 use super::defs::{SBATCH_LINE, SRUN_LINE};
 use super::submission::{Submission, Surroundings};
-use super::{OptionError, Reading, fold};
 
 /// Friday, 2026-11-20 14:30:00 in a zone an hour east of UTC.
 struct Afternoon;
@@ -57,9 +57,8 @@ impl Case {
             return Submission::parse(&self.words[1..], &env, self.script.as_deref());
         }
         assert_eq!((self.words[0].as_str(), SBATCH_LINE.name), ("srun", "sbatch"));
-        let Reading::Run { args, .. } = SRUN_LINE.read(&self.words[1..])? else { panic!("help in a case") };
         let mut wishes = Submission::default();
-        fold([SRUN_LINE.read_env(&env), args], &mut wishes)?;
+        wishes.settle_line(&SRUN_LINE, &self.words[1..], &env)?;
         Ok(vec![wishes])
     }
 }

@@ -46,6 +46,34 @@ pub(super) fn number<T: FromStr>(value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("`{value}` is no number that fits here"))
 }
 
+/// A number of a type, or what stands for none.
+pub(super) fn number_or<T: FromStr>(value: &str, none: T) -> Result<T, String> {
+    if value.is_empty() { Ok(none) } else { number(value) }
+}
+
+/// How much is told, as a number from 0 to 9.
+pub(super) fn level(value: &str) -> Result<u8, String> {
+    number_or(value, 0)
+}
+
+/// A file mode creation mask.
+pub(super) fn octal(value: &str) -> Result<u32, String> {
+    let mask = u32::from_str_radix(value, 8).ok().filter(|&mask| mask <= 0o777);
+    mask.ok_or_else(|| format!("`{value}` is no mask; write an octal number up to 0777"))
+}
+
+/// Sockets of a node, cores of a socket and threads of a core: of each the least, `None` for any.
+pub(super) fn extra_node_info(value: &str) -> Result<[Option<u32>; 3], String> {
+    let wrong = || format!("`{value}` is no S[:C[:T]]; write numbers, ranges or * with colons between");
+    let mut least = [None; 3];
+    let mut parts = value.split(':');
+    for (least, part) in least.iter_mut().zip(parts.by_ref()) {
+        let first = part.split('-').next().unwrap_or_default();
+        *least = if part == "*" { None } else { Some(count(first).map_err(|_| wrong())?) };
+    }
+    if parts.next().is_some() { Err(wrong()) } else { Ok(least) }
+}
+
 /// A number of at least one.
 pub(super) fn count(value: &str) -> Result<u32, String> {
     match value.parse() {

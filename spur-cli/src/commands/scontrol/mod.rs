@@ -32,7 +32,6 @@ use spur_proto::v1::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::query;
-use crate::command::version;
 use crate::error::{FAILURE, Failure};
 use crate::format::json;
 use crate::options::{CommandLine, Opt, Settled};
@@ -206,7 +205,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             Ok(0)
         }
         "version" => {
-            writeln!(session.out, "{}", version())?;
+            write!(session.out, "{}", crate::version::version())?;
             Ok(0)
         }
         "ping" => is_there(session, settings.json).await,

@@ -4,7 +4,6 @@ use anyhow::{Context, bail};
 
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
-use crate::options::{CommandLine, Settled};
 use crate::session::Session;
 
 /// What stands behind the name of a variable that is about one component, before its number.
@@ -52,10 +51,8 @@ fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Resu
         own.or_else(|| if is_of_components() { None } else { session.env(name) })
     };
     let mut wishes = Submission::default();
-    let line: &CommandLine<Submission> = &SRUN_LINE;
-    match line.settle(words, &env, &mut wishes)? {
-        Settled::Run(_) | Settled::Show(_) => Ok(wishes),
-    }
+    wishes.settle_line(&SRUN_LINE, words, &env)?;
+    Ok(wishes)
 }
 
 /// The job this command is called in.

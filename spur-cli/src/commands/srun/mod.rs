@@ -25,9 +25,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error::{FAILURE, Failure};
+use crate::options::Settled;
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
-use crate::options::{CommandLine, Settled};
 use crate::place;
 use crate::session::{Session, whoami};
 use node::{Event, Launch, Node};
@@ -55,8 +55,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 
 async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let mut wishes = Submission::default();
-    let line: &CommandLine<Submission> = &SRUN_LINE;
-    let argv = match line.settle(words, &|name| session.env(name), &mut wishes)? {
+    let argv = match wishes.settle_line(&SRUN_LINE, words, &|name| session.env(name))? {
         Settled::Run(operands) => operands,
         Settled::Show(text) => {
             write!(session.out, "{text}")?;
@@ -66,9 +65,13 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
+    for note in wishes.notes.iter().filter(|_| wishes.verbose > 0) {
+        session.inform(note);
+    }
     let mut signals = Signals::listen()?;
     let mut laid_out: Vec<LaidOut> = Vec::new();
-    for (job, wishes) in group::parts(session, wishes, words)? {
+    for (job, mut wishes) in group::parts(session, wishes, words)? {
+        place::read_hosts(&mut wishes)?;
         match create(session, job, &wishes, &argv, &mut signals).await {
             Ok(step) => {
                 if wishes.verbose > 0 {
@@ -300,7 +303,7 @@ impl Run {
             environment: place::packed(&environment)?.into(),
             job_environment: step.environment,
             work_dir: directory,
-            umask: place::file_mask(),
+            umask: wishes.umask.unwrap_or_else(place::file_mask),
             limits: place::limits(&wishes.propagate),
             stdin_task,
             no_stdin,

@@ -1,0 +1,141 @@
+//! Tasks, CPUs and memory, and how tasks lie on CPUs.
+//!
+//! tidy: table
+
+use spur_core::text::memory::MemoryMb;
+
+use super::super::values::{count, extra_node_info, parsed, text};
+use super::{Def, JOB, SRUN, nothing};
+
+pub(super) const RESOURCES: &[Def] = &[
+    Def::value("nodes", Some('N'), "N", "number of nodes on which to run (N = min[-max])", |s, v| {
+        parsed::<spur_core::text::nodes::NodeCount>(v)?;
+        s.spec.nodes = v.to_owned();
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("ntasks", Some('n'), "ntasks", "number of tasks to run", |s, v| {
+        s.spec.tasks = Some(count(v)?);
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("ntasks-per-node", None, "n", "number of tasks to invoke on each node", |s, v| {
+        s.spec.tasks_per_node = Some(count(v)?);
+        Ok(())
+    })
+    .or(&["tasks-per-node"])
+    .only(JOB),
+    Def::value("cpus-per-task", Some('c'), "ncpus", "number of cpus required per task", |s, v| {
+        s.spec.cpus_per_task = Some(count(v)?);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SRUN_CPUS_PER_TASK"]),
+    Def::value("mincpus", None, "n", "minimum number of logical processors per node", |s, v| {
+        s.spec.min_cpus = count(v)?;
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("mem", None, "MB", "amount of real memory on each node, e.g. 4G; 0 for all there is", |s, v| {
+        s.memory(Some(parsed::<MemoryMb>(v)?.0), None, None);
+        Ok(())
+    })
+    .only(JOB)
+    .excluding(&["mem-per-cpu", "mem-per-gpu"])
+    .env(&["SBATCH_MEM_PER_NODE", "SALLOC_MEM_PER_NODE", "SLURM_MEM_PER_NODE"]),
+    Def::value("mem-per-cpu", None, "MB", "amount of real memory per allocated cpu, e.g. 2G", |s, v| {
+        s.memory(None, Some(parsed::<MemoryMb>(v)?.0), None);
+        Ok(())
+    })
+    .only(JOB)
+    .excluding(&["mem", "mem-per-gpu"])
+    .env(&["SBATCH_MEM_PER_CPU", "SALLOC_MEM_PER_CPU", "SLURM_MEM_PER_CPU"]),
+    Def::value("tmp", None, "MB", "minimum amount of temporary disk on each node", |s, v| {
+        s.spec.tmp_disk_mb = parsed::<MemoryMb>(v)?.0;
+        Ok(())
+    })
+    .only(JOB),
+    Def::flag("overcommit", Some('O'), "overcommit resources", nothing)
+        .only(JOB)
+        .env(&["SBATCH_OVERCOMMIT", "SALLOC_OVERCOMMIT", "SLURM_OVERCOMMIT"])
+        .refused("tasks have CPUs of their own; ask for fewer with --cpus-per-task=1"),
+    Def::value("core-spec", Some('S'), "cores", "count of reserved cores", nothing)
+        .only(JOB)
+        .env(&["SBATCH_CORE_SPEC", "SALLOC_CORE_SPEC", "SLURM_CORE_SPEC"])
+        .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with reserved_cpus"),
+    Def::value("thread-spec", None, "threads", "count of reserved threads", nothing)
+        .only(JOB)
+        .env(&["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"])
+        .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with reserved_cpus"),
+    Def::value("tres-per-task", None, "list", "list of tres required per task", nothing)
+        .only(JOB)
+        .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"])
+        .refused("say --cpus-per-task, --mem-per-cpu and --gpus-per-task"),
+];
+
+const SHAPE: &str = "the shape of cores is not counted; say --cpus-per-task or --ntasks-per-node";
+
+pub(super) const AFFINITY: &[Def] = &[
+    Def::value("extra-node-info", Some('B'), "S[:C[:T]]", "sockets, cores and threads that nodes must have", |_, v| {
+        extra_node_info(v).map(|_| ())
+    })
+    .only(JOB)
+    .refused(SHAPE),
+    Def::value("sockets-per-node", None, "S", "number of sockets per node to allocate", nothing)
+        .only(JOB)
+        .refused(SHAPE),
+    Def::value("cores-per-socket", None, "C", "number of cores per socket to allocate", nothing)
+        .only(JOB)
+        .refused(SHAPE),
+    Def::value("threads-per-core", None, "T", "number of threads per core to allocate", nothing)
+        .only(JOB)
+        .env(&["SBATCH_THREADS_PER_CORE", "SALLOC_THREADS_PER_CORE", "SLURM_THREADS_PER_CORE"])
+        .refused(SHAPE),
+    Def::value("ntasks-per-core", None, "n", "number of tasks to invoke on each core", nothing)
+        .only(JOB)
+        .env(&["SBATCH_NTASKS_PER_CORE", "SALLOC_NTASKS_PER_CORE", "SLURM_NTASKS_PER_CORE"])
+        .refused(SHAPE),
+    Def::value("ntasks-per-socket", None, "n", "number of tasks to invoke on each socket", nothing)
+        .only(JOB)
+        .env(&["SLURM_NTASKS_PER_SOCKET"])
+        .refused(SHAPE),
+    Def::value("hint", None, "type", "compute_bound, memory_bound or [no]multithread", nothing)
+        .only(JOB)
+        .env(&["SLURM_HINT", "SBATCH_HINT", "SALLOC_HINT"])
+        .refused(SHAPE),
+    Def::value("mem-bind", None, "type", "bind memory to locality domains", |s, v| {
+        s.advise("SLURM_MEM_BIND", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"])
+    .without_effect("memory is taken where the CPUs are that a task is bound to"),
+    Def::value("distribution", Some('m'), "type", "distribution method for processes to nodes (type = block|cyclic|arbitrary)", |s, v| {
+        s.step.distribution = text(v)?;
+        s.advise("SLURM_DISTRIBUTION", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION", "SLURM_DISTRIBUTION"])
+    .refused("tasks are laid on nodes in blocks"),
+    Def::value("cpu-freq", None, "min[-max[:gov]]", "requested cpu frequency (and governor)", |s, v| {
+        s.advise("SLURM_CPU_FREQ_REQ", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SLURM_CPU_FREQ_REQ"])
+    .without_effect("frequencies are the system's, as with Slurm where CpuFreqGovernors forbids it"),
+    Def::value("cpu-bind", None, "type", "bind tasks to CPUs", |_, v| {
+        match v {
+            "q" | "quiet" => Ok(()),
+            other => Err(format!(
+                "`{other}` cannot be honoured: each task is bound to the CPUs that it is given; say quiet, or nothing"
+            )),
+        }
+    })
+    .only(SRUN)
+    .env(&["SLURM_CPU_BIND"]),
+    Def::value("accel-bind", None, "options", "bind tasks to the devices nearest to them", nothing)
+        .only(SRUN)
+        .without_effect("how near a device is to a CPU is not known"),
+];

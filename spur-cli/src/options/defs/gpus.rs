@@ -1,0 +1,94 @@
+//! Devices.
+
+use spur_core::text::gres::GresList;
+use spur_core::text::memory::MemoryMb;
+
+use super::super::values::{count, parsed};
+use super::{Def, JOB, nothing};
+
+/// Checks a count of GPUs.
+fn gpus(value: &str) -> Result<(), String> {
+    GresList::parse_gpus(value).map(|_| ()).map_err(|error| error.to_string())
+}
+
+pub(super) const OPTIONS: &[Def] = &[
+    Def::value("gres", None, "list", "required generic resources on each node, e.g. gpu:2", |s, v| {
+        let none = v.is_empty() || v.eq_ignore_ascii_case("none");
+        s.spec.gres = if none { String::new() } else { parsed::<GresList>(v)?.to_string() };
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_GRES", "SALLOC_GRES", "SLURM_GRES", "SLURM_STEP_GRES"]),
+    Def::value("gres-flags", None, "opts", "flags related to GRES management", |_, v| {
+        match v.to_ascii_lowercase().as_str() {
+            "disable-binding" | "enforce-binding" | "allow-task-sharing" | "multiple-tasks-per-sharing"
+            | "one-task-per-sharing" => Ok(()),
+            _ => Err(format!("Invalid --gres-flags specification: {v}")),
+        }
+    })
+    .only(JOB)
+    .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"])
+    .without_effect("devices are not tied to CPUs, and are never shared"),
+    Def::value("gpus", Some('G'), "n", "count of GPUs required for the job", |s, v| {
+        gpus(v)?;
+        v.clone_into(&mut s.spec.gpus);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_GPUS", "SALLOC_GPUS", "SLURM_GPUS"]),
+    Def::value("gpus-per-node", None, "n", "number of GPUs required per allocated node", |s, v| {
+        gpus(v)?;
+        v.clone_into(&mut s.spec.gpus_per_node);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_GPUS_PER_NODE", "SALLOC_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"]),
+    Def::value("gpus-per-task", None, "n", "number of GPUs required per spawned task", |s, v| {
+        gpus(v)?;
+        v.clone_into(&mut s.spec.gpus_per_task);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
+    Def::value("gpus-per-socket", None, "n", "number of GPUs required per allocated socket", |_, v| gpus(v))
+        .only(JOB)
+        .env(&["SBATCH_GPUS_PER_SOCKET", "SALLOC_GPUS_PER_SOCKET", "SLURM_GPUS_PER_SOCKET"])
+        .refused("sockets are not counted; say --gpus-per-node"),
+    Def::value("cpus-per-gpu", None, "n", "number of CPUs required per allocated GPU", |_, v| count(v).map(|_| ()))
+        .only(JOB)
+        .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"])
+        .refused("say --cpus-per-task"),
+    Def::value("mem-per-gpu", None, "size", "real memory required per allocated GPU", |_, v| {
+        parsed::<MemoryMb>(v).map(|_| ())
+    })
+    .only(JOB)
+    .env(&["SBATCH_MEM_PER_GPU", "SALLOC_MEM_PER_GPU", "SLURM_MEM_PER_GPU"])
+    .refused("say --mem or --mem-per-cpu"),
+    Def::value("ntasks-per-gpu", None, "n", "number of tasks to invoke for each GPU", |_, v| count(v).map(|_| ()))
+        .only(JOB)
+        .env(&["SBATCH_NTASKS_PER_GPU", "SALLOC_NTASKS_PER_GPU", "SLURM_NTASKS_PER_GPU"])
+        .refused("say --ntasks-per-node and --gpus-per-node"),
+    Def::value("gpu-bind", None, "type", "task to gpu binding options", |s, v| {
+        s.advise("SLURM_GPU_BIND", v);
+        match v.strip_prefix("verbose,").or(v.strip_prefix("v,")).unwrap_or(v) {
+            "none" | "closest" | "" => Ok(()),
+            other => Err(format!(
+                "`{other}` cannot be honoured: every task sees all GPUs of its job on the node; say none, or nothing"
+            )),
+        }
+    })
+    .only(JOB)
+    .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"])
+    .without_effect("every task sees all GPUs of its job on the node"),
+    Def::value("gpu-freq", None, "freqs", "frequency and voltage of GPUs", |s, v| {
+        s.advise("SLURM_GPU_FREQ", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_GPU_FREQ", "SALLOC_GPU_FREQ", "SLURM_GPU_FREQ"])
+    .without_effect("frequencies are the system's"),
+    Def::value("tres-bind", None, "type", "task to tres binding options", nothing)
+        .only(JOB)
+        .env(&["SBATCH_TRES_BIND", "SALLOC_TRES_BIND", "SLURM_TRES_BIND"])
+        .refused("every task sees all devices of its job on the node"),
+];

@@ -1,0 +1,169 @@
+//! What only `srun` has: how a step is launched and followed.
+//!
+//! tidy: table
+
+use spur_core::model::idset::IdSet;
+
+use super::super::values::{number, parsed};
+use super::{Def, SRUN, nothing};
+
+const PMI1: &str = "it is for PMI 1 of MPICH2 and MVAPICH2, whose messages srun does not carry";
+
+pub(super) const OPTIONS: &[Def] = &[
+    Def::flag("label", Some('l'), "prepend task number to lines of stdout/err", |s, _| {
+        s.step.label = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_LABELIO"]),
+    Def::flag("unbuffered", Some('u'), "do not line-buffer stdout/err", |s, _| {
+        s.step.unbuffered = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_UNBUFFEREDIO"]),
+    Def::value(
+        "kill-on-bad-exit",
+        Some('K'),
+        "0|1",
+        "kill the step if any task terminates with a non-zero exit code",
+        |s, v| {
+            s.step.kill_on_bad_exit = match v {
+                "" | "1" => true,
+                "0" => false,
+                other => return Err(format!("`{other}` is not known; say 0 or 1")),
+            };
+            Ok(())
+        },
+    )
+    .optional()
+    .only(SRUN)
+    .env(&["SLURM_KILL_BAD_EXIT"]),
+    Def::flag("overlap", None, "share the CPUs of the job with its other steps", |s, _| {
+        s.step.overlap = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .excluding(&["exclusive", "exact"])
+    .env(&["SLURM_OVERLAP"]),
+    Def::flag("exact", None, "use only the resources requested for the step: the default", |s, _| {
+        s.step.overlap = false;
+        Ok(())
+    })
+    .only(SRUN)
+    .excluding(&["overlap"])
+    .env(&["SLURM_EXACT"]),
+    Def::flag("whole", None, "give the step all CPUs of its nodes", nothing)
+        .only(SRUN)
+        .env(&["SLURM_WHOLE"])
+        .refused("a step has the CPUs that it asks for; say --cpus-per-task"),
+    Def::value("het-group", None, "value", "components of a het job to run in, e.g. 0,2-3", |s, v| {
+        let groups: IdSet = parsed(v)?;
+        s.step.het_group = groups.iter().collect();
+        if s.step.het_group.is_empty() { Err("the list is empty".to_owned()) } else { Ok(()) }
+    })
+    .or(&["pack-group"])
+    .only(SRUN),
+    Def::value("relative", Some('r'), "n", "run job step relative to node n of allocation", |s, v| {
+        s.step.relative = Some(number(v)?);
+        Ok(())
+    })
+    .only(SRUN),
+    Def::value("jobid", None, "id", "run under already allocated job", nothing)
+        .only(SRUN)
+        .refused("a step runs in the job that srun is called in"),
+    Def::flag("multi-prog", None, "the program names a file that says what each task runs", nothing)
+        .only(SRUN)
+        .refused("every task of a step runs the same program"),
+    Def::flag("pty", None, "run task zero in pseudo terminal", nothing)
+        .only(SRUN)
+        .refused("tasks have no terminal"),
+    Def::value("mpi", None, "type", "type of MPI being used: none, pmi2, pmix", nothing)
+        .only(SRUN)
+        .env(&["SLURM_MPI_TYPE"])
+        .refused("tasks are not wired up for MPI by srun; start them with mpirun"),
+    Def::flag("interactive", None, "the step that salloc runs its shell in", nothing)
+        .only(SRUN)
+        .refused("salloc has a shell of its own"),
+    Def::value("bcast", None, "dest", "copy executable file to compute nodes", nothing)
+        .optional()
+        .only(SRUN)
+        .env(&["SLURM_BCAST"])
+        .refused("programs are run from where they lie; copy the program with a step of its own"),
+    Def::value("bcast-exclude", None, "paths", "shared objects that --bcast leaves out", nothing)
+        .only(SRUN)
+        .env(&["SLURM_BCAST_EXCLUDE"])
+        .without_effect("it is about --bcast"),
+    Def::value("compress", None, "library", "compress what --bcast sends", nothing)
+        .optional()
+        .only(SRUN)
+        .env(&["SLURM_COMPRESS"])
+        .without_effect("it is about --bcast"),
+    Def::value("send-libs", None, "yes|no", "send shared objects along with --bcast", nothing)
+        .optional()
+        .only(SRUN)
+        .env(&["SLURM_SEND_LIBS"])
+        .without_effect("it is about --bcast"),
+    Def::value("prolog", None, "program", "run \"program\" before launching job step", nothing)
+        .only(SRUN)
+        .env(&["SLURM_PROLOG"])
+        .refused("run it before srun"),
+    Def::value("epilog", None, "program", "run \"program\" after launching job step", nothing)
+        .only(SRUN)
+        .env(&["SLURM_EPILOG"])
+        .refused("run it after srun"),
+    Def::value("task-prolog", None, "program", "run \"program\" before launching task", nothing)
+        .only(SRUN)
+        .env(&["SLURM_TASK_PROLOG"])
+        .refused("let the task run it"),
+    Def::value("task-epilog", None, "program", "run \"program\" after task has ended", nothing)
+        .only(SRUN)
+        .env(&["SLURM_TASK_EPILOG"])
+        .refused("let the task run it"),
+    Def::flag("disable-status", Some('X'), "disable Ctrl-C status feature", nothing)
+        .only(SRUN)
+        .env(&["SLURM_DISABLE_STATUS"])
+        .refused("the first interrupt shows how tasks stand; send SIGTERM to end the step"),
+    Def::flag("quit-on-interrupt", None, "quit on single Ctrl-C", nothing)
+        .only(SRUN)
+        .refused("the first interrupt shows how tasks stand; send SIGTERM to end the step"),
+    Def::flag(
+        "preserve-env",
+        Some('E'),
+        "env vars for node and task counts override command-line flags",
+        nothing,
+    )
+    .only(SRUN)
+    .refused("what is said on the command line counts"),
+    Def::flag("no-allocate", Some('Z'), "do not allocate nodes (must supply -w)", nothing)
+        .only(SRUN)
+        .refused("nothing runs on nodes that are not allocated"),
+    Def::value("resv-ports", None, "count", "reserve communication ports", nothing)
+        .optional()
+        .only(SRUN)
+        .env(&["SLURM_RESV_PORTS"])
+        .without_effect("no range of ports is kept for MPI (Slurm: MpiParams), so that none is reserved"),
+    Def::value("msg-timeout", None, "secs", "time to wait for a message", nothing)
+        .only(SRUN)
+        .without_effect("a node that is silent is found out by its connection"),
+    Def::value("threads", Some('T'), "threads", "set srun launch fanout", nothing)
+        .only(SRUN)
+        .env(&["SLURM_THREADS"])
+        .without_effect("all nodes are told at once"),
+    Def::value("treewidth", None, "width", "set fanout of launch messages", nothing)
+        .only(SRUN)
+        .env(&["SLURM_TREE_WIDTH"])
+        .without_effect("all nodes are told at once"),
+    Def::value("slurmd-debug", None, "level", "slurmd debug level", nothing)
+        .only(SRUN)
+        .env(&["SLURMD_DEBUG"])
+        .without_effect("what a node logs is set in its configuration"),
+    Def::value("debugger-test", None, "", "for developers of debuggers", nothing)
+        .optional()
+        .only(SRUN)
+        .refused("it is for tests of Slurm itself"),
+    Def::variable("fanout of PMI 1", nothing)
+        .only(SRUN)
+        .env(&["SLURM_PMI_KVS_NO_DUP_KEYS"])
+        .without_effect(PMI1),
+];

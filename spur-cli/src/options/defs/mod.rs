@@ -1,0 +1,109 @@
+//! The options of those commands that ask for nodes, each defined once.
+//!
+//! A value is checked where it is said, by the parser of its own language, so that the error names the option and
+//! the place. What a job asks for can only be judged by the controller, which knows the cluster.
+//!
+//! Every option of Slurm's `sbatch`, `salloc` and `srun` is here, with the variables of the environment that say the
+//! same: it works, or has no effect and says why, or is refused and says why.
+
+mod command;
+mod cpus;
+mod files;
+mod gpus;
+mod launch;
+mod nodes;
+mod parallel;
+
+use super::submission::Submission;
+use super::{CommandLine, Opt};
+
+const SBATCH: u8 = 1;
+const SALLOC: u8 = 2;
+const SRUN: u8 = 4;
+/// The commands that ask for an allocation: `srun` does where it is not called in one.
+const JOB: u8 = SBATCH | SALLOC | SRUN;
+/// The commands whose programs have files and an environment.
+const PROGRAM: u8 = SBATCH | SRUN;
+
+/// `sbatch`.
+pub const SBATCH_LINE: CommandLine<Submission> = CommandLine {
+    name: "sbatch",
+    synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]",
+    about: "Submits a script, or standard input where no script is named, as a batch job. Lines of the script that \
+            begin with #SBATCH hold options, too; those of the environment count more, and those of the command line \
+            most.",
+    options: SUBMISSION,
+    mask: SBATCH,
+    env_prefixes: &["SBATCH_", "SLURM_CLUSTERS", "SLURM_HINT"],
+    permute: false,
+};
+
+/// `salloc`.
+pub const SALLOC_LINE: CommandLine<Submission> = CommandLine {
+    name: "salloc",
+    synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] [command(0) [args(0)...]]",
+    about: "Gets nodes, runs a command, or a shell where none is named, and gives the nodes back when it ends.",
+    options: SUBMISSION,
+    mask: SALLOC,
+    env_prefixes: &["SALLOC_", "SLURM_CLUSTERS", "SLURM_HINT"],
+    permute: false,
+};
+
+/// `srun`.
+pub const SRUN_LINE: CommandLine<Submission> = CommandLine {
+    name: "srun",
+    synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] executable(0) [args(0)...]",
+    about: "Runs a program as a step of the job it is called in, by default once for each of the job's tasks.",
+    options: SUBMISSION,
+    mask: SRUN,
+    env_prefixes: &["SLURM_", "SRUN_", "SLURMD_DEBUG"],
+    permute: false,
+};
+
+type Def = Opt<Submission>;
+
+/// The parts of the table, each under the title that `--help` has for it.
+const PARTS: [(&str, &[Def]); 9] = [
+    ("Parallel run options", parallel::OPTIONS),
+    ("Program options", files::OPTIONS),
+    ("Command options", command::OPTIONS),
+    ("Constraint options", nodes::OPTIONS),
+    ("Fabric options", nodes::FABRIC),
+    ("Consumable resources related options", cpus::RESOURCES),
+    ("Affinity/Multi-core options", cpus::AFFINITY),
+    ("GPU scheduling options", gpus::OPTIONS),
+    ("Launch options", launch::OPTIONS),
+];
+
+const LENGTH: usize = {
+    let (mut length, mut at) = (0, 0);
+    while at < PARTS.len() {
+        length += PARTS[at].1.len();
+        at += 1;
+    }
+    length
+};
+
+static ALL: [Def; LENGTH] = {
+    let mut all = [PARTS[0].1[0]; LENGTH];
+    let (mut part, mut filled) = (0, 0);
+    while part < PARTS.len() {
+        let (group, options) = PARTS[part];
+        let mut at = 0;
+        while at < options.len() {
+            all[filled] = Opt { group, ..options[at] };
+            filled += 1;
+            at += 1;
+        }
+        part += 1;
+    }
+    all
+};
+
+/// The table.
+pub const SUBMISSION: &[Opt<Submission>] = &ALL;
+
+/// What an option does that has no effect, or is refused.
+fn nothing(_: &mut Submission, _: &str) -> Result<(), String> {
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Which nodes, and where in the fabric.
+//!
+//! tidy: table
+
+use spur_core::text::features::FeatureExpr;
+use spur_core::text::gather::{Gather, HetGather, NetworkNeed, Placement, Switches};
+use spur_core::text::hostlist::HostExpr;
+use spur_core::text::time::TimeLimit;
+use spur_proto::v1::Sharing;
+
+use super::super::values::{count, parsed, parsed_or_none, text};
+use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
+
+pub(super) const OPTIONS: &[Def] = &[
+    Def::value("constraint", Some('C'), "list", "features that nodes must have, e.g. ib&(a|b)", |s, v| {
+        parsed_or_none::<FeatureExpr>(v)?;
+        v.clone_into(&mut s.spec.features);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_CONSTRAINT", "SALLOC_CONSTRAINT", "SLURM_CONSTRAINT"]),
+    Def::flag("contiguous", None, "demand a contiguous range of nodes", |s, _| {
+        s.spec.contiguous = true;
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_CONTIGUOUS", "SALLOC_CONTIGUOUS", "SLURM_CONTIGUOUS"]),
+    Def::value("nodelist", Some('w'), "hosts", "request a specific list of hosts", |s, v| {
+        if v.contains('/') {
+            s.nodefile = Some(v.to_owned());
+            return Ok(());
+        }
+        parsed::<HostExpr>(v)?;
+        s.nodefile = None;
+        v.clone_into(&mut s.spec.nodelist);
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("nodefile", Some('F'), "filename", "request a specific list of hosts, in a file", |s, v| {
+        s.nodefile = Some(text(v)?);
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("exclude", Some('x'), "hosts", "exclude a specific list of hosts", |s, v| {
+        if v.contains('/') {
+            s.excludefile = Some(v.to_owned());
+            return Ok(());
+        }
+        parsed::<HostExpr>(v)?;
+        s.excludefile = None;
+        v.clone_into(&mut s.spec.exclude);
+        Ok(())
+    })
+    .only(JOB),
+    Def::value(
+        "exclusive",
+        None,
+        "topo",
+        "allocate nodes in exclusive mode; topo: whole leaves or blocks",
+        |s, v| {
+            s.spec.sharing = match v {
+                "" | "exclusive" => Sharing::Exclusive,
+                "topo" => Sharing::Topo,
+                "user" | "mcs" => {
+                    return Err(format!("sharing by {v} is not offered; leave the value out, or say topo"));
+                }
+                other => return Err(format!("`{other}` is not known; leave the value out, or say topo")),
+            }
+            .into();
+            Ok(())
+        },
+    )
+    .optional()
+    .only(SBATCH | SALLOC)
+    .env(&["SBATCH_EXCLUSIVE", "SALLOC_EXCLUSIVE"]),
+    Def::value("exclusive", None, "topo", "in a job: no CPUs of other steps; else whole nodes", |s, v| {
+        s.step.overlap = false;
+        s.spec.sharing = match v {
+            "" | "exclusive" => Sharing::Exclusive,
+            "topo" => Sharing::Topo,
+            other => return Err(format!("`{other}` is not offered; leave the value out, or say topo")),
+        }
+        .into();
+        Ok(())
+    })
+    .optional()
+    .only(SRUN)
+    .env(&["SLURM_EXCLUSIVE"]),
+    Def::flag("oversubscribe", Some('s'), "over-subscribe resources with other jobs, by cores", |s, _| {
+        s.spec.sharing = Sharing::Shared.into();
+        Ok(())
+    })
+    .or(&["share"])
+    .only(JOB)
+    .env(&["SBATCH_OVERSUBSCRIBE", "SALLOC_OVERSUBSCRIBE", "SLURM_OVERSUBSCRIBE"]),
+    Def::flag("use-min-nodes", None, "if a range of node counts is given, prefer the smaller count", nothing)
+        .only(JOB)
+        .env(&["SBATCH_USE_MIN_NODES", "SALLOC_USE_MIN_NODES", "SLURM_USE_MIN_NODES"])
+        .refused("of a range of node counts the largest that fits is taken; say the smaller number"),
+    Def::flag("spread-job", None, "spread job across as many nodes as possible", |s, _| {
+        s.advise("SLURM_SPREAD_JOB", "1");
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"])
+    .without_effect("nodes are chosen for their place in the fabric; say -N, or --placement=distributed"),
+];
+
+pub(super) const FABRIC: &[Def] = &[
+    Def::value(
+        "topology",
+        None,
+        "tree|block|none|NAME",
+        "rule, or topology, by which nodes are chosen",
+        |s, v| {
+            s.spec.topology = text(v)?;
+            Ok(())
+        },
+    )
+    .only(JOB),
+    Def::value(
+        "gather",
+        None,
+        "list",
+        "must:LAYER[@TIME], prefer:LAYER, LAYER*M, separated by commas",
+        |s, v| {
+            s.spec.gather = parsed::<Gather>(v)?.to_string();
+            Ok(())
+        },
+    )
+    .only(JOB),
+    Def::value("gather-with", None, "job", "prefer the domains in which that job runs", |s, v| {
+        s.gather_with = Some(text(v)?);
+        Ok(())
+    })
+    .only(JOB),
+    Def::value(
+        "het-gather",
+        None,
+        "list",
+        "[must:|prefer:]LAYER that holds all components of a het job",
+        |s, v| {
+            s.spec.het_gather = parsed::<HetGather>(v)?.to_string();
+            Ok(())
+        },
+    )
+    .only(JOB),
+    Def::value("switches", None, "N[@time]", "optimum switches and max time to wait for optimum", |s, v| {
+        s.spec.switches = parsed::<Switches>(v)?.to_string();
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_REQ_SWITCH", "SALLOC_REQ_SWITCH", "SLURM_REQ_SWITCH"]),
+    Def::variable("the time of --switches", |s, v| {
+        let wait = Some(parsed::<TimeLimit>(v)?);
+        if let Ok(switches) = s.spec.switches.parse::<Switches>() {
+            s.spec.switches = Switches { wait, ..switches }.to_string();
+        }
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_WAIT4SWITCH", "SALLOC_WAIT4SWITCH", "SLURM_WAIT4SWITCH"]),
+    Def::value("segment", None, "N", "place the job in segments of N nodes, each in one block", |s, v| {
+        s.spec.segment = Some(count(v)?);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_SEGMENT_SIZE", "SALLOC_SEGMENT_SIZE", "SLURM_SEGMENT_SIZE"]),
+    Def::flag("spread-segments", None, "no two segments in one block", |s, _| {
+        s.spec.spread_segments = true;
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_SPREAD_SEGMENTS", "SALLOC_SPREAD_SEGMENTS", "SLURM_SPREAD_SEGMENTS"]),
+    Def::flag("consolidate-segments", None, "all segments in one aggregate of blocks", |s, _| {
+        s.spec.consolidate_segments = true;
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_CONSOLIDATE_SEGMENTS", "SALLOC_CONSOLIDATE_SEGMENTS", "SLURM_CONSOLIDATE_SEGMENTS"]),
+    Def::value("placement", None, "kind", "consolidated, balanced or distributed", |s, v| {
+        s.spec.placement = parsed::<Placement>(v)?.to_string();
+        Ok(())
+    })
+    .only(JOB),
+    Def::value(
+        "prefer",
+        None,
+        "domain",
+        "prefer this switch or block, if it can hold the whole job",
+        |s, v| {
+            s.spec.prefer = text(v)?;
+            Ok(())
+        },
+    )
+    .only(JOB)
+    .env(&["SBATCH_PREFER", "SALLOC_PREFER", "SLURM_PREFER"]),
+    Def::value("network", None, "need", "bw=SPEED and latency: what the links must offer", |s, v| {
+        s.spec.network = parsed::<NetworkNeed>(v)?.to_string();
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_NETWORK", "SALLOC_NETWORK", "SLURM_NETWORK"]),
+];

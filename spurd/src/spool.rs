@@ -469,10 +469,16 @@ fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
     let (sender, receiver) = mpsc::channel::<Waiting>();
     let committer = {
         let path = path.clone();
-        move || {
+        let work = move || {
             while let Ok(first) = receiver.recv() {
                 let batch: Vec<Waiting> = std::iter::once(first).chain(receiver.try_iter()).collect();
                 commit(&path, &blank, &directory, batch);
+            }
+        };
+        move || {
+            // Without this thread nothing can be launched any more; the next spurd finds all that runs.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
+                std::process::abort();
             }
         }
     };

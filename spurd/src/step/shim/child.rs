@@ -73,6 +73,25 @@ pub(super) fn spawn(plan: &Plan<'_>, pipes: Pipes) -> io::Result<Child> {
     }
 }
 
+/// Forks a child that writes a line to a file of the user's, which may be a pipe that nobody reads or lie on a server that
+/// does not answer: it is no process of the step, and may take as long as it likes.
+///
+/// # Errors
+/// The system's error if no process can be made.
+pub(super) fn write_line(file: &File, line: &str) -> io::Result<Pid> {
+    let parent = rustix::process::getpid();
+    // SAFETY: spurstepd has only this thread, so the child may do everything that the parent may.
+    match unsafe { fork(None) }? {
+        Forked::Parent(pid) => Ok(pid),
+        Forked::Child { .. } => {
+            let written = reset_signals()
+                .and_then(|()| die_with(parent))
+                .and_then(|()| (&mut &*file).write_all(line.as_bytes()));
+            std::process::exit(i32::from(written.is_err()));
+        }
+    }
+}
+
 /// Everything between fork and exec; returns the exit code only if exec did not happen.
 fn become_program(
     plan: &Plan<'_>,
@@ -249,7 +268,12 @@ fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result
         Output::Null | Output::Stdout => null(),
         Output::File { path, append } => {
             let emptied = if truncate && !append { OFlags::TRUNC } else { OFlags::empty() };
-            open(&cwd.join(path), OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | emptied, name)
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | emptied;
+            match plan.is_task {
+                true => open(&cwd.join(path), flags, name),
+                // What a task waits for is its user's affair; what comes after it waits for nobody.
+                false => open(&cwd.join(path), flags | OFlags::NONBLOCK, name).or_else(|_| null()),
+            }
         }
         Output::Stream => pipe.map_or_else(null, Ok),
     };

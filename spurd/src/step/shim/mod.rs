@@ -15,7 +15,7 @@ mod suspend;
 mod task;
 mod tree;
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
@@ -40,6 +40,9 @@ pub(crate) use self::tree::{Process, processes};
 
 /// How long a peer that does not read may keep spurstepd from ending, once everything else is done.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long a notice to the user may take, whose standard error may be a pipe that nobody reads.
+const NOTICE_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
 /// to its end.
@@ -117,6 +120,9 @@ struct Shim {
     /// Every process of the step is stopped; no more tasks are started for now.
     stopped: bool,
     kill_at: Option<Instant>,
+    /// Processes that write notices, and until when they may.
+    notices: Vec<Pid>,
+    notices_until: Option<Instant>,
     /// There is no child left to wait for.
     childless: bool,
     record: Option<ExitRecord>,
@@ -150,7 +156,7 @@ impl Shim {
         let sources = self.sources();
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let deadline = [self.kill_at, self.leave_at].into_iter().flatten().min();
+        let deadline = [self.kill_at, self.leave_at, self.notices_until].into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -230,6 +236,13 @@ impl Shim {
         if self.kill_at.is_some_and(|at| at <= Instant::now()) {
             self.kill_at = None;
             self.kill_all();
+        }
+        if self.notices_until.is_some_and(|at| at <= Instant::now()) {
+            self.notices_until = None;
+            for pid in self.notices.drain(..) {
+                // An id that was not waited for is not handed out again.
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
         }
         if self.all_ended() && self.record.is_none() && self.emptied() {
             self.end()?;
@@ -452,6 +465,11 @@ impl Shim {
                 self.conclude_launch();
             }
         }
+        if let Some(index) = self.notices.iter().position(|notice| *notice == pid) {
+            self.notices.swap_remove(index);
+            self.notices_until = self.notices_until.filter(|_| !self.notices.is_empty());
+            return;
+        }
         if let Some(task) = self.tasks.iter_mut().find(|task| task.epilog == Some(pid)) {
             task.epilog = None;
             return;
@@ -488,15 +506,20 @@ impl Shim {
         }
     }
 
+    /// Nothing that was begun for a task is under way.
     fn all_ended(&self) -> bool {
-        self.tasks.iter().all(|task| task.exit.is_some() && task.epilog.is_none())
+        self.notices.is_empty() && self.tasks.iter().all(|task| task.exit.is_some() && task.epilog.is_none())
     }
 
     /// The processes that tasks started, and the tasks.
     fn members(&self) -> Vec<Process> {
         match &self.group {
             Some(group) => group.members(),
-            None => tree::descendants(rustix::process::getpid().as_raw_pid()),
+            None => {
+                let all = tree::descendants(rustix::process::getpid().as_raw_pid());
+                let notices: Vec<i32> = self.notices.iter().map(|pid| pid.as_raw_pid()).collect();
+                all.into_iter().filter(|process| !notices.contains(&process.pid)).collect()
+            }
         }
     }
 
@@ -564,14 +587,17 @@ impl Shim {
         empty
     }
 
-    /// A line for the user in the step's standard error.
+    /// A line for the user in the step's standard error. Nothing waits for it: a process of its own writes it.
     fn notice(&mut self, text: &str) {
         let line = format!("{text}\n");
         let Some(task) = self.tasks.first_mut() else { return };
         let launched = self.launching.as_mut().filter(|launching| launching.index == 0);
         if let Some(file) = task.stderr_file.as_mut().or_else(|| launched?.stderr()) {
-            // A file that takes no more bytes loses the notice; the record has the facts.
-            let _ = file.write_all(line.as_bytes());
+            // Without a process, or in a file that takes no more bytes, the notice is lost; the record has the facts.
+            let Ok(pid) = child::write_line(file, &line) else { return };
+            self.childless = false;
+            self.notices.push(pid);
+            self.notices_until.get_or_insert(Instant::now() + NOTICE_WAIT);
         } else if let Some(stream) = task.stderr.as_mut().or(task.stdout.as_mut()) {
             stream.insert(line.as_bytes());
         }

@@ -98,6 +98,8 @@ impl Shim {
             terminated: false,
             stopped: false,
             kill_at: None,
+            notices: Vec::new(),
+            notices_until: None,
             childless: true,
             record: None,
             leave_at: None,

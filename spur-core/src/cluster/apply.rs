@@ -20,7 +20,8 @@ use crate::text::exit::ExitCode;
 use crate::text::time::{Time, TimeLimit};
 
 impl Cluster {
-    /// Makes the cluster what it is after `entry`.
+    /// Makes the cluster what it is after `entry`, which counts from the beginning: a cluster whose last entry is the one
+    /// before has not been touched.
     pub fn apply(&mut self, entry: &Entry) {
         self.mark.seq = entry.seq;
         self.mark.epoch = entry.epoch;

@@ -43,6 +43,11 @@ pub enum Input {
         /// No later than.
         start: Time,
     },
+    /// The planner failed while it looked at a job.
+    PlanFailed {
+        /// Which: it is held until an operator releases it.
+        job: JobId,
+    },
     /// A node has opened its stream.
     Registered {
         /// The name it goes by.

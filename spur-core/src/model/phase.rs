@@ -161,9 +161,17 @@ pub enum Hold {
     Requeues,
     /// The reservation it asked for is gone.
     Reservation,
+    /// Planning it failed, by a fault of Spur's own.
+    Fault,
 }
 
 impl Hold {
+    /// Whether only an operator may release it.
+    #[must_use]
+    pub fn is_operators(self) -> bool {
+        matches!(self, Hold::Admin | Hold::Fault)
+    }
+
     /// The reason shown for it.
     #[must_use]
     pub fn reason(self) -> Reason {
@@ -172,6 +180,7 @@ impl Hold {
             Hold::Admin => Reason::JobHeldAdmin,
             Hold::Requeues => Reason::JobHoldMaxRequeue,
             Hold::Reservation => Reason::ReservationDeleted,
+            Hold::Fault => Reason::SystemFailure,
         }
     }
 }

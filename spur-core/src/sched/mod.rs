@@ -45,6 +45,7 @@ mod scene;
 mod shorter;
 pub mod site;
 mod state;
+mod subject;
 mod timeline;
 mod together;
 
@@ -53,6 +54,7 @@ use pass::way::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
 pub use queue::shown::PartPriority;
 pub use queue::{forecast, priority};
+pub use subject::Subject;
 
 use std::sync::Arc;
 
@@ -73,7 +75,7 @@ use scene::Scene;
 #[must_use]
 pub fn plan(cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
     let scene = cluster.standing(Scene::new);
-    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
+    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now, &Subject::default());
     let forecast = Prudent { by: forecast, firm };
     Pass::new(cluster, scene, &line, &forecast, now).finish().0
 }
@@ -115,7 +117,7 @@ fn foretell_up_to(
     last: impl FnOnce(&Line) -> Option<JobId>,
 ) -> Plan {
     let scene = cluster.standing(Scene::new);
-    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now);
+    let Kept { line, firm, .. } = Kept::new(cluster, &scene, forecast, now, &Subject::default());
     let Some(last) = last(&line) else { return Plan::default() };
     let forecast = Prudent { by: forecast, firm };
     Pass::foretelling(cluster, scene, &line, &forecast, now, last).beginning(begins).finish().0
@@ -154,6 +156,7 @@ pub struct Planner {
     kept: Option<Kept>,
     recent: Recent,
     reservations: Reservations,
+    subject: Subject,
 }
 
 /// What is known of a cluster, kept up to date with its events.
@@ -188,7 +191,7 @@ impl Planner {
     pub fn plan(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         let scene = cluster.standing(Scene::new);
         let knows_all = self.knows_all(cluster);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now, &self.subject);
         if kept.quick.is_none() {
             kept.line.take_changes();
         }
@@ -201,7 +204,7 @@ impl Planner {
     pub fn begin(&mut self, cluster: &Cluster, now: Time) -> Pass {
         let scene = cluster.standing(Scene::new);
         let knows_all = self.knows_all(cluster);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now, &self.subject);
         let forecast = Prudent { by: &self.recent, firm: kept.firm };
         Pass::new(cluster, scene, &kept.line, &forecast, now)
     }
@@ -226,7 +229,15 @@ impl Planner {
     pub fn start_now(&mut self, cluster: &Cluster, now: Time) -> Plan {
         let knows_all = self.knows_all(cluster);
         let (kept, forecast) = (&mut self.kept, &self.recent);
-        start_now(kept, &mut self.reservations, knows_all, cluster, forecast, (now, QUICK_SEARCHES))
+        start_now(
+            kept,
+            &mut self.reservations,
+            knows_all,
+            cluster,
+            forecast,
+            (now, QUICK_SEARCHES),
+            &self.subject,
+        )
     }
 
     /// What [`Planner::start_now`] is to decide, and the reservations it is to leave: found by looking at everything. Nothing
@@ -234,7 +245,7 @@ impl Planner {
     #[must_use]
     pub fn start_now_slowly(&self, cluster: &Cluster, now: Time) -> (Plan, Reservations) {
         let scene = cluster.standing(Scene::new);
-        let Kept { line, firm, .. } = Kept::new(cluster, &scene, &self.recent, now);
+        let Kept { line, firm, .. } = Kept::new(cluster, &scene, &self.recent, now, &Subject::default());
         let forecast = Prudent { by: &self.recent, firm };
         let keeps = scene.policy.scheduler.backfill == Backfill::Conservative;
         let none = Reservations::default();
@@ -247,7 +258,7 @@ impl Planner {
     pub fn starts(&mut self, cluster: &Cluster, now: Time, forecast: &dyn Forecast) -> Plan {
         let knows_all = self.knows_all(cluster);
         let scene = cluster.standing(Scene::new);
-        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now);
+        let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, forecast, now, &self.subject);
         if cluster.policy().scheduler.backfill == Backfill::Conservative
             || !Quick::serves(cluster, &kept.line, SEARCHES)
         {
@@ -255,7 +266,13 @@ impl Planner {
             return Plan { waiting: Vec::new(), ..plan };
         }
         let (kept, reservations) = (&mut self.kept, &mut self.reservations);
-        start_now(kept, reservations, true, cluster, forecast, (now, SEARCHES))
+        start_now(kept, reservations, true, cluster, forecast, (now, SEARCHES), &self.subject)
+    }
+
+    /// Names the job that is looked at, by whatever pass of this planner.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        self.subject.clone()
     }
 
     /// The reservations of the last pass that made any, as far as they still make sense.
@@ -292,6 +309,7 @@ impl Kept {
         scene: &Arc<Scene>,
         forecast: &dyn Forecast,
         now: Time,
+        subject: &Subject,
     ) -> &'a mut Self {
         // It is large, so it stays where it is.
         kept.take_if(|kept| {
@@ -301,11 +319,17 @@ impl Kept {
             }
             !serves || kept.firm != kept.should_be_firm(forecast)
         });
-        kept.get_or_insert_with(|| Self::new(cluster, scene, forecast, now))
+        kept.get_or_insert_with(|| Self::new(cluster, scene, forecast, now, subject))
     }
 
-    fn new(cluster: &Cluster, scene: &Arc<Scene>, forecast: &dyn Forecast, now: Time) -> Self {
-        let line = |firm| Line::new(cluster, scene, &Prudent { by: forecast, firm }, now);
+    fn new(
+        cluster: &Cluster,
+        scene: &Arc<Scene>,
+        forecast: &dyn Forecast,
+        now: Time,
+        subject: &Subject,
+    ) -> Self {
+        let line = |firm| Line::new(cluster, scene, &Prudent { by: forecast, firm }, now, subject);
         let kept = Self { line: line(false), quick: None, firm: false };
         if kept.should_be_firm(forecast) { Self { line: line(true), firm: true, ..kept } } else { kept }
     }
@@ -322,9 +346,10 @@ fn start_now(
     cluster: &Cluster,
     forecast: &dyn Forecast,
     (now, searches): (Time, u32),
+    subject: &Subject,
 ) -> Plan {
     let scene = cluster.standing(Scene::new);
-    let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &scene, forecast, now);
+    let Kept { line, quick, firm } = Kept::of(kept, knows_all, cluster, &scene, forecast, now, subject);
     let forecast = &Prudent { by: forecast, firm: *firm };
     let changes = line.take_changes();
     // What it knows is not kept up to date while it does not serve.

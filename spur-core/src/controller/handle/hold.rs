@@ -17,11 +17,31 @@ pub(super) fn check(
 ) -> Sorted<Hold> {
     let by = if by_user || !caller.operator { Hold::User } else { Hold::Admin };
     sort_whole(cluster, caller, jobs, |job| match &job.phase {
-        Phase::Pending(pending) if pending.hold == Some(Hold::Admin) => Ok(Hold::Admin),
-        Phase::Pending(_) => Ok(by),
+        Phase::Pending(pending) => Ok(pending.hold.filter(|hold| hold.is_operators()).unwrap_or(by)),
         Phase::Running { .. } | Phase::Suspended(_) => Err(Reject::NotPending),
         Phase::Completing(_) | Phase::Ended(_) => Err(Reject::AlreadyDone),
     })
+}
+
+/// A job that cannot be planned is held, with all components of a het job.
+pub(super) fn check_failed(cluster: &Cluster, job: JobId) -> Result<Vec<JobId>, Reject> {
+    let mut jobs = cluster.jobs().components(job);
+    jobs.retain(|job| {
+        cluster
+            .job(*job)
+            .is_some_and(|job| matches!(&job.phase, Phase::Pending(pending) if pending.hold.is_none()))
+    });
+    match jobs.is_empty() {
+        true => Err(Reject::Stale(format!("job {job} does not wait any more"))),
+        false => Ok(jobs),
+    }
+}
+
+pub(super) fn enact_failed(ctx: &mut Ctx<'_>, jobs: Vec<JobId>) -> Reply {
+    for job in jobs {
+        ctx.emit(Event::JobHeld { job, by: Hold::Fault });
+    }
+    Reply::Done
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Sorted<Hold>) -> Reply {

@@ -50,6 +50,10 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let decision = promise::check(ctx.cluster(), job, start)?;
             Ok(promise::enact(ctx, &decision))
         }
+        Input::PlanFailed { job } => {
+            let jobs = hold::check_failed(ctx.cluster(), job)?;
+            Ok(hold::enact_failed(ctx, jobs))
+        }
         Input::Registered { name, registration, held, connection } => {
             let decision = register::check(ctx.cluster(), &name, registration, &held)?;
             Ok(register::enact(ctx, decision, connection))

@@ -141,7 +141,7 @@ fn changed(
         // As with Slurm: what its owner made nicer may be less so again.
         let raised = spec.nice < job.spec.nice.min(0) || spec.priority > job.spec.priority;
         let released =
-            hold == Some(false) && pending.is_some_and(|pending| pending.hold == Some(Hold::Admin));
+            hold == Some(false) && pending.and_then(|pending| pending.hold).is_some_and(Hold::is_operators);
         if (longer && pending.is_none()) || raised || released {
             return Err(Reject::AccessDenied);
         }

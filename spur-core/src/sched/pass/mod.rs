@@ -91,6 +91,7 @@ impl Pass {
         known: &Reservations,
     ) -> Self {
         let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, None), Some(known));
+        pass.walk.subject = line.subject.clone();
         pass.walk.plan.waiting.clear();
         pass.walk.plan.report.partial = true;
         pass.walk.keep(line, known);
@@ -105,7 +106,9 @@ impl Pass {
         forecast: &dyn Forecast,
         now: Time,
     ) -> Self {
-        Self::of(cluster, scene, forecast, now, line.queue(now, None), None)
+        let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, None), None);
+        pass.walk.subject = line.subject.clone();
+        pass
     }
 
     /// A pass over a queue: a quick one beside what is known.

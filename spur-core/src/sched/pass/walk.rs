@@ -14,6 +14,7 @@ use crate::sched::queue::{self, Candidate, Queued, Throttle};
 use crate::sched::scene::Scene;
 use crate::sched::shorter;
 use crate::sched::state::{Hit, Hunt, Part};
+use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::stairs::{Family, Size};
 use crate::text::time::Time;
@@ -35,6 +36,8 @@ const RESERVED_TASKS: usize = 20;
 #[derive(Debug)]
 pub(in crate::sched) struct Walk<S> {
     pub(super) scene: Arc<Scene>,
+    /// The job that is looked at.
+    pub(in crate::sched) subject: Subject,
     pub(super) now: Time,
     /// Whether plans keep their promises; see [`Forecast::is_firm`](crate::sched::forecast::Forecast::is_firm).
     pub(super) firm: bool,
@@ -75,6 +78,7 @@ impl<S: Space> Walk<S> {
             now: space.now(),
             firm,
             backfill: scene.policy.scheduler.backfill,
+            subject: Subject::default(),
             scene,
             deep,
             space,
@@ -97,7 +101,14 @@ impl<S: Space> Walk<S> {
 
     /// Starts a job, or finds out when it can start and why not now. Of an array this is one task; what is left of it is
     /// given back.
-    pub(in crate::sched) fn consider(&mut self, mut candidate: Queued) -> Option<Queued> {
+    pub(in crate::sched) fn consider(&mut self, candidate: Queued) -> Option<Queued> {
+        self.subject.set(candidate.attempt.job);
+        let rest = self.deal_with(candidate);
+        self.subject.clear();
+        rest
+    }
+
+    fn deal_with(&mut self, mut candidate: Queued) -> Option<Queued> {
         if candidate.array.as_ref().is_some_and(|tasks| !self.throttle.lets(tasks)) {
             let (reason, detail) = queue::throttled(&candidate.spec);
             self.wait(&candidate, reason, detail, None);

@@ -20,6 +20,7 @@ use crate::sched::plan::Waiting;
 use crate::sched::queue::{self, Candidate, Measure, Obstacle, Queue, Queued, Ranked};
 use crate::sched::request::wish;
 use crate::sched::scene::Scene;
+use crate::sched::subject::Subject;
 use crate::text::time::{Time, TimeLimit};
 
 use super::forecast::Forecast;
@@ -29,6 +30,8 @@ use super::rows::{Key, Place, Row, Rows};
 #[derive(Clone, Debug)]
 pub(in crate::sched) struct Line {
     scene: Arc<Scene>,
+    /// The job that a pass along this line looks at.
+    pub(in crate::sched) subject: Subject,
     measure: Measure,
     standing: BTreeMap<JobId, Standing>,
     /// Jobs that something else than room keeps waiting.
@@ -90,10 +93,12 @@ impl Line {
         scene: &Arc<Scene>,
         forecast: &dyn Forecast,
         now: Time,
+        subject: &Subject,
     ) -> Self {
         let shortest_first = scene.policy.scheduler.order == Order::Sjf;
         let mut line = Self {
             scene: Arc::clone(scene),
+            subject: subject.clone(),
             measure: Measure::new(Arc::clone(scene)),
             standing: BTreeMap::new(),
             aside: BTreeMap::new(),
@@ -422,6 +427,13 @@ impl Line {
 
     /// Takes a pending job in; its row, if it is not set aside.
     fn enter(&mut self, cluster: &Cluster, job: &Job, forecast: &dyn Forecast, now: Time) -> Option<Row> {
+        self.subject.set(job.id);
+        let row = self.place(cluster, job, forecast, now);
+        self.subject.clear();
+        row
+    }
+
+    fn place(&mut self, cluster: &Cluster, job: &Job, forecast: &dyn Forecast, now: Time) -> Option<Row> {
         self.await_next(job.id, Some(job), now);
         let awaited = job.waits_for.iter().flat_map(|waits| waits.jobs());
         let near = job.spec.fabric.as_ref().and_then(|wish| wish.gather_with);

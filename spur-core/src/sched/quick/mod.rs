@@ -171,6 +171,7 @@ impl Quick {
             false => Ways::default(),
         };
         let mut walk = Walk::new(Arc::clone(&scene), ledger, ways, forecast.is_firm(), false);
+        walk.subject = line.subject.clone();
         walk.lenses = lenses;
         if keeps {
             memory.settled &= !memory.keep(&mut walk, known, (cluster, line, changes), &touched);

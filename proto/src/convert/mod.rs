@@ -21,6 +21,8 @@ pub mod topology;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use spur_core::text::length;
+
 /// A field of a message that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
@@ -36,6 +38,11 @@ impl BadField {
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self { field, problem: problem.into() }
     }
+}
+
+/// Refuses a text that is longer than what is kept of its kind.
+fn fits(field: &'static str, text: &str, most: usize) -> Result<(), BadField> {
+    length::check(text, most).map_err(|error| BadField::new(field, error.to_string()))
 }
 
 /// Reads a text with a grammar of its own.

@@ -3,10 +3,11 @@
 use spur_core::cluster::Cluster;
 use spur_core::model::reservation::{Flag, Reservation, ReservationAsk};
 use spur_core::text::hostlist::HostList;
+use spur_core::text::length;
 use spur_core::text::time::Time;
 use spur_core::text::tres::{Tres, TresKind};
 
-use super::{BadField, count, narrow};
+use super::{BadField, count, fits, narrow};
 use crate::v1;
 
 /// A reservation at `now`.
@@ -39,13 +40,23 @@ pub fn render(cluster: &Cluster, reservation: &Reservation, now: Time) -> v1::Re
     }
 }
 
+/// Settings that one request may have: more than there are keys.
+const MAX_SETTINGS: usize = 64;
+
 /// What is asked of a reservation.
 ///
 /// # Errors
 /// The first key or value that cannot be.
 pub fn ask(settings: &[v1::KeyValue], utc_offset: i32) -> Result<ReservationAsk, BadField> {
     let mut ask = ReservationAsk { utc_offset, ..ReservationAsk::default() };
+    if settings.len() > MAX_SETTINGS {
+        let problem =
+            format!("{} settings are too many; at most {MAX_SETTINGS} can be given", settings.len());
+        return Err(BadField::new("reservation", problem));
+    }
     for setting in settings {
+        fits("reservation", &setting.key, length::TEXT)?;
+        fits("reservation", &setting.value, length::NODES)?;
         let taken = ask.take(&setting.key, &setting.value);
         taken.map_err(|error| BadField::new("reservation", error.to_string()))?;
     }

@@ -11,11 +11,15 @@ use spur_core::model::change::licenses;
 use spur_core::model::job::{Batch, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gres::{GresList, GresSpec};
+use spur_core::text::length;
 use spur_core::text::time::{Time, TimeLimit};
 
-use super::{BadField, read, read_if_set};
+use super::{BadField, fits, read, read_if_set};
 use crate::channel::{MAX_ENVIRONMENT, MAX_SCRIPT};
 use crate::v1;
+
+/// Resource limits that a submit host may have; Linux knows 16.
+const MAX_RESOURCE_LIMITS: usize = 64;
 
 /// What a batch job carries beside its request: kept as blobs, outside memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,7 @@ pub fn submission(mut wire: v1::JobSpec) -> Result<(Submission, Option<Payload>)
 
 /// Reads one component.
 fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
+    lengths(&wire)?;
     let shape = shape(&wire)?;
     let fabric = fabric(&wire)?;
     let extra = extra(&wire)?;
@@ -91,6 +96,69 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
         het: None,
     };
     Ok((Submission { spec, time_limit, requeue: wire.requeue, rest: Vec::new() }, payload))
+}
+
+/// Refuses what is longer than anybody needs: it would be held, journalled, and sent to all who list jobs.
+fn lengths(wire: &v1::JobSpec) -> Result<(), BadField> {
+    for (field, text, most) in [
+        ("--job-name", &wire.name, length::TEXT),
+        ("--account", &wire.account, length::TEXT),
+        ("--qos", &wire.qos, length::TEXT),
+        ("--partition", &wire.partition, length::TEXT),
+        ("--nodes", &wire.nodes, length::TEXT),
+        ("--gres", &wire.gres, length::TEXT),
+        ("--gpus", &wire.gpus, length::TEXT),
+        ("--gpus-per-node", &wire.gpus_per_node, length::TEXT),
+        ("--gpus-per-task", &wire.gpus_per_task, length::TEXT),
+        ("--constraint", &wire.features, length::TEXT),
+        ("--nodelist", &wire.nodelist, length::NODES),
+        ("--exclude", &wire.exclude, length::NODES),
+        ("--topology", &wire.topology, length::TEXT),
+        ("--gather", &wire.gather, length::TEXT),
+        ("--switches", &wire.switches, length::TEXT),
+        ("--placement", &wire.placement, length::TEXT),
+        ("--prefer", &wire.prefer, length::TEXT),
+        ("--network", &wire.network, length::TEXT),
+        ("--het-gather", &wire.het_gather, length::TEXT),
+        ("--dependency", &wire.dependency, length::DEPENDENCY),
+        ("--array", &wire.array, length::ARRAY),
+        ("--comment", &wire.comment, length::TEXT),
+        ("--wckey", &wire.wckey, length::TEXT),
+        ("--licenses", &wire.licenses, length::TEXT),
+        ("--reservation", &wire.reservation, length::TEXT),
+        ("--signal", &wire.signal, length::TEXT),
+        ("the name of the submit host", &wire.submit_host, length::TEXT),
+        ("--mail-type", &wire.mail_type, length::TEXT),
+        ("--mail-user", &wire.mail_user, length::TEXT),
+    ] {
+        fits(field, text, most)?;
+    }
+    wire.batch.as_ref().map_or(Ok(()), batch_lengths)
+}
+
+fn batch_lengths(batch: &v1::Batch) -> Result<(), BadField> {
+    for (field, path) in [
+        ("batch script", &batch.command),
+        ("--chdir", &batch.work_dir),
+        ("--input", &batch.stdin),
+        ("--output", &batch.stdout),
+        ("--error", &batch.stderr),
+    ] {
+        fits(field, path, length::PATH)?;
+    }
+    let arguments: usize = batch.args.iter().map(|argument| argument.len() + 1).sum();
+    if arguments > length::ARGUMENTS {
+        let most = length::ARGUMENTS;
+        let problem =
+            format!("{arguments} bytes are too many; at most {most} can be given, the rest in a file");
+        return Err(BadField::new("arguments of the script", problem));
+    }
+    if batch.limits.len() > MAX_RESOURCE_LIMITS {
+        let problem =
+            format!("there are {} of them; at most {MAX_RESOURCE_LIMITS} can be given", batch.limits.len());
+        return Err(BadField::new("resource limits", problem));
+    }
+    batch.limits.iter().try_for_each(|limit| fits("resource limits", &limit.name, length::TEXT))
 }
 
 fn text(written: &str) -> Option<Arc<str>> {
@@ -346,8 +414,16 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 17] = [
+        let cases: [Case; 23] = [
             ("--job-name", |wire| wire.name = "a\nb".into()),
+            ("--comment", |wire| wire.comment = "x".repeat(1025)),
+            ("--licenses", |wire| wire.licenses = "x,".repeat(600)),
+            ("--nodelist", |wire| wire.nodelist = "n1,".repeat(30_000)),
+            ("--dependency", |wire| wire.dependency = format!("afterok{}", ":1".repeat(70_000))),
+            ("--output", |wire| wire.batch = Some(v1::Batch { stdout: "x".repeat(4097), ..batch() })),
+            ("arguments of the script", |wire| {
+                wire.batch = Some(v1::Batch { args: vec![String::new(); 140_000], ..batch() });
+            }),
             ("--nodes", |wire| wire.nodes = "8-4".into()),
             ("--ntasks", |wire| wire.tasks = Some(0)),
             ("--mem", |wire| (wire.memory_per_node_mb, wire.memory_per_cpu_mb) = (Some(1), Some(1))),

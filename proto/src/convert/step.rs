@@ -8,9 +8,13 @@ use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
 use spur_core::model::step::{Step, StepSpec};
 use spur_core::text::hostlist::HostList;
+use spur_core::text::length;
 
-use super::{BadField, narrow, read_if_set};
+use super::{BadField, fits, narrow, read_if_set};
 use crate::v1;
+
+/// Nodes that one list of a step may name.
+const MAX_NAMES: usize = 65_536;
 
 /// What a request asks for.
 ///
@@ -27,6 +31,9 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
             return Err(BadField::new(field, "must be at least 1"));
         }
     }
+    fits("--job-name", &wire.name, length::TEXT)?;
+    fits("--nodelist", &wire.nodelist, length::NODES)?;
+    fits("--exclude", &wire.exclude, length::NODES)?;
     Ok(StepSpec {
         name: wire.name.as_str().into(),
         nodes: wire.nodes,
@@ -43,6 +50,10 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
 
 fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> {
     let list = read_if_set::<HostList>(field, written)?.unwrap_or_default();
+    if list.len() > MAX_NAMES {
+        let problem = format!("it names {} nodes; at most {MAX_NAMES} can be named", list.len());
+        return Err(BadField::new(field, problem));
+    }
     Ok(list.iter().map(Arc::from).collect())
 }
 

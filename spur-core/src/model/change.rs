@@ -1,5 +1,6 @@
 //! What `scontrol update JobId=…` may change, key by key.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::job::{FabricAsk, JobSpec, MemoryNeed, Sharing};
@@ -9,6 +10,7 @@ use crate::text::features::FeatureExpr;
 use crate::text::gather::{Gather, Switches};
 use crate::text::gres::{GresList, GresSpec};
 use crate::text::hostlist::HostExpr;
+use crate::text::length::{self, TooLong};
 use crate::text::nearest;
 use crate::text::nodes::NodeCount;
 use crate::text::time::{Time, TimeLimit};
@@ -104,6 +106,14 @@ pub enum ChangeError {
         /// What was written.
         key: String,
     },
+    /// The value is longer than what is kept of it.
+    #[error("{key}: {error}")]
+    TooLong {
+        /// The key.
+        key: String,
+        /// How long it is, and may be.
+        error: TooLong,
+    },
     /// The value makes no sense for the key.
     #[error("{key}={value}: {problem}")]
     BadValue {
@@ -169,6 +179,14 @@ impl JobChange {
     pub fn parse(key: &str, value: &str) -> Result<Self, ChangeError> {
         let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
         let Some(known) = known else { return Err(ChangeError::UnknownKey { key: key.to_owned() }) };
+        let most = match *known {
+            "Dependency" => length::DEPENDENCY,
+            "ReqNodeList" | "ExcNodeList" => length::NODES,
+            _ => length::TEXT,
+        };
+        if let Err(error) = length::check(value, most) {
+            return Err(ChangeError::TooLong { key: (*known).to_owned(), error });
+        }
         let parsed = parse(known, value);
         parsed.map_err(|problem| ChangeError::BadValue {
             key: (*known).to_owned(),
@@ -366,13 +384,15 @@ fn gres(value: &str) -> Result<Vec<GresSpec>, String> {
 /// The first item that is none.
 pub fn licenses(written: &str) -> Result<Vec<(Box<str>, u32)>, String> {
     let mut licenses: Vec<(Box<str>, u32)> = Vec::new();
+    let mut places = BTreeMap::new();
     for item in written.split(',').filter(|item| !item.is_empty()) {
         let (name, count) = item.split_once([':', '=']).unwrap_or((item, "1"));
         let count = match (name.is_empty(), count.parse::<u32>()) {
             (false, Ok(count)) if count > 0 => count,
             _ => return Err(format!("`{item}`: write NAME or NAME:COUNT, e.g. matlab:2")),
         };
-        match licenses.iter_mut().find(|(known, _)| **known == *name) {
+        let place = *places.entry(name).or_insert(licenses.len());
+        match licenses.get_mut(place) {
             Some((_, sum)) => *sum = sum.saturating_add(count),
             None => licenses.push((name.into(), count)),
         }
@@ -438,6 +458,8 @@ mod tests {
         let twice = JobChange::parse("Licenses", "matlab,ansys,matlab:1");
         assert_eq!(twice, JobChange::parse("Licenses", "matlab:2,ansys"));
         assert!(JobChange::parse("Licenses", "matlab:0").is_err());
+        let long = JobChange::parse("comment", &"x".repeat(2000)).map_err(|error| error.to_string());
+        assert_eq!(long, Err("Comment: 2000 bytes are too many; at most 1024 can be given".to_owned()));
         assert_eq!(JobChange::parse("oversubscribe", "no"), Ok(JobChange::Sharing(Sharing::Exclusive)));
     }
 }

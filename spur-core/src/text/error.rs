@@ -5,10 +5,13 @@ use std::fmt;
 /// How much of a refused text is quoted; the rest is cut, so that a log line stays a line.
 const QUOTE_CHARS: usize = 80;
 
+/// The same for what is wrong, which may quote parts of the text.
+const PROBLEM_CHARS: usize = 400;
+
 /// A text that could not be read: what it should have been, the text, what is wrong with it and what would
 /// work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {what} `{}`: {problem}; {help}", Quoted(input))]
+#[error("invalid {what} `{}`: {}; {help}", Quoted(input, QUOTE_CHARS), Quoted(problem, PROBLEM_CHARS))]
 pub struct ParseError {
     /// What the text should have been, e.g. `time limit`.
     pub what: &'static str,
@@ -31,13 +34,13 @@ impl ParseError {
     }
 }
 
-/// A text as it is quoted in an error: control characters escaped, the end of a long one cut.
-struct Quoted<'a>(&'a str);
+/// A text as it is quoted in an error: control characters escaped, the end of one of more than so many characters cut.
+struct Quoted<'a>(&'a str, usize);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut chars = self.0.chars();
-        for c in chars.by_ref().take(QUOTE_CHARS) {
+        for c in chars.by_ref().take(self.1) {
             if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
         }
         if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
@@ -50,9 +53,9 @@ mod tests {
 
     #[test]
     fn quotes_escape_control_characters_and_cut_long_texts() {
-        assert_eq!(Quoted("a\nb").to_string(), "a\\nb");
+        assert_eq!(Quoted("a\nb", QUOTE_CHARS).to_string(), "a\\nb");
         let long = "x".repeat(QUOTE_CHARS + 1);
-        assert_eq!(Quoted(&long).to_string(), format!("{}…", "x".repeat(QUOTE_CHARS)));
+        assert_eq!(Quoted(&long, QUOTE_CHARS).to_string(), format!("{}…", "x".repeat(QUOTE_CHARS)));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod gather;
 pub mod gres;
 pub mod hostlist;
 pub mod jobid;
+pub mod length;
 pub mod license;
 pub mod memory;
 pub mod nearest;

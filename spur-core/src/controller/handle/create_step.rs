@@ -1,5 +1,6 @@
 //! Lay out a step over its job's nodes: which tasks where, on which CPUs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
@@ -105,8 +106,11 @@ fn candidates<'a>(
     wish: &StepSpec,
 ) -> Result<Vec<Candidate<'a>>, Reject> {
     let name = |part: &NodeAlloc| cluster.node(part.node).map(|node| Arc::clone(node.name()));
+    let own: BTreeSet<Arc<str>> = alloc.nodes.iter().filter_map(name).collect();
+    let (named, excluded): (BTreeSet<_>, BTreeSet<_>) =
+        (wish.nodelist.iter().collect(), wish.exclude.iter().collect());
     for wanted in wish.nodelist.iter().chain(&wish.exclude) {
-        if !alloc.nodes.iter().any(|part| name(part).as_ref() == Some(wanted)) {
+        if !own.contains(wanted) {
             return Err(Reject::InvalidNodeName(format!("{wanted} is not among the job's nodes")));
         }
     }
@@ -119,7 +123,7 @@ fn candidates<'a>(
     }
     let usable = |part: &&NodeAlloc| {
         let name = name(part).unwrap_or_default();
-        (wish.nodelist.is_empty() || wish.nodelist.contains(&name)) && !wish.exclude.contains(&name)
+        (named.is_empty() || named.contains(&name)) && !excluded.contains(&name)
     };
     let free = |part: &NodeAlloc| {
         if wish.overlap {

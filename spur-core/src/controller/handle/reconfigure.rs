@@ -1,6 +1,6 @@
 //! Put a new policy in force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
@@ -73,10 +73,11 @@ fn undone(cluster: &Cluster, policy: &Policy) -> Vec<String> {
 }
 
 fn changes(old: &Policy, new: &Policy) -> Vec<String> {
-    let names = |policy: &Policy| policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect::<Vec<_>>();
+    let names =
+        |policy: &Policy| policy.nodes.iter().map(|node| Arc::clone(&node.name)).collect::<BTreeSet<_>>();
     let (before, after) = (names(old), names(new));
-    let added = after.iter().filter(|name| !before.contains(name)).count();
-    let removed = before.iter().filter(|name| !after.contains(name)).count();
+    let added = after.difference(&before).count();
+    let removed = before.difference(&after).count();
     let mut changes = Vec::new();
     if added + removed > 0 {
         changes.push(format!("nodes: {added} added, {removed} removed"));

@@ -3,7 +3,7 @@
 //! `36` is a job, or an array with all its tasks; `36_3` and `36_[4-7]` are tasks of one. Tasks that wait together with
 //! others are split off when something is done to them alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{Ctx, Reject, Reply};
 use super::owned;
@@ -129,6 +129,7 @@ pub(super) fn sort_whole<T>(
 /// named without it.
 pub(super) fn components(cluster: &Cluster, named: &[JobRef<JobId>]) -> (Vec<JobRef<JobId>>, Problems) {
     let (mut all, mut problems) = (Vec::with_capacity(named.len()), Vec::new());
+    let jobs: BTreeSet<JobId> = named.iter().map(|other| other.job).collect();
     for reference in named {
         let whole = reference.part == JobPart::Whole;
         let job = cluster.job(reference.job).filter(|_| whole);
@@ -137,7 +138,7 @@ pub(super) fn components(cluster: &Cluster, named: &[JobRef<JobId>]) -> (Vec<Job
             Some(het) if het.offset == 0 => {
                 all.extend(cluster.jobs().components(reference.job).into_iter().map(JobRef::whole));
             }
-            Some(het) if named.iter().any(|other| other.job == het.leader) => {}
+            Some(het) if jobs.contains(&het.leader) => {}
             Some(het) => problems.push((reference.clone(), Reject::NotWholeHetJob(*het))),
         }
     }

@@ -31,6 +31,8 @@ pub const MAX_SCRIPT: usize = 4 << 20;
 pub const MAX_ENVIRONMENT: usize = 8 << 20;
 /// The largest message either end takes: a script, an environment and room for the rest of a job.
 pub const MAX_MESSAGE: usize = MAX_SCRIPT + MAX_ENVIRONMENT + (4 << 20);
+/// The largest message that the controller sends: what it says of a job is little more than what it was told.
+pub const MAX_REPLY: usize = 4 * MAX_MESSAGE;
 
 /// Where to connect to for a service, with all of Spur's settings.
 ///

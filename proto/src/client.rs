@@ -19,7 +19,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::channel::{self, AddressError, CALL_TIMEOUT, MAX_MESSAGE, unix_endpoint};
+use crate::channel::{self, AddressError, CALL_TIMEOUT, MAX_MESSAGE, MAX_REPLY, unix_endpoint};
 use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
@@ -32,6 +32,13 @@ use crate::v1::{MintTokenRequest, TokenClaims};
 
 /// For how long a controller that cannot be reached, or is busy, is asked again.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Jobs that a command names in one request: many more than these are asked for in several, between which others are
+/// served.
+pub const JOBS_AT_ONCE: usize = 1000;
+
+/// For how long one that is busy is asked again: it serves others meanwhile, or too much of ours.
+pub const BUSY_PATIENCE: Duration = Duration::from_secs(300);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -289,6 +296,7 @@ impl Connection {
     ) -> Result<A, CallError> {
         let mut pause = FIRST_PAUSE;
         let mut give_up = Instant::now() + self.patience;
+        let busy_until = Instant::now() + BUSY_PATIENCE;
         let mut attempt = 0_usize;
         loop {
             let begun = Instant::now();
@@ -296,10 +304,22 @@ impl Connection {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            self.open = None;
             if !error.is_transient() {
+                self.open = None;
                 return Err(error);
             }
+            if matches!(error, CallError::Busy(_)) && !self.patience.is_zero() {
+                // It is there, and serves others or us: its time will come.
+                let wait = pause.min(busy_until.saturating_duration_since(Instant::now()));
+                if wait.is_zero() {
+                    return Err(error);
+                }
+                sleep(wait).await;
+                (pause, give_up) = ((pause * 2).min(LONGEST_PAUSE), Instant::now() + self.patience);
+                attempt += 1;
+                continue;
+            }
+            self.open = None;
             if matches!(error, CallError::Broken { .. }) {
                 // It was there until a moment ago: the time of the call itself is no time spent in vain.
                 give_up += begun.elapsed();
@@ -351,7 +371,7 @@ impl Connection {
             message: "the token that this host's daemon gave out is malformed".into(),
         })?;
         let controller = ControllerClient::with_interceptor(channel, introduction)
-            .max_decoding_message_size(MAX_MESSAGE)
+            .max_decoding_message_size(MAX_REPLY)
             .max_encoding_message_size(MAX_MESSAGE);
         self.open = Some((controller.clone(), expires));
         Ok(controller)

@@ -148,7 +148,7 @@ impl Controller for Fake {
         let failed = |id: &&String| problems.iter().all(|problem| problem.job_id != **id);
         let names: Vec<String> = ids.iter().filter(failed).cloned().collect();
         let cancelled = names.iter().filter_map(|id| id.parse().ok()).collect();
-        Ok(Response::new(v1::CancelJobsResponse { cancelled, problems, names }))
+        Ok(Response::new(v1::CancelJobsResponse { cancelled, problems, names, next_job_id: 0 }))
     }
 
     async fn update_job(&self, request: Request<v1::UpdateJobRequest>) -> Answer<v1::JobsChangedResponse> {

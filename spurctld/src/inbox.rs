@@ -45,6 +45,8 @@ pub enum Refused {
     Rejected(Reject),
     /// Whether it was done before could not be found out just now; ask again.
     Unsure,
+    /// The controller failed at it, by a fault of its own.
+    Fault,
 }
 
 /// Why there is no answer.
@@ -65,6 +67,8 @@ pub(crate) enum Message {
     Ask(Box<Ask>),
     /// What the journal knows of a request that may have been made before.
     LookedUp { id: RequestId, found: Result<Option<store::Request>, StoreError> },
+    /// Somebody wants to know whether answers still leave the controller.
+    Ping(oneshot::Sender<Answered>),
     /// Finish what has been taken and end.
     Stop,
 }
@@ -187,6 +191,16 @@ impl Inbox {
         let ask = Ask { reply: Some(reply), ..Ask::of(input) };
         self.sender.blocking_send(Message::Ask(Box::new(ask))).map_err(|_| NoAnswer::Stopping)?;
         Ok(answer)
+    }
+
+    /// Waits until a question has passed through the owner and through all that is on its way to the journal.
+    ///
+    /// # Errors
+    /// [`NoAnswer::Stopping`].
+    pub(crate) async fn ping(&self) -> Result<(), NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(Message::Ping(reply)).await.map_err(|_| NoAnswer::Stopping)?;
+        answer.await.map(|_| ()).map_err(|_| NoAnswer::Stopping)
     }
 
     /// Tells the owner what the journal knows of a request.

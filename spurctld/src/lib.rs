@@ -13,6 +13,7 @@ pub mod blobs;
 mod clock;
 pub mod config_file;
 pub mod detach;
+pub mod fault;
 mod feed;
 pub mod inbox;
 pub mod log;

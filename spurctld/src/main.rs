@@ -10,7 +10,7 @@ use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
 use spurctld::server::Server;
 use spurctld::stop::Stop;
-use spurctld::{detach, log};
+use spurctld::{detach, fault, log};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A pass of the planner makes and forgets some twenty small records for each job; this allocator is faster at that than
@@ -46,6 +46,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     let file = ConfigFile::find(args.config);
     let config = file.read()?;
     log::begin(&config.local.log, args.verbose);
+    fault::log_panics();
     detach::leave_terminal()?;
     let journal = match &config.local.controller.state {
         StateStore::Sqlite(file) => file.clone(),

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use spur_core::cluster::Entry;
+use spur_core::cluster::{Entry, Event};
 use spur_core::controller::Effect;
 use tokio::sync::oneshot;
 
 use crate::agents::Agents;
+use crate::fault;
 use crate::feed::Feed;
 use crate::inbox::Answered;
 use crate::store::{Commit, StoreError};
@@ -49,6 +50,14 @@ impl Outbox {
     }
 }
 
+/// The name of the job that an entry tells the submission of.
+fn submitted(entry: &Entry) -> Option<&str> {
+    match &entry.event {
+        Event::JobSubmitted { spec, .. } => Some(&spec.name),
+        _ => None,
+    }
+}
+
 /// Lets go what has become durable, until the owner has ended.
 ///
 /// # Errors
@@ -59,6 +68,7 @@ pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents) -> Result<(),
             commit.wait_blocking()?;
         }
         let Held { entries, replies, effects } = held;
+        fault::point("outbox", entries.iter().filter_map(|entry| submitted(entry)));
         feed.publish(entries);
         for (reply, answered) in replies {
             // Whoever does not wait any more need not be told.

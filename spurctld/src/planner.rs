@@ -6,6 +6,7 @@
 //! planned on less. What a deep pass says of the jobs that do not start is published for readers.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -13,12 +14,15 @@ use std::time::{Duration, Instant};
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
+use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
 use spur_core::model::reason::Reason;
 use spur_core::sched::plan::{Preemption, Start, Waiting};
-use spur_core::sched::{Pass, Planner, Progress};
+use spur_core::sched::{Pass, Planner, Progress, Subject};
 use spur_core::text::time::Time;
 
 use crate::clock;
+use crate::fault;
 use crate::feed::Entries;
 use crate::inbox::{Inbox, NoAnswer};
 use crate::watchers::Watchers;
@@ -31,6 +35,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LIGHT_WORK: Duration = Duration::from_micros(500);
 /// A deep pass rests so many times as long as it has worked: jobs that can start do not wait for it.
 const DEEP_REST: u32 = 3;
+/// Failures in a row of one kind of planning that end the process.
+const MOST_FAILURES: u32 = 3;
 /// Priorities grow with age, so the queue is looked at this often even when nothing happens.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -119,6 +125,8 @@ pub(crate) struct Planning {
     worked: Duration,
     /// When the deep pass may go on.
     deep_from: Instant,
+    /// How often in a row each kind of work has failed.
+    failed: [u32; 3],
     /// No pass is made before this entry has been applied: the last that a proposal led to.
     floor: u64,
 }
@@ -140,6 +148,7 @@ impl Planning {
             deep_due,
             worked: Duration::ZERO,
             deep_from: Instant::now(),
+            failed: [0; 3],
             floor: 0,
         }
     }
@@ -154,6 +163,34 @@ impl Planning {
                 return;
             }
         }
+    }
+
+    /// Does a piece of planning that may fail by a fault of its own. Then the job that it was at is held, and planning begins
+    /// anew from the replica; the third time in a row ends the process.
+    fn attempt<T>(&mut self, work: Work, plan: impl FnOnce(&mut Self) -> T) -> Result<Option<T>, NoAnswer> {
+        if let Ok(planned) = catch_unwind(AssertUnwindSafe(|| plan(self))) {
+            self.failed[work as usize] = 0;
+            return Ok(Some(planned));
+        }
+        self.failed[work as usize] += 1;
+        let job = self.planner.subject().job();
+        tracing::error!(?work, ?job, "planning has failed; it begins anew, and the job is held");
+        if let Some(job) = job {
+            self.put(Input::PlanFailed { job })?;
+        }
+        if self.failed[work as usize] >= MOST_FAILURES {
+            fault::end("planning has failed three times in a row");
+        }
+        self.planner = Planner::new(&self.cluster);
+        (self.pass, self.quick_due, self.deep_due) = (None, true, true);
+        Ok(None)
+    }
+
+    /// Sends something to the owner and waits for its answer.
+    fn put(&mut self, input: Input) -> Result<(), NoAnswer> {
+        let answered = self.inbox.propose(input)?.blocking_recv().map_err(|_| NoAnswer::Stopping)?;
+        self.floor = self.floor.max(answered.seq);
+        Ok(())
     }
 
     /// Leaves the machine to others for as long as the last quick pass took, so that planning under a stream of
@@ -179,31 +216,45 @@ impl Planning {
         let now = clock::now().max(self.cluster.at());
         let begun = Instant::now();
         if std::mem::take(&mut self.quick_due) {
-            let plan = self.planner.start_now(&self.cluster, now);
+            let plan = self.attempt(Work::Quick, |own| {
+                fail_at(&own.cluster, &own.planner.subject(), "quick");
+                own.planner.start_now(&own.cluster, now)
+            })?;
+            let Some(plan) = plan else { return Ok(()) };
             self.worked = begun.elapsed();
             return self.propose(plan.starts, plan.preemptions, plan.promise);
         }
         if begun < self.deep_from {
             return Ok(());
         }
-        let mut pass = match self.pass.take() {
-            Some(pass) => pass,
-            None if std::mem::take(&mut self.deep_due) => self.planner.begin(&self.cluster, now),
-            None => return Ok(()),
-        };
+        if self.pass.is_none() && !std::mem::take(&mut self.deep_due) {
+            return Ok(());
+        }
+        let slice = self.attempt(Work::Deep, |own| own.slice(now))?;
+        self.deep_from = Instant::now() + begun.elapsed() * DEEP_REST;
+        let Some(Slice { starts, preemptions, promise, done }) = slice else { return Ok(()) };
+        if let Some(outlooks) = done {
+            self.overlay.publish(outlooks);
+        }
+        self.propose(starts, preemptions, promise)
+    }
+
+    /// A slice of the deep pass under way, or of a new one.
+    fn slice(&mut self, now: Time) -> Slice {
+        let mut pass = self.pass.take().unwrap_or_else(|| self.planner.begin(&self.cluster, now));
+        fail_at(&self.cluster, &self.planner.subject(), "deep");
         let progress = pass.advance(SLICE);
         let (starts, preemptions) = (pass.take_starts(), pass.take_preemptions());
-        self.deep_from = Instant::now() + begun.elapsed() * DEEP_REST;
         match progress {
             Progress::More => {
                 self.pass = Some(pass);
-                self.propose(starts, preemptions, None)
+                Slice { starts, preemptions, promise: None, done: None }
             }
             Progress::Done => {
                 let made = pass.now();
                 let plan = self.planner.finish(pass);
-                self.overlay.publish(Outlooks::new(made, plan.waiting));
-                self.propose(starts, preemptions, plan.promise)
+                let done = Some(Outlooks::new(made, plan.waiting));
+                Slice { starts, preemptions, promise: plan.promise, done }
             }
         }
     }
@@ -265,7 +316,11 @@ impl Planning {
     fn apply(&mut self, entries: &[Arc<Entry>]) {
         for entry in entries {
             self.cluster.apply(entry);
-            self.planner.note(&self.cluster, &entry.event);
+            let noted = self.attempt(Work::Note, |own| own.planner.note(&own.cluster, &entry.event));
+            if noted.is_err() {
+                // The owner is gone, and with it the feed.
+                return;
+            }
             let news = self.news(&entry.event);
             self.quick_due |= news >= News::Room;
             self.deep_due |= news >= News::Order;
@@ -290,6 +345,38 @@ impl Planning {
         let next = self.planner.next_event_time(&self.cluster, now);
         let next = next.map_or(LONGEST_PAUSE, clock::until);
         next.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    }
+}
+
+/// What a planner does that may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Learning from an event.
+    Note,
+    /// A quick pass.
+    Quick,
+    /// A slice of a deep pass.
+    Deep,
+}
+
+/// What came of a slice of a deep pass.
+struct Slice {
+    starts: Vec<Start>,
+    preemptions: Vec<Preemption>,
+    promise: Option<(JobId, Time)>,
+    /// What is said of those who wait, at the end of the pass.
+    done: Option<Outlooks>,
+}
+
+/// Where a test makes planning fail; see [`fault::point`].
+fn fail_at(cluster: &Cluster, subject: &Subject, place: &str) {
+    if cfg!(debug_assertions) {
+        let waits = |job: &&Job| matches!(&job.phase, Phase::Pending(pending) if pending.hold.is_none());
+        for job in cluster.jobs().pending().filter(waits) {
+            subject.set(job.id);
+            fault::point(place, [&*job.spec.name]);
+            subject.clear();
+        }
     }
 }
 

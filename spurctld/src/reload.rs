@@ -60,7 +60,7 @@ impl Reload {
             Ok(Answer::Reconfigured { changes }) => changes,
             Ok(_) => Vec::new(),
             Err(Refused::Rejected(rejected)) => return Err(rejected.into()),
-            Err(Refused::Unsure) => return Err(NoAnswer::Busy.into()),
+            Err(Refused::Unsure | Refused::Fault) => return Err(NoAnswer::Busy.into()),
         };
         changes.extend(needs_restart(&self.local, &local));
         Ok(changes)

@@ -1,6 +1,7 @@
 //! The controller put together: what is recovered, which threads there are, and in which order they end.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +13,8 @@ use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
 use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
 use spur_proto::channel::{
-    CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, STREAM_WINDOW,
+    CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, MAX_REPLY,
+    STREAM_WINDOW,
 };
 use spur_proto::identity::Window;
 use spur_proto::v1::agents_server::AgentsServer;
@@ -29,6 +31,7 @@ use crate::archive::{Accounts, Archive};
 use crate::blobs::Blobs;
 use crate::clock;
 use crate::config_file::ConfigFile;
+use crate::fault;
 use crate::feed::Feed;
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
@@ -40,6 +43,7 @@ use crate::reload::Reload;
 use crate::replica::Replica;
 use crate::rpc::Desk;
 use crate::rpc::access::Gate;
+use crate::rpc::quota::Quotas;
 use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::store::{Batch, Journal};
@@ -305,8 +309,8 @@ impl Machine {
             runtime: tokio::runtime::Handle::current(),
         };
         self.thread("owner", move || Ok(owner.run(messages)?))?;
-        tokio::spawn(alarm::run(alarms, inbox.clone()));
-        tokio::spawn(agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
+        fault::vital("alarm", alarm::run(alarms, inbox.clone()));
+        fault::vital("silence", agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
         Ok(Desk {
             inbox,
             replica,
@@ -319,6 +323,7 @@ impl Machine {
             key,
             node_addresses: Arc::new(local.node_addresses.clone()),
             reload,
+            quotas: Quotas::new(local.controller.shares),
             stop: stop.clone(),
             epoch,
             started: clock::now(),
@@ -328,12 +333,14 @@ impl Machine {
 
     fn thread(
         &mut self,
-        name: &str,
+        name: &'static str,
         work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
     ) -> anyhow::Result<()> {
         let failed = self.failed.clone();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            if let Err(error) = work() {
+            let ended = catch_unwind(AssertUnwindSafe(work));
+            let ended = ended.unwrap_or_else(|_| fault::end(&format!("the {name} thread has panicked")));
+            if let Err(error) = ended {
                 // Nobody listens only when the process ends for another reason.
                 let _ = failed.send(error);
             }
@@ -367,7 +374,7 @@ impl Machine {
         let gate = Gate::new(key.clone());
         let controller = ControllerServer::new(desk)
             .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
+            .max_encoding_message_size(MAX_REPLY);
         let agents = AgentsServer::new(attendance)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);

@@ -4,6 +4,9 @@
 #[path = "controller/mod.rs"]
 mod support;
 
+#[path = "controller/limits.rs"]
+mod limits;
+
 use spur_proto::refusal::error_of;
 use spur_proto::v1;
 use spur_proto::v1::order::Order;

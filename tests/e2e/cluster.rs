@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -176,6 +176,11 @@ impl Cluster {
         let mut daemon = self.daemons.remove(name).expect("it runs");
         daemon.child.kill().expect("it is ours");
         daemon.child.wait().expect("it is ours");
+    }
+
+    /// Waits until a daemon has ended by itself.
+    pub(crate) fn wait_for_end(&mut self, name: &str) -> ExitStatus {
+        self.daemons.remove(name).expect("it runs").child.wait().expect("it is ours")
     }
 
     /// Asks a daemon to end, and waits until it has.

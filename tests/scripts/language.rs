@@ -141,6 +141,7 @@ impl Session {
             "preempt" => self.preempt(rest),
             "register" => self.register(rest),
             "silent" => Input::Silent { nodes: rest.iter().map(|name| self.node(name)).collect() },
+            "plan-failed" => Input::PlanFailed { job: job(rest[0]) },
             "wakeup" => Input::Wakeup,
             "report" => self.report(rest)?,
             _ => return None,

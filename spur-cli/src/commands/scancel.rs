@@ -6,7 +6,7 @@ use anyhow::Context;
 use spur_core::text::hostlist::HostExpr;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::signal::Signal;
-use spur_proto::client::Controller;
+use spur_proto::client::{Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{CancelJobsRequest, CancelJobsResponse, Job, JobFilter};
 
 use super::query::{self, Asked};
@@ -193,6 +193,25 @@ impl Order {
         }
     }
 
+    /// The same in as many requests as it takes.
+    pub fn requests(&self) -> Vec<CancelJobsRequest> {
+        let whole = self.request();
+        let ids = whole.filter.as_ref().map_or(&[][..], |filter| &filter.job_ids);
+        if ids.len().max(whole.steps.len()) <= JOBS_AT_ONCE {
+            return vec![whole];
+        }
+        let steps = whole.steps.chunks(JOBS_AT_ONCE).map(|some| {
+            let (filter, steps) = (None, some.to_vec());
+            CancelJobsRequest { filter, steps, ..whole.clone() }
+        });
+        let jobs = ids.chunks(JOBS_AT_ONCE).map(|some| {
+            let filter = whole.filter.clone().unwrap_or_default();
+            let filter = Some(JobFilter { job_ids: some.to_vec(), ..filter });
+            CancelJobsRequest { filter, steps: Vec::new(), ..whole.clone() }
+        });
+        steps.chain(jobs).collect()
+    }
+
     fn names_jobs(&self) -> bool {
         !self.filter.job_ids.is_empty()
     }
@@ -294,8 +313,18 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
     }
     let call = async |mut controller: Controller, request| controller.cancel_jobs(request).await;
-    let answer = session.connection()?.change(order.request(), call).await?;
-    Ok(order.report(session, &answer))
+    let mut code = 0;
+    for mut request in order.requests() {
+        loop {
+            let answer = session.connection()?.change(request.clone(), call).await?;
+            code = code.max(order.report(session, &answer));
+            if answer.next_job_id == 0 {
+                break;
+            }
+            request.after_job_id = answer.next_job_id;
+        }
+    }
+    Ok(code)
 }
 
 #[cfg(test)]
@@ -383,6 +412,7 @@ mod tests {
                 problem("7", DONE, "Job/step already completing or completed"),
                 problem("1.9", INVALID_ID, "Invalid job id specified"),
             ],
+            next_job_id: 0,
         };
         let told = |text: &str| {
             let mut session = Session::in_memory("scancel", BTreeMap::new(), None);

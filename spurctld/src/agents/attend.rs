@@ -150,7 +150,7 @@ impl Attendance {
         let refused = match self.inbox.insist(input).await.map(|answered| answered.answer) {
             Ok(Ok(_)) => return Ok((node, connection, queue)),
             Ok(Err(Refused::Rejected(rejected))) => reject::error(&rejected),
-            Ok(Err(Refused::Unsure)) => v1::Error::new(refusal::BUSY, "try again"),
+            Ok(Err(Refused::Unsure | Refused::Fault)) => v1::Error::new(refusal::BUSY, "try again"),
             Err(error) => v1::Error::new(refusal::BUSY, error.to_string()),
         };
         self.agents.detach(node, connection);

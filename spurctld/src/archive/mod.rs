@@ -259,7 +259,7 @@ mod tests {
         archive.snapshot().await;
         assert_eq!(archive.snapshot, cluster.seq());
         assert_eq!(accounting.reached().await.unwrap(), cluster.seq());
-        assert_eq!((archive.written, accounting.jobs(&Query::default()).await.unwrap().len()), (0, 0));
+        assert_eq!((archive.written, accounting.jobs(&Query::default()).await.unwrap().rows.len()), (0, 0));
         drop(archive);
         journal.close().await;
 
@@ -281,7 +281,7 @@ mod tests {
         let mut archive = archive_of(history.cluster, journal.clone(), cluster.seq());
         let mut rows = Rows::of(&archive.cluster);
         archive.write(&mut rows, Extent::All).await;
-        let jobs = accounting.jobs(&Query::default()).await.unwrap();
+        let jobs = accounting.jobs(&Query::default()).await.unwrap().rows;
         let ids: Vec<u32> = jobs.iter().map(|job| job.job_id).collect();
         assert_eq!(ids, cluster.jobs().iter().map(|job| job.id.0).collect::<Vec<_>>());
         assert_eq!((ids.len(), archive.written), (3, cluster.seq()));

@@ -8,10 +8,11 @@
 mod requests;
 mod steps;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use spur_core::cluster::{Cluster, Entry, Event};
-use spur_core::controller::{self, Command, Effect, Input, Reject, timers};
+use spur_core::controller::{self, Command, Effect, Input, Outcome, Reject, timers};
 use spur_core::id::JobId;
 use spur_core::text::time::Time;
 use tokio::sync::{mpsc, watch};
@@ -20,6 +21,7 @@ use crate::alarm::Alarm;
 use crate::answer::Answer;
 use crate::blobs::{self, Blobs};
 use crate::clock;
+use crate::fault;
 use crate::inbox::{Answered, Ask, Inbox, Message, Refused};
 use crate::outbox::{Held, Outbox};
 use crate::store::{self, Batch, Journal, StoreError};
@@ -105,6 +107,7 @@ impl Work {
                     }
                 }
             }
+            Message::Ping(reply) => self.hold(Some(reply), Ok(Answer::Done)),
             Message::Stop => return true,
         }
         while let Some(job) = self.changed.pop() {
@@ -167,7 +170,9 @@ impl Work {
         let woken = matches!(ask.input, Input::Wakeup);
         let epoch = self.owner.journal.epoch();
         let (input, reply, payload) = (ask.input, ask.reply, ask.payload);
-        let outcome = controller::handle(&mut self.owner.cluster, epoch, now, input);
+        let Some(outcome) = self.decide(epoch, now, input) else {
+            return self.hold(reply, Err(Refused::Fault));
+        };
         if let (Err(Reject::StepBusy), Some(input)) = (&outcome.answer, again) {
             return self.waiting.park(Ask { input, payload: None, retry: false, patient: true, reply });
         }
@@ -199,6 +204,28 @@ impl Work {
             }
         }
         self.hold(reply, answer.map_err(Refused::Rejected));
+    }
+
+    /// What the core makes of an input. One that it fails at without having changed anything is refused; otherwise the state
+    /// is not to be trusted any more, and the process ends.
+    fn decide(&mut self, epoch: u64, now: Time, input: Input) -> Option<Outcome> {
+        let name = name_of(&input);
+        let (seq, wakeup) = (self.owner.cluster.seq(), matches!(input, Input::Wakeup));
+        let cluster = &mut self.owner.cluster;
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            fault::point("check", name.as_deref());
+            let outcome = controller::handle(cluster, epoch, now, input);
+            fault::point("apply", name.as_deref());
+            outcome
+        }));
+        match decided {
+            Ok(outcome) => Some(outcome),
+            Err(_) if self.owner.cluster.seq() == seq && !wakeup => {
+                tracing::error!("a request could not be judged, and is refused; nothing was changed");
+                None
+            }
+            Err(_) => fault::end("the owner has panicked while it changed the cluster"),
+        }
     }
 
     fn journal(&mut self, entry: Arc<Entry>) {
@@ -243,6 +270,16 @@ impl Work {
         let next = Alarm { at: timers::next_wakeup(&self.owner.cluster), woken: self.woken };
         self.owner.alarm.send_if_modified(|alarm| std::mem::replace(alarm, next) != next);
         Ok(())
+    }
+}
+
+/// The name of a job that is submitted.
+fn name_of(input: &Input) -> Option<Arc<str>> {
+    match input {
+        Input::Command { command: Command::Submit(submission), .. } if cfg!(debug_assertions) => {
+            Some(submission.spec.name.clone())
+        }
+        _ => None,
     }
 }
 

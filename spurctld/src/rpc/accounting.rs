@@ -1,6 +1,6 @@
 //! Finished and running jobs from accounting, page by page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spur_core::id::JobId;
 use spur_core::model::caller::Caller;
@@ -12,13 +12,18 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::filter::numbered;
+use super::lists::parts;
 use super::{Desk, Listing};
 use crate::archive::step_label;
 use crate::store::StoreError;
-use crate::store::accounting::{JobRow, Query, StepRow};
+use crate::store::accounting::{JobRow, Page, Query, StepRow};
 
 /// The state of jobs whose time stands still.
 const SUSPENDED: &str = "SUSPENDED";
+/// Names and numbers that one statement can hold, a job's number three times.
+const MOST_NAMES: usize = 30_000;
+/// Runs whose steps are read at once.
+const RUNS_AT_ONCE: usize = 64;
 /// Pages made ahead of a slow reader.
 const AHEAD: usize = 2;
 
@@ -31,7 +36,7 @@ impl Desk {
     ) -> Result<Listing<v1::ListAccountingResponse>, Status> {
         let hosts = match request.nodelist.as_str() {
             "" => None,
-            list => Some(super::filter::expand(&self.replica.read(), list)?),
+            list => Some(super::filter::expand(&self.replica.read(), list)?.iter().collect::<BTreeSet<_>>()),
         };
         let steps = !request.allocations_only;
         let mut query = query(caller, request)?;
@@ -41,38 +46,45 @@ impl Desk {
         tokio::spawn(async move {
             desk.accounts.reach(seen).await;
             loop {
-                let page = desk.page(&query, steps, hosts.as_ref()).await;
-                let (rows, last) = match page {
-                    Ok(page) => page,
+                match desk.page(&query, steps, hosts.as_ref(), &pages).await {
+                    Ok(Some(last)) => query.after = Some(last),
+                    Ok(None) => return,
                     Err(error) => {
                         // A reader that is gone need not be told.
                         let _ = pages.send(Err(Status::internal(error.to_string()))).await;
                         return;
                     }
-                };
-                if !rows.is_empty() && pages.send(Ok(v1::ListAccountingResponse { rows })).await.is_err() {
-                    return;
                 }
-                if last.is_none() {
-                    return;
-                }
-                query.after = last;
             }
         });
         Ok(Box::pin(ReceiverStream::new(outgoing)))
     }
 
-    /// A page of rows, and where it ended unless it is the last.
+    /// Sends a page of rows; says where it ended unless it is the last.
     async fn page(
         &self,
         query: &Query,
         steps: bool,
-        hosts: Option<&HostList>,
-    ) -> Result<(Vec<v1::AccountingRow>, Option<(u32, u32)>), StoreError> {
-        let jobs = self.accounting.jobs(query).await?;
-        let more = jobs.len() >= Query::PAGE as usize;
+        hosts: Option<&BTreeSet<String>>,
+        pages: &mpsc::Sender<Result<v1::ListAccountingResponse, Status>>,
+    ) -> Result<Option<(u32, u32)>, StoreError> {
+        let Page { rows: jobs, more } = self.accounting.jobs(query).await?;
         let last = jobs.last().map(|job| (job.job_id, job.restarts)).filter(|_| more);
-        let jobs: Vec<JobRow> = jobs.into_iter().filter(|job| ran_on(job, hosts)).collect();
+        let mut jobs = jobs.into_iter().filter(|job| ran_on(job, hosts)).peekable();
+        while jobs.peek().is_some() {
+            // A job may have many steps, each of which repeats what is said of the job.
+            let some = jobs.by_ref().take(RUNS_AT_ONCE).collect();
+            for rows in parts(self.rows(some, steps).await?) {
+                if pages.send(Ok(v1::ListAccountingResponse { rows })).await.is_err() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(last)
+    }
+
+    /// What is said of some runs and of their steps.
+    async fn rows(&self, jobs: Vec<JobRow>, steps: bool) -> Result<Vec<v1::AccountingRow>, StoreError> {
         let mut by_run: BTreeMap<(u32, u32), Vec<StepRow>> = BTreeMap::new();
         if steps {
             let runs: Vec<(u32, u32)> = jobs.iter().map(|job| (job.job_id, job.restarts)).collect();
@@ -91,7 +103,7 @@ impl Desk {
             }
             rows.extend(all);
         }
-        Ok((rows, last))
+        Ok(rows)
     }
 }
 
@@ -109,7 +121,7 @@ impl Desk {
     }
 }
 
-fn ran_on(job: &JobRow, hosts: Option<&HostList>) -> bool {
+fn ran_on(job: &JobRow, hosts: Option<&BTreeSet<String>>) -> bool {
     let Some(hosts) = hosts else { return true };
     job.node_list.parse::<HostList>().is_ok_and(|list| list.iter().any(|name| hosts.contains(&name)))
 }
@@ -119,6 +131,19 @@ fn query(caller: &Caller, request: v1::ListAccountingRequest) -> Result<Query, S
         let problem = |_| BadField::new("--jobs", format!("`{written}` is not the number of a job"));
         numbered(written).map_err(problem)
     });
+    let names = [
+        &request.users,
+        &request.accounts,
+        &request.partitions,
+        &request.qos,
+        &request.names,
+        &request.states,
+    ];
+    let named = names.into_iter().map(Vec::len).sum::<usize>() + 3 * request.job_ids.len();
+    if named > MOST_NAMES {
+        let problem = format!("too much is named in one request: {named}, where {MOST_NAMES} is the most");
+        return Err(reject::bad_field(&BadField::new("sacct", problem)));
+    }
     let job_ids: Vec<u32> = ids.collect::<Result<_, _>>().map_err(|bad| reject::bad_field(&bad))?;
     let (uids, users) = request.users.into_iter().partition::<Vec<_>, _>(|user| user.parse::<u32>().is_ok());
     let mut uids: Vec<u32> = uids.iter().filter_map(|uid| uid.parse().ok()).collect();

@@ -10,22 +10,43 @@ use spur_core::model::job::Job;
 use spur_core::model::phase::{EndState, Phase};
 use spur_core::text::hostlist::{Function, FunctionKind, HostExpr, HostList};
 use spur_core::text::jobid::{JobPart, JobRef};
+use spur_core::text::length;
 use spur_proto::convert::{BadField, reject};
 use spur_proto::v1;
 use tonic::Status;
+
+/// Nodes that a request may name in one list.
+const MAX_NAMES: usize = 65_536;
 
 /// A [`v1::JobFilter`], read.
 pub(super) struct Filter {
     /// Records, in ascending order; `None` for all.
     pub(super) ids: Option<BTreeSet<JobId>>,
-    users: Vec<String>,
-    partitions: Vec<String>,
+    users: Names,
+    partitions: Names,
     states: States,
-    names: Vec<String>,
-    accounts: Vec<String>,
-    qos: Vec<String>,
+    names: Names,
+    accounts: Names,
+    qos: Names,
     nodes: Option<BTreeSet<NodeId>>,
-    reservations: Vec<String>,
+    reservations: Names,
+}
+
+/// Names of which one has to fit; none for all.
+struct Names(BTreeSet<String>);
+
+impl Names {
+    fn new(names: &[String]) -> Self {
+        Self(names.iter().cloned().collect())
+    }
+
+    fn admit(&self, name: Option<&str>) -> bool {
+        self.admit_any(name)
+    }
+
+    fn admit_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
+        self.0.is_empty() || names.into_iter().any(|name| self.0.contains(name))
+    }
 }
 
 enum States {
@@ -118,9 +139,12 @@ pub(super) fn meant(cluster: &Cluster, written: &str) -> BTreeSet<JobId> {
 }
 
 impl Filter {
-    /// Reads a filter. Job ids that cannot be read are left out; [`reference`] says what is wrong with them.
-    pub(super) fn read(cluster: &Cluster, wire: &v1::JobFilter) -> Result<Self, Status> {
-        let ids = wire.job_ids.iter().flat_map(|id| meant(cluster, id)).collect::<BTreeSet<_>>();
+    /// Reads a filter, of which `ids` are the records that it names, if it names any.
+    pub(super) fn read(
+        cluster: &Cluster,
+        wire: &v1::JobFilter,
+        ids: Option<BTreeSet<JobId>>,
+    ) -> Result<Self, Status> {
         let states = match &wire.states[..] {
             [] => States::NotEnded,
             several if several.iter().any(|state| state.eq_ignore_ascii_case("all")) => States::All,
@@ -134,45 +158,36 @@ impl Filter {
             list => Some(node_ids(cluster, list)?.into_iter().collect()),
         };
         Ok(Self {
-            ids: (!wire.job_ids.is_empty()).then_some(ids),
-            users: wire.users.clone(),
-            partitions: wire.partitions.clone(),
+            ids,
+            users: Names::new(&wire.users),
+            partitions: Names::new(&wire.partitions),
             states,
-            names: wire.names.clone(),
-            accounts: wire.accounts.clone(),
-            qos: wire.qos.clone(),
+            names: Names::new(&wire.names),
+            accounts: Names::new(&wire.accounts),
+            qos: Names::new(&wire.qos),
             nodes,
-            reservations: wire.reservations.clone(),
+            reservations: Names::new(&wire.reservations),
         })
     }
 
     /// Whether a job is meant.
     pub(super) fn admits(&self, job: &Job) -> bool {
         let spec = &*job.spec;
-        let among = |list: &[String], value: Option<&str>| {
-            list.is_empty() || value.is_some_and(|value| list.iter().any(|listed| listed == value))
-        };
-        let user = || {
-            let uid = spec.owner.uid.to_string();
-            self.users.is_empty() || self.users.iter().any(|user| **user == *spec.owner.user || *user == uid)
-        };
+        let user = || self.users.admit_any([&*spec.owner.user, &spec.owner.uid.to_string()]);
         let partition = || {
             let started = job.phase.alloc().map(|alloc| &alloc.partition);
-            self.partitions.is_empty()
-                || started
-                    .map_or(&spec.partitions[..], std::slice::from_ref)
-                    .iter()
-                    .any(|name| self.partitions.iter().any(|listed| **listed == **name))
+            let own = started.map_or(&spec.partitions[..], std::slice::from_ref);
+            self.partitions.admit_any(own.iter().map(|name| &**name))
         };
         let reservation = spec.extra.as_ref().and_then(|extra| extra.reservation.as_deref());
         self.ids.as_ref().is_none_or(|ids| ids.contains(&job.id))
             && self.admits_state(&job.phase)
             && user()
             && partition()
-            && among(&self.names, Some(&spec.name))
-            && among(&self.accounts, spec.account.as_deref())
-            && among(&self.qos, spec.qos.as_deref())
-            && among(&self.reservations, reservation)
+            && self.names.admit(Some(&spec.name))
+            && self.accounts.admit(spec.account.as_deref())
+            && self.qos.admit(spec.qos.as_deref())
+            && self.reservations.admit(reservation)
             && self.nodes.as_ref().is_none_or(|nodes| holds_any(job, nodes))
     }
 
@@ -196,13 +211,23 @@ fn holds_any(job: &Job, nodes: &BTreeSet<NodeId>) -> bool {
 }
 
 /// The names that a hostlist with functions stands for; `ALL` for all nodes. Names need not exist.
+///
+/// # Errors
+/// A list that is too long or cannot be read, or that names more nodes than any cluster has.
 pub(super) fn expand(cluster: &Cluster, written: &str) -> Result<HostList, Status> {
+    let problem = |problem: String| reject::bad_field(&BadField::new("nodes", problem));
+    length::check(written, length::NODES).map_err(|error| problem(error.to_string()))?;
     if written.eq_ignore_ascii_case("all") {
         let configured = cluster.nodes().iter().filter(|node| node.configured);
         return Ok(HostList::from_names(configured.map(|node| node.name())));
     }
     let expanded = written.parse::<HostExpr>().and_then(|list| list.expand(&|call| resolve(cluster, call)));
-    expanded.map_err(|error| reject::bad_field(&BadField::new("nodes", error.to_string())))
+    match expanded.map_err(|error| problem(error.to_string()))? {
+        list if list.len() > MAX_NAMES => {
+            Err(problem(format!("the list names {} nodes; at most {MAX_NAMES} can be named", list.len())))
+        }
+        list => Ok(list),
+    }
 }
 
 /// What a hostlist function means: domains are looked up in the first topology, as Slurm does.

@@ -1,6 +1,6 @@
 //! Changing jobs that are there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Reject};
@@ -8,6 +8,7 @@ use spur_core::id::{JobId, StepId};
 use spur_core::model::caller::Caller;
 use spur_core::model::change::JobChange;
 use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
 use spur_core::text::jobid::{JobPart, JobRef, StepRef};
 use spur_core::text::signal::Signal;
 use spur_proto::convert::{BadField, reject};
@@ -20,6 +21,10 @@ use crate::answer::{Answer, Problem};
 
 /// Jobs handled by one command; requests about more are handled in parts, so that others get their turn.
 const AT_ONCE: usize = 1000;
+/// Jobs that one request may name, and that one answer is about.
+const MOST: usize = 10_000;
+/// Records looked at while the replica is held.
+const PAGE: usize = 4096;
 
 /// Jobs as a request names them: those that can be, and what is wrong with the rest.
 fn named(cluster: &Cluster, written: &[String]) -> (Vec<JobRef<JobId>>, Vec<v1::JobProblem>) {
@@ -31,6 +36,16 @@ fn named(cluster: &Cluster, written: &[String]) -> (Vec<JobRef<JobId>>, Vec<v1::
         }
     }
     (jobs, problems)
+}
+
+/// Refuses a request about more jobs than are dealt with at once.
+fn bounded(written: &[String]) -> Result<(), Status> {
+    if written.len() <= MOST {
+        return Ok(());
+    }
+    let problem =
+        format!("one request names {MOST} jobs at most, not {}: ask for some at a time", written.len());
+    Err(reject::bad_field(&BadField::new("job ids", problem)))
 }
 
 fn trouble(id: &str, rejected: &Reject) -> v1::JobProblem {
@@ -51,6 +66,7 @@ impl Desk {
         written: &[String],
         command: impl Fn(Vec<JobRef<JobId>>) -> Command,
     ) -> Result<v1::JobsChangedResponse, Status> {
+        bounded(written)?;
         let (jobs, mut problems) = named(&self.replica.read(), written);
         let warnings = self.in_parts(&caller, name, &jobs, &mut problems, command).await?;
         Ok(v1::JobsChangedResponse { problems, warnings })
@@ -67,8 +83,8 @@ impl Desk {
     ) -> Result<Vec<String>, Status> {
         let jobs = self.without_followers(jobs);
         let mut all = Vec::new();
-        for (number, part) in jobs.chunks(AT_ONCE).enumerate() {
-            match self.command(caller.clone(), name.part(number), command(part.to_vec())).await? {
+        for part in jobs.chunks(AT_ONCE) {
+            match self.command(caller.clone(), name.part_about(part), command(part.to_vec())).await? {
                 Answer::Jobs { problems: found, warnings } => {
                     problems.extend(found.into_iter().map(told));
                     all.extend(warnings);
@@ -102,6 +118,7 @@ impl Desk {
         let changes = keys.into_iter().map(|(key, value)| JobChange::parse(key, value));
         let changes = changes.collect::<Result<Vec<_>, _>>();
         let changes = changes.map_err(|error| reject::status(&Reject::Invalid(error.to_string())))?;
+        bounded(&request.job_ids)?;
         let (jobs, mut problems) = named(&self.replica.read(), &request.job_ids);
         let mut all = Vec::new();
         for (number, job) in jobs.into_iter().enumerate() {
@@ -131,14 +148,19 @@ impl Desk {
     ) -> Result<v1::CancelJobsResponse, Status> {
         let name = Name::read(&request.request_id, request.retry)?;
         let filter = request.filter.clone().unwrap_or_default();
-        let (_, mut problems) = named(&self.replica.read(), &filter.job_ids);
+        bounded(&filter.job_ids)?;
+        bounded(&request.steps)?;
+        let (names, mut problems) = named(&self.replica.read(), &filter.job_ids);
         // Steps come first in the count of parts, so that a repeated request has the same names for its parts.
         self.cancel_steps(&caller, name, &request, &mut problems).await?;
         let by_steps_alone = request.filter.is_none() && !request.steps.is_empty();
         if by_steps_alone {
             return Ok(v1::CancelJobsResponse { problems, ..v1::CancelJobsResponse::default() });
         }
-        let jobs = self.meant(&caller, &filter, &mut problems)?;
+        let (jobs, next) = match filter.job_ids.is_empty() {
+            true => self.admitted(&caller, &filter, JobId(request.after_job_id)).await?,
+            false => (self.meant(&filter, names, &mut problems)?, 0),
+        };
         let name = name.part(request.steps.len());
         let signal = request.signal.map(read_signal).transpose()?;
         let before = problems.len();
@@ -154,36 +176,61 @@ impl Desk {
                 self.in_parts(&caller, name, &jobs, &mut problems, |jobs| Command::Cancel { jobs }).await?;
             }
         }
-        let failed: Vec<&str> = problems[before..].iter().map(|problem| problem.job_id.as_str()).collect();
+        let failed: HashSet<&str> =
+            problems[before..].iter().map(|problem| problem.job_id.as_str()).collect();
         let done = jobs.iter().map(|job| (job.job.0, job.to_string()));
-        let (cancelled, names) = done.filter(|(_, name)| !failed.contains(&name.as_str())).unzip();
-        Ok(v1::CancelJobsResponse { cancelled, problems, names })
+        let (cancelled, names) = done.filter(|(_, name)| !failed.contains(name.as_str())).unzip();
+        Ok(v1::CancelJobsResponse { cancelled, problems, names, next_job_id: next })
     }
 
-    /// The jobs that a filter means. One that only says what jobs are like means the caller's own, unless they may
-    /// act on all; one that names jobs means these, whosever they are.
-    fn meant(
+    /// The jobs behind `after` that a filter means which only says what they are like: the caller's own, unless they may act
+    /// on all. Not more than are dealt with at once; the number is that of the last one if there may be others, otherwise 0.
+    async fn admitted(
         &self,
         caller: &Caller,
         wire: &v1::JobFilter,
+        after: JobId,
+    ) -> Result<(Vec<JobRef<JobId>>, u32), Status> {
+        let filter = Filter::read(&self.replica.read(), wire, None)?;
+        let (mut meant, mut next) = (Vec::new(), Some(JobId(after.0.saturating_add(1))));
+        while let Some(first) = next.take() {
+            for (seen, job) in self.replica.read().jobs().range(first).enumerate() {
+                if seen >= PAGE {
+                    next = Some(job.id);
+                    break;
+                }
+                if !matches!(job.phase, Phase::Ended(_))
+                    && filter.admits(job)
+                    && caller.may_change(&job.spec.owner)
+                {
+                    meant.push(job.reference());
+                    if meant.len() >= MOST {
+                        return Ok((meant, job.id.0));
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok((meant, 0))
+    }
+
+    /// The jobs that a filter means which names some, whosever they are.
+    fn meant(
+        &self,
+        wire: &v1::JobFilter,
+        names: Vec<JobRef<JobId>>,
         problems: &mut Vec<v1::JobProblem>,
     ) -> Result<Vec<JobRef<JobId>>, Status> {
         let only_names = v1::JobFilter { job_ids: wire.job_ids.clone(), ..v1::JobFilter::default() };
         let cluster = self.replica.read();
-        let (names, _) = named(&cluster, &wire.job_ids);
         if !names.is_empty() && *wire == only_names {
             return Ok(names);
         }
-        let wire = match !wire.job_ids.is_empty() && wire.states.is_empty() {
+        let wire = match wire.states.is_empty() {
             true => v1::JobFilter { states: vec!["all".to_owned()], ..wire.clone() },
             false => wire.clone(),
         };
-        let filter = Filter::read(&cluster, &wire)?;
-        if wire.job_ids.is_empty() {
-            let jobs = cluster.jobs().pending().chain(cluster.jobs().active());
-            let meant = jobs.filter(|job| filter.admits(job) && caller.may_change(&job.spec.owner));
-            return Ok(meant.map(Job::reference).collect());
-        }
+        let filter = Filter::read(&cluster, &wire, None)?;
         let mut meant = Vec::with_capacity(names.len());
         for name in &names {
             let records = cluster.jobs().meant(name);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use prost::Message;
 use spur_core::cluster::Cluster;
 use spur_core::controller::Reject;
 use spur_core::id::{JobId, NodeId};
@@ -21,6 +22,8 @@ use crate::clock;
 
 /// Jobs or nodes looked at while the replica is held.
 const PAGE: usize = 256;
+/// Bytes after which a message of a list is full: whatever a job holds, no message is much longer than this and one job.
+const MESSAGE_BYTES: usize = 1 << 20;
 /// Domains in one message.
 const CHUNK: usize = 512;
 /// Pages made ahead of a slow reader.
@@ -51,33 +54,52 @@ impl Desk {
             vec![message]
         };
         self.by_job(&wire.filter.clone().unwrap_or_default(), render, |jobs| v1::ListJobsResponse { jobs })
+            .await
     }
 
-    pub(super) fn priorities(
+    pub(super) async fn priorities(
         &self,
         wire: &v1::JobFilter,
     ) -> Result<Listing<v1::ListPrioritiesResponse>, Status> {
         let now = clock::now();
         let render = move |cluster: &Cluster, found: &Job| priority::render_all(cluster, found, now);
-        self.by_job(wire, render, |priorities| v1::ListPrioritiesResponse { priorities })
+        self.by_job(wire, render, |priorities| v1::ListPrioritiesResponse { priorities }).await
     }
 
-    pub(super) fn steps(&self, wire: &v1::JobFilter) -> Result<Listing<v1::ListStepsResponse>, Status> {
-        self.by_job(wire, step::render_all, |steps| v1::ListStepsResponse { steps })
+    pub(super) async fn steps(&self, wire: &v1::JobFilter) -> Result<Listing<v1::ListStepsResponse>, Status> {
+        self.by_job(wire, step::render_all, |steps| v1::ListStepsResponse { steps }).await
+    }
+
+    /// The records that job ids name, looked up some at a time; none where none is named.
+    ///
+    /// # Errors
+    /// Ids none of which is a job's.
+    async fn records(&self, written: &[String]) -> Result<Option<BTreeSet<JobId>>, Status> {
+        if written.is_empty() {
+            return Ok(None);
+        }
+        let mut ids = BTreeSet::new();
+        let once: BTreeSet<&String> = written.iter().collect();
+        let once: Vec<&String> = once.into_iter().collect();
+        for some in once.chunks(PAGE) {
+            {
+                let cluster = self.replica.read();
+                ids.extend(some.iter().flat_map(|id| filter::meant(&cluster, id)));
+            }
+            tokio::task::yield_now().await;
+        }
+        if ids.is_empty() { Err(reject::status(&Reject::InvalidJobId)) } else { Ok(Some(ids)) }
     }
 
     /// Lists what jobs come to, a page at a time.
-    fn by_job<T: Send + 'static, M: Send + 'static>(
+    async fn by_job<T: Message + 'static, M: Send + 'static>(
         &self,
         wire: &v1::JobFilter,
         render: impl Fn(&Cluster, &Job) -> Vec<T> + Send + Sync + 'static,
         message: impl Fn(Vec<T>) -> M + Send + Sync + 'static,
     ) -> Result<Listing<M>, Status> {
-        let filter = {
-            let cluster = self.replica.read();
-            known(&cluster, wire)?;
-            Filter::read(&cluster, wire)?
-        };
+        let ids = self.records(&wire.job_ids).await?;
+        let filter = Filter::read(&self.replica.read(), wire, ids)?;
         let (pages, outgoing) = mpsc::channel(AHEAD);
         let replica = self.replica.clone();
         tokio::spawn(async move {
@@ -85,8 +107,10 @@ impl Desk {
             while let Some(first) = next {
                 let page = page(&replica.read(), &filter, first, &render);
                 next = page.next;
-                if !page.items.is_empty() && pages.send(Ok(message(page.items))).await.is_err() {
-                    return;
+                for part in parts(page.items) {
+                    if pages.send(Ok(message(part))).await.is_err() {
+                        return;
+                    }
                 }
             }
         });
@@ -123,9 +147,10 @@ impl Desk {
             for ids in wanted.chunks(PAGE) {
                 let mut nodes = desk.render_nodes(ids);
                 nodes.retain(&meant);
-                let message = v1::ListNodesResponse { nodes };
-                if !message.nodes.is_empty() && pages.send(Ok(message)).await.is_err() {
-                    return;
+                for nodes in parts(nodes) {
+                    if pages.send(Ok(v1::ListNodesResponse { nodes })).await.is_err() {
+                        return;
+                    }
                 }
             }
         });
@@ -210,34 +235,52 @@ impl Desk {
     }
 }
 
-/// Refuses a list of numbers none of which is a job's.
-fn known(cluster: &Cluster, wire: &v1::JobFilter) -> Result<(), Status> {
-    let is = |id: &String| !filter::meant(cluster, id).is_empty();
-    match wire.job_ids.is_empty() || wire.job_ids.iter().any(is) {
-        true => Ok(()),
-        false => Err(reject::status(&Reject::InvalidJobId)),
-    }
-}
-
-fn page<T>(
+/// The next records that a filter admits, as many as are looked at or fill a message.
+fn page<T: Message>(
     cluster: &Cluster,
     filter: &Filter,
     first: JobId,
     render: &impl Fn(&Cluster, &Job) -> Vec<T>,
 ) -> Page<T> {
-    if let Some(ids) = &filter.ids {
-        let mut rest = ids.range(first..);
-        let named: Vec<JobId> = rest.by_ref().take(PAGE).copied().collect();
-        let found = named.iter().filter_map(|id| cluster.job(*id)).filter(|job| filter.admits(job));
-        return Page {
-            items: found.flat_map(|job| render(cluster, job)).collect(),
-            next: rest.next().copied(),
-        };
+    match &filter.ids {
+        Some(ids) => of_page(ids.range(first..).filter_map(|id| cluster.job(*id)), cluster, filter, render),
+        None => of_page(cluster.jobs().range(first), cluster, filter, render),
     }
-    let mut rest = cluster.jobs().range(first);
-    let looked_at = rest.by_ref().take(PAGE).filter(|job| filter.admits(job));
-    let items = looked_at.flat_map(|job| render(cluster, job)).collect();
-    Page { items, next: rest.next().map(|job| job.id) }
+}
+
+fn of_page<'a, T: Message>(
+    records: impl Iterator<Item = &'a Job>,
+    cluster: &Cluster,
+    filter: &Filter,
+    render: &impl Fn(&Cluster, &Job) -> Vec<T>,
+) -> Page<T> {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    for (seen, job) in records.enumerate() {
+        if seen >= PAGE || bytes >= MESSAGE_BYTES {
+            return Page { items, next: Some(job.id) };
+        }
+        if filter.admits(job) {
+            let rendered = render(cluster, job);
+            bytes += rendered.iter().map(Message::encoded_len).sum::<usize>();
+            items.extend(rendered);
+        }
+    }
+    Page { items, next: None }
+}
+
+/// A list cut where a message is full.
+pub(super) fn parts<T: Message>(items: Vec<T>) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || {
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        while bytes < MESSAGE_BYTES
+            && let Some(item) = items.next()
+        {
+            bytes += item.encoded_len();
+            part.push(item);
+        }
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 fn partition_named<'a>(

@@ -8,13 +8,16 @@ mod filter;
 mod foretell;
 mod jobs;
 mod lists;
+pub(crate) mod quota;
 mod steps;
 mod submit;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use spur_core::cluster::Cluster;
@@ -22,6 +25,7 @@ use spur_core::controller::{Command, Input};
 use spur_core::id::{JobId, RequestId};
 use spur_core::model::caller::Caller;
 use spur_core::model::config::NodeAddress;
+use spur_core::text::jobid::JobRef;
 use spur_core::text::time::Time;
 use spur_proto::auth::ClusterKey;
 use spur_proto::convert::{license, reject};
@@ -45,6 +49,7 @@ use crate::stop::Stop;
 use crate::store::accounting::Accounting;
 use crate::watchers::Watchers;
 use access::caller_of;
+use quota::{Kind, Quotas};
 
 /// Everything the service needs. Clones share it.
 #[derive(Clone)]
@@ -61,6 +66,7 @@ pub(crate) struct Desk {
     pub(crate) key: Option<Arc<ClusterKey>>,
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
     pub(crate) reload: Reload,
+    pub(crate) quotas: Quotas,
     pub(crate) stop: Stop,
     /// The controller's reign.
     pub(crate) epoch: u64,
@@ -69,6 +75,9 @@ pub(crate) struct Desk {
     /// Where copies of the cluster are to be had, one at a time, without anybody else's waiting.
     pub(crate) copies: Arc<Mutex<mpsc::Sender<oneshot::Sender<Cluster>>>>,
 }
+
+/// Whoever answers nobody for so long is not up.
+const PING_WAIT: Duration = Duration::from_secs(5);
 
 type Listing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -94,8 +103,22 @@ impl Name {
 
     /// The name of the part with this number, of a request that is handled in several.
     fn part(self, number: usize) -> Self {
-        let moved =
-            |RequestId(id)| RequestId(u128::from_be_bytes(id).wrapping_add(number as u128).to_be_bytes());
+        self.moved(number as u128)
+    }
+
+    /// The name of the part that is about these jobs, of a request that is repeated after some of its parts were done: who
+    /// is gone by then moves the others up.
+    fn part_about(self, jobs: &[JobRef<JobId>]) -> Self {
+        let half = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, jobs).hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        self.moved(half(0) << 64 | half(1))
+    }
+
+    fn moved(self, by: u128) -> Self {
+        let moved = |RequestId(id)| RequestId(u128::from_be_bytes(id).wrapping_add(by).to_be_bytes());
         Self { id: self.id.map(moved), retry: self.retry }
     }
 }
@@ -127,6 +150,11 @@ fn outcome(answered: Result<Answered, NoAnswer>) -> Result<Answer, Status> {
         Ok(Err(Refused::Unsure)) => {
             Err(refusal::busy("whether this was done before is not known; ask again"))
         }
+        Ok(Err(Refused::Fault)) => {
+            let message = "the controller has a fault and could not judge this request; nothing was changed, and its log \
+                           has the details";
+            Err(refusal::status(Code::Internal, &v1::Error::new("SLURM_ERROR", message)))
+        }
         Err(error) => Err(no_answer(error)),
     }
 }
@@ -155,7 +183,14 @@ impl Controller for Desk {
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
 
     async fn ping(&self, _: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
-        Ok(Response::new(self.describe()))
+        match tokio::time::timeout(PING_WAIT, self.inbox.ping()).await {
+            Ok(Ok(())) => Ok(Response::new(self.describe())),
+            Ok(Err(error)) => Err(no_answer(error)),
+            Err(_) => {
+                let problem = format!("the controller has answered nobody for {} s", PING_WAIT.as_secs());
+                Err(Status::unavailable(problem))
+            }
+        }
     }
 
     async fn submit(
@@ -163,6 +198,7 @@ impl Controller for Desk {
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::SubmitResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         self.submit_one(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -179,6 +215,7 @@ impl Controller for Desk {
         request: Request<v1::SubmitRequest>,
     ) -> Result<Response<v1::TestSubmitResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::List)?;
         self.test(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -186,7 +223,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ExplainJobRequest>,
     ) -> Result<Response<v1::ExplainJobResponse>, Status> {
-        caller_of(&request)?;
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
         let job = self.explain(JobId(request.into_inner().job_id)).await?;
         Ok(Response::new(v1::ExplainJobResponse { job: Some(job) }))
     }
@@ -196,6 +233,7 @@ impl Controller for Desk {
         request: Request<v1::CancelJobsRequest>,
     ) -> Result<Response<v1::CancelJobsResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         self.cancel(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -204,6 +242,7 @@ impl Controller for Desk {
         request: Request<v1::UpdateJobRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         self.update(caller, request.into_inner()).await.map(Response::new)
     }
 
@@ -212,6 +251,7 @@ impl Controller for Desk {
         request: Request<v1::HoldJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::HoldJobsRequest { job_ids, by_user, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
         self.change(caller, name, &job_ids, |jobs| Command::Hold { jobs, by_user }).await.map(Response::new)
@@ -222,6 +262,7 @@ impl Controller for Desk {
         request: Request<v1::ReleaseJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::ReleaseJobsRequest { job_ids, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
         self.change(caller, name, &job_ids, |jobs| Command::Release { jobs }).await.map(Response::new)
@@ -232,6 +273,7 @@ impl Controller for Desk {
         request: Request<v1::RequeueJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::RequeueJobsRequest { job_ids, hold, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
         self.change(caller, name, &job_ids, |jobs| Command::Requeue { jobs, hold }).await.map(Response::new)
@@ -242,6 +284,7 @@ impl Controller for Desk {
         request: Request<v1::SuspendJobsRequest>,
     ) -> Result<Response<v1::JobsChangedResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         let v1::SuspendJobsRequest { job_ids, resume, request_id, retry } = request.into_inner();
         let name = Name::read(&request_id, retry)?;
         let command = |jobs| if resume { Command::Resume { jobs } } else { Command::Suspend { jobs } };
@@ -253,6 +296,7 @@ impl Controller for Desk {
         request: Request<v1::GetScriptRequest>,
     ) -> Result<Response<v1::GetScriptResponse>, Status> {
         let caller = caller_of(&request)?;
+        let _share = self.quotas.take(&caller, Kind::Request)?;
         self.script(&caller, &request.into_inner().job_id).await.map(Response::new)
     }
 
@@ -260,39 +304,43 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListJobsRequest>,
     ) -> Result<Response<Self::ListJobsStream>, Status> {
-        caller_of(&request)?;
-        self.jobs(&request.into_inner()).await.map(Response::new)
+        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let listing = self.jobs(&request.into_inner()).await?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn list_priorities(
         &self,
         request: Request<v1::ListPrioritiesRequest>,
     ) -> Result<Response<Self::ListPrioritiesStream>, Status> {
-        caller_of(&request)?;
-        self.priorities(&request.into_inner().filter.unwrap_or_default()).map(Response::new)
+        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let listing = self.priorities(&request.into_inner().filter.unwrap_or_default()).await?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn list_steps(
         &self,
         request: Request<v1::ListStepsRequest>,
     ) -> Result<Response<Self::ListStepsStream>, Status> {
-        caller_of(&request)?;
-        self.steps(&request.into_inner().filter.unwrap_or_default()).map(Response::new)
+        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let listing = self.steps(&request.into_inner().filter.unwrap_or_default()).await?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn list_nodes(
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<Self::ListNodesStream>, Status> {
-        caller_of(&request)?;
-        self.nodes(request.into_inner()).map(Response::new)
+        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let listing = self.nodes(request.into_inner())?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn list_partitions(
         &self,
         request: Request<v1::ListPartitionsRequest>,
     ) -> Result<Response<v1::ListPartitionsResponse>, Status> {
-        caller_of(&request)?;
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
         self.partitions(&request.into_inner().names).map(Response::new)
     }
 
@@ -300,15 +348,16 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListTopologyRequest>,
     ) -> Result<Response<Self::ListTopologyStream>, Status> {
-        caller_of(&request)?;
-        self.topology(&request.into_inner()).map(Response::new)
+        let share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
+        let listing = self.topology(&request.into_inner())?;
+        Ok(Response::new(share.over(listing)))
     }
 
     async fn show_config(
         &self,
         request: Request<v1::ShowConfigRequest>,
     ) -> Result<Response<v1::ShowConfigResponse>, Status> {
-        caller_of(&request)?;
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
         let settings = spur_proto::convert::config::settings(self.replica.read().policy());
         Ok(Response::new(v1::ShowConfigResponse { settings }))
     }
@@ -317,7 +366,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ExpandHostlistRequest>,
     ) -> Result<Response<v1::ExpandHostlistResponse>, Status> {
-        caller_of(&request)?;
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
         let nodes = filter::expand(&self.replica.read(), &request.into_inner().expression)?.to_string();
         Ok(Response::new(v1::ExpandHostlistResponse { nodes }))
     }
@@ -390,7 +439,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListReservationsRequest>,
     ) -> Result<Response<v1::ListReservationsResponse>, Status> {
-        caller_of(&request)?;
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
         self.reservations(&request.into_inner().names).map(Response::new)
     }
 
@@ -398,7 +447,7 @@ impl Controller for Desk {
         &self,
         request: Request<v1::ListLicensesRequest>,
     ) -> Result<Response<v1::ListLicensesResponse>, Status> {
-        caller_of(&request)?;
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::List)?;
         let licenses = license::render_all(&self.replica.read(), clock::now());
         Ok(Response::new(v1::ListLicensesResponse { licenses }))
     }
@@ -424,6 +473,8 @@ impl Controller for Desk {
         request: Request<v1::ListAccountingRequest>,
     ) -> Result<Response<Self::ListAccountingStream>, Status> {
         let caller = caller_of(&request)?;
-        self.account(&caller, request.into_inner()).map(Response::new)
+        let share = self.quotas.take(&caller, Kind::List)?;
+        let listing = self.account(&caller, request.into_inner())?;
+        Ok(Response::new(share.over(listing)))
     }
 }

@@ -26,6 +26,9 @@ const IN_FLIGHT: usize = 512;
 /// Submissions of one stream that are put in the queue at once, if so many have come.
 const AT_ONCE: usize = 16;
 
+/// A submission of so many bytes is not read between others.
+const LARGE: usize = 64 << 10;
+
 /// A submission of a stream: its answer to come, or why there will be none.
 type Taken = Result<oneshot::Receiver<Answered>, Status>;
 
@@ -35,7 +38,7 @@ impl Desk {
         caller: Caller,
         request: v1::SubmitRequest,
     ) -> Result<v1::SubmitResponse, Status> {
-        accepted(self.ask(read(caller, request)?).await?)
+        accepted(self.ask(read_aside(caller, request).await?).await?)
     }
 
     /// Takes submissions as fast as they come and answers them in order.
@@ -50,7 +53,10 @@ impl Desk {
             let mut some = Vec::with_capacity(AT_ONCE);
             loop {
                 let more = next(&mut requests, &mut some).await;
-                let asks = some.drain(..).map(|request| read(caller.clone(), request)).collect();
+                let mut asks = Vec::with_capacity(some.len());
+                for request in some.drain(..) {
+                    asks.push(read_aside(caller.clone(), request).await);
+                }
                 for taking in take(&inbox, asks).await {
                     if taken.send(taking).await.is_err() {
                         return;
@@ -104,7 +110,17 @@ async fn answered(taking: Taken) -> Result<v1::SubmitStreamResponse, Status> {
     Ok(v1::SubmitStreamResponse { result: Some(result) })
 }
 
-pub(super) fn read(caller: Caller, request: v1::SubmitRequest) -> Result<Ask, Status> {
+/// [`read`], of what is large on a thread that may take its time.
+pub(super) async fn read_aside(caller: Caller, request: v1::SubmitRequest) -> Result<Ask, Status> {
+    let batch = request.job.as_ref().and_then(|job| job.batch.as_ref());
+    if batch.is_none_or(|batch| batch.script.len() + batch.environment.len() < LARGE) {
+        return read(caller, request);
+    }
+    let read = tokio::task::spawn_blocking(move || read(caller, request)).await;
+    read.map_err(|error| Status::internal(error.to_string()))?
+}
+
+fn read(caller: Caller, request: v1::SubmitRequest) -> Result<Ask, Status> {
     let name = Name::read(&request.request_id, request.retry)?;
     let wire = request.job.unwrap_or_default();
     let (wish, payload) = spec::submission(wire).map_err(|bad| reject::bad_field(&bad))?;

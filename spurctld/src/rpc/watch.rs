@@ -7,7 +7,7 @@ use spur_core::id::JobId;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
 use spur_core::text::jobid::JobRef;
-use spur_proto::convert::{job, reject};
+use spur_proto::convert::{BadField, job, reject};
 use spur_proto::v1;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,6 +19,8 @@ use crate::watchers::Watch;
 
 /// Messages ahead of a slow reader, who sees only the last of several states then.
 const AHEAD: usize = 16;
+/// Jobs that one request may watch.
+const MOST: usize = 10_000;
 
 /// What a watcher was last told of a job.
 #[derive(PartialEq)]
@@ -35,6 +37,10 @@ impl Desk {
     /// Every named job now, and again whenever its state, its nodes or the reason why it waits changes, until all have ended; of an
     /// array every record.
     pub(super) fn watch(&self, ids: &[u32]) -> Result<Listing<v1::WatchJobsResponse>, Status> {
+        if ids.len() > MOST {
+            let problem = format!("one request watches {MOST} jobs at most, not {}", ids.len());
+            return Err(reject::bad_field(&BadField::new("job ids", problem)));
+        }
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
         // Before the first look, so that nothing is missed between it and the second.
         let watch = self.watchers.watch(ids.clone());

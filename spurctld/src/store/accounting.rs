@@ -190,6 +190,48 @@ pub struct Query {
 impl Query {
     /// Rows in a page unless [`Query::limit`] says otherwise.
     pub const PAGE: u32 = 1000;
+    /// Bytes of text after which a page is full.
+    pub const PAGE_BYTES: usize = 4 << 20;
+}
+
+/// Rows that were asked for, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    /// These.
+    pub rows: Vec<JobRow>,
+    /// Whether there may be others behind them.
+    pub more: bool,
+}
+
+impl JobRow {
+    /// How long all of its texts are that somebody else than this controller wrote.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        [
+            &self.name,
+            &self.account,
+            &self.wckey,
+            &self.partition,
+            &self.qos,
+            &self.reservation,
+            &self.req_tres,
+            &self.alloc_tres,
+            &self.node_list,
+            &self.constraints,
+            &self.licenses,
+            &self.work_dir,
+            &self.submit_line,
+            &self.comment,
+            &self.admin_comment,
+            &self.system_comment,
+            &self.std_in,
+            &self.std_out,
+            &self.std_err,
+        ]
+        .into_iter()
+        .map(String::len)
+        .sum()
+    }
 }
 
 /// The accounting database. Clones share it.
@@ -229,11 +271,11 @@ impl Accounting {
         self.database.write(reached, jobs, steps).await
     }
 
-    /// A page of jobs. It is the last one if it is shorter than the limit.
+    /// A page of jobs: as many as the limit says, or as fill it.
     ///
     /// # Errors
     /// What the database refuses.
-    pub async fn jobs(&self, query: &Query) -> Result<Vec<JobRow>, StoreError> {
+    pub async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
         self.database.jobs(query).await
     }
 

@@ -33,7 +33,7 @@ fn ids(rows: &[JobRow]) -> Vec<(u32, u32)> {
 }
 
 async fn found(accounting: &Accounting, query: Query) -> Vec<u32> {
-    accounting.jobs(&query).await.expect("the query is answered").iter().map(|row| row.job_id).collect()
+    accounting.jobs(&query).await.expect("the query is answered").rows.iter().map(|row| row.job_id).collect()
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn rows_and_the_entry_they_reach_are_kept_together() {
     running.state = "RUNNING".to_owned();
     running.ended = None;
     accounting.write(10, vec![running.clone(), job(8)], Vec::new()).await.unwrap();
-    assert_eq!(accounting.jobs(&Query::default()).await.unwrap(), [running, job(8)]);
+    assert_eq!(accounting.jobs(&Query::default()).await.unwrap().rows, [running, job(8)]);
     let step = StepRow {
         job_id: 7,
         step_id: -1,
@@ -64,7 +64,7 @@ async fn rows_and_the_entry_they_reach_are_kept_together() {
 
     let accounting = Accounting::open(&path).await.unwrap();
     assert_eq!(accounting.reached().await.unwrap(), 12);
-    assert_eq!(accounting.jobs(&Query::default()).await.unwrap(), [job(7), job(8)]);
+    assert_eq!(accounting.jobs(&Query::default()).await.unwrap().rows, [job(7), job(8)]);
     let steps = accounting.steps(&[(8, 0), (7, 0), (7, 1)]).await.unwrap();
     assert_eq!(steps, [step.clone(), StepRow { step_id: 0, ..step }]);
     assert_eq!(accounting.steps(&[]).await.unwrap(), []);
@@ -120,12 +120,23 @@ async fn pages_follow_each_other_without_gap_or_repetition() {
         let mut seen = Vec::new();
         loop {
             let page = accounting.jobs(&query).await.unwrap();
-            seen.extend(ids(&page));
+            seen.extend(ids(&page.rows));
             query.after = seen.last().copied();
-            if page.len() < size {
+            if !page.more {
                 break;
             }
         }
         assert_eq!(seen, expected, "pages of {size}");
     }
+}
+
+#[tokio::test]
+async fn a_page_is_full_by_bytes_too() {
+    let accounting = Accounting::open(&directory("accounting-bytes").join("acct.db")).await.unwrap();
+    let rows = (1..=5).map(|id| JobRow { comment: "x".repeat(3 << 20), ..job(id) });
+    accounting.write(1, rows.collect(), Vec::new()).await.unwrap();
+    let page = accounting.jobs(&Query::default()).await.unwrap();
+    assert_eq!((page.rows.len(), page.more), (2, true));
+    let rest = Query { after: Some((4, 0)), ..Query::default() };
+    assert_eq!(accounting.jobs(&rest).await.map(|page| (page.rows.len(), page.more)).ok(), Some((1, false)));
 }

@@ -138,7 +138,7 @@ async fn check_left(path: &Path, acknowledged: u64, what: &str) -> u64 {
     let accounting = Accounting::open(&path.with_file_name("acct.db")).await.expect("accounting is whole");
     let reached = accounting.reached().await.expect("readable");
     assert!(reached <= last, "{what}: accounting has reached entry {reached}, the journal ends at {last}");
-    let rows = accounting.jobs(&Query { limit: u32::MAX, ..Query::default() }).await.expect("readable");
+    let rows = accounting.jobs(&Query { limit: u32::MAX, ..Query::default() }).await.expect("readable").rows;
     assert!(rows.iter().map(|row| u64::from(row.job_id)).eq(1..=reached), "{what}: one row for each entry");
     let rest = journal.entries(reached).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(rest.len() as u64, last - reached, "{what}: accounting can go on");

@@ -23,11 +23,11 @@ use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use spur_core::text::nearest::nearest;
-use spur_proto::client::{CallError, Controller};
+use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
     CreateReservationRequest, GetScriptRequest, HoldJobsRequest, JobFilter, JobsChangedResponse, PingRequest,
     PingResponse, ReconfigureRequest, ReleaseJobsRequest, RequeueJobsRequest, ShutdownRequest,
-    SuspendJobsRequest, UpdateReservationRequest,
+    SuspendJobsRequest, UpdateJobRequest, UpdateReservationRequest,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -295,16 +295,30 @@ async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow
         let prefix = ["jobid=", "job="].into_iter().find(|prefix| lower.starts_with(prefix));
         job_ids.extend(update::job_ids(&word[prefix.unwrap_or_default().len()..])?);
     }
+    // Who requeues the job that it runs in is asked to end at once, and still has to say how it went.
+    let stays = keyword.starts_with("requeue").then(|| signal(SignalKind::terminate()));
+    let _stay = stays.transpose().context("cannot listen for signals")?;
+    let mut code = 0;
+    for some in job_ids.chunks(JOBS_AT_ONCE) {
+        let answer = queue_some(session, keyword, some.to_vec()).await?;
+        code = code.max(report(session, answer));
+    }
+    Ok(code)
+}
+
+async fn queue_some(
+    session: &mut Session,
+    keyword: &str,
+    job_ids: Vec<String>,
+) -> anyhow::Result<JobsChangedResponse> {
     let connection = session.connection()?;
-    let answer = match keyword {
+    Ok(match keyword {
         "release" => {
             let request = ReleaseJobsRequest { job_ids, ..ReleaseJobsRequest::default() };
             let call = async |mut controller: Controller, request| controller.release_jobs(request).await;
             connection.change(request, call).await?
         }
         "requeue" | "requeuehold" => {
-            // Who requeues the job that it runs in is asked to end at once, and still has to say how it went.
-            let _stay = signal(SignalKind::terminate()).context("cannot listen for signals")?;
             let hold = keyword == "requeuehold";
             let request = RequeueJobsRequest { job_ids, hold, ..RequeueJobsRequest::default() };
             let call = async |mut controller: Controller, request| controller.requeue_jobs(request).await;
@@ -322,8 +336,7 @@ async fn queue(session: &mut Session, keyword: &str, words: &[String]) -> anyhow
             let call = async |mut controller: Controller, request| controller.hold_jobs(request).await;
             connection.change(request, call).await?
         }
-    };
-    Ok(report(session, answer))
+    })
 }
 
 /// Reserves nodes and says under which name.
@@ -346,8 +359,14 @@ async fn change(session: &mut Session, update: Update) -> anyhow::Result<u8> {
     match update {
         Update::Job(request) => {
             let call = async |mut controller: Controller, request| controller.update_job(request).await;
-            let answer = connection.change(request, call).await?;
-            return Ok(report(session, answer));
+            let (mut code, changes) = (0, request.changes);
+            for some in request.job_ids.chunks(JOBS_AT_ONCE) {
+                let (job_ids, changes) = (some.to_vec(), changes.clone());
+                let request = UpdateJobRequest { job_ids, changes, ..UpdateJobRequest::default() };
+                let answer = session.connection()?.change(request, call).await?;
+                code = code.max(report(session, answer));
+            }
+            return Ok(code);
         }
         Update::Nodes(request) => {
             let call = async |mut controller: Controller, request| controller.update_nodes(request).await;

@@ -49,6 +49,25 @@ pub struct ControllerLocal {
     pub metrics_addr: Option<HostPort>,
     /// `state`.
     pub state: StateStore,
+    /// What one user may ask at a time.
+    pub shares: UserShares,
+}
+
+/// What one user may ask of a controller at a time; operators may ask without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserShares {
+    /// `max_requests_per_user`: requests under way.
+    pub requests: u32,
+    /// `max_lists_per_user`: lists under way, and plans that are made for one request.
+    pub lists: u32,
+    /// `lists_per_second`: how many of these may begin in a second on average; ten times as many at once.
+    pub lists_per_second: u32,
+}
+
+impl Default for UserShares {
+    fn default() -> Self {
+        Self { requests: 1024, lists: 8, lists_per_second: 100 }
+    }
 }
 
 /// `[controller] state`: where the journal is kept.
@@ -177,6 +196,7 @@ impl Default for ControllerLocal {
             addresses: vec![listen_addr.clone()],
             listen_addr,
             metrics_addr: None,
+            shares: UserShares::default(),
             state: StateStore::Sqlite("/var/lib/spur/spur.db".into()),
         }
     }

@@ -7,10 +7,11 @@ use sqlx::error::BoxDynError;
 use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
 use sqlx::{Arguments, ConnectOptions, Connection, QueryBuilder, Row};
 use tokio::sync::Mutex;
+use tokio_stream::StreamExt;
 
 use super::rows::Insert;
 use super::{StoreError, create, failed, from_sql, read_options, schema, sql_int, write_options};
-use crate::store::accounting::{JobRow, Query, StepRow};
+use crate::store::accounting::{JobRow, Page, Query, StepRow};
 
 /// Connections for readers.
 const READERS: u32 = 4;
@@ -123,15 +124,23 @@ impl Database {
         Err(StoreError::OutOfOrder { expected: self.reached().await?, found: reached })
     }
 
-    pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Vec<JobRow>, StoreError> {
+    pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
         let mut sql = select("job", JobRow::COLUMNS);
         sql.push(" WHERE 1");
         restrict(&mut sql, query);
         let limit = if query.limit == 0 { Query::PAGE } else { query.limit };
         sql.push(" ORDER BY job_id, restarts LIMIT ").push_bind(limit);
-        let rows = sql.build().persistent(false).fetch_all(&self.inner.readers).await;
-        rows.and_then(|rows| rows.iter().map(JobRow::read).collect())
-            .map_err(|error| self.failed("read", error))
+        let mut found = sql.build().persistent(false).fetch(&self.inner.readers);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.next().await {
+            let row = row.and_then(|row| JobRow::read(&row)).map_err(|error| self.failed("read", error))?;
+            bytes += row.text_bytes();
+            rows.push(row);
+            if bytes >= Query::PAGE_BYTES {
+                return Ok(Page { rows, more: true });
+            }
+        }
+        Ok(Page { more: rows.len() >= limit as usize, rows })
     }
 
     pub(in crate::store) async fn steps(&self, runs: &[(u32, u32)]) -> Result<Vec<StepRow>, StoreError> {

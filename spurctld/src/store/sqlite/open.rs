@@ -1,5 +1,6 @@
 //! Opening a journal: the lock, the schema, the new epoch, what there is to recover, and the writer's thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -73,7 +74,10 @@ pub(in crate::store) async fn open(path: &Path, tuning: Tuning) -> Result<Opened
     thread::Builder::new()
         .name("journal".to_owned())
         .spawn(move || {
-            runtime.block_on(writer::serve(writer, queues, &failure));
+            let serve = AssertUnwindSafe(|| runtime.block_on(writer::serve(writer, queues, &failure)));
+            if catch_unwind(serve).is_err() {
+                crate::fault::end("the journal thread has panicked");
+            }
             drop(lock);
             ended_sender.send_replace(true);
         })

@@ -17,6 +17,9 @@ pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
     set!(local.listen_addr => section.parsed("listen_addr"));
     local.addresses = addresses(section).unwrap_or_else(|| vec![local.listen_addr.clone()]);
     local.metrics_addr = section.parsed("metrics_addr");
+    set!(local.shares.requests => section.integer("max_requests_per_user", 1..=1_000_000));
+    set!(local.shares.lists => section.integer("max_lists_per_user", 1..=1_000_000));
+    set!(local.shares.lists_per_second => section.integer("lists_per_second", 1..=1_000_000));
     let password_file = path(section, "password_file");
     set!(local.state => state(section));
     match &mut local.state {

@@ -1,0 +1,167 @@
+//! What one user may ask at a time: requests under way, lists under way, lists in a second. Whoever asks more is told that
+//! the controller is busy, which commands wait out.
+//!
+//! Requests that wait for something of their own accord (a step for its CPUs, a watcher for its job) count for nothing, and
+//! neither do operators.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use spur_core::model::caller::Caller;
+use spur_core::model::config::UserShares;
+use spur_proto::refusal;
+use tokio::time::Instant;
+use tokio_stream::StreamExt;
+use tonic::Status;
+
+use super::Listing;
+
+/// Seconds for which lists that were not asked for may be asked for later.
+const BURST_SECONDS: u32 = 10;
+/// A list costs so many tokens; one comes back in a thousandth of a list's second.
+const LIST_TOKENS: u64 = 1000;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Something that costs about as much as it is long.
+    Request,
+    /// Something that may look at every job, or at every node.
+    List,
+}
+
+/// Who has what under way. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Quotas {
+    shares: UserShares,
+    users: Arc<Mutex<HashMap<u32, Usage>>>,
+}
+
+/// What a user has.
+struct Usage {
+    requests: u32,
+    lists: u32,
+    /// What is left of the lists of these seconds.
+    tokens: u64,
+    /// When that was.
+    counted: Instant,
+}
+
+/// A request under way, until it is dropped.
+pub(super) struct Share {
+    quotas: Quotas,
+    uid: u32,
+    kind: Option<Kind>,
+}
+
+impl Quotas {
+    /// Nobody has anything under way.
+    pub(crate) fn new(shares: UserShares) -> Self {
+        Self { shares, users: Arc::default() }
+    }
+
+    /// Counts a request; it counts until what is returned is dropped.
+    ///
+    /// # Errors
+    /// The user has too much under way, or asks too often.
+    pub(super) fn take(&self, caller: &Caller, kind: Kind) -> Result<Share, Status> {
+        self.take_at(caller, kind, Instant::now())
+    }
+
+    fn take_at(&self, caller: &Caller, kind: Kind, now: Instant) -> Result<Share, Status> {
+        let uid = caller.owner.uid;
+        if caller.operator {
+            return Ok(Share { quotas: self.clone(), uid, kind: None });
+        }
+        let UserShares { requests, lists, lists_per_second } = self.shares;
+        let most = u64::from(lists_per_second) * u64::from(BURST_SECONDS) * LIST_TOKENS;
+        let mut users = self.users();
+        let new = Usage { requests: 0, lists: 0, tokens: most, counted: now };
+        let usage = users.entry(uid).or_insert(new);
+        let since = u64::try_from(now.duration_since(usage.counted).as_millis()).unwrap_or(u64::MAX);
+        // A thousandth of a second brings a thousandth of what a second does.
+        usage.tokens =
+            usage.tokens.saturating_add(since.saturating_mul(u64::from(lists_per_second))).min(most);
+        usage.counted = now;
+        let refused = |what: String| refusal::busy(&format!("user {uid} {what}; waiting"));
+        match kind {
+            Kind::Request if usage.requests >= requests => {
+                return Err(refused(format!("has {requests} requests under way")));
+            }
+            Kind::List if usage.lists >= lists => {
+                return Err(refused(format!("has {lists} lists under way")));
+            }
+            Kind::List if usage.tokens < LIST_TOKENS => {
+                return Err(refused(format!("asks for more than {lists_per_second} lists a second")));
+            }
+            Kind::Request => usage.requests += 1,
+            Kind::List => (usage.lists, usage.tokens) = (usage.lists + 1, usage.tokens - LIST_TOKENS),
+        }
+        drop(users);
+        Ok(Share { quotas: self.clone(), uid, kind: Some(kind) })
+    }
+
+    fn users(&self) -> MutexGuard<'_, HashMap<u32, Usage>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// A list that counts until its end, or until nobody wants more of it.
+    pub(super) fn over<T: 'static>(self, listing: Listing<T>) -> Listing<T> {
+        Box::pin(listing.map(move |item| {
+            let _under_way = &self;
+            item
+        }))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut users = self.quotas.users();
+        let Some(usage) = users.get_mut(&self.uid) else { return };
+        match self.kind {
+            Some(Kind::Request) => usage.requests = usage.requests.saturating_sub(1),
+            Some(Kind::List) => usage.lists = usage.lists.saturating_sub(1),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spur_core::model::caller::Owner;
+
+    use super::*;
+
+    fn caller(uid: u32) -> Caller {
+        let owner = Owner { uid, gid: uid, user: "u".into(), group: "g".into() };
+        Caller { owner: owner.into(), operator: uid == 0 }
+    }
+
+    #[test]
+    fn a_user_has_so_much_under_way_and_others_none_the_less() {
+        let quotas = Quotas::new(UserShares { requests: 2, lists: 1, lists_per_second: 1 });
+        let kept = [Kind::Request, Kind::Request, Kind::List].map(|kind| quotas.take(&caller(1), kind).ok());
+        assert!(kept.iter().all(Option::is_some));
+        assert!(quotas.take(&caller(1), Kind::Request).is_err());
+        assert!(quotas.take(&caller(1), Kind::List).is_err());
+        assert!(quotas.take(&caller(2), Kind::List).is_ok());
+        assert!(quotas.take(&caller(0), Kind::List).is_ok());
+        drop(kept);
+        assert!(quotas.take(&caller(1), Kind::Request).is_ok());
+    }
+
+    #[test]
+    fn lists_come_back_with_time() {
+        let quotas = Quotas::new(UserShares { requests: 1, lists: 1, lists_per_second: 2 });
+        let now = Instant::now();
+        let lists = |at| (0..).take_while(|_| quotas.take_at(&caller(1), Kind::List, at).is_ok()).count();
+        assert_eq!(lists(now), 20);
+        assert_eq!(lists(now + Duration::from_millis(499)), 0);
+        assert_eq!(lists(now + Duration::from_millis(500)), 1);
+        assert_eq!(lists(now + Duration::from_secs(100)), 20);
+    }
+}

@@ -1,0 +1,143 @@
+//! What one user asks costs nobody else more than its share.
+
+use std::sync::Arc;
+
+use spur_core::cluster::Event;
+use spur_core::id::JobId;
+use spur_core::model::caller::Owner;
+use spur_proto::convert::spec;
+use spur_proto::refusal::error_of;
+use spur_proto::v1;
+use spurctld::store::{Batch, Entry, Journal};
+use tokio_stream::StreamExt;
+
+use super::support::{ADA, BOB, Client, Controller, job, jobs, submit};
+
+/// A text that earlier releases took.
+const BIG: usize = 3_900_000;
+
+fn of_all_states() -> v1::JobFilter {
+    v1::JobFilter { states: vec!["all".to_owned()], ..v1::JobFilter::default() }
+}
+
+async fn cancel(client: &mut Client, request: v1::CancelJobsRequest) -> v1::CancelJobsResponse {
+    client.cancel_jobs(request).await.expect("the request is served").into_inner()
+}
+
+async fn accounted(client: &mut Client) -> Vec<v1::AccountingRow> {
+    let request = v1::ListAccountingRequest { all_users: true, ..v1::ListAccountingRequest::default() };
+    let mut stream = client.list_accounting(request).await.expect("rows are listed").into_inner();
+    let mut rows = Vec::new();
+    while let Some(page) = stream.message().await.expect("no message is too long") {
+        rows.extend(page.rows);
+    }
+    rows
+}
+
+/// Puts jobs with large comments behind what is in a journal, as earlier releases took them.
+async fn swell(directory: &std::path::Path, count: u32) {
+    let (journal, recovered) = Journal::open(&directory.join("spur.db")).await.unwrap();
+    let wish = v1::JobSpec { comment: String::new(), hold: true, ..job("big") };
+    let mut spec = spec::submission(wish).unwrap().0.spec;
+    let name: Arc<str> = format!("u{ADA}").into();
+    spec.owner = Arc::new(Owner { uid: ADA, gid: ADA, user: Arc::clone(&name), group: name });
+    spec.partitions = ["main".into()].into();
+    spec.extra.get_or_insert_default().comment = Some("x".repeat(BIG).into());
+    let spec = Arc::new(spec);
+    let last = recovered.last_seq;
+    drop(recovered);
+    let entry = |number: u32| Entry {
+        seq: last + u64::from(number),
+        epoch: journal.epoch(),
+        at: 1_700_000_000,
+        body: serde_json::to_vec(&Event::JobSubmitted { job: JobId(number), spec: Arc::clone(&spec) })
+            .unwrap(),
+    };
+    journal.commit(Batch { entries: (1..=count).map(entry).collect(), ..Batch::default() }).await.unwrap();
+    journal.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_with_large_texts_are_listed_and_cancelled_like_others() {
+    let directory = Controller::start("large-texts").await.stop().await;
+    swell(&directory, 9).await;
+    let controller = Controller::start_in(directory).await;
+    let mut bob = controller.client(BOB).await;
+    let own = submit(&mut bob, job("small")).await;
+    assert_eq!(jobs(&mut bob, of_all_states()).await.len(), 10);
+    assert_eq!(accounted(&mut bob).await.iter().filter(|row| row.comment.len() == BIG).count(), 9);
+    let mut ada = controller.client(ADA).await;
+    let filter = v1::JobFilter { users: vec![format!("u{ADA}")], ..v1::JobFilter::default() };
+    let request = v1::CancelJobsRequest { filter: Some(filter), ..v1::CancelJobsRequest::default() };
+    assert_eq!(cancel(&mut ada, request).await.cancelled.len(), 9);
+    let left = jobs(&mut bob, v1::JobFilter::default()).await;
+    assert_eq!(left.iter().map(|job| job.id).collect::<Vec<_>>(), [own]);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_is_refused_with_its_length_and_the_limit() {
+    let controller = Controller::start("too-long").await;
+    let mut ada = controller.client(ADA).await;
+    let id = submit(&mut ada, job("fine")).await.to_string();
+    let names: Vec<String> = (0..300_000).map(|number| format!("l{number}")).collect();
+    let with = |wish: v1::JobSpec| v1::SubmitRequest { job: Some(wish), ..v1::SubmitRequest::default() };
+    for (wish, expected) in [
+        (
+            v1::JobSpec { comment: "x".repeat(BIG), ..job("a") },
+            "--comment: 3900000 bytes are too many; at most 1024",
+        ),
+        (
+            v1::JobSpec { licenses: names.join(","), ..job("a") },
+            "--licenses: 2288889 bytes are too many; at most 1024",
+        ),
+        (
+            v1::JobSpec { name: "n".repeat(2000), ..job("a") },
+            "--job-name: 2000 bytes are too many; at most 1024",
+        ),
+    ] {
+        let status = ada.submit(with(wish)).await.expect_err("it is too long");
+        let message = error_of(&status).expect("a refusal says why").message;
+        assert!(message.starts_with(expected), "{message}");
+    }
+    let changes = [("Comment".to_owned(), "x".repeat(2000))].into();
+    let change = v1::UpdateJobRequest { job_ids: vec![id], changes, ..v1::UpdateJobRequest::default() };
+    let message = error_of(&ada.update_job(change).await.expect_err("too long")).unwrap().message;
+    assert!(message.contains("Comment: 2000 bytes are too many; at most 1024"), "{message}");
+    let job_ids = (0..10_001).map(|id| id.to_string()).collect();
+    let hold = v1::HoldJobsRequest { job_ids, ..v1::HoldJobsRequest::default() };
+    let message = error_of(&ada.hold_jobs(hold).await.expect_err("too many")).unwrap().message;
+    assert!(message.contains("10000 jobs at most, not 10001"), "{message}");
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_a_user_are_cancelled_some_at_a_time() {
+    const JOBS: usize = 10_050;
+    let controller = Controller::start("by-slices").await;
+    let mut ada = controller.client(ADA).await;
+    let wish = v1::SubmitRequest {
+        job: Some(v1::JobSpec { hold: true, ..job("one of many") }),
+        ..v1::SubmitRequest::default()
+    };
+    let requests = tokio_stream::iter(std::iter::repeat_n(wish, JOBS));
+    let answers = ada.submit_stream(requests).await.unwrap().into_inner();
+    assert_eq!(answers.filter(|answer| answer.is_ok()).fold(0, |count, _| count + 1).await, JOBS);
+    let users = vec![format!("u{ADA}")];
+    let filter = Some(v1::JobFilter { users, ..v1::JobFilter::default() });
+    let (mut after_job_id, mut sizes) = (0, Vec::new());
+    loop {
+        let (filter, request_id) = (filter.clone(), vec![u8::try_from(sizes.len()).unwrap(); 16].into());
+        let request =
+            v1::CancelJobsRequest { filter, after_job_id, request_id, ..v1::CancelJobsRequest::default() };
+        let answer = cancel(&mut ada, request).await;
+        sizes.push(answer.cancelled.len());
+        after_job_id = answer.next_job_id;
+        if after_job_id == 0 {
+            break;
+        }
+    }
+    assert_eq!(sizes, [10_000, 50]);
+    assert_eq!(jobs(&mut ada, v1::JobFilter::default()).await, []);
+    controller.stop().await;
+}

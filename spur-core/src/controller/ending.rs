@@ -4,6 +4,7 @@
 //! the job is over or waits again. A node that is silent counts as cleared up where the site accepts that
 //! (`[recovery] overlap`); otherwise the job waits for it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::effect::Effect;
@@ -64,9 +65,16 @@ pub(super) fn preempt(ctx: &mut Ctx<'_>, id: JobId) {
 
 /// Ends a pending job; a het job with all its components, of which some may still be ending an earlier attempt.
 pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
+    let waiting = end_pending_one(ctx, id, &outcome);
+    end_hopeless(ctx, waiting);
+}
+
+/// The same; says who waited for it.
+fn end_pending_one(ctx: &mut Ctx<'_>, id: JobId, outcome: &Outcome) -> Vec<JobId> {
+    let mut waiting = Vec::new();
     for component in ctx.cluster().jobs().components(id) {
         match ctx.cluster().job(component).map(|job| &job.phase) {
-            Some(Phase::Pending(_)) => end(ctx, component, outcome.clone()),
+            Some(Phase::Pending(_)) => waiting.extend(end_one(ctx, component, outcome.clone())),
             Some(Phase::Completing(completing)) if matches!(completing.then, Then::Requeue { .. }) => {
                 let (outcome, kill_at) = (outcome.clone(), completing.kill_at);
                 ctx.emit(Event::JobEnding { job: component, outcome, then: Then::End, kill_at });
@@ -74,6 +82,7 @@ pub(super) fn end_pending(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
             _ => {}
         }
     }
+    waiting
 }
 
 /// Counts a node as having nothing of an ending job any more; the last one finishes the attempt.
@@ -177,18 +186,33 @@ fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
     ctx.emit(Event::JobRequeued { job: id, not_before, hold });
 }
 
-/// Ends a job, and with it those that waited for something it will now never do and asked to be ended then.
+/// Ends a job, and with it those that waited for something it will now never do and asked to be ended then: one after
+/// another, since a chain of them may be as long as the queue.
 fn end(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) {
-    let waiting = ctx.cluster().jobs().waiting_for(id);
-    ctx.emit(Event::JobEnded { job: id, outcome: how });
-    let parted: Vec<JobId> = waiting.iter().flat_map(|other| tasks::part_ways(ctx, *other)).collect();
-    for other in waiting.into_iter().chain(parted) {
-        let hopeless = ctx.cluster().job(other).is_some_and(|job| {
+    let waiting = end_one(ctx, id, how);
+    end_hopeless(ctx, waiting);
+}
+
+/// Ends those of some jobs that wait for what can no longer happen and asked to be ended then, and so on.
+pub(super) fn end_hopeless(ctx: &mut Ctx<'_>, jobs: Vec<JobId>) {
+    let mut jobs = VecDeque::from(jobs);
+    while let Some(id) = jobs.pop_front() {
+        let hopeless = ctx.cluster().job(id).is_some_and(|job| {
             let wish = job.spec.extra.as_ref().and_then(|extra| extra.kill_on_invalid_dep);
             job.never && wish == Some(true)
         });
         if hopeless {
-            end_pending(ctx, other, outcome(EndState::Cancelled, Reason::DependencyNeverSatisfied));
+            let how = outcome(EndState::Cancelled, Reason::DependencyNeverSatisfied);
+            jobs.extend(end_pending_one(ctx, id, &how));
         }
     }
+}
+
+/// Ends one job; says who waited for it, of whom some may have parted ways since.
+fn end_one(ctx: &mut Ctx<'_>, id: JobId, how: Outcome) -> Vec<JobId> {
+    let mut waiting = ctx.cluster().jobs().waiting_for(id);
+    ctx.emit(Event::JobEnded { job: id, outcome: how });
+    let parted: Vec<JobId> = waiting.iter().flat_map(|other| tasks::part_ways(ctx, *other)).collect();
+    waiting.extend(parted);
+    waiting
 }

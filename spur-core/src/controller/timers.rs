@@ -14,6 +14,9 @@ use crate::text::time::Time;
 /// How many finished jobs one entry makes the controller forget, so that no entry grows without bound.
 const FORGET_AT_ONCE: usize = 1000;
 
+/// How many jobs are dealt with at once; the others are due still, and others than they have their turn before.
+const DUE_AT_ONCE: usize = 1000;
+
 /// When something happens because of the time alone. The shell keeps one timer and says [`Wakeup`] then.
 ///
 /// [`Wakeup`]: super::Input::Wakeup
@@ -34,8 +37,8 @@ pub fn next_due(cluster: &Cluster) -> Option<Time> {
 /// Does what is due.
 pub(super) fn fire(ctx: &mut Ctx<'_>) -> Reply {
     let now = ctx.now();
-    let due: Vec<JobId> =
-        ctx.cluster().jobs().due().take_while(|(at, _)| *at <= now).map(|(_, job)| job).collect();
+    let due = ctx.cluster().jobs().due().take_while(|(at, _)| *at <= now).map(|(_, job)| job);
+    let due: Vec<JobId> = due.take(DUE_AT_ONCE).collect();
     for job in due {
         fire_job(ctx, job);
     }

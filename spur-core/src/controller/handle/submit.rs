@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::command::Submission;
-use super::super::{Ctx, Reject, Reply, tasks};
+use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::{qos, reservation, set_partition, unsupported};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
@@ -101,7 +101,10 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             ctx.emit(Event::HetJobSubmitted { jobs, specs });
         }
     }
-    tasks::part_ways(ctx, job);
+    let mut records = tasks::part_ways(ctx, job);
+    records.push(job);
+    // What it waits for may have failed already.
+    ending::end_hopeless(ctx, records);
     Reply::Submitted { job, warnings }
 }
 

@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::super::{Ctx, Reject, Reply, tasks};
+use super::super::{Ctx, Reject, Reply, ending, tasks};
 use super::target::{Sorted, Target, sort};
 use super::{owned, qos, submit};
 use crate::cluster::{Cluster, Event};
@@ -199,7 +199,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             Some(false) if is_held(ctx.cluster(), job) => ctx.emit(Event::JobReleased { job }),
             Some(false) | None => {}
         }
-        tasks::part_ways(ctx, job);
+        let mut records = tasks::part_ways(ctx, job);
+        records.push(job);
+        ending::end_hopeless(ctx, records);
         warnings.extend(more);
     }
     warnings.dedup();

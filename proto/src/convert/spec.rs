@@ -271,6 +271,7 @@ fn extra(wire: &v1::JobSpec) -> Result<Option<Box<Extra>>, BadField> {
 fn dependency(written: &str) -> Result<Option<Box<Dependency<JobId>>>, BadField> {
     const FIELD: &str = "--dependency";
     let Some(parsed) = read_if_set::<Dependency>(FIELD, written)? else { return Ok(None) };
+    let parsed = parsed.bounded().map_err(|problem| BadField::new(FIELD, problem))?;
     let numbered = parsed.map_jobs(|job| read::<JobId>(FIELD, &job).map_err(|_| job));
     let numbered =
         numbered.map_err(|job| BadField::new(FIELD, format!("`{job}` is not the number of a job")))?;
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         type Case = (&'static str, fn(&mut v1::JobSpec));
-        let cases: [Case; 23] = [
+        let cases: [Case; 24] = [
             ("--job-name", |wire| wire.name = "a\nb".into()),
             ("--comment", |wire| wire.comment = "x".repeat(1025)),
             ("--licenses", |wire| wire.licenses = "x,".repeat(600)),
@@ -431,6 +432,7 @@ mod tests {
             ("--gather", |wire| wire.gather = "spine".into()),
             ("--segment", |wire| wire.segment = Some(0)),
             ("--dependency", |wire| wire.dependency = "afterok:x".into()),
+            ("--dependency", |wire| wire.dependency = format!("afterok{}", ":1".repeat(4097))),
             ("--licenses", |wire| wire.licenses = "matlab:0".into()),
             ("--time", |wire| (wire.time_limit, wire.unlimited_time) = (Some(60), true)),
             ("--chdir", |wire| wire.batch = Some(v1::Batch { work_dir: "x".into(), ..batch() })),

@@ -429,8 +429,9 @@ fn time_limit(value: &str) -> Result<JobChange, String> {
 
 fn dependency(value: &str) -> Result<Option<Box<Dependency<JobId>>>, String> {
     let Some(written) = optional::<Dependency>(value)? else { return Ok(None) };
-    let numbered =
-        written.map_jobs(|job| job.parse().map_err(|_| format!("'{job}' is not a job's number")))?;
+    let numbered = written
+        .bounded()?
+        .map_jobs(|job| job.parse().map_err(|_| format!("'{job}' is not a job's number")))?;
     Ok(Some(Box::new(numbered)))
 }
 

@@ -104,6 +104,24 @@ pub struct Dependency<I = String> {
 }
 
 impl<I> Dependency<I> {
+    /// How many jobs one request may depend on: each is looked at whenever one of them ends.
+    pub const MOST_JOBS: usize = 4096;
+
+    /// Refuses more jobs than a request may depend on.
+    ///
+    /// # Errors
+    /// How many there are, and may be.
+    pub fn bounded(self) -> Result<Self, String> {
+        let jobs: usize = self.terms.iter().map(|term| term.jobs.len()).sum();
+        let terms = self.terms.len();
+        match jobs.max(terms) {
+            count if count > Self::MOST_JOBS => {
+                Err(format!("it names {count} jobs; at most {} can be named", Self::MOST_JOBS))
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// The same dependency with every job named in another way.
     ///
     /// # Errors

@@ -206,3 +206,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_missing_of_a_node_follows_from_its_cpus() {
+    for (written, shape) in [
+        ("cpus = 4\nthreads_per_core = 1", (4, 1, 1, 4)),
+        ("cpus = 8\nsockets = 2", (2, 4, 1, 8)),
+        ("cpus = 16\nsockets = 2\ncores_per_socket = 4", (2, 4, 2, 16)),
+        ("cpus = 16\ncores_per_socket = 4\nthreads_per_core = 2", (2, 4, 2, 16)),
+        ("sockets = 2\ncores_per_socket = 4", (2, 4, 1, 8)),
+    ] {
+        let text = format!("[[nodes]]\nnames = \"n1\"\n{written}\n");
+        let config = Config::parse(&text, "spur.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let found = &config.policy.nodes[0].shape;
+        let parts = (found.sockets, found.cores_per_socket, found.threads_per_core, found.cpus);
+        assert_eq!(parts, shape, "{written}");
+    }
+    let odd = Config::parse("[[nodes]]\nnames = \"n1\"\ncpus = 9\nsockets = 2\n", "spur.toml");
+    let errors = odd.map(|_| ()).unwrap_err().to_string();
+    assert!(errors.contains("9 is not 2 sockets × 4 cores × 1 threads = 8"), "{errors}");
+}

@@ -68,7 +68,11 @@ fn shape(section: &mut Section<'_>) -> NodeShape {
     let given = section.integer("cpus", 1..=MOST);
     let parts = ["sockets", "cores_per_socket", "threads_per_core"];
     let layout = parts.iter().any(|key| section.has(key));
-    let parts = parts.map(|key| section.integer(key, 1..=MOST).unwrap_or(u32::from(layout)));
+    let parts = parts.map(|key| section.integer(key, 1..=MOST));
+    let parts = match given.filter(|_| layout) {
+        Some(cpus) => completed(cpus, parts),
+        None => parts.map(|part| part.unwrap_or(u32::from(layout))),
+    };
     let product = parts.iter().try_fold(1_u32, |product, part| product.checked_mul(*part));
     let product = product.unwrap_or(u32::MAX);
     let cpus = given.unwrap_or(product);
@@ -91,6 +95,17 @@ fn shape(section: &mut Section<'_>) -> NodeShape {
         gres: gres(section),
         features: features(section),
     }
+}
+
+/// Sockets, cores and threads, of which what is missing follows from the CPUs: first the sockets, then the cores, as with
+/// Slurm. Another that is missing is one.
+fn completed(cpus: u32, parts: [Option<u32>; 3]) -> [u32; 3] {
+    let mut whole = parts.map(|part| part.unwrap_or(1));
+    if let Some(missing) = parts.iter().position(Option::is_none) {
+        let others = whole.iter().try_fold(1_u32, |product, part| product.checked_mul(*part));
+        whole[missing] = others.map_or(1, |others| (cpus / others).max(1));
+    }
+    whole
 }
 
 fn gres(section: &mut Section<'_>) -> Vec<NodeGres> {

@@ -15,10 +15,12 @@ mod counts;
 mod rank;
 mod search;
 
+use std::ops::Range;
+
 use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
-use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::model::fabric::{Fabric, Layer};
 use crate::model::job::JobSpec;
 use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{RoomId, Rooms};
@@ -137,8 +139,8 @@ pub(super) fn place_together(
         (Some(layer), Some(_), Some(first)) => {
             let fabric = &first.lens.fabric;
             let mut best: Option<Found> = None;
-            for domain in holders(fabric, layer) {
-                let within = of_domains(fabric, &[domain]);
+            for unit in units(fabric, layer) {
+                let within = of_units(fabric, std::slice::from_ref(&unit));
                 take_better(
                     &mut best,
                     search.has_enough(&within).then(|| gather(&mut search, &near.prefer, Some(&within))),
@@ -165,8 +167,8 @@ fn gather(search: &mut Search<'_, '_>, prefer: &[Layer], within: Option<&FixedBi
     let base = search.assign(Some(within))?;
     let at = search.prefer.iter().position(|preferred| preferred == layer)?;
     let fabric = search.fabric();
-    let domains: Vec<DomainId> = (fabric.domains_covering(*layer).into_iter())
-        .filter(|id| fabric.domain(*id).range().any(|index| within.contains(index)))
+    let units: Vec<Range<usize>> = (units(&fabric, *layer).into_iter())
+        .filter(|unit| within.contains_any_in_range(unit.clone()))
         .collect();
     let (most, mut sets) = (usize::try_from(base.near[at]).unwrap_or(usize::MAX), 0);
     for size in 1..=most {
@@ -177,13 +179,13 @@ fn gather(search: &mut Search<'_, '_>, prefer: &[Layer], within: Option<&FixedBi
         let mut chosen: Vec<usize> = (0..size).collect();
         while sets < MOST_SETS {
             sets += 1;
-            let ids: Vec<DomainId> = chosen.iter().map(|index| domains[*index]).collect();
-            let mut set = of_domains(&fabric, &ids);
+            let some: Vec<Range<usize>> = chosen.iter().map(|index| units[*index].clone()).collect();
+            let mut set = of_units(&fabric, &some);
             set.intersect_with(within);
             if search.has_enough(&set) {
                 take_better(&mut best, Some(gather(search, rest, Some(&set))));
             }
-            if !next_choice(&mut chosen, domains.len()) {
+            if !next_choice(&mut chosen, units.len()) {
                 break;
             }
         }
@@ -211,15 +213,18 @@ fn next_choice(chosen: &mut [usize], count: usize) -> bool {
     true
 }
 
-/// The domains of which one has to hold everything.
-fn holders(fabric: &Fabric, layer: Layer) -> Vec<DomainId> {
-    fabric.domains_covering(layer)
+/// The positions of each unit of a layer: of its domains, or of one node each.
+fn units(fabric: &Fabric, layer: Layer) -> Vec<Range<usize>> {
+    if layer == Layer::NODE {
+        return (0..fabric.wired()).map(|index| index..index + 1).collect();
+    }
+    fabric.domains_covering(layer).into_iter().map(|id| fabric.domain(id).range()).collect()
 }
 
-/// The positions of some domains.
-fn of_domains(fabric: &Fabric, domains: &[DomainId]) -> FixedBitSet {
+/// The positions of some units.
+fn of_units(fabric: &Fabric, units: &[Range<usize>]) -> FixedBitSet {
     let mut set = FixedBitSet::with_capacity(fabric.len());
-    domains.iter().for_each(|id| set.insert_range(fabric.domain(*id).range()));
+    units.iter().for_each(|unit| set.insert_range(unit.clone()));
     set
 }
 

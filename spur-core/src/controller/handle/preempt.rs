@@ -65,6 +65,11 @@ pub(super) fn check(cluster: &Cluster, now: Time, proposed: &Preemption) -> Resu
     if !displaces.iter().all(covers) {
         return stale("what is kept for a job of a higher rank is not taken over");
     }
+    let array = |id: JobId| cluster.job(id).and_then(|job| job.array.as_ref()).map(|part| part.id);
+    let is_sibling = |other: JobId| array(id).is_some() && array(id) == array(other);
+    if displaces.iter().copied().chain(victims.iter().map(|victim| victim.job)).any(is_sibling) {
+        return stale("a task of the same array does not make way");
+    }
     let Some(told) = told(cluster, now, victims, &ranks) else {
         return stale("a job that was to make way cannot be asked to");
     };

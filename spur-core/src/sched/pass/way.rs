@@ -271,6 +271,7 @@ impl<S: Space> Walk<S> {
             .zip(&shut)
             .map(|((component, (prospect, lens)), shut)| Claimant {
                 rank: self.rank(component, prospect),
+                array: None,
                 request: prospect.request(),
                 lens: &prospect.lenses[*lens],
                 asks: &prospect.stages[0].asks,
@@ -324,10 +325,13 @@ impl<S: Space> Walk<S> {
         }
         self.takes_a_search()?;
         let shut = self.space.shut(prospect.realm, self.over_at(candidate, prospect));
-        let claimant = Claimant { rank, request, lens, asks: &stage.asks, shut: shut.as_ref() };
+        let array = candidate.array.as_ref().map(|tasks| tasks.id);
+        let claimant = Claimant { rank, array, request, lens, asks: &stage.asks, shut: shut.as_ref() };
         let found = self.ways.field.way(&self.scene, &claimant);
         match found {
             Err(NoWay::Hopeless) => {
+                // What a task of an array may not ask of the others, another job may.
+                let family = family.filter(|_| array.is_none());
                 self.ways.hopeless.extend(family.map(|family| (rank, family, prospect.need, size)))
             }
             Err(NoWay::Needless) => self.ways.restless = true,

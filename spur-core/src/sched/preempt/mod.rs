@@ -58,6 +58,8 @@ pub(super) struct Victim {
     pub(super) attempt: Attempt,
     pub(super) rank: Rank,
     pub(super) loss: Loss,
+    /// The array it is a task of.
+    pub(super) array: Option<JobId>,
     /// When it has ended if it is asked now.
     pub(super) gone: Time,
     /// Whether it is only suspended: it gives up CPUs and nothing else, and ends later than was planned.
@@ -69,6 +71,8 @@ pub(super) struct Victim {
 pub(super) struct Claimant<'a> {
     /// What it counts for where it would run.
     pub(super) rank: Rank,
+    /// The array it is a task of: tasks of one array leave each other what they have.
+    pub(super) array: Option<JobId>,
     pub(super) request: &'a Request,
     pub(super) lens: &'a Arc<Lens>,
     /// The sizes that will do, the largest first.
@@ -133,8 +137,13 @@ struct Claim {
     /// What the job counts for: those that could not have made room for it themselves do not take it over, even where
     /// they come first.
     rank: Rank,
+    /// The array it is a task of.
+    array: Option<JobId>,
     held: Vec<(NodeId, Amount)>,
 }
+
+/// Who looks for room: what it counts for, and the array it is a task of.
+type Caller = (Rank, Option<JobId>);
 
 /// The cheapest set of one or all domains, before it is known whose nominations it touches.
 struct Choice {
@@ -187,7 +196,8 @@ impl Field {
                         .flat_map(|job| cpus_of(scene, job))
                         .collect();
                 }
-                field.victims.push(Victim { attempt: job.attempt(), rank, loss, gone, stays, held });
+                let (attempt, array) = (job.attempt(), array_of(job));
+                field.victims.push(Victim { attempt, rank, loss, array, gone, stays, held });
             }
         }
         for (job, nomination) in cluster.jobs().nominated() {
@@ -195,7 +205,8 @@ impl Field {
             field.take(&held);
             let partition = cluster.partition(&nomination.partition);
             let rank = partition.map(|partition| Rank::of(whole, &job.spec, &partition.config));
-            field.nominated.insert(job.id, Claim { rank: rank.unwrap_or_default(), held });
+            let claim = Claim { rank: rank.unwrap_or_default(), array: array_of(job), held };
+            field.nominated.insert(job.id, claim);
         }
         field
     }
@@ -204,7 +215,7 @@ impl Field {
     pub(super) fn has_victims_for(&self, rank: Rank) -> bool {
         let mut victims = self.victims.iter();
         victims.any(|victim| rank.preempts(victim.rank, &self.policy))
-            || self.takeovers(rank).next().is_some()
+            || self.takeovers((rank, None)).next().is_some()
     }
 
     /// The lowest level of those who may be asked to leave, 0 where levels do not count; and what there would be at most if
@@ -226,17 +237,22 @@ impl Field {
         self.victims.iter().map(|victim| victim.gone).max().unwrap_or_default()
     }
 
-    /// Whether a job may be asked to leave for some of that rank. One that is only suspended ends later then: not where somebody
-    /// is promised what it has. And it stays in its leaves: not for those who all want whole ones.
+    /// Whether a job may be asked to leave for some of that rank, which are no tasks of its own array. One that is only
+    /// suspended ends later then: not where somebody is promised what it has. And it stays in its leaves: not for those who all
+    /// want whole ones.
     fn may_leave(&self, victim: &Victim, rank: Rank, claimants: &[Claimant<'_>]) -> bool {
+        let is_sibling = |claimant: &Claimant<'_>| are_siblings(claimant.array, victim.array);
         let promised = || victim.held.iter().any(|(node, _)| self.promised.contains(node));
         let want_leaves = || claimants.iter().all(Claimant::wants_whole_leaves);
-        rank.preempts(victim.rank, &self.policy) && !(victim.stays && (promised() || want_leaves()))
+        rank.preempts(victim.rank, &self.policy)
+            && !claimants.iter().any(is_sibling)
+            && !(victim.stays && (promised() || want_leaves()))
     }
 
-    /// The nominations that a job of that rank may take over.
-    fn takeovers(&self, rank: Rank) -> impl Iterator<Item = (JobId, &Claim)> {
-        let may = move |claim: &Claim| rank.covers(claim.rank, &self.policy);
+    /// The nominations that a job may take over.
+    fn takeovers(&self, (rank, array): Caller) -> impl Iterator<Item = (JobId, &Claim)> {
+        let may =
+            move |claim: &Claim| rank.covers(claim.rank, &self.policy) && !are_siblings(array, claim.array);
         self.nominated.iter().filter(move |(_, claim)| may(claim)).map(|(job, claim)| (*job, claim))
     }
 
@@ -269,7 +285,7 @@ impl Field {
     /// # Errors
     /// [`NoWay`].
     pub(super) fn way(&self, scene: &Scene, claimant: &Claimant<'_>) -> Result<Way, NoWay> {
-        self.cheaper(claimant.rank, |free| self.cheapest(scene, claimant, free))
+        self.cheaper((claimant.rank, claimant.array), |free| self.cheapest(scene, claimant, free))
     }
 
     /// Who has to leave for the components of a het job at the least cost. Only those whom every component by itself may
@@ -287,21 +303,21 @@ impl Field {
         let rank = claimants.iter().map(|claimant| claimant.rank).min().ok_or(NoWay::Hopeless)?;
         let leaves = |index: &usize| self.may_leave(&self.victims[*index], rank, claimants);
         let may: Vec<usize> = (0..self.victims.len()).filter(leaves).collect();
-        self.cheaper(rank, |free| {
+        self.cheaper((rank, None), |free| {
             Group::new(scene, claimants, near, free, &self.victims, self.by).cheapest(&may)
         })
     }
 
     /// What `cheapest` finds on what is free, or, where that costs less, on what is free if the nominations of jobs that come
     /// later are taken over.
-    fn cheaper(&self, rank: Rank, cheapest: impl Fn(&[Amount]) -> Option<Choice>) -> Result<Way, NoWay> {
+    fn cheaper(&self, caller: Caller, cheapest: impl Fn(&[Amount]) -> Option<Choice>) -> Result<Way, NoWay> {
         let mine = cheapest(&self.free);
         if mine.as_ref().is_some_and(|choice| choice.victims.is_empty()) {
             return Err(NoWay::Needless);
         }
-        let theirs = self.takeovers(rank).next().and_then(|_| {
+        let theirs = self.takeovers(caller).next().and_then(|_| {
             let mut freed = self.free.clone();
-            self.takeovers(rank).for_each(|(_, claim)| add(&mut freed, &claim.held));
+            self.takeovers(caller).for_each(|(_, claim)| add(&mut freed, &claim.held));
             cheapest(&freed)
         });
         let price = |choice: &Choice| choice.loss.price(self.by);
@@ -310,7 +326,7 @@ impl Field {
             (Some(mine), _) => mine,
             (None, theirs) => theirs.ok_or(NoWay::Hopeless)?,
         };
-        Ok(self.settle(rank, choice))
+        Ok(self.settle(caller, choice))
     }
 
     /// Makes what was found part of what stands.
@@ -339,7 +355,7 @@ impl Field {
 
     /// The cheapest set over all domains, where so much is free without anybody leaving.
     fn cheapest(&self, scene: &Scene, claimant: &Claimant<'_>, free: &[Amount]) -> Option<Choice> {
-        let Claimant { rank, request, lens, asks, shut } = *claimant;
+        let Claimant { rank, request, lens, asks, shut, .. } = *claimant;
         let ground = Ground { scene, lens, request, asks, shut, free };
         let fabric = ground.fabric();
         let positions = || (0..fabric.len()).map(|index| fabric.node(pos(index)));
@@ -462,8 +478,8 @@ impl Field {
     }
 
     /// Works out whose nominations stand in the way of a choice.
-    fn settle(&self, rank: Rank, choice: Choice) -> Way {
-        let displaces = self.displaced(rank, &choice);
+    fn settle(&self, caller: Caller, choice: Choice) -> Way {
+        let displaces = self.displaced(caller, &choice);
         let victims: Vec<&Victim> = choice.victims.iter().map(|index| &self.victims[*index]).collect();
         let last = victims.iter().map(|victim| (victim.gone, victim.attempt.job)).max();
         Way {
@@ -478,8 +494,8 @@ impl Field {
     }
 
     /// The nominations for which there is no room beside what a choice takes.
-    fn displaced(&self, rank: Rank, choice: &Choice) -> Vec<JobId> {
-        if self.takeovers(rank).next().is_none() {
+    fn displaced(&self, caller: Caller, choice: &Choice) -> Vec<JobId> {
+        if self.takeovers(caller).next().is_none() {
             return Vec::new();
         }
         let mut left = self.free.clone();
@@ -493,7 +509,7 @@ impl Field {
             });
         }
         for part in parts() {
-            for (job, claim) in self.takeovers(rank) {
+            for (job, claim) in self.takeovers(caller) {
                 let short = left[part.node.index()].iter().any(|amount| *amount < 0);
                 let holds = claim.held.iter().any(|(node, _)| *node == part.node);
                 if short && holds && !displaced.contains(&job) {
@@ -504,6 +520,16 @@ impl Field {
         }
         displaced
     }
+}
+
+/// The array that a job is a task of.
+fn array_of(job: &Job) -> Option<JobId> {
+    job.array.as_ref().map(|part| part.id)
+}
+
+/// Whether two jobs are tasks of one array.
+fn are_siblings(one: Option<JobId>, other: Option<JobId>) -> bool {
+    one.is_some() && one == other
 }
 
 /// Nodes that have slots, and the slots.

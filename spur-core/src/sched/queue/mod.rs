@@ -98,7 +98,8 @@ impl Throttle {
     }
 }
 
-/// The partitions that a job may run in and what it needs there, in the order it named them. Jobs that come one after
+/// The partitions that a job may run in and what it needs there, those of the highest tier first, of one tier in the order it
+/// named them. Jobs that come one after
 /// another and want the same share it.
 pub(super) type Choices = Arc<[(usize, Request)]>;
 
@@ -436,6 +437,9 @@ impl Measure {
         if choices.is_empty() {
             return Err((Reason::BadConstraints, problem));
         }
+        // Where a job starts as soon in several, it starts in the highest, as in Slurm.
+        let tier = |index: usize| self.scene.partitions[index].partition.config.priority_tier;
+        choices.sort_by_key(|(index, _)| std::cmp::Reverse(tier(*index)));
         Ok(Candidate {
             attempt: job.attempt(),
             spec: Arc::clone(&job.spec),

@@ -48,12 +48,17 @@ pub fn choose<'a>(
     let mut all: Vec<NodeId> = Vec::new();
     for group in groups {
         let spare = |node: NodeId| !all.contains(&node) && others(cluster, now, made, node).is_none();
+        let unreserved = |node: NodeId| spare(node) && is_unreserved(cluster, now, made, node);
+        let idle = |node: NodeId| in_use(cluster, made, node).is_none();
         let site = Site { has: u32::try_from(all.len()).unwrap_or(u32::MAX), ..group };
-        let free = among(cluster, now, &site, &|node| spare(node) && in_use(cluster, made, node).is_none());
-        let chosen = match free {
-            Err(_) if made.has(Flag::IgnoreJobs) => among(cluster, now, &site, &spare),
-            free => free,
-        };
+        let mut chosen = among(cluster, now, &site, &|node| unreserved(node) && idle(node));
+        // Nodes that another has as well, where both allow that, are for want of others.
+        if chosen.is_err() {
+            chosen = among(cluster, now, &site, &|node| spare(node) && idle(node));
+        }
+        if chosen.is_err() && made.has(Flag::IgnoreJobs) {
+            chosen = among(cluster, now, &site, &unreserved).or_else(|_| among(cluster, now, &site, &spare));
+        }
         all.extend(chosen?);
     }
     Ok(all)
@@ -73,7 +78,7 @@ pub fn more(cluster: &Cluster, now: Time, made: &Reservation, count: u32) -> Res
         true => is_spare(cluster, now, made, node),
         false => {
             !made.holds(node)
-                && others(cluster, now, made, node).is_none()
+                && is_unreserved(cluster, now, made, node)
                 && in_use(cluster, made, node).is_none()
         }
     };
@@ -133,7 +138,13 @@ fn is_spare(cluster: &Cluster, now: Time, made: &Reservation, id: NodeId) -> boo
         return false;
     };
     let free = if made.is_active(now) { node.idle() } else { in_use(cluster, made, id).is_none() };
-    free && !cluster.kept(id, &[]).any && others(cluster, now, made, id).is_none()
+    free && !cluster.kept(id, &[]).any && is_unreserved(cluster, now, made, id)
+}
+
+/// Whether no other reservation has a node at one time with this one, not even one that it may overlap with.
+fn is_unreserved(cluster: &Cluster, now: Time, made: &Reservation, node: NodeId) -> bool {
+    let alone = Reservation { nodes: Box::from([node]), ..made.clone() };
+    cluster.reservations().all(|other| other.name == made.name || !alone.meets(other, now))
 }
 
 fn has(cluster: &Cluster, node: NodeId, feature: &str) -> bool {

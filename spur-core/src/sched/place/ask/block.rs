@@ -3,14 +3,17 @@
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::sched::place::slots::Slots;
 
-/// The largest domain of every layer, over the nodes that are admitted.
+/// What every domain could hold, over the nodes that are admitted.
 ///
 /// A job that the largest base block could hold gets one base block; otherwise one domain of the lowest layer whose
-/// largest domain could hold it (none could: the whole topology), touching at most `ceil(N / s)` domains of the next
-/// lower layer, whose largest domain is `s`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlockRule {
-    /// By layer, `node` included: most admitted nodes and most slots of one domain that counts for it.
+/// largest domain could hold it (none could: the whole topology), touching no more domains of the next lower layer than
+/// the fewest that could hold it: of equal ones of `s` nodes, `ceil(N / s)`.
+#[derive(Debug, Clone)]
+pub struct BlockRule<'f> {
+    fabric: &'f Fabric,
+    /// By domain: nodes and slots.
+    sizes: Vec<(u32, u64)>,
+    /// By layer, `node` included: the most nodes and the most slots of one domain that counts for it.
     largest: Vec<(u32, u64)>,
 }
 
@@ -23,27 +26,29 @@ pub struct Containment {
     pub touch: Option<(Layer, u32)>,
 }
 
-impl BlockRule {
+impl<'f> BlockRule<'f> {
     /// Measures a fabric over what an idle cluster would offer the job.
     #[must_use]
-    pub fn new(fabric: &Fabric, idle: &Slots) -> Self {
+    pub fn new(fabric: &'f Fabric, idle: &Slots) -> Self {
         Self::from_sizes(fabric, |id| (idle.nodes_of(id), idle.of(id)))
     }
 
     /// The rule over sizes of the caller's: nodes and slots of each domain.
     pub(in crate::sched::place) fn from_sizes(
-        fabric: &Fabric,
+        fabric: &'f Fabric,
         size: impl Fn(DomainId) -> (u32, u64),
     ) -> Self {
         let mut largest = vec![(0, 0); usize::from(fabric.top().0) + 1];
+        let mut sizes = Vec::with_capacity(fabric.domain_count());
         for (id, domain) in fabric.domains() {
             let (nodes, slots) = size(id);
+            sizes.push((nodes, slots));
             for slot in &mut largest[domain.layer().index()..=domain.cover().index()] {
                 slot.0 = slot.0.max(nodes);
                 slot.1 = slot.1.max(slots);
             }
         }
-        Self { largest }
+        Self { fabric, sizes, largest }
     }
 
     /// Where a job of so many nodes and slots belongs; either may be 0 where the job does not say.
@@ -51,16 +56,56 @@ impl BlockRule {
     pub fn containment(&self, nodes: u32, slots: u64) -> Containment {
         let top = self.largest.len();
         let holds = |&(most_nodes, most_slots): &(u32, u64)| nodes <= most_nodes && slots <= most_slots;
-        let within = (1..top).find(|&layer| holds(&self.largest[layer]));
-        let layer = |index: usize| Layer(u8::try_from(index).expect("a fabric has fewer than 255 layers"));
-        let below = within.unwrap_or(top) - 1;
-        let touch = (below > 0).then(|| {
-            let (most_nodes, most_slots) = self.largest[below];
-            let by_nodes = nodes.div_ceil(most_nodes.max(1));
-            let by_slots = u32::try_from(slots.div_ceil(most_slots.max(1))).unwrap_or(u32::MAX);
-            (layer(below), by_nodes.max(by_slots).max(1))
+        let within = (1..top).find(|&layer| holds(&self.largest[layer])).map(layer);
+        let below = within.map_or(top, Layer::index) - 1;
+        let touch = (below > 0).then(|| (layer(below), self.fewest(within, layer(below), (nodes, slots))));
+        Containment { within, touch }
+    }
+
+    /// The fewest domains of a layer, below one domain of another (any root), that could hold so many nodes and slots.
+    fn fewest(&self, within: Option<Layer>, below: Layer, (nodes, slots): (u32, u64)) -> u32 {
+        let fewest = |wanted: u64, size: fn(&(u32, u64)) -> u64| {
+            let most = self.largest[below.index()];
+            let never_fewer = wanted.div_ceil(size(&most).max(1)).max(1);
+            let mut best = u64::MAX;
+            for (id, domain) in self.fabric.domains() {
+                let is_holder = match within {
+                    Some(layer) => (domain.layer()..=domain.cover()).contains(&layer),
+                    None => domain.parent().is_none(),
+                };
+                // Where no domain holds the job, all of one do not, either, and there is nothing to limit.
+                if !is_holder || within.is_some() && size(&self.sizes[id.index()]) < wanted {
+                    continue;
+                }
+                best = best.min(self.fewest_below(id, below, wanted, size));
+                if best <= never_fewer {
+                    break;
+                }
+            }
+            u32::try_from(best).unwrap_or(u32::MAX)
+        };
+        let by_nodes = fewest(nodes.into(), |(nodes, _)| u64::from(*nodes));
+        if slots == 0 { by_nodes } else { by_nodes.max(fewest(slots, |(_, slots)| *slots)) }
+    }
+
+    /// The same below one domain; all of them where they do not hold as much.
+    fn fewest_below(&self, holder: DomainId, below: Layer, wanted: u64, size: fn(&(u32, u64)) -> u64) -> u64 {
+        let (mut units, mut open) = (Vec::new(), vec![holder]);
+        while let Some(id) = open.pop() {
+            let domain = self.fabric.domain(id);
+            if domain.layer() <= below || domain.children().is_empty() {
+                units.push(size(&self.sizes[id.index()]));
+            } else {
+                open.extend(domain.children());
+            }
+        }
+        units.sort_unstable_by(|one, other| other.cmp(one));
+        let mut sum = 0;
+        let reached = units.iter().position(|unit| {
+            sum += unit;
+            sum >= wanted
         });
-        Containment { within: within.map(layer), touch }
+        reached.map_or(units.len(), |last| last + 1).max(1) as u64
     }
 
     /// The most nodes of one domain that counts for a layer.
@@ -68,4 +113,8 @@ impl BlockRule {
     pub fn largest(&self, layer: Layer) -> u32 {
         self.largest[layer.index()].0
     }
+}
+
+fn layer(index: usize) -> Layer {
+    Layer(u8::try_from(index).expect("a fabric has fewer than 255 layers"))
 }

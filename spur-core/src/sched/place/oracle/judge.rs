@@ -320,8 +320,37 @@ impl<'c> Judge<'c> {
         };
         let within = (1..self.layers).find(|&layer| size(layer) >= wanted);
         let below = within.unwrap_or(self.layers) - 1;
+        let admitted = |id: DomainId| -> u64 {
+            let own = self.case.fabric.domain(id).range().map(|pos| self.case.idle.at(Pos(pos as u32)));
+            own.map(|slots| u64::from(if by_nodes { slots.min(1) } else { slots })).sum()
+        };
         within.is_none_or(|layer| used[layer].len() == 1)
-            && (below == 0 || used[below].len() as u64 <= wanted.div_ceil(size(below).max(1)).max(1))
+            && (below == 0 || used[below].len() as u64 <= self.fewest(within, below, wanted, &admitted))
+    }
+
+    /// The fewest domains of a layer that could hold so much, all below one domain of another, or below one root.
+    fn fewest(
+        &self,
+        within: Option<usize>,
+        below: usize,
+        wanted: u64,
+        size: &dyn Fn(DomainId) -> u64,
+    ) -> u64 {
+        let mut holders: BTreeMap<DomainId, BTreeMap<DomainId, u64>> = BTreeMap::new();
+        for pos in 0..self.case.fabric.wired() {
+            let holder = self.domain(pos, within.unwrap_or(self.layers - 1)).unwrap();
+            let unit = self.domain(pos, below).unwrap();
+            holders.entry(holder).or_default().entry(unit).or_insert_with(|| size(unit));
+        }
+        let count = |units: &BTreeMap<DomainId, u64>| -> u64 {
+            let mut sizes: Vec<u64> = units.values().copied().collect();
+            sizes.sort_unstable_by(|one, other| other.cmp(one));
+            let enough = (1..=sizes.len()).find(|&count| sizes[..count].iter().sum::<u64>() >= wanted);
+            enough.unwrap_or(sizes.len()).max(1) as u64
+        };
+        let holds =
+            |units: &&BTreeMap<DomainId, u64>| within.is_none() || units.values().sum::<u64>() >= wanted;
+        holders.values().filter(holds).map(count).min().unwrap_or(u64::MAX)
     }
 
     /// Whether the nodes can be divided into segments of which each keeps the block rule.
@@ -344,7 +373,14 @@ impl<'c> Judge<'c> {
         }
         let within = (1..self.layers).find(|&layer| largest(layer) >= wanted);
         let below = within.unwrap_or(self.layers) - 1;
-        let touch = if below == 0 { usize::MAX } else { wanted.div_ceil(largest(below).max(1)).max(1) };
+        let admitted = |id: DomainId| -> u64 {
+            let own = self.case.fabric.domain(id).range();
+            own.filter(|&pos| self.case.idle.at(Pos(pos as u32)) > 0).count() as u64
+        };
+        let touch = match below {
+            0 => usize::MAX,
+            _ => self.fewest(within, below, wanted as u64, &admitted) as usize,
+        };
         let touched = |some: &[usize], layer: usize| -> usize {
             some.iter().map(|&pos| self.domain(pos, layer)).collect::<BTreeSet<_>>().len()
         };
@@ -373,7 +409,8 @@ impl<'c> Judge<'c> {
             let largest = |layer: usize| ids(layer).iter().map(|&id| holds(layer, id)).max().unwrap_or(0);
             let within = (1..self.layers).find(|&layer| largest(layer) >= nodes.len());
             let below = within.unwrap_or(self.layers) - 1;
-            let touch = || nodes.len().div_ceil(largest(below).max(1)).max(1);
+            let held = |id: DomainId| holds(below, id) as u64;
+            let touch = || self.fewest(within, below, nodes.len() as u64, &held) as usize;
             if within.is_some_and(|layer| touched(&nodes, layer) > 1)
                 || below >= home && touched(&nodes, below) > touch()
             {

@@ -157,6 +157,8 @@ pub struct Planner {
     recent: Recent,
     reservations: Reservations,
     subject: Subject,
+    /// The ground on which these were planned last; see [`Cluster::ground`].
+    ground: u64,
 }
 
 /// What is known of a cluster, kept up to date with its events.
@@ -197,6 +199,7 @@ impl Planner {
         }
         let forecast = Prudent { by: forecast, firm: kept.firm };
         let pass = Pass::new(cluster, scene, &kept.line, &forecast, now);
+        let pass = pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()));
         self.finish(pass)
     }
 
@@ -206,7 +209,8 @@ impl Planner {
         let knows_all = self.knows_all(cluster);
         let kept = Kept::of(&mut self.kept, knows_all, cluster, &scene, &self.recent, now, &self.subject);
         let forecast = Prudent { by: &self.recent, firm: kept.firm };
-        Pass::new(cluster, scene, &kept.line, &forecast, now)
+        let pass = Pass::new(cluster, scene, &kept.line, &forecast, now);
+        pass.after(&self.reservations, std::mem::replace(&mut self.ground, cluster.ground()))
     }
 
     /// Ends a deep pass: its reservations are respected from now on.

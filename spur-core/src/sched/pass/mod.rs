@@ -24,7 +24,7 @@ use crate::sched::queue::line::Line;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;
 
-use super::later::Reservations;
+use super::later::{Remembered, Reservations};
 use super::plan::{Plan, Preemption, Start};
 use super::queue::{Queue, Queued};
 use super::scene::Scene;
@@ -109,6 +109,14 @@ impl Pass {
         let mut pass = Self::of(cluster, scene, forecast, now, line.queue(now, None), None);
         pass.walk.subject = line.subject.clone();
         pass
+    }
+
+    /// The same after another plan: where everybody has a reservation, jobs keep theirs as long as they would not start sooner.
+    pub(super) fn after(mut self, plan: &Reservations, ground: u64) -> Self {
+        if self.walk.reserves_all() && self.walk.scene.ground == ground {
+            self.walk.remembered = Remembered::new(plan);
+        }
+        self
     }
 
     /// A pass over a queue: a quick one beside what is known.

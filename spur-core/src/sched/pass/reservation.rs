@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::id::JobId;
+use crate::model::fabric::Pos;
 use crate::sched::explain;
 use crate::sched::later::{Reservation, Reservations, Turn};
+use crate::sched::place::Placement;
 use crate::sched::plan::Waiting;
 use crate::sched::prospect::Prospect;
 use crate::sched::queue::forecast::ENDLESS;
@@ -108,10 +110,69 @@ impl<S: Space> Walk<S> {
     }
 
     /// Books a later start.
-    pub(super) fn reserve(&mut self, candidate: &Queued, prospect: &Prospect, hit: &Hit) -> Option<Planned> {
-        let parts = self.space.parts(&self.scene, &prospect.request().need, hit)?;
+    pub(super) fn reserve(&mut self, candidate: &Queued, prospect: &Prospect, hit: Hit) -> Option<Planned> {
+        let (hit, parts) = self.seated(candidate, prospect, hit);
         let turn = Turn { key: candidate.key, number: candidate.waits };
-        Some(self.reservation(candidate, turn, prospect, hit, parts))
+        Some(self.reservation(candidate, turn, prospect, &hit, parts?))
+    }
+
+    /// What a job takes of each node where it was found to fit; `None` where that cannot be given after all.
+    ///
+    /// Where everybody has a reservation, a job keeps the nodes that it was planned on for the same time, unless others are
+    /// more local: what has come between since has only taken room, and who is planned beside it counts on the rest.
+    pub(super) fn seated(
+        &mut self,
+        candidate: &Candidate,
+        prospect: &Prospect,
+        hit: Hit,
+    ) -> (Hit, Option<Vec<Part>>) {
+        let parts = self.space.parts(&self.scene, &prospect.request().need, &hit);
+        match self.as_remembered(candidate, prospect, &hit, parts.as_deref()) {
+            Some((hit, parts)) => (hit, Some(parts)),
+            None => (hit, parts),
+        }
+    }
+
+    fn as_remembered(
+        &mut self,
+        candidate: &Candidate,
+        prospect: &Prospect,
+        hit: &Hit,
+        parts: Option<&[Part]>,
+    ) -> Option<(Hit, Vec<Part>)> {
+        let within = self.space.realms().reservation(prospect.realm).map(|own| Arc::clone(&own.name));
+        let partition = self.scene.partitions[prospect.partition].partition.name();
+        let is_same = |made: &&Arc<Reservation>| {
+            Arc::ptr_eq(&made.spec, &candidate.spec)
+                && made.start.max(self.now) == hit.start
+                && made.lasts() == hit.lasts
+                && made.partition == *partition
+                && made.within == within
+        };
+        let known = self.remembered.of_job(candidate.attempt.job).iter().filter(is_same);
+        let known: Vec<Arc<Reservation>> = known.map(Arc::clone).collect();
+        if known.iter().any(|made| Some(&*made.parts) == parts) {
+            return None;
+        }
+        let is_free = |made: &Arc<Reservation>| {
+            let now = Reservation { start: hit.start, end: hit.start + hit.lasts, ..(**made).clone() };
+            self.space.has(prospect.realm, &now)
+                && (!hit.starts || now.parts.iter().all(|part| self.space.is_free(part)))
+        };
+        let made = known.into_iter().find(is_free)?;
+        let fabric = &hit.lens.fabric;
+        let used = made.parts.iter().filter(|part| part.slots > 0);
+        let mut shares: Vec<(Pos, u32)> =
+            used.map(|part| Some((fabric.pos(part.node)?, part.slots))).collect::<Option<_>>()?;
+        shares.sort_unstable();
+        let positions: Vec<Pos> = shares.iter().map(|(pos, _)| *pos).collect();
+        let (spans, common) = (fabric.spans(&positions), fabric.deepest_common(&positions));
+        if hit.placement.spans.iter().rev().lt(spans.iter().rev()) {
+            return None;
+        }
+        let placement = Placement { shares, spans, common, ..hit.placement.clone() };
+        let hit = Hit { placement, lost: Vec::new(), ..hit.clone() };
+        Some((hit, made.parts.clone()))
     }
 
     /// Books a later start that has been worked out.

@@ -78,7 +78,7 @@ impl<S: Space> Walk<S> {
             true => self.why_not(candidate, prospects, behind),
             false => (Reason::None, String::new()),
         };
-        let planned = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], &hit));
+        let planned = found.and_then(|(index, hit)| self.reserve(candidate, &prospects[index], hit));
         let made = planned.as_ref().map(|planned| &planned.made);
         let start = made.map(|made| made.start);
         let (reason, detail) = self.or_begin_time(candidate, start, (reason, detail));

@@ -7,7 +7,7 @@ use crate::id::JobId;
 use crate::model::config::Backfill;
 use crate::model::reason::Reason;
 use crate::sched::explain;
-use crate::sched::later::{Reservation, Reservations};
+use crate::sched::later::{Remembered, Reservation, Reservations};
 use crate::sched::plan::{Plan, Start};
 use crate::sched::prospect::{Lenses, Prospect};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
@@ -49,6 +49,8 @@ pub(in crate::sched) struct Walk<S> {
     /// Reservations from an earlier pass that are kept, and how many there are by seat.
     pub(in crate::sched) known: Reservations,
     pub(in crate::sched) kept: Vec<usize>,
+    /// Where everybody has a reservation: those of the plan before.
+    pub(super) remembered: Remembered,
     /// Reservations that were made.
     pub(in crate::sched) made: Vec<Arc<Reservation>>,
     /// Planned ends of these, and whose.
@@ -85,6 +87,7 @@ impl<S: Space> Walk<S> {
             lenses: Lenses::default(),
             known: Reservations::default(),
             kept: vec![0; seats],
+            remembered: Remembered::default(),
             made: Vec::new(),
             ends: BTreeMap::new(),
             ways,
@@ -133,8 +136,7 @@ impl<S: Space> Walk<S> {
         let (made, waiting) = (self.made.len(), self.plan.waiting.len());
         let waited = match self.search(&candidate, &prospects, known.is_some()) {
             Some((index, hit)) if hit.starts && candidate.waits == 0 => {
-                let need = &prospects[index].request().need;
-                let parts = self.space.parts(&self.scene, need, &hit);
+                let (hit, parts) = self.seated(&candidate, &prospects[index], hit);
                 match &parts {
                     Some(parts) => self.start(&candidate, &prospects[index], &hit, parts),
                     None => self.hold_back(&candidate, &prospects, known, None),
@@ -168,7 +170,7 @@ impl<S: Space> Walk<S> {
         (self.reserves_all() && reserved && candidate.waits < RESERVED_TASKS).then_some(candidate)
     }
 
-    /// The earliest start among a job's partitions; of equal ones the first it named.
+    /// The earliest start among a job's partitions; of equal ones that of the highest tier, then the first it named.
     fn search(&mut self, candidate: &Queued, prospects: &[Prospect], is_known: bool) -> Option<(usize, Hit)> {
         self.names_rivals(|walk| {
             shorter::earliest(candidate, walk.now, |run_time, until| {

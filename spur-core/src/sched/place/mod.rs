@@ -16,6 +16,7 @@ mod flat;
 mod fronts;
 mod outline;
 mod problem;
+mod relax;
 mod shares;
 mod short;
 mod slots;
@@ -44,18 +45,19 @@ use short::{Equal, Short};
 /// # Errors
 /// [`Missed`] where none is allowed now, or none was found.
 pub fn place(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
-    if let Some(equal) = Equal::of(view, ask) {
-        let found = place(fabric, &View { slots: &equal.whole, ..*view }, &equal.ask);
-        return found.map(|placement| equal.slots(placement));
+    let found = search(fabric, view, ask);
+    if is_exact(&found) { found } else { relax::better(fabric, view, ask, found) }
+}
+
+/// The same by one search, which may be cut.
+fn search(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Missed> {
+    match Equal::of(view, ask) {
+        Some(equal) => {
+            let view = View { slots: &equal.whole, ..*view };
+            place_sizes(fabric, &view, &equal.ask).map(|placement| equal.slots(placement))
+        }
+        None => place_sizes(fabric, view, ask),
     }
-    let found = place_sizes(fabric, view, ask);
-    if found.is_ok() || is_exact(&found) || ask.mode == Mode::Consolidated {
-        return found;
-    }
-    // How a job is spread says only which of its placements is best. Where none was found in time, one that is packed will
-    // do, and where there is none of these there is none at all.
-    let packed = Ask { mode: Mode::Consolidated, ..ask.clone() };
-    place_sizes(fabric, view, &packed).map(|placement| Placement { exact: false, ..placement })
 }
 
 /// Places a job on the largest number of nodes for which that is found.
@@ -295,39 +297,51 @@ fn ranked<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     if let Some(leaves) = problem.ask.adjacent {
         return outline::adjacent::<C>(problem, leaves);
     }
-    let (winner, exact) = fronts::choose::<C>(problem);
-    if let Some(mut winner) = winner {
-        if problem.ask.mode == Mode::Balanced {
-            winner.even_out(problem);
-        }
-        let rank = winner.rank.clone();
-        if let Some(placement) = fronts::realise(problem, winner, exact) {
-            // What is found by then need not be of the lightest nodes, which come before everything else.
-            let lighter = if exact { None } else { fronts::lightest::<C>(problem) };
-            return Ok(lighter.filter(|(other, _)| *other < rank).unwrap_or((rank, placement)));
-        }
-    } else if exact {
+    let (winner, mut exact) = fronts::choose::<C>(problem);
+    if winner.is_none() && exact {
         return Err(Missed::NONE);
     }
-    fronts::rough::<C>(problem).ok_or(Missed { exact: false })
+    let found = winner.and_then(|mut winner| {
+        exact &= winner.even_out(problem);
+        let rank = winner.rank.clone();
+        Some((rank, fronts::realise(problem, winner, exact)?))
+    });
+    match found {
+        Some((_, Placement { exact: true, .. })) => found.ok_or(Missed::NONE),
+        // What was cut off may have been better than what is soon found.
+        _ => better(problem, found, fronts::rough::<C>(problem)).ok_or(Missed { exact: false }),
+    }
+}
+
+/// The better of two placements of which none is known to be the best.
+fn better(problem: &Problem<'_>, found: Option<Ranked>, other: Option<Ranked>) -> Option<Ranked> {
+    let judged = |(_, placement): Ranked| Some((problem.judge(&placement.shares)?, placement));
+    let all = [found, other].into_iter().flatten().filter_map(judged);
+    all.min_by(|(one, _), (other, _)| one.cmp(other))
 }
 
 fn solve_with<C: Cost>(problem: &Problem<'_>) -> Result<Placement, Missed> {
     if problem.ask.contiguous || problem.ask.adjacent.is_some() {
         return ranked::<C>(problem).map(|(_, placement)| placement);
     }
-    match short::place(problem) {
-        Short::Placed(placement) => return Ok(placement),
+    let counted = match short::place(problem) {
+        Short::Placed(placement) if placement.exact => return Ok(placement),
+        Short::Placed(placement) => Some(placement),
         Short::Nowhere => return Err(Missed::NONE),
-        Short::Other => {}
+        Short::Other => None,
+    };
+    let found = ranked::<C>(problem);
+    if let Err(Missed { exact: true }) | Ok((_, Placement { exact: true, .. })) = found {
+        return found.map(|(_, placement)| placement);
     }
-    let found = ranked::<C>(problem).map(|(_, placement)| placement);
-    if is_exact(&found) {
-        return found;
-    }
-    match short::place_loosely(problem) {
-        Short::Placed(placement) => Ok(placement),
-        Short::Nowhere => Err(Missed::NONE),
-        Short::Other => found.or_else(|missed| short::largest_first(problem).ok_or(missed)),
-    }
+    let loosely = match short::place_loosely(problem) {
+        Short::Placed(placement) if placement.exact => return Ok(placement),
+        Short::Placed(placement) => Some(placement),
+        Short::Nowhere => return Err(Missed::NONE),
+        Short::Other => None,
+    };
+    let judged = |placement: Placement| Some((problem.judge(&placement.shares)?, placement));
+    let others = [counted, loosely, short::largest_first(problem)].into_iter().flatten().filter_map(judged);
+    let best = others.chain(found.ok()).min_by(|(one, _), (other, _)| one.cmp(other));
+    best.map(|(_, placement)| Placement { exact: false, ..placement }).ok_or(Missed { exact: false })
 }

@@ -22,9 +22,14 @@ pub(in crate::sched::place) struct Candidate<C> {
 }
 
 impl<C: Cost> Candidate<C> {
-    /// Works out how even the shares of a balanced placement can be.
-    pub(in crate::sched::place) fn even_out(&mut self, problem: &Problem<'_>) {
-        even_out(&mut Solver::new(problem), self);
+    /// Works out how even the shares of a balanced placement can be; whether they are known to be as even as possible.
+    pub(in crate::sched::place) fn even_out(&mut self, problem: &Problem<'_>) -> bool {
+        if problem.ask.mode != Mode::Balanced {
+            return true;
+        }
+        let mut solver = Solver::new(problem);
+        even_out(&mut solver, self);
+        solver.exact && !problem.meter.is_spent()
     }
 }
 
@@ -349,7 +354,8 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
     found
 }
 
-/// Puts the job where a candidate says; None where that takes too long.
+/// Puts the job where a candidate says, `exact` if that is known to be the best; `None` where it takes too long, or where
+/// ways were cut off without which the nodes do not hold the job.
 pub(in crate::sched::place) fn realise<C: Cost>(
     problem: &Problem<'_>,
     mut candidate: Candidate<C>,
@@ -368,10 +374,19 @@ pub(in crate::sched::place) fn realise<C: Cost>(
             let mut bounded = solver.bounded(candidate.bounds.clone());
             bounded.guide_to(id);
             let nodes = trace(&mut bounded, id, &candidate.best, false);
+            solver.exact &= bounded.exact;
             (share_out(problem, id, &nodes, &candidate), Some(id))
         }
     };
-    (!problem.meter.is_spent()).then(|| Placement::new(problem, shares, common, exact && solver.exact))
+    let exact = exact && solver.exact && !problem.meter.is_spent();
+    let holds = if exact { holds(problem, &shares) } else { problem.judge(&shares).is_some() };
+    holds.then(|| Placement::new(problem, shares, common, exact))
+}
+
+/// Whether shares add up to the whole job.
+fn holds(problem: &Problem<'_>, shares: &[(Pos, u32)]) -> bool {
+    debug_assert!(problem.judge(shares).is_some(), "{shares:?} is not allowed");
+    shares.iter().map(|(_, share)| u64::from(*share)).sum::<u64>() == problem.wanted_slots()
 }
 
 /// Gives the chosen nodes their shares.

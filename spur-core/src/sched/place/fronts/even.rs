@@ -61,6 +61,7 @@ pub(super) fn balance<C: Cost>(
             chosen = found;
         }
     }
-    solver.exact &= exact;
+    // What no steps were left for was taken for impossible.
+    solver.exact &= exact && !problem.meter.is_spent();
     Balanced { even, bounds, best: chosen }
 }

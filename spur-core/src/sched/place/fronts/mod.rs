@@ -18,7 +18,7 @@ use crate::sched::place::ask::Mode;
 use crate::sched::place::problem::{Cost, Item, NARROW, Problem, positions, prune};
 
 pub(super) use choose::{Candidate, choose, losers, may_hold, realise};
-pub(super) use rough::{lightest, rough};
+pub(super) use rough::rough;
 pub(super) use share::share;
 
 use guide::{Guide, Reach, keep_near, sums};

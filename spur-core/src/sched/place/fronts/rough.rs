@@ -9,7 +9,7 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::Ranked;
 use crate::sched::place::ask::{Ask, Mode};
 use crate::sched::place::explain::Placement;
-use crate::sched::place::problem::{Cost, Problem, positions, rank};
+use crate::sched::place::problem::{Cost, Problem, positions};
 
 use super::Solver;
 use super::choose::may_hold;
@@ -22,14 +22,15 @@ const FEW: usize = 2;
 /// Numbers that nodes are compared with when some of a given number are picked, as shares of what each has to take on average.
 const TOLLS: [(u64, u64); 4] = [(0, 1), (1, 2), (1, 1), (5, 4)];
 
-/// A placement that is allowed, if one is found: where a number of nodes is given, on as few heavier ones as will do, if that
-/// is allowed.
+/// The better of two placements that are soon found and allowed: on as few heavier nodes as will do, where a number of nodes
+/// is given, and on the largest nodes.
 pub(in crate::sched::place) fn rough<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
-    lightest::<C>(problem).or_else(|| of_largest::<C>(problem))
+    let found = [lightest::<C>(problem), of_largest::<C>(problem)];
+    found.into_iter().flatten().min_by(|(one, _), (other, _)| one.cmp(other))
 }
 
 /// One with as few heavier nodes as will do, where a number of nodes is given.
-pub(in crate::sched::place) fn lightest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
+fn lightest<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let light = Light::of(problem)?;
     let highest = problem.within.unwrap_or(problem.fabric.top());
     let least = light.least_heavier(highest)?;
@@ -83,7 +84,7 @@ fn on_these<C: Cost>(problem: &Problem<'_>, holder: DomainId, picked: Vec<Pos>) 
     }
     let free = vec![(0, u32::MAX); problem.layout.layers];
     let shares = share(&chosen, holder, &nodes, &free);
-    Some((rank(problem, holder, &best), Placement::new(problem, shares, Some(holder), false)))
+    Some((problem.judge(&shares)?, Placement::new(problem, shares, Some(holder), false)))
 }
 
 /// The nodes of a leaf that may be picked.

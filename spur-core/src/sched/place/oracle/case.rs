@@ -198,6 +198,51 @@ impl Random {
         name
     }
 
+    /// From forty to a thousand nodes: a tree of two to four layers, mostly of unequal leaves, or blocks.
+    pub(super) fn site(&mut self) -> Fabric {
+        let nodes = self.pick(&[40, 60, 100, 100, 150, 300, 1000]);
+        if self.one_in(6) {
+            let size = self.between(2, 12);
+            return Self::blocks_of(size, nodes);
+        }
+        let largest = self.between(2, 12).max(nodes / 40);
+        let mut config = TopologyConfig { plugin: Plugin::Tree, ..TopologyConfig::default() };
+        let (mut below, mut first) = (Vec::new(), 0);
+        while first < nodes {
+            let count = if self.one_in(3) { largest } else { self.between(1, largest) }.min(nodes - first);
+            let list = Some(format!("n[{first}-{}]", first + count - 1));
+            below.push(self.switch(&mut config, list, None));
+            first += count;
+        }
+        for _ in 0..self.between(0, 2) {
+            let mut above = Vec::new();
+            let most = self.between(2, 8);
+            while !below.is_empty() {
+                let count = self.between(1, most).min(below.len() as u32) as usize;
+                let children: Vec<String> = below.drain(..count).collect();
+                above.push(self.switch(&mut config, None, Some(children.join(","))));
+            }
+            below = above;
+        }
+        if below.len() > 1 && !self.one_in(8) {
+            self.switch(&mut config, None, Some(below.join(",")));
+        }
+        let names: Vec<String> = (0..nodes).map(|index| format!("n{index}")).collect();
+        let table: Vec<(NodeId, &str)> = (0..).map(NodeId).zip(names.iter().map(String::as_str)).collect();
+        Fabric::build(&config, &table, &[]).expect("random fabrics are right")
+    }
+
+    fn switch(
+        &mut self,
+        config: &mut TopologyConfig,
+        nodes: Option<String>,
+        switches: Option<String>,
+    ) -> String {
+        let name = format!("s{}", config.switches.len());
+        config.switches.push(SwitchConfig { name: name.clone(), nodes, switches, ..SwitchConfig::default() });
+        name
+    }
+
     /// So many nodes in blocks of one size.
     pub(super) fn blocks_of(size: u32, nodes: u32) -> Fabric {
         let config =
@@ -339,12 +384,12 @@ impl Case {
         Self { fabric, slots, idle, occupied, weights: None, performance: None, ask }
     }
 
-    fn layer(&self, random: &mut Random, least: u8) -> Layer {
+    pub(super) fn layer(&self, random: &mut Random, least: u8) -> Layer {
         let top = self.fabric.layer_names().len() - 1;
         Layer(u8::try_from(random.between(least.into(), (top as u32).max(least.into()))).unwrap())
     }
 
-    fn pos(&self, random: &mut Random) -> Pos {
+    pub(super) fn pos(&self, random: &mut Random) -> Pos {
         Pos(random.between(0, self.fabric.len() as u32 - 1))
     }
 

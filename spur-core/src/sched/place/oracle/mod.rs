@@ -2,6 +2,7 @@
 //!
 //! Nothing here is shared with the solver but the fabric and the types of the question.
 
+mod budget;
 mod case;
 mod counted;
 mod filled;

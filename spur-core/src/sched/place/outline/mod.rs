@@ -5,4 +5,4 @@ mod segment;
 mod window;
 
 pub(super) use segment::place_segments;
-pub(super) use window::{adjacent, contiguous};
+pub(super) use window::{adjacent, are_side_by_side, contiguous};

@@ -216,12 +216,16 @@ impl<C: Cost> Best<C> {
     fn offer(&mut self, problem: &Problem<'_>, start: usize) {
         // The question is set up anew for each.
         problem.meter.take(SETUP + problem.fabric.domains().size_hint().0 / 8 + problem.fabric.len() / 256);
-        let (found, exact) = choose::<C>(problem);
-        self.exact &= exact;
-        let Some(mut found) = found else { return };
-        if problem.ask.mode == Mode::Balanced {
-            found.even_out(problem);
+        let (found, mut exact) = choose::<C>(problem);
+        if let Some(mut found) = found {
+            exact &= found.even_out(problem);
+            self.keep_better(problem, found, start, exact);
         }
+        self.exact &= exact;
+    }
+
+    /// Keeps what was found for one outline if it is better than what there was.
+    fn keep_better(&mut self, problem: &Problem<'_>, found: Candidate<C>, start: usize, exact: bool) {
         let better = match &self.winner {
             Some((best, first)) => (&found.rank, start) < (&best.rank, *first),
             None => true,
@@ -346,9 +350,17 @@ fn runs(fabric: &Fabric) -> Vec<Cow<'_, [DomainId]>> {
 
 /// Whether a window touches exactly so many leaves, all side by side under one parent.
 fn are_adjacent(problem: &Problem<'_>, window: &Range<usize>, leaves: u32) -> bool {
-    let mut touched: Vec<DomainId> =
-        window.clone().filter_map(|index| problem.fabric.leaf_of(position(index))).collect();
+    are_side_by_side(problem.fabric, window.clone().map(position), leaves)
+}
+
+/// Whether positions, in fabric order, touch exactly so many leaves, all side by side under one parent.
+pub(in crate::sched::place) fn are_side_by_side(
+    fabric: &Fabric,
+    positions: impl Iterator<Item = Pos>,
+    leaves: u32,
+) -> bool {
+    let mut touched: Vec<DomainId> = positions.filter_map(|pos| fabric.leaf_of(pos)).collect();
     touched.dedup();
     let is_here = |run: &Cow<'_, [DomainId]>| run.windows(touched.len()).any(|some| some == touched);
-    touched.len() == leaves as usize && runs(problem.fabric).iter().any(is_here)
+    touched.len() == leaves as usize && runs(fabric).iter().any(is_here)
 }

@@ -2,13 +2,14 @@
 //! out per domain.
 //!
 //! Owns what every way of solving it shares: what domains take (`capacity`) and what they have (`rounding`), ways to use a
-//! part of the fabric (`front`) and what they cost (`cost`), how few heavier nodes they need (`heavy`), and the order among
-//! candidates (`rank`, `score`).
+//! part of the fabric (`front`) and what they cost (`cost`), how few heavier nodes they need (`heavy`), the order among
+//! candidates (`rank`, `score`), and whether given shares are allowed at all (`judge`).
 
 mod capacity;
 mod cost;
 mod front;
 mod heavy;
+mod judge;
 mod load;
 mod meter;
 mod rank;

@@ -18,7 +18,7 @@ use prost::Message;
 use sha2::Sha256;
 use tonic::metadata::MetadataMap;
 
-use crate::v1::{StepCredential, TokenClaims};
+use crate::v1::{PeerPass, StepCredential, TokenClaims};
 
 /// How long a token for a person is good, in seconds.
 pub const TOKEN_SECONDS: i64 = 300;
@@ -31,6 +31,7 @@ const SIGNATURE_BYTES: usize = 32;
 const KEY_FILE_LIMIT: u64 = 4096;
 const TOKEN_PURPOSE: &[u8] = b"spur token v1\0";
 const CREDENTIAL_PURPOSE: &[u8] = b"spur step credential v1\0";
+const PASS_PURPOSE: &[u8] = b"spur peer pass v1\0";
 
 /// Why a token or a credential is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,8 +175,17 @@ impl ClusterKey {
 
     /// A signed credential for a step.
     pub fn seal(&self, credential: &StepCredential) -> Vec<u8> {
-        let mut sealed = credential.encode_to_vec();
-        let signature = self.mac(CREDENTIAL_PURPOSE, &sealed).finalize().into_bytes();
+        self.sealed(CREDENTIAL_PURPOSE, credential)
+    }
+
+    /// A signed pass from a node to the first one of a step.
+    pub fn seal_pass(&self, pass: &PeerPass) -> Vec<u8> {
+        self.sealed(PASS_PURPOSE, pass)
+    }
+
+    fn sealed(&self, purpose: &[u8], message: &impl Message) -> Vec<u8> {
+        let mut sealed = message.encode_to_vec();
+        let signature = self.mac(purpose, &sealed).finalize().into_bytes();
         sealed.extend_from_slice(&signature);
         sealed
     }
@@ -186,11 +196,31 @@ impl ClusterKey {
     /// # Errors
     /// Anything but a good credential.
     pub fn open(&self, sealed: &[u8]) -> Result<StepCredential, AuthError> {
-        let body = sealed.len().checked_sub(SIGNATURE_BYTES).ok_or(AuthError::Malformed("credential"))?;
-        let (body, signature) = sealed.split_at(body);
-        let mac = self.mac(CREDENTIAL_PURPOSE, body);
-        mac.verify_slice(signature).map_err(|_| AuthError::BadSignature("credential"))?;
+        let body = self.signed(CREDENTIAL_PURPOSE, "credential", sealed)?;
         StepCredential::decode(body).map_err(|_| AuthError::Malformed("credential"))
+    }
+
+    /// What a pass says, if it was signed with this key and has not expired at `now` (epoch seconds).
+    ///
+    /// # Errors
+    /// Anything but a good pass.
+    pub fn open_pass(&self, sealed: &[u8], now: i64) -> Result<PeerPass, AuthError> {
+        let body = self.signed(PASS_PURPOSE, "pass", sealed)?;
+        let pass = PeerPass::decode(body).map_err(|_| AuthError::Malformed("pass"))?;
+        not_expired("pass", pass.expires, now)?;
+        Ok(pass)
+    }
+
+    fn signed<'a>(
+        &self,
+        purpose: &[u8],
+        what: &'static str,
+        sealed: &'a [u8],
+    ) -> Result<&'a [u8], AuthError> {
+        let body = sealed.len().checked_sub(SIGNATURE_BYTES).ok_or(AuthError::Malformed(what))?;
+        let (body, signature) = sealed.split_at(body);
+        self.mac(purpose, body).verify_slice(signature).map_err(|_| AuthError::BadSignature(what))?;
+        Ok(body)
     }
 
     fn mac(&self, purpose: &[u8], message: &[u8]) -> Hmac<Sha256> {
@@ -310,6 +340,17 @@ mod tests {
         assert!(key(1).verify(&forged, 0).is_err());
         assert!(key(1).open(&sealed[1..]).is_err());
         assert!(key(1).open(b"short").is_err());
+    }
+
+    #[test]
+    fn a_pass_is_made_by_daemons_alone() {
+        let pass = PeerPass { job_id: 42, node: "n2".into(), expires: 9, ..PeerPass::default() };
+        let sealed = key(1).seal_pass(&pass);
+        assert_eq!(key(1).open_pass(&sealed, 8), Ok(pass));
+        assert_eq!(key(1).open_pass(&sealed, 9), Err(AuthError::Expired { what: "pass", seconds: 0 }));
+        assert_eq!(key(2).open_pass(&sealed, 8), Err(AuthError::BadSignature("pass")));
+        let credential = StepCredential { job_id: 42, ..StepCredential::default() };
+        assert!(key(1).open_pass(&key(1).seal(&credential), 0).is_err(), "what clients hold is no pass");
     }
 
     #[test]

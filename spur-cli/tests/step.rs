@@ -18,9 +18,9 @@ use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
 use spur_proto::v1::steps_server::{Steps, StepsServer};
 use spur_proto::v1::{
-    AbandonStepRequest, AbandonStepResponse, CreateStepRequest, CreateStepResponse, Error, Job, PingRequest,
-    PingResponse, StepData, StepDone, StepInput, StepNodeLayout, StepOutput, StepStarted, SubmitRequest,
-    SubmitResponse, TaskEnded, WatchJobsRequest, WatchJobsResponse,
+    AbandonStepRequest, AbandonStepResponse, CreateStepRequest, CreateStepResponse, Error, Job, PeerInput,
+    PeerOutput, PingRequest, PingResponse, StepData, StepDone, StepInput, StepNodeLayout, StepOutput,
+    StepStarted, SubmitRequest, SubmitResponse, TaskEnded, WatchJobsRequest, WatchJobsResponse,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -50,6 +50,12 @@ impl Steps for Node {
             tell.send(Ok(StepOutput { output: Some(output) })).await.unwrap();
         }
         Ok(Response::new(Box::pin(ReceiverStream::new(told))))
+    }
+
+    type PeerStream = Pin<Box<dyn Stream<Item = Result<PeerOutput, Status>> + Send>>;
+
+    async fn peer(&self, _: Request<Streaming<PeerInput>>) -> Result<Response<Self::PeerStream>, Status> {
+        Err(Status::unimplemented("clients do not ask this"))
     }
 }
 
@@ -96,6 +102,7 @@ async fn run(addresses: Vec<String>, words: &[&str]) -> Outcome {
         address,
         first_task: u32::try_from(index).unwrap(),
         tasks: 1,
+        ranks: String::new(),
     };
     let nodes = addresses.into_iter().enumerate().map(layout).collect();
     let (asked, abandoned) = (Arc::default(), Arc::default());

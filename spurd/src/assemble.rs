@@ -12,7 +12,10 @@ use spur_proto::{convert, v1};
 
 use crate::inventory::gpu::{Gpu, Vendor};
 use crate::step::attempt::StepAttempt;
-use crate::step::order::{Identity, Input, Launch, Limit, LimitedResource, Output, StepOrder, TaskOrder};
+use crate::step::order::{
+    Identity, Input, Launch, Limit, LimitedResource, MpiNode, MpiOrder, MpiPlugin, Output, StepOrder,
+    TaskOrder,
+};
 
 /// How long output that nobody fetches is kept after the end of a step.
 const OUTPUT_WAIT_MS: u64 = 60_000;
@@ -119,7 +122,8 @@ impl NodeFacts {
             variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
             variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
         }
-        let ranks: Vec<u32> = (part.first_task..).take(part.tasks as usize).collect();
+        let own_ranks = ranks_on(part)?;
+        let ranks: Vec<u32> = own_ranks.iter().collect();
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let reads = |rank| !launch.no_stdin && launch.stdin_task.is_none_or(|task| task == rank);
         let tasks = ranks.iter().zip(0..).map(|(&rank, local)| TaskOrder {
@@ -142,9 +146,10 @@ impl NodeFacts {
             umask: launch.umask,
             limits: limits(&launch.limits)?,
             tasks: tasks.collect(),
+            mpi: mpi(&launch.mpi, number, credential)?,
             ..self.order(step, identity(user), launch.work_dir)
         };
-        let environment = with_variables(&launch.environment, &variables);
+        let environment = with_variables(&without_foreign_mpi(&launch.environment), &variables);
         Ok(Prepared {
             launch: Launch { order, environment, script: None },
             memory_mb: part.memory_mb,
@@ -167,6 +172,7 @@ impl NodeFacts {
             task_prolog: self.task_prolog.clone(),
             task_epilog: self.task_epilog.clone(),
             output_wait_ms: OUTPUT_WAIT_MS,
+            mpi: None,
         }
     }
 
@@ -221,6 +227,47 @@ impl NodeFacts {
         }
         self.kernel_cpus(cpus.iter())
     }
+}
+
+/// The ranks of a node's tasks.
+fn ranks_on(part: &v1::CredentialNode) -> Result<IdSet, String> {
+    if part.ranks.is_empty() {
+        return Ok((part.first_task..).take(part.tasks as usize).collect());
+    }
+    part.ranks.parse().map_err(|error| format!("ranks on node {}: {error}", part.name))
+}
+
+/// What serves the MPI programs of a step.
+fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<Option<MpiOrder>, String> {
+    let plugin = match plugin {
+        "" | "none" => return Ok(None),
+        "pmi2" => MpiPlugin::Pmi2,
+        other => return Err(format!("this node does not know --mpi={other}")),
+    };
+    let node = |part: &v1::CredentialNode| Ok(MpiNode { name: part.name.clone(), ranks: ranks_on(part)? });
+    Ok(Some(MpiOrder {
+        plugin,
+        node: u32::try_from(number).map_err(|error| error.to_string())?,
+        nodes: credential.nodes.iter().map(node).collect::<Result<_, String>>()?,
+        first: credential.nodes.first().map(|first| first.address.clone()).unwrap_or_default(),
+    }))
+}
+
+/// The environment without what another launcher, in which `srun` was called, has told its own tasks.
+fn without_foreign_mpi(environment: &[u8]) -> Vec<u8> {
+    const NAMES: [&[u8]; 7] =
+        [b"PMI_FD", b"PMI_RANK", b"PMI_SIZE", b"PMI_ID", b"PMI_PORT", b"PMI_SPAWNED", b"PMI_JOBID"];
+    let foreign = |name: &[u8]| {
+        NAMES.contains(&name)
+            || name.starts_with(b"PMI2_")
+            || (name.starts_with(b"PMIX_") && !name.starts_with(b"PMIX_MCA_"))
+    };
+    let entries = environment.split(|&byte| byte == 0).filter(|entry| !entry.is_empty());
+    let own = entries.filter(|entry| {
+        let name = entry.split(|&byte| byte == b'=').next().unwrap_or_default();
+        !foreign(name)
+    });
+    own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
 }
 
 fn device_part(device: &v1::CredentialDevices) -> v1::DevicePart {

@@ -18,3 +18,4 @@ mod running;
 pub mod settings;
 pub mod spool;
 pub mod step;
+mod uplink;

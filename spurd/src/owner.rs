@@ -23,6 +23,7 @@ use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
 use crate::step::launcher::{Launcher, Step};
 use crate::step::message::{Request, SignalScope};
+use crate::uplink::Speaker;
 
 /// How many messages may wait for the owner.
 pub(crate) const QUEUE: usize = 1024;
@@ -53,6 +54,13 @@ pub(crate) struct Tools {
     pub(crate) spool: Arc<Spool>,
     pub(crate) launcher: Launcher,
     pub(crate) groups: Option<Groups>,
+}
+
+impl Tools {
+    /// Who speaks for the steps of this node to other nodes.
+    fn speaker(&self) -> Speaker {
+        Speaker { node: self.facts.name.clone(), key: self.settings.key.clone() }
+    }
 }
 
 /// A launch that waits for the prolog.
@@ -103,7 +111,8 @@ impl Owner {
             let (step_handle, events) = owner.tools.launcher.resume(step).await;
             let (control, controlled) = mpsc::unbounded_channel();
             owner.running.insert(step, control);
-            tokio::spawn(running::follow(step_handle, events, controlled, owner.inbox.clone()));
+            let speaker = owner.tools.speaker();
+            tokio::spawn(running::follow(speaker, step_handle, events, controlled, owner.inbox.clone()));
         }
         owner.carry_out(effects);
         Ok((owner, inbox, messages))
@@ -312,6 +321,7 @@ impl Owner {
             spool: Arc::clone(&self.tools.spool),
             launcher: self.tools.launcher.clone(),
             groups: self.tools.groups.clone(),
+            speaker: self.tools.speaker(),
         };
         tokio::spawn(starting.run(controlled, self.inbox.clone()));
     }

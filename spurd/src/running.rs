@@ -14,6 +14,7 @@ use crate::step::attempt::StepAttempt;
 use crate::step::launcher::{Launcher, Step, StepEvent};
 use crate::step::message::Request;
 use crate::step::order::{Confinement, Identity};
+use crate::uplink::Speaker;
 
 /// What is wanted of a step that starts or runs.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ pub(crate) struct Starting {
     pub(crate) spool: Arc<Spool>,
     pub(crate) launcher: Launcher,
     pub(crate) groups: Option<Groups>,
+    pub(crate) speaker: Speaker,
 }
 
 /// The end of a step that did not start.
@@ -46,12 +48,12 @@ impl Starting {
         inbox: mpsc::Sender<Message>,
     ) {
         let step = self.prepared.launch.order.attempt;
-        let answer = self.answer.take();
+        let (answer, speaker) = (self.answer.take(), self.speaker.clone());
         match self.start().await {
             Ok((handle, events)) => {
                 // A client that is gone meanwhile may come back and attach.
                 drop(answer.map(|answer| answer.send(Ok(handle.clone()))));
-                follow(handle, events, controlled, inbox).await;
+                follow(speaker, handle, events, controlled, inbox).await;
             }
             Err(message) => {
                 tracing::error!(%step, "not launched: {message}");
@@ -99,17 +101,32 @@ async fn groups_of(identity: Identity) -> Vec<u32> {
     listed.map_or(vec![primary], |groups| groups.into_iter().map(Gid::as_raw).collect())
 }
 
-/// Follows a live step to its end, which it tells the owner.
+/// A task that lives no longer than this.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Follows a live step to its end, which it tells the owner. Where the step wants to speak to other nodes, `speaker`
+/// brings it there.
 pub(crate) async fn follow(
+    speaker: Speaker,
     step: Step,
     mut events: mpsc::Receiver<StepEvent>,
     mut controlled: mpsc::UnboundedReceiver<Control>,
     inbox: mpsc::Sender<Message>,
 ) {
     let attempt = step.attempt();
+    let mut uplink: Option<AbortOnDrop> = None;
     let end = loop {
         tokio::select! {
             event = events.recv() => match event {
+                Some(StepEvent::UplinkWanted { address }) => if uplink.is_none() {
+                    uplink = Some(AbortOnDrop(tokio::spawn(speaker.clone().tie(step.clone(), address))));
+                },
                 Some(StepEvent::Stopped) => {
                     let told = Input::StepStopped { attempt: attempt.attempt, step: attempt.step };
                     // Without an owner spurd is stopping, and nothing is launched any more.
@@ -137,6 +154,7 @@ fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
         StepEvent::Started { .. }
         | StepEvent::TaskEnded(_)
         | StepEvent::Stopped
+        | StepEvent::UplinkWanted { .. }
         | StepEvent::Found { .. } => None,
         StepEvent::Refused { message } => Some(not_launched(message, false)),
         StepEvent::Ended(record) => {

@@ -66,6 +66,7 @@ impl Node {
             task_prolog: None,
             task_epilog: None,
             output_wait_ms: 60_000,
+            mpi: None,
         };
         let environment = b"PATH=/usr/local/bin:/usr/bin:/bin\0GREETING=hello\0".to_vec();
         Launch { order, environment, script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()) }
@@ -120,6 +121,7 @@ async fn ended(events: &mut Events) -> ExitRecord {
             StepEvent::Started { .. }
             | StepEvent::TaskEnded(_)
             | StepEvent::Stopped
+            | StepEvent::UplinkWanted { .. }
             | StepEvent::Found { .. } => {}
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct Cluster {
     directory: TempDir,
     port: u16,
     cpus: u32,
+    /// Where each node listens, so that it does so again when it is started again.
+    ports: BTreeMap<String, u16>,
     daemons: BTreeMap<String, Daemon>,
 }
 
@@ -79,7 +81,8 @@ impl Cluster {
         let directory =
             tempfile::Builder::new().prefix("spur-e2e-").tempdir().expect("there is room in /tmp");
         let port = free_port();
-        let cluster = Self { directory, port, cpus: setup.cpus, daemons: BTreeMap::new() };
+        let ports = (1..=setup.nodes).map(|number| (format!("n{number}"), free_port())).collect();
+        let cluster = Self { directory, port, cpus: setup.cpus, ports, daemons: BTreeMap::new() };
         for name in ["state", "spool", "work", "bin", "log"] {
             fs::create_dir(cluster.path(name)).expect("the directory is ours");
         }
@@ -150,7 +153,8 @@ impl Cluster {
 
     fn node(&self, name: &str, mut command: Command) -> Command {
         let cpus = self.cpus.to_string();
-        command.args(["-D", "-N", name, "--listen", "127.0.0.1:0", "--cpus", &cpus, "--memory", "64000"]);
+        let listen = format!("127.0.0.1:{}", self.ports.get(name).unwrap_or(&0));
+        command.args(["-D", "-N", name, "--listen", &listen, "--cpus", &cpus, "--memory", "64000"]);
         command.arg("-f").arg(self.path("spur.toml"));
         command
     }

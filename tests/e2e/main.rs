@@ -11,6 +11,7 @@ mod faults;
 mod het;
 mod identity;
 mod life;
+mod mpi;
 mod no_kill;
 mod nodes;
 mod order;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use spur_core::cluster::Cluster;
 use spur_core::id::StepId;
+use spur_core::model::idset::IdSet;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
 use spur_core::model::step::{Step, StepSpec};
@@ -46,6 +47,14 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
         overlap: wire.overlap,
         no_kill: wire.no_kill,
     })
+}
+
+/// The ranks of a node's tasks; none if they cannot be read.
+pub fn ranks(layout: &v1::StepNodeLayout) -> IdSet {
+    match layout.ranks.as_str() {
+        "" => (layout.first_task..).take(layout.tasks as usize).collect(),
+        written => written.parse().unwrap_or(IdSet::EMPTY),
+    }
 }
 
 fn names(field: &'static str, written: &str) -> Result<Vec<Arc<str>>, BadField> {

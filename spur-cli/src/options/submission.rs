@@ -160,6 +160,8 @@ pub struct StepWishes {
     pub relative: Option<u32>,
     /// `--het-group`: the components of a het job to run in; none for the job itself.
     pub het_group: Vec<u32>,
+    /// `--mpi`; empty where nothing was said.
+    pub mpi: String,
 }
 
 /// What must be known of the world to know what a time, or the number of a job, means.

@@ -10,6 +10,7 @@ pub mod config;
 pub mod fabric;
 pub mod idset;
 pub mod job;
+pub mod layout;
 pub mod node;
 pub mod nomination;
 pub mod phase;

@@ -66,6 +66,9 @@ pub struct StepNode {
     pub node: NodeId,
     /// How many tasks run here.
     pub tasks: u32,
+    /// Their ranks; none where they follow those of the nodes before.
+    #[serde(default, skip_serializing_if = "IdSet::is_empty")]
+    pub ranks: IdSet,
     /// The CPUs they may use, of those that the job holds.
     pub cpus: IdSet,
     /// How the tasks here ended; `None` while they run.

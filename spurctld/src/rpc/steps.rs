@@ -57,6 +57,7 @@ impl Desk {
                 address: address_of(node, &self.node_addresses),
                 first_task,
                 tasks: part.tasks,
+                ranks: part.ranks.to_string(),
             };
             first_task += part.tasks;
             Some(layout)
@@ -105,6 +106,8 @@ impl Desk {
                 devices: held.devices.into_iter().map(device).collect(),
                 topology_address: value("SLURM_TOPOLOGY_ADDR"),
                 topology_pattern: value("SLURM_TOPOLOGY_ADDR_PATTERN"),
+                ranks: part.ranks.to_string(),
+                address: address_of(node, &self.node_addresses),
             });
             first_task += part.tasks;
         }

@@ -1,5 +1,6 @@
 //! The node's own service: clients launch their steps here, read what these write, and feed them.
 
+mod peer;
 mod session;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,18 @@ impl Steps for StepService {
         tokio::spawn(self.clone().serve(input, output));
         Ok(Response::new(Box::pin(ReceiverStream::new(outputs))))
     }
+
+    type PeerStream = Pin<Box<dyn Stream<Item = peer::Output> + Send>>;
+
+    async fn peer(
+        &self,
+        request: Request<Streaming<v1::PeerInput>>,
+    ) -> Result<Response<Self::PeerStream>, Status> {
+        refusal::check_version(request.metadata())?;
+        let (output, outputs) = mpsc::channel(BACKLOG);
+        tokio::spawn(peer::serve(self.clone(), request.into_inner(), output));
+        Ok(Response::new(Box::pin(ReceiverStream::new(outputs))))
+    }
 }
 
 impl StepService {
@@ -109,7 +122,7 @@ impl StepService {
             Some(Input::Launch(launch)) => self.launch(launch).await.map(|step| Some((step, Vec::new()))),
             Some(Input::Attach(attach)) => {
                 let credential = self.credential(&attach.credential)?;
-                let step = self.find(&credential).await?;
+                let step = self.find(attempt_of(&credential)).await?;
                 Ok(Some((step, attach.from)))
             }
             _ => Err(Refused(
@@ -132,8 +145,7 @@ impl StepService {
         answered.await.map_err(|_| stopping())?.map_err(setup)
     }
 
-    async fn find(&self, credential: &v1::StepCredential) -> Result<Step, Refused> {
-        let step = attempt_of(credential);
+    async fn find(&self, step: StepAttempt) -> Result<Step, Refused> {
         let (answer, answered) = oneshot::channel();
         let gone = || Refused("ESLURMD_STEP_NOTRUNNING", format!("step {step} does not run on this node"));
         self.inbox.send(Message::Find { step, answer }).await.map_err(|_| gone())?;

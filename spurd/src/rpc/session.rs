@@ -204,7 +204,8 @@ impl Session {
                 self.ended = true;
                 self.tell_failure(&record).await?;
             }
-            Event::Refused { .. } | Event::Stopped | Event::Detached => {}
+            Event::Aborted { message } => self.send(Out::Aborted(message)).await?,
+            Event::Refused { .. } | Event::Stopped | Event::Detached | Event::UplinkWanted { .. } => {}
         }
         Ok(())
     }

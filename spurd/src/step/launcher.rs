@@ -62,6 +62,11 @@ pub enum StepEvent {
     },
     /// It has been stopped.
     Stopped,
+    /// It wants a way to the step's first node ([`Step::uplink`]).
+    UplinkWanted {
+        /// `host:port` of that node's service.
+        address: String,
+    },
     /// All of it has ended.
     Ended(ExitRecord),
     /// spurstepd is gone and left no record; what was left of the step was killed.
@@ -120,6 +125,66 @@ impl Step {
         writing.send(&Frame::Request(Request::Subscribe)).await?;
         writing.send(&Frame::Request(Request::Attach)).await?;
         Ok((StreamReader { reading }, StreamWriter { writing }))
+    }
+
+    /// Ties this part of the step, the first, to the one on another node.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn peer(&self, node: String) -> io::Result<(PeerReader, PeerWriter)> {
+        self.tied(Request::Peer { node }).await
+    }
+
+    /// Ties this part of the step to the first one.
+    ///
+    /// # Errors
+    /// The system's error, as of [`attach`](Step::attach).
+    pub async fn uplink(&self) -> io::Result<(PeerReader, PeerWriter)> {
+        self.tied(Request::Uplink).await
+    }
+
+    async fn tied(&self, request: Request) -> io::Result<(PeerReader, PeerWriter)> {
+        let (reading, mut writing) = wire(connect(&self.directory).await?);
+        writing.send(&Frame::Request(request)).await?;
+        Ok((PeerReader { reading }, PeerWriter { writing }))
+    }
+}
+
+/// Messages of this part of a step to the one on another node.
+#[derive(Debug)]
+pub struct PeerReader {
+    reading: Reading,
+}
+
+impl PeerReader {
+    /// The next message; `None` when spurstepd is gone or has closed the connection. Loses nothing if it is cancelled.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            match self.reading.receive().await? {
+                Some(Frame::Peer(message)) => return Ok(Some(message)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Messages to this part of a step from the one on another node.
+#[derive(Debug)]
+pub struct PeerWriter {
+    writing: Writing,
+}
+
+impl PeerWriter {
+    /// Passes a message on.
+    ///
+    /// # Errors
+    /// The system's error if the connection broke.
+    pub async fn send(&mut self, message: Vec<u8>) -> io::Result<()> {
+        self.writing.send(&Frame::Peer(message)).await
     }
 }
 
@@ -285,7 +350,9 @@ impl Follower {
                 Event::Status { order, started_ms, pids: _, ended } => {
                     StepEvent::Found { order, started_ms, ended }
                 }
-                Event::Detached => continue,
+                Event::UplinkWanted { address } => StepEvent::UplinkWanted { address },
+                // The client hears of these; the end of the step follows.
+                Event::Detached | Event::Aborted { .. } => continue,
             };
             if self.events.send(event).await.is_err() {
                 return None;

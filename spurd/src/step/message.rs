@@ -60,6 +60,19 @@ pub enum Request {
     Attach,
     /// Nobody will read the step's output any more: throw it away.
     Discard,
+    /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's part on another
+    /// node. Only the first node of a step is asked this.
+    Peer {
+        /// The other node's name.
+        node: String,
+    },
+    /// What this connection carries from now on ([`Frame::Peer`]) comes from, and goes to, the step's first node.
+    Uplink,
+    /// The first node cannot be reached.
+    UplinkLost {
+        /// Why.
+        why: String,
+    },
 }
 
 /// What a step tells spurd.
@@ -97,6 +110,17 @@ pub enum Event {
     Stopped,
     /// Another connection has taken over the step's streams.
     Detached,
+    /// The step has something to say to its first node: a connection is to be brought that leads there
+    /// ([`Request::Uplink`]).
+    UplinkWanted {
+        /// `host:port` of that node's service.
+        address: String,
+    },
+    /// Its tasks cannot go on, and those here are being killed: the step is to be ended on all nodes.
+    Aborted {
+        /// Why, for people.
+        message: String,
+    },
 }
 
 /// A task's standard stream.
@@ -170,6 +194,8 @@ pub enum Frame {
     Input(InputPart),
     /// Both ways.
     Ack(Ack),
+    /// Both ways, between the step's parts on two nodes: an encoded `StepPeer`.
+    Peer(Vec<u8>),
 }
 
 /// Bytes that are no frame.
@@ -198,6 +224,7 @@ const EVENT: u8 = 3;
 const OUTPUT: u8 = 4;
 const INPUT: u8 = 5;
 const ACK: u8 = 6;
+const PEER: u8 = 7;
 
 impl Frame {
     /// Appends the frame's bytes to `out`.
@@ -219,6 +246,10 @@ impl Frame {
                 encode_part(part.offset, part.end, &part.bytes, out);
             }
             Frame::Ack(ack) => encode_ack(*ack, out),
+            Frame::Peer(message) => {
+                out.push(PEER);
+                out.extend_from_slice(message);
+            }
         }
         let length = u32::try_from(out.len() - start - 4).expect("frames are far below 4 GiB");
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -240,6 +271,7 @@ impl Frame {
         let frame = match kind {
             REQUEST => Frame::Request(serde_json::from_slice(body)?),
             EVENT => Frame::Event(serde_json::from_slice(body)?),
+            PEER => Frame::Peer(body.to_vec()),
             _ => decode_raw(kind, body)?,
         };
         Ok(Some((frame, 4 + length)))
@@ -390,6 +422,7 @@ mod tests {
             Frame::Input(InputPart { offset: 5, bytes: vec![1], end: false }),
             Frame::Ack(Ack::Output { task: 9, stream: Stream::Stdout, offset: 77, end: false }),
             Frame::Ack(Ack::Input { offset: 78 }),
+            Frame::Peer(vec![0, 1, 255]),
         ]
     }
 

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use spur_core::model::idset::IdSet;
 
 use super::attempt::StepAttempt;
 
@@ -40,6 +41,41 @@ pub struct StepOrder {
     pub task_epilog: Option<PathBuf>,
     /// How long output that nobody has read is kept after the step has ended, in milliseconds.
     pub output_wait_ms: u64,
+    /// How MPI programs are served; `None`: not at all.
+    #[serde(default)]
+    pub mpi: Option<MpiOrder>,
+}
+
+/// What serves MPI programs of a step, and what they are told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MpiOrder {
+    /// What serves them.
+    pub plugin: MpiPlugin,
+    /// This node's number in the step.
+    pub node: u32,
+    /// The nodes of the step, in its order.
+    pub nodes: Vec<MpiNode>,
+    /// `host:port` of the service of the first node, through which the others reach each other.
+    pub first: String,
+}
+
+/// The interface between MPI libraries and the step that they run in (`--mpi`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MpiPlugin {
+    /// PMI-1 and PMI-2, served by spurstepd.
+    Pmi2,
+}
+
+/// A node of a step as its MPI programs see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MpiNode {
+    /// Its name.
+    pub name: String,
+    /// The ranks that run there.
+    pub ranks: IdSet,
 }
 
 /// A user as the kernel knows one.

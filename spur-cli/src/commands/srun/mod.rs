@@ -4,6 +4,7 @@
 //! stream each. What tasks write comes here line by line; how they end decides the exit code.
 
 mod group;
+mod mpi;
 mod node;
 mod output;
 mod signals;
@@ -18,6 +19,7 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
+use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
     AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepLaunch,
 };
@@ -30,6 +32,7 @@ use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
 use crate::place;
 use crate::session::{Session, whoami};
+use mpi::Mpi;
 use node::{Event, Launch, Node};
 use output::{Names, Outputs, Own};
 use signals::Signals;
@@ -62,6 +65,10 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
             return Ok(0);
         }
     };
+    if wishes.step.mpi.parse::<Mpi>()? == Mpi::List {
+        session.out.write_all(Mpi::LIST.as_bytes())?;
+        return Ok(0);
+    }
     if argv.is_empty() {
         bail!("No command given to execute.");
     }
@@ -307,6 +314,7 @@ impl Run {
             limits: place::limits(&wishes.propagate),
             stdin_task,
             no_stdin,
+            mpi: wishes.step.mpi.parse::<Mpi>()?.name().to_owned(),
         };
         let plan = Arc::new(Launch { credential: step.credential, launch });
         let layouts = (first..).zip(step.nodes);
@@ -367,7 +375,20 @@ impl Run {
                 }
             }
             Event::Ended { task, code, signal } => self.task_ended(session, index, task, code, signal),
-            Event::Done => self.open -= 1,
+            // Of several nodes that end the step the first knows the cause.
+            Event::Aborted(_) if self.killed => {}
+            Event::Aborted(why) => {
+                session.error(&format!("{}: {why}", self.nodes[index].layout.name));
+                self.abort(session);
+            }
+            Event::Done => {
+                self.open -= 1;
+                let tasks = ranks(&self.nodes[index].layout);
+                let rest = self.with_own(session, |outputs, own| {
+                    tasks.iter().try_for_each(|task| outputs.finish(task, own))
+                });
+                self.hear(rest);
+            }
             Event::Lost { why, launched } => {
                 self.open -= 1;
                 let name = self.nodes[index].layout.name.clone();
@@ -388,8 +409,6 @@ impl Run {
     }
 
     fn task_ended(&mut self, session: &mut Session, index: usize, task: u32, code: u32, signal: u32) {
-        let rest = self.with_own(session, |outputs, own| outputs.finish(task, own));
-        self.hear(rest);
         let small = |number| u8::try_from(number).unwrap_or(u8::MAX);
         let exit = ExitCode { code: small(code), signal: small(signal) };
         if !exit.is_success() {
@@ -487,7 +506,7 @@ fn names(session: &Session, job: u32, step: &CreateStepResponse, directory: Path
         user: whoami().user,
         job_name: session.env("SLURM_JOB_NAME").unwrap_or_default(),
         restarts: number("SLURM_RESTART_COUNT").unwrap_or(0),
-        nodes: step.nodes.iter().map(|node| (node.name.clone(), node.first_task)).collect(),
+        nodes: step.nodes.iter().map(|node| (node.name.clone(), ranks(node))).collect(),
         directory,
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum Event {
     Output { task: u32, stderr: bool, data: Bytes },
     /// A task has ended.
     Ended { task: u32, code: u32, signal: u32 },
+    /// The step cannot go on, and is to be ended on all nodes; why.
+    Aborted(String),
     /// Nothing more follows.
     Done,
     /// It is given up; the second says whether it may have launched the step.
@@ -265,6 +267,7 @@ impl Follower {
                     self.tell(Event::Ended { task, code, signal }).await;
                 }
             }
+            Output::Aborted(why) => self.tell(Event::Aborted(why)).await,
             Output::StdinTaken(offset) => self.stdin.taken(offset),
             Output::Done(_) => return Some(End::Done),
             Output::Failed(error) => return Some(End::Refused(error.message)),

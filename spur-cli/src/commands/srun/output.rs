@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use spur_core::model::idset::IdSet;
 use spur_core::text::pattern::{FilePattern, PatternContext};
 
 use crate::options::submission::{Files, StepWishes};
@@ -37,8 +38,8 @@ pub(super) struct Names {
     pub user: String,
     pub job_name: String,
     pub restarts: u32,
-    /// The names of the step's nodes, each with its first task.
-    pub nodes: Vec<(String, u32)>,
+    /// The names of the step's nodes, each with its tasks.
+    pub nodes: Vec<(String, IdSet)>,
     pub directory: PathBuf,
 }
 
@@ -179,7 +180,7 @@ impl Outputs {
 
 impl Names {
     fn path(&self, pattern: &FilePattern, task: u32) -> PathBuf {
-        let node = self.nodes.iter().rposition(|&(_, first)| first <= task).unwrap_or(0);
+        let node = self.nodes.iter().position(|(_, ranks)| ranks.contains(task)).unwrap_or(0);
         let name = pattern.render(&PatternContext {
             job: self.job,
             array: self.array,
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let nodes = vec![("n1".to_owned(), 0), ("n2".to_owned(), 8)];
+        let nodes = vec![("n1".to_owned(), IdSet::first(8)), ("n2".to_owned(), (8..12).collect())];
         Names { job: 42, step: 3, nodes, job_name: "test".into(), user: "ada".into(), ..Names::default() }
     }
 

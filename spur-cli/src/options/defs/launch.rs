@@ -4,7 +4,7 @@
 
 use spur_core::model::idset::IdSet;
 
-use super::super::values::{number, parsed};
+use super::super::values::{number, parsed, text};
 use super::{Def, SRUN, nothing};
 
 const PMI1: &str = "it is for PMI 1 of MPICH2 and MVAPICH2, whose messages srun does not carry";
@@ -78,10 +78,12 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::flag("pty", None, "run task zero in pseudo terminal", nothing)
         .only(SRUN)
         .refused("tasks have no terminal"),
-    Def::value("mpi", None, "type", "type of MPI being used: none, pmi2, pmix", nothing)
-        .only(SRUN)
-        .env(&["SLURM_MPI_TYPE"])
-        .refused("tasks are not wired up for MPI by srun; start them with mpirun"),
+    Def::value("mpi", None, "type", "type of MPI being used; list shows them", |s, v| {
+        s.step.mpi = text(v)?;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_MPI_TYPE"]),
     Def::flag("interactive", None, "the step that salloc runs its shell in", nothing)
         .only(SRUN)
         .refused("salloc has a shell of its own"),

@@ -76,6 +76,7 @@ pub(super) fn check(
         candidates.iter().zip(spread).filter(|(_, tasks)| *tasks > 0).map(|(candidate, tasks)| StepNode {
             node: candidate.part.node,
             tasks,
+            ranks: IdSet::EMPTY,
             cpus: candidate.free.lowest(tasks * cpus_per_task),
             exit: None,
         });

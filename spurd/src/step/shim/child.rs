@@ -10,7 +10,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,8 @@ pub(super) struct Pipes {
     pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: Option<OwnedFd>,
     pub(super) stderr: Option<OwnedFd>,
+    /// The task's end of the way to its MPI server, and the variables that belong to it.
+    pub(super) mpi: Option<(OwnedFd, Vec<(&'static str, String)>)>,
 }
 
 /// What one child is to become.
@@ -116,7 +118,7 @@ fn become_program(
 
 fn prepare(
     plan: &Plan<'_>,
-    pipes: Pipes,
+    mut pipes: Pipes,
     channel: &UnixStream,
     parent: Pid,
     door: Option<BorrowedFd<'_>>,
@@ -140,6 +142,7 @@ fn prepare(
     die_with(parent).map_err(|error| failed(Order, "parent death signal", &error))?;
     rustix::process::umask(Mode::from_bits_truncate(plan.order.umask));
     let fallback = enter(&plan.order.cwd);
+    let mpi = pipes.mpi.take();
     standard_files(plan, pipes, channel).map_err(|(what, error)| failed(StandardFiles, &what, &error))?;
     if let Some(error) = fallback {
         say(&format!(
@@ -151,6 +154,11 @@ fn prepare(
     let mut environment = environment(plan);
     if let Some(prolog) = plan.order.task_prolog.as_ref().filter(|_| plan.is_task) {
         task_prolog(prolog, &mut environment)?;
+    }
+    if let Some((socket, variables)) = mpi {
+        let number = keep_open(socket).map_err(|error| failed(StandardFiles, "MPI socket", &error))?;
+        environment.insert("PMI_FD".into(), number.to_string().into());
+        environment.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
     }
     Ok(environment)
 }
@@ -298,6 +306,12 @@ fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result
 fn open(path: &Path, flags: OFlags, name: &str) -> Result<OwnedFd, FileError> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_bits_truncate(0o666))
         .map_err(|error| (format!("Could not open {name} file {}", path.display()), error.into()))
+}
+
+/// Has the program inherit a descriptor; its number.
+fn keep_open(fd: OwnedFd) -> io::Result<i32> {
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty())?;
+    Ok(fd.into_raw_fd())
 }
 
 /// Gives spurstepd a copy of the standard error file, which only the user may be able to open.

@@ -20,6 +20,8 @@ pub(super) struct Connection {
     pub(super) subscribed: bool,
     /// It reads the step's output and writes its input.
     pub(super) attached: bool,
+    /// It leads to the step's part on the node of this number.
+    pub(super) peer: Option<u32>,
 }
 
 impl Connection {
@@ -33,6 +35,7 @@ impl Connection {
             closed: false,
             subscribed: false,
             attached: false,
+            peer: None,
         })
     }
 

@@ -8,7 +8,10 @@ mod child;
 mod connection;
 mod fork;
 mod group;
+mod mpi;
 mod nursery;
+mod peers;
+mod pmi;
 mod setup;
 mod stream;
 mod suspend;
@@ -29,6 +32,7 @@ use spur_core::text::exit::ExitCode as TaskStatus;
 use self::child::{Pipes, Plan};
 use self::connection::Connection;
 use self::group::Group;
+use self::mpi::Mpi;
 use self::setup::Received;
 use self::stream::{Incoming, Kept, Outgoing};
 use self::task::{Launching, Task};
@@ -99,6 +103,7 @@ enum Source {
     Output(usize, Stream),
     Input,
     Group,
+    Pmi(usize),
 }
 
 /// The step.
@@ -113,6 +118,7 @@ struct Shim {
     tasks: Vec<Task>,
     launching: Option<Launching>,
     input: Incoming,
+    mpi: Option<Mpi>,
     started_ms: Option<u64>,
     failure: Option<LaunchFailure>,
     /// The step is being ended; no more tasks are started.
@@ -156,7 +162,8 @@ impl Shim {
         let sources = self.sources();
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let deadline = [self.kill_at, self.leave_at, self.notices_until].into_iter().flatten().min();
+        let due = self.mpi.as_ref().and_then(Mpi::due);
+        let deadline = [self.kill_at, self.leave_at, self.notices_until, due].into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -192,6 +199,7 @@ impl Shim {
                     .extend(outgoing.readable().map(|fd| (fd, PollFlags::IN, Source::Output(index, stream))));
             }
         }
+        sources.extend(self.mpi.iter().flat_map(Mpi::sources));
         sources.extend(self.input.writable().map(|fd| (fd, PollFlags::OUT, Source::Input)));
         if let Some(group) = self.group.as_ref().filter(|_| self.record.is_none() && self.all_ended()) {
             sources.push((group.watch(), PollFlags::PRI, Source::Group));
@@ -227,6 +235,7 @@ impl Shim {
                 }
             }
             Source::Input => self.input.advance(),
+            Source::Pmi(index) => self.serve_pmi(index),
             Source::Group => {}
         }
     }
@@ -244,6 +253,7 @@ impl Shim {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
         }
+        self.settle_mpi();
         if self.all_ended() && self.record.is_none() && self.emptied() {
             self.end()?;
         }
@@ -271,6 +281,7 @@ impl Shim {
                         self.connections[index].close();
                     }
                 }
+                Frame::Peer(message) => self.hear_peer(index, &message),
                 Frame::Ack(Ack::Output { task, stream, offset, end }) if self.connections[index].attached => {
                     let task = self.tasks.iter_mut().find(|known| known.order.global == task);
                     if let Some(outgoing) = task.and_then(|task| task.stream(stream)) {
@@ -296,9 +307,13 @@ impl Shim {
                     pids: self.pids(),
                     ended: self.tasks.iter().filter_map(|task| task.exit).collect(),
                 };
+                let wanted = self.uplink_wanted();
                 let connection = &mut self.connections[index];
                 connection.subscribed = true;
                 connection.send(&Frame::Event(status));
+                if let Some(wanted) = wanted {
+                    connection.send(&Frame::Event(wanted));
+                }
                 if let Some(record) = &self.record {
                     connection.send(&Frame::Event(Event::Ended(record.clone())));
                 }
@@ -321,6 +336,9 @@ impl Shim {
                 let streams = self.tasks.iter_mut().flat_map(Task::streams_mut);
                 streams.for_each(|(_, outgoing)| outgoing.discard());
             }
+            Request::Peer { node } => self.join_peer(index, Some(&node)),
+            Request::Uplink => self.join_peer(index, None),
+            Request::UplinkLost { why } => self.uplink_lost(&why),
         }
     }
 
@@ -403,6 +421,9 @@ impl Shim {
             pipes.stderr = Some(given);
             task.stderr = Some(Outgoing::new(kept));
         }
+        if let Some(mpi) = &mut self.mpi {
+            pipes.mpi = Some(mpi.connect(index)?);
+        }
         let truncate = task::first_users(&self.tasks, index);
         let plan = Plan {
             order: &self.order,
@@ -480,6 +501,7 @@ impl Shim {
         };
         let exit = self.tasks[index].ended(status, self.failure.as_ref());
         self.tell(&Event::TaskEnded(exit));
+        self.mpi_task_ended(index);
         self.task_epilog(index);
     }
 

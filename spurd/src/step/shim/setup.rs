@@ -18,6 +18,7 @@ use super::super::{LOST_FILE, SCRIPT_FILE};
 use super::Shim;
 use super::connection::Connection;
 use super::group::Group;
+use super::mpi::Mpi;
 use super::stream::Incoming;
 use super::task::Task;
 
@@ -84,6 +85,7 @@ impl Shim {
         }
         Ok(Shim {
             tasks: order.tasks.iter().cloned().map(Task::new).collect(),
+            mpi: Mpi::new(&order),
             order,
             environment,
             argv,

@@ -1,0 +1,59 @@
+//! What serves the MPI programs of a step (`--mpi`).
+
+use std::str::FromStr;
+
+/// One of the ways in which an MPI library learns who and where its tasks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mpi {
+    /// PMI-1 and PMI-2.
+    Pmi2,
+    /// None: every task is alone.
+    None,
+    /// The question which there are.
+    List,
+}
+
+impl Mpi {
+    /// What `--mpi=list` prints.
+    pub(super) const LIST: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n";
+
+    /// As nodes know it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mpi::Pmi2 => "pmi2",
+            Mpi::None | Mpi::List => "none",
+        }
+    }
+}
+
+/// A type that does not exist; in Slurm's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid MPI type '{0}', --mpi=list for acceptable types")]
+pub(super) struct InvalidMpi(String);
+
+impl FromStr for Mpi {
+    type Err = InvalidMpi;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            // Programs that find no server start alone, each as the first of one, and nobody notices: so there is one.
+            "" | "pmi2" => Mpi::Pmi2,
+            "none" => Mpi::None,
+            "list" => Mpi::List,
+            other => return Err(InvalidMpi(other.to_owned())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_served_unless_somebody_says_otherwise() {
+        assert_eq!("".parse(), Ok(Mpi::Pmi2));
+        assert_eq!("none".parse(), Ok(Mpi::None));
+        let refused = "foo".parse::<Mpi>().unwrap_err().to_string();
+        assert_eq!(refused, "Invalid MPI type 'foo', --mpi=list for acceptable types");
+    }
+}

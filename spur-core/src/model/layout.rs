@@ -1,0 +1,244 @@
+//! Which task of a step runs on which node: the one place that numbers tasks.
+//!
+//! Nodes are given in rank order, each with the room that it has; what comes out are the ranks of each node. The rules
+//! are those of Slurm's `--distribution` (src/common/slurm_step_layout.c): tasks are dealt in rounds, one to each node
+//! that has room left.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::idset::IdSet;
+
+/// How ranks are dealt to nodes (`-m`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Distribution {
+    /// Neighbouring ranks share a node.
+    #[default]
+    Block,
+    /// Neighbouring ranks are on neighbouring nodes.
+    Cyclic,
+    /// So many neighbouring ranks share a node, and the next as many are on the next one.
+    Plane(u32),
+    /// As block, but one node is filled before the next.
+    Pack,
+    /// The user names a node for each rank.
+    Arbitrary,
+}
+
+/// The room of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// So many tasks are its own: it gets these before any node gets more.
+    pub own: u32,
+    /// So many can run there at most.
+    pub most: u32,
+}
+
+/// The ranks of each node for `tasks` tasks; `None` if there is not room enough. With `overcommit` there always is, if
+/// there is a node. Every node gets a task, if there are enough.
+#[must_use]
+pub fn ranks(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Option<Vec<IdSet>> {
+    let dealt = deal(rooms, tasks, how, overcommit)?;
+    let mut counts = vec![0_u32; rooms.len()];
+    dealt.iter().for_each(|&node| counts[node] += 1);
+    let order = match how {
+        Distribution::Block | Distribution::Pack => (0..rooms.len())
+            .flat_map(|node| std::iter::repeat_n(node, counts[node] as usize))
+            .collect::<Vec<usize>>(),
+        Distribution::Plane(size) => planes(counts, size.max(1)),
+        Distribution::Cyclic | Distribution::Arbitrary => dealt,
+    };
+    Some(by_node(rooms.len(), &order))
+}
+
+/// The ranks of each of `nodes` nodes, where `order` has the node of each rank.
+#[must_use]
+pub fn by_node(nodes: usize, order: &[usize]) -> Vec<IdSet> {
+    let mut ranks = vec![Vec::new(); nodes];
+    for (rank, &node) in (0_u32..).zip(order) {
+        ranks[node].push(rank);
+    }
+    ranks.into_iter().map(IdSet::from_iter).collect()
+}
+
+/// The node of each task in the order in which they are dealt.
+fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Option<Vec<usize>> {
+    let mut given = vec![0_u32; rooms.len()];
+    let mut dealt = Vec::new();
+    let mut left = tasks;
+    // Up to what is its own, then up to what there is, then beyond.
+    let caps: [&dyn Fn(usize) -> u32; 3] =
+        [&|node| rooms[node].own.min(rooms[node].most), &|node| rooms[node].most, &|_| {
+            if overcommit { u32::MAX } else { 0 }
+        }];
+    for cap in caps {
+        while left > 0 {
+            let before = left;
+            for node in 0..rooms.len() {
+                let step = match how {
+                    _ if given[node] == 0 => 1,
+                    Distribution::Plane(size) => size.max(1),
+                    Distribution::Pack => u32::MAX,
+                    Distribution::Block | Distribution::Cyclic | Distribution::Arbitrary => 1,
+                };
+                let more = step.min(left).min(cap(node).saturating_sub(given[node]));
+                given[node] += more;
+                left -= more;
+                dealt.extend(std::iter::repeat_n(node, more as usize));
+            }
+            if left == before {
+                break;
+            }
+        }
+    }
+    (left == 0).then_some(dealt)
+}
+
+/// The node of each rank, in blocks of `size` round the nodes, until every node has its count.
+fn planes(mut counts: Vec<u32>, size: u32) -> Vec<usize> {
+    let mut order = Vec::new();
+    while counts.iter().any(|&count| count > 0) {
+        for (node, count) in counts.iter_mut().enumerate() {
+            let now = size.min(*count);
+            *count -= now;
+            order.extend(std::iter::repeat_n(node, now as usize));
+        }
+    }
+    order
+}
+
+/// `PMI_process_mapping`: which ranks share a node, as MPICH reads it: `(vector,(FIRST_NODE,NODES,RANKS_EACH),...)`,
+/// without blanks.
+#[must_use]
+pub fn process_mapping<'a>(nodes: impl IntoIterator<Item = &'a IdSet>) -> String {
+    let mut order: Vec<(u32, u32)> =
+        (0..).zip(nodes).flat_map(|(node, ranks)| ranks.iter().map(move |rank| (rank, node))).collect();
+    order.sort_unstable();
+    let mut runs: Vec<(u32, u32, u32)> = Vec::new();
+    let mut at = 0;
+    while at < order.len() {
+        let node = order[at].1;
+        let count = order[at..].iter().take_while(|(_, other)| *other == node).count();
+        at += count;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        match runs.last_mut() {
+            Some((first, nodes, each)) if *first + *nodes == node && *each == count => *nodes += 1,
+            _ => runs.push((node, 1, count)),
+        }
+    }
+    let runs: Vec<String> =
+        runs.iter().map(|(first, nodes, each)| format!("({first},{nodes},{each})")).collect();
+    format!("(vector,{})", runs.join(","))
+}
+
+/// A distribution over nodes that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no distribution over nodes; say block, cyclic, plane=SIZE, arbitrary or pack")]
+pub struct UnknownDistribution(pub String);
+
+impl FromStr for Distribution {
+    type Err = UnknownDistribution;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || UnknownDistribution(text.to_owned());
+        let lower = text.to_ascii_lowercase();
+        Ok(match lower.as_str() {
+            "block" => Self::Block,
+            "cyclic" => Self::Cyclic,
+            "pack" => Self::Pack,
+            "arbitrary" => Self::Arbitrary,
+            other => {
+                let size = other.strip_prefix("plane=").and_then(|size| size.parse().ok());
+                Self::Plane(size.filter(|size| *size > 0).ok_or_else(unknown)?)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block => f.write_str("block"),
+            Self::Cyclic => f.write_str("cyclic"),
+            Self::Plane(size) => write!(f, "plane={size}"),
+            Self::Pack => f.write_str("pack"),
+            Self::Arbitrary => f.write_str("arbitrary"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(most: &[u32], tasks: u32, how: &str, overcommit: bool) -> String {
+        let rooms: Vec<Room> = most.iter().map(|&most| Room { own: 0, most }).collect();
+        match ranks(&rooms, tasks, how.parse().unwrap(), overcommit) {
+            Some(ranks) => ranks.iter().map(IdSet::to_string).collect::<Vec<_>>().join(" | "),
+            None => "none".to_owned(),
+        }
+    }
+
+    #[test]
+    fn tasks_are_laid_out_as_slurm_does() {
+        let cases: [(&[u32], u32, &str, &str); 15] = [
+            (&[4, 2, 1], 7, "block", "0-3 | 4-5 | 6"),
+            (&[4, 2, 1], 7, "cyclic", "0,3,5-6 | 1,4 | 2"),
+            (&[4, 2, 1], 7, "plane=2", "0-1,5-6 | 2-3 | 4"),
+            (&[4, 2, 1], 7, "pack", "0-3 | 4-5 | 6"),
+            (&[4, 2, 1], 5, "block", "0-1 | 2-3 | 4"),
+            (&[4, 2, 1], 5, "pack", "0-2 | 3 | 4"),
+            (&[4, 2, 1], 5, "plane=2", "0-1,4 | 2 | 3"),
+            (&[4, 2, 1], 3, "cyclic", "0 | 1 | 2"),
+            (&[4, 2, 1], 8, "block", "none"),
+            (&[2, 2], 4, "cyclic", "0,2 | 1,3"),
+            (&[2, 2], 4, "block", "0-1 | 2-3"),
+            (&[4, 4], 8, "plane=4", "0-3 | 4-7"),
+            (&[8], 3, "cyclic", "0-2"),
+            (&[1, 1, 1], 2, "block", "0 | 1 | "),
+            (&[], 1, "block", "none"),
+        ];
+        for (most, tasks, how, expected) in cases {
+            assert_eq!(shown(most, tasks, how, false), expected, "{most:?} {tasks} {how}");
+        }
+        assert_eq!(shown(&[2, 1], 7, "block", true), "0-3 | 4-6", "on over the room, round by round");
+        assert_eq!(shown(&[2, 1], 7, "cyclic", true), "0,2-3,5 | 1,4,6");
+    }
+
+    #[test]
+    fn a_nodes_own_tasks_come_first() {
+        let rooms = [Room { own: 3, most: 4 }, Room { own: 1, most: 4 }];
+        let laid_out = |tasks| {
+            let ranks = ranks(&rooms, tasks, Distribution::Block, false).unwrap();
+            ranks.iter().map(IdSet::len).collect::<Vec<_>>()
+        };
+        assert_eq!(laid_out(4), [3, 1]);
+        assert_eq!(laid_out(6), [4, 2]);
+        assert_eq!(laid_out(2), [1, 1]);
+    }
+
+    #[test]
+    fn who_shares_a_node_is_written_for_mpich() {
+        let mapping = |nodes: &[&str]| {
+            let sets: Vec<IdSet> = nodes.iter().map(|ranks| ranks.parse().unwrap()).collect();
+            process_mapping(&sets)
+        };
+        assert_eq!(mapping(&["0-1", "2-3"]), "(vector,(0,2,2))");
+        assert_eq!(mapping(&["0,2", "1,3"]), "(vector,(0,2,1),(0,2,1))");
+        assert_eq!(mapping(&["0-2", "3"]), "(vector,(0,1,3),(1,1,1))");
+        assert_eq!(mapping(&["0-3"]), "(vector,(0,1,4))");
+        assert_eq!(mapping(&["1", "0"]), "(vector,(1,1,1),(0,1,1))");
+    }
+
+    #[test]
+    fn distributions_round_trip() {
+        for text in ["block", "cyclic", "plane=4", "pack", "arbitrary"] {
+            assert_eq!(text.parse::<Distribution>().unwrap().to_string(), text);
+        }
+        for text in ["", "plane", "plane=0", "plane=x", "blocks"] {
+            assert!(text.parse::<Distribution>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The first node of a step meets the others: what a spurstepd says to one elsewhere goes through here.
+
+use std::io;
+
+use prost::Message as _;
+use spur_core::id::{Attempt, JobId, StepId};
+use spur_proto::v1;
+use spur_proto::v1::{peer_input, peer_output};
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::{Refused, StepService};
+use crate::register::now;
+use crate::step::attempt::StepAttempt;
+use crate::step::launcher::{PeerReader, PeerWriter};
+
+pub(super) type Output = Result<v1::PeerOutput, Status>;
+
+/// Serves one other node to the end of the step or of the connection.
+pub(super) async fn serve(
+    service: StepService,
+    mut input: Streaming<v1::PeerInput>,
+    output: mpsc::Sender<Output>,
+) {
+    match open(&service, &mut input).await {
+        Ok(Some((reader, writer))) => {
+            if let Err(error) = carry(reader, writer, input, &output).await {
+                tracing::debug!(%error, "a connection between nodes is broken");
+            }
+        }
+        // Whoever leaves without a word wanted nothing.
+        Ok(None) => {}
+        Err(Refused(code, message)) => {
+            tracing::warn!("another node refused: {message}");
+            let failed = peer_output::Output::Failed(v1::Error::new(code, message));
+            // A node that is gone needs no answer.
+            let _ = output.send(Ok(v1::PeerOutput { output: Some(failed) })).await;
+        }
+    }
+}
+
+async fn open(
+    service: &StepService,
+    input: &mut Streaming<v1::PeerInput>,
+) -> Result<Option<(PeerReader, PeerWriter)>, Refused> {
+    let Ok(Some(first)) = input.message().await else { return Ok(None) };
+    let Some(peer_input::Input::Join(join)) = first.input else {
+        return Err(Refused("SLURM_UNEXPECTED_MSG_ERROR", "the first message is no pass".to_owned()));
+    };
+    let pass = match &service.key {
+        Some(key) => key.open_pass(&join.pass, now()).map_err(|error| error.to_string()),
+        None => v1::PeerPass::decode(&join.pass[..]).map_err(|error| error.to_string()),
+    };
+    let pass = pass.map_err(|error| Refused("ESLURMD_INVALID_JOB_CREDENTIAL", error))?;
+    let attempt = Attempt { job: JobId(pass.job_id), restart: pass.restart };
+    let step = service.find(StepAttempt { attempt, step: StepId(pass.step_id) }).await?;
+    let ends = step.peer(pass.node).await;
+    let ends =
+        ends.map_err(|error| Refused("ESLURMD_STEP_NOTRUNNING", format!("the step has ended: {error}")))?;
+    Ok(Some(ends))
+}
+
+async fn carry(
+    mut reader: PeerReader,
+    mut writer: PeerWriter,
+    mut input: Streaming<v1::PeerInput>,
+    output: &mpsc::Sender<Output>,
+) -> io::Result<()> {
+    loop {
+        tokio::select! {
+            message = reader.receive() => match message? {
+                Some(message) => {
+                    let message = peer_output::Output::Message(message.into());
+                    let sent = output.send(Ok(v1::PeerOutput { output: Some(message) })).await;
+                    sent.map_err(|_| io::Error::other("the other node is gone"))?;
+                }
+                None => return Ok(()),
+            },
+            message = input.message() => match message {
+                Ok(Some(v1::PeerInput { input: Some(peer_input::Input::Message(message)) })) => {
+                    writer.send(message.to_vec()).await?;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return Ok(()),
+            },
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! How the parts of a step on several nodes come together: a star with the step's first node in the middle.
+//!
+//! A message that needs an answer is kept until that is there, and sent again over a new connection; who answers
+//! recognises what it has answered before. So a connection may break, and a spurd be restarted, without harm to a
+//! fence that is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use spur_proto::v1;
+use spur_proto::v1::peer_call::Question;
+use spur_proto::v1::step_peer::Message;
+
+/// The first node of a step, through which all messages go.
+pub(super) const FIRST: u32 = 0;
+
+/// What comes from others, or from this node itself, for this node.
+#[derive(Debug, PartialEq)]
+pub(super) enum Arrival {
+    /// A fence is over.
+    Whole(v1::FenceWhole),
+    /// Somebody asks.
+    Call(v1::PeerCall),
+    /// The answer to a question of this node.
+    Reply(v1::PeerReply),
+}
+
+/// What is under way between this node and the others of its step.
+#[derive(Debug)]
+pub(super) struct Peers {
+    own: u32,
+    /// How many nodes the step has.
+    count: u32,
+    /// What has come for each fence, by node. Only the first node gathers.
+    gathers: BTreeMap<(Vec<u32>, u64), BTreeMap<u32, Bytes>>,
+    /// The last fence of each set of nodes that is over: one of them may ask again.
+    over: BTreeMap<Vec<u32>, v1::FenceWhole>,
+    /// Messages without an answer, and who is to answer.
+    unanswered: Vec<(u32, Message)>,
+    /// Messages to be sent, and to whom.
+    outgoing: VecDeque<(u32, Message)>,
+    arrived: VecDeque<Arrival>,
+    questions: u64,
+}
+
+impl Peers {
+    pub(super) fn new(own: u32, count: u32) -> Peers {
+        Peers {
+            own,
+            count,
+            gathers: BTreeMap::new(),
+            over: BTreeMap::new(),
+            unanswered: Vec::new(),
+            outgoing: VecDeque::new(),
+            arrived: VecDeque::new(),
+            questions: 0,
+        }
+    }
+
+    /// Brings this node's part to a fence of `nodes` (none: all), the `number`th of theirs.
+    pub(super) fn bring(&mut self, nodes: Vec<u32>, number: u64, data: Vec<u8>) {
+        let part = v1::FencePart { nodes, number, from: self.own, data: data.into() };
+        if self.own == FIRST {
+            self.gather(part);
+        } else {
+            self.ask(FIRST, Message::Part(part));
+        }
+    }
+
+    /// Asks a node something; the reply bears the number that is returned.
+    pub(super) fn call(&mut self, to: u32, question: Question) -> u64 {
+        self.questions += 1;
+        let call = v1::PeerCall { id: self.questions, from: self.own, to, question: Some(question) };
+        self.route_call(call);
+        self.questions
+    }
+
+    /// Answers a question.
+    pub(super) fn reply(&mut self, call: &v1::PeerCall, status: i32, data: Vec<u8>) {
+        self.route_reply(v1::PeerReply { id: call.id, to: call.from, status, data: data.into() });
+    }
+
+    /// Takes a message from another node.
+    pub(super) fn receive(&mut self, message: Message) {
+        match message {
+            Message::Part(part) if self.own == FIRST => self.gather(part),
+            Message::Whole(whole) => {
+                let before = self.unanswered.len();
+                self.unanswered.retain(|(_, asked)| {
+                    !matches!(asked, Message::Part(part) if part.nodes == whole.nodes && part.number == whole.number)
+                });
+                // Of one that comes twice the second answers nothing.
+                if self.unanswered.len() < before {
+                    self.arrived.push_back(Arrival::Whole(whole));
+                }
+            }
+            Message::Call(call) => self.route_call(call),
+            Message::Reply(reply) => self.route_reply(reply),
+            // Only the first node gathers.
+            Message::Part(_) => {}
+        }
+    }
+
+    /// There is a new connection to a node: what it has not answered goes to it again.
+    pub(super) fn connected(&mut self, node: u32) {
+        self.outgoing.retain(|(to, _)| *to != node);
+        let again = self.unanswered.iter().filter(|(to, _)| *to == node).cloned();
+        self.outgoing.extend(again);
+    }
+
+    /// The next message that can be sent, to a node that `reachable` allows.
+    pub(super) fn next_outgoing(&mut self, reachable: impl Fn(u32) -> bool) -> Option<(u32, Message)> {
+        let at = self.outgoing.iter().position(|(to, _)| reachable(*to))?;
+        self.outgoing.remove(at)
+    }
+
+    /// Whether something waits to be sent to a node.
+    pub(super) fn has_words_for(&self, node: u32) -> bool {
+        self.outgoing.iter().chain(&self.unanswered).any(|(to, _)| *to == node)
+    }
+
+    /// The next thing that concerns this node.
+    pub(super) fn next_arrival(&mut self) -> Option<Arrival> {
+        self.arrived.pop_front()
+    }
+
+    /// The nodes that a fence under way waits for.
+    pub(super) fn missing(&self) -> Vec<u32> {
+        let Some(((nodes, _), parts)) = self.gathers.first_key_value() else { return Vec::new() };
+        self.members(nodes).into_iter().filter(|node| !parts.contains_key(node)).collect()
+    }
+
+    fn members(&self, nodes: &[u32]) -> Vec<u32> {
+        if nodes.is_empty() { (0..self.count).collect() } else { nodes.to_vec() }
+    }
+
+    fn ask(&mut self, to: u32, message: Message) {
+        self.unanswered.push((to, message.clone()));
+        self.outgoing.push_back((to, message));
+    }
+
+    fn gather(&mut self, part: v1::FencePart) {
+        let v1::FencePart { nodes, number, from, data } = part;
+        if let Some(over) = self.over.get(&nodes).filter(|over| over.number >= number) {
+            if over.number == number {
+                self.outgoing.push_back((from, Message::Whole(over.clone())));
+            }
+            return;
+        }
+        let members = self.members(&nodes);
+        let parts = self.gathers.entry((nodes.clone(), number)).or_default();
+        parts.insert(from, data);
+        if !members.iter().all(|node| parts.contains_key(node)) {
+            return;
+        }
+        let data: Vec<u8> = parts.values().flat_map(|part| part.iter().copied()).collect();
+        self.gathers.remove(&(nodes.clone(), number));
+        let whole = v1::FenceWhole { nodes: nodes.clone(), number, data: data.into() };
+        for node in members {
+            if node == self.own {
+                self.arrived.push_back(Arrival::Whole(whole.clone()));
+            } else {
+                self.outgoing.push_back((node, Message::Whole(whole.clone())));
+            }
+        }
+        self.over.insert(nodes, whole);
+    }
+
+    fn route_call(&mut self, call: v1::PeerCall) {
+        if call.to == self.own {
+            self.arrived.push_back(Arrival::Call(call));
+            return;
+        }
+        let by_way_of = if self.own == FIRST { call.to } else { FIRST };
+        self.unanswered.retain(|(_, asked)| {
+            !matches!(asked, Message::Call(known) if known.id == call.id && known.from == call.from)
+        });
+        self.ask(by_way_of, Message::Call(call));
+    }
+
+    fn route_reply(&mut self, reply: v1::PeerReply) {
+        let before = self.unanswered.len();
+        self.unanswered.retain(|(_, asked)| {
+            !matches!(asked, Message::Call(call) if call.id == reply.id && call.from == reply.to)
+        });
+        if reply.to != self.own {
+            let by_way_of = if self.own == FIRST { reply.to } else { FIRST };
+            self.outgoing.push_back((by_way_of, Message::Reply(reply)));
+        } else if self.unanswered.len() < before || self.own == FIRST {
+            self.arrived.push_back(Arrival::Reply(reply));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Carries messages between nodes until there are none; each is delivered, then lost with its connection, sent again
+    /// and delivered once more.
+    fn settle(nodes: &mut [Peers], twice: bool) {
+        loop {
+            let mut moved = false;
+            for at in 0..nodes.len() {
+                while let Some((to, message)) = nodes[at].next_outgoing(|_| true) {
+                    moved = true;
+                    if twice {
+                        nodes[to as usize].receive(message.clone());
+                    }
+                    nodes[to as usize].receive(message);
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn star(count: u32) -> Vec<Peers> {
+        (0..count).map(|own| Peers::new(own, count)).collect()
+    }
+
+    #[test]
+    fn a_fence_brings_everything_to_everybody_once() {
+        for twice in [false, true] {
+            let mut nodes = star(3);
+            for number in 0..2 {
+                for at in [2, 0] {
+                    nodes[at].bring(vec![], number, vec![b'a' + at as u8]);
+                }
+                settle(&mut nodes, twice);
+                assert_eq!(nodes[0].missing(), [1]);
+                assert!(nodes.iter_mut().all(|node| node.next_arrival().is_none()));
+                nodes[1].bring(vec![], number, b"b".to_vec());
+                settle(&mut nodes, twice);
+                let whole = v1::FenceWhole { nodes: vec![], number, data: "abc".into() };
+                for node in &mut nodes {
+                    assert_eq!(node.next_arrival(), Some(Arrival::Whole(whole.clone())));
+                    assert_eq!(node.next_arrival(), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_fence_may_be_of_some_nodes() {
+        let mut nodes = star(3);
+        nodes[1].bring(vec![1, 2], 0, b"b".to_vec());
+        nodes[2].bring(vec![1, 2], 0, b"c".to_vec());
+        settle(&mut nodes, false);
+        assert_eq!(nodes[0].next_arrival(), None);
+        assert!(matches!(nodes[2].next_arrival(), Some(Arrival::Whole(whole)) if whole.data == "bc"));
+    }
+
+    #[test]
+    fn what_was_not_answered_is_sent_again() {
+        let mut nodes = star(2);
+        nodes[1].bring(vec![], 0, b"b".to_vec());
+        assert!(nodes[1].next_outgoing(|_| true).is_some(), "it is lost with the connection");
+        assert!(nodes[1].has_words_for(FIRST));
+        nodes[1].connected(FIRST);
+        nodes[0].bring(vec![], 0, b"a".to_vec());
+        settle(&mut nodes, false);
+        assert!(matches!(nodes[1].next_arrival(), Some(Arrival::Whole(whole)) if whole.data == "ab"));
+        assert!(!nodes[1].has_words_for(FIRST));
+    }
+
+    #[test]
+    fn a_question_finds_its_node_and_the_answer_its_way_back() {
+        for twice in [false, true] {
+            let mut nodes = star(3);
+            let id = nodes[1].call(2, Question::Modex(5));
+            settle(&mut nodes, twice);
+            let Some(Arrival::Call(call)) = nodes[2].next_arrival() else { panic!("node 2 is asked") };
+            assert_eq!((call.from, call.question.clone()), (1, Some(Question::Modex(5))));
+            nodes[2].reply(&call, 0, b"blob".to_vec());
+            settle(&mut nodes, twice);
+            let reply = v1::PeerReply { id, to: 1, status: 0, data: "blob".into() };
+            assert_eq!(nodes[1].next_arrival(), Some(Arrival::Reply(reply)));
+            assert_eq!(nodes[1].next_arrival(), None);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The way of a step on this node to the step's first node: kept open as long as the step lives, whatever breaks.
+
+use std::io;
+use std::time::Duration;
+
+use prost::Message as _;
+use spur_core::text::address::HostPort;
+use spur_proto::auth::ClusterKey;
+use spur_proto::channel::{self, MAX_MESSAGE};
+use spur_proto::client;
+use spur_proto::refusal;
+use spur_proto::v1;
+use spur_proto::v1::steps_client::StepsClient;
+use spur_proto::v1::{peer_input, peer_output};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
+
+use crate::register::now;
+use crate::step::launcher::Step;
+use crate::step::message::Request;
+
+/// For how long the first node may be away, e.g. because its daemon is restarted.
+const PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a pass is good, in seconds: for one connection, and for clocks that differ.
+const PASS_SECONDS: i64 = 600;
+/// Messages to the first node that may be under way.
+const QUEUE: usize = 8;
+
+/// Who speaks for this node's steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Speaker {
+    pub(crate) node: String,
+    pub(crate) key: Option<ClusterKey>,
+}
+
+/// How one connection came to its end.
+enum End {
+    /// The step here is over.
+    Over,
+    /// The first node has said no.
+    Refused(String),
+    Broken(String),
+}
+
+impl Speaker {
+    /// Ties a step to its first node for as long as it lives.
+    pub(crate) async fn tie(self, step: Step, address: String) {
+        let mut pause = FIRST_PAUSE;
+        let mut heard = Instant::now();
+        loop {
+            let why = match self.connection(&step, &address, &mut heard).await {
+                End::Over => return,
+                End::Broken(_) if heard.elapsed() < PATIENCE => {
+                    sleep(pause).await;
+                    pause = if heard.elapsed() < pause * 2 {
+                        FIRST_PAUSE
+                    } else {
+                        (pause * 2).min(LONGEST_PAUSE)
+                    };
+                    continue;
+                }
+                End::Broken(why) | End::Refused(why) => why,
+            };
+            tracing::warn!(step = %step.attempt(), "its first node is lost: {why}");
+            // A step that is just ending needs no telling.
+            let _ = step.request(Request::UplinkLost { why }).await;
+            return;
+        }
+    }
+
+    fn pass(&self, step: &Step) -> Vec<u8> {
+        let attempt = step.attempt();
+        let pass = v1::PeerPass {
+            job_id: attempt.attempt.job.0,
+            restart: attempt.attempt.restart,
+            step_id: attempt.step.0,
+            node: self.node.clone(),
+            expires: now() + PASS_SECONDS,
+        };
+        self.key.as_ref().map_or_else(|| pass.encode_to_vec(), |key| key.seal_pass(&pass))
+    }
+
+    async fn connection(&self, step: &Step, address: &str, heard: &mut Instant) -> End {
+        let endpoint = address.parse::<HostPort>().map_err(|error| error.to_string());
+        let endpoint =
+            endpoint.and_then(|address| channel::endpoint(&address).map_err(|error| error.to_string()));
+        let channel = match endpoint {
+            Ok(endpoint) => endpoint.connect().await,
+            Err(why) => return End::Refused(why),
+        };
+        let channel = match channel {
+            Ok(channel) => channel,
+            Err(error) => {
+                return End::Broken(format!("cannot connect to {address}: {}", client::innermost(&error)));
+            }
+        };
+        let mut steps = StepsClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let (inputs, outgoing) = mpsc::channel(QUEUE);
+        let join = peer_input::Input::Join(v1::PeerJoin { pass: self.pass(step).into() });
+        if inputs.send(v1::PeerInput { input: Some(join) }).await.is_err() {
+            return End::Broken("the connection was closed".to_owned());
+        }
+        let mut request = tonic::Request::new(ReceiverStream::new(outgoing));
+        request.metadata_mut().insert(refusal::VERSION_KEY, MetadataValue::from_static(refusal::PROTOCOL));
+        let outputs = match steps.peer(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => return End::Broken(client::detail(&status)),
+        };
+        match carry(step, inputs, outputs, heard).await {
+            Ok(end) => end,
+            Err(error) => {
+                tracing::debug!(step = %step.attempt(), %error, "the step here is gone");
+                End::Over
+            }
+        }
+    }
+}
+
+/// Carries messages between the step here and its first node.
+async fn carry(
+    step: &Step,
+    inputs: mpsc::Sender<v1::PeerInput>,
+    mut outputs: tonic::Streaming<v1::PeerOutput>,
+    heard: &mut Instant,
+) -> io::Result<End> {
+    let (mut reader, mut writer) = step.uplink().await?;
+    loop {
+        tokio::select! {
+            message = reader.receive() => match message? {
+                Some(message) => {
+                    let message = peer_input::Input::Message(message.into());
+                    if inputs.send(v1::PeerInput { input: Some(message) }).await.is_err() {
+                        return Ok(End::Broken("the first node closed the connection".to_owned()));
+                    }
+                }
+                None => return Ok(End::Over),
+            },
+            output = outputs.message() => match output {
+                Ok(Some(v1::PeerOutput { output: Some(output) })) => {
+                    *heard = Instant::now();
+                    match output {
+                        peer_output::Output::Message(message) => writer.send(message.to_vec()).await?,
+                        peer_output::Output::Failed(error) => return Ok(End::Refused(error.message)),
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(End::Broken("the first node closed the connection".to_owned())),
+                Err(status) => return Ok(End::Broken(client::detail(&status))),
+            },
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! MPI programs: what serves them is there without being asked for, and reaches every node of the step.
+//!
+//! A shell speaks PMI as a library does. Real MPI libraries are tried where they are installed.
+
+use std::process::Command;
+
+use crate::cluster::{Cluster, Setup};
+
+/// What a task says in PMI-1: it puts its rank and reads those of all.
+const TASK: &str = r#"#!/bin/bash
+ask() { printf '%s\n' "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }
+ask 'cmd=init pmi_version=1 pmi_subversion=1'
+[ "$answer" = 'cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0' ] || exit 90
+ask 'cmd=get_my_kvsname'; space=${answer#*kvsname=}
+ask "cmd=put kvsname=$space key=rank-$PMI_RANK value=at-$SLURMD_NODENAME"
+ask 'cmd=barrier_in'
+[ "$1" = deserter ] && [ $PMI_RANK = 1 ] && exit 3
+all=
+for ((other = 0; other < PMI_SIZE; other++)); do
+    ask "cmd=get kvsname=$space key=rank-$other"; all="$all ${answer#*value=}"
+done
+ask "cmd=get kvsname=$space key=PMI_process_mapping"; mapping=${answer#*value=}
+[ "$1" = abort ] && [ $PMI_RANK = 1 ] && { echo 'cmd=abort exitcode=7' >&$PMI_FD; exit 7; }
+ask 'cmd=barrier_in'
+echo "$PMI_RANK/$PMI_SIZE$all $mapping"
+ask 'cmd=finalize'
+[ "$answer" = 'cmd=finalize_ack' ]
+"#;
+
+fn batch(cluster: &Cluster, options: &[&str], script: &str) -> (String, String) {
+    cluster.script("task", TASK);
+    cluster.script("job.sh", &format!("#!/bin/sh\n{script}\n"));
+    let words = [&["sbatch", "--wait", "-o", "out", "-e", "err"], options, &["job.sh"]].concat();
+    let said = cluster.run(&words);
+    assert_eq!(said.code, Some(0), "{}", cluster.read("err"));
+    (cluster.read("out"), cluster.read("err"))
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn tasks_of_all_nodes_find_each_other() {
+    let cluster = Cluster::start(&Setup { nodes: 3, ..Setup::default() });
+    let (out, err) = batch(&cluster, &["-N3", "-n4", "-w", "n[1-3]"], "srun bash ./task; echo $?");
+    assert_eq!(err, "");
+    let rest = "at-n1 at-n1 at-n2 at-n3 (vector,(0,1,2),(1,2,1))";
+    let expected: Vec<String> = (0..4).map(|rank| format!("{rank}/4 {rest}")).collect();
+    assert_eq!(sorted(&out), [&["0".to_owned()][..], &expected].concat());
+}
+
+#[test]
+fn a_fence_outlives_the_daemons() {
+    let mut cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let mut up = cluster.gate("up");
+    let mut gate = cluster.gate("gate");
+    cluster.script("task", TASK);
+    // The second task comes to the fence when both daemons have been away.
+    cluster.script(
+        "job.sh",
+        "#!/bin/sh\nsrun sh -c '[ $SLURM_PROCID = 0 ] && { echo >up; read x <gate; }; bash ./task'\n",
+    );
+    let job = cluster.sbatch(&["-N2", "-n2", "-o", "out", "job.sh"]);
+    up.wait();
+    for node in ["n1", "n2"] {
+        cluster.kill(node);
+        cluster.start_node(node);
+    }
+    gate.open();
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(
+        sorted(&cluster.read("out")),
+        ["0/2 at-n1 at-n2 (vector,(0,2,1))", "1/2 at-n1 at-n2 (vector,(0,2,1))"]
+    );
+}
+
+#[test]
+fn a_step_ends_when_one_of_its_tasks_deserts_or_aborts() {
+    let cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let (out, err) = batch(
+        &cluster,
+        &["-N2", "-n2"],
+        "srun bash ./task deserter; echo $?\nsrun bash ./task abort; echo $?\nsrun --mpi=none sh -c 'echo $PMI_FD'",
+    );
+    assert_eq!(sorted(&out), ["", "", "137", "137"], "{err}");
+    for said in [
+        "srun: error: n2: task 1: ended without MPI_Finalize (exit code 3), and others wait for it; StepId=1.0 is ended",
+        "srun: error: n2: task 1: called abort with exit code 7; StepId=1.1 is ended",
+    ] {
+        assert!(err.lines().any(|line| line == said), "{err}");
+    }
+}
+
+#[test]
+fn what_serves_mpi_programs_is_chosen_by_name() {
+    let cluster = Cluster::start(&Setup::default());
+    let (out, err) = batch(
+        &cluster,
+        &["-n1"],
+        "srun --mpi=list\nsrun --mpi=foo true; echo $?\nSLURM_MPI_TYPE=none srun sh -c 'echo [$PMI_FD]'",
+    );
+    assert!(out.starts_with("MPI plugin types are...\n") && out.ends_with("1\n[]\n"), "{out}");
+    assert_eq!(err, "srun: error: Invalid MPI type 'foo', --mpi=list for acceptable types\n");
+}
+
+/// Passes a number round all ranks, and exchanges with all.
+const RING: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    int rank, size, token = 0, sum = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    if (rank == 0) MPI_Send(&token, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+    MPI_Recv(&token, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    token++;
+    if (rank != 0) MPI_Send(&token, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+    int *out = malloc(size * sizeof *out), *in = malloc(size * sizeof *in);
+    for (int i = 0; i < size; i++) out[i] = rank + i;
+    MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++) sum += in[i] == rank + i;
+    printf("%d/%d %d %d\n", rank, size, token, sum);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// The ring, built by an MPI's own compiler; without that the test is skipped.
+fn ring(cluster: &Cluster, compiler: &str) -> Option<()> {
+    std::fs::write(cluster.work("ring.c"), RING).expect("the directory is ours");
+    let built =
+        Command::new(compiler).args(["-o", "ring", "ring.c"]).current_dir(cluster.path("work")).status();
+    match built {
+        Ok(status) => {
+            assert!(status.success(), "{compiler} fails");
+            Some(())
+        }
+        Err(_) => {
+            eprintln!("SKIPPED: there is no {compiler}");
+            None
+        }
+    }
+}
+
+fn whole_ring() -> Vec<String> {
+    (0..8).map(|rank| format!("{rank}/8 {} 8", if rank == 0 { 8 } else { rank })).collect()
+}
+
+#[test]
+fn mpich_runs_over_four_nodes() {
+    let cluster = Cluster::start(&Setup { nodes: 4, ..Setup::default() });
+    let Some(()) = ring(&cluster, "mpicc.mpich") else { return };
+    let (out, err) = batch(&cluster, &["-N4", "-n8"], "srun ./ring");
+    assert_eq!(sorted(&out), whole_ring(), "{err}");
+}

@@ -76,15 +76,15 @@ fn deal(rooms: &[Room], tasks: u32, how: Distribution, overcommit: bool) -> Opti
     for cap in caps {
         while left > 0 {
             let before = left;
-            for node in 0..rooms.len() {
+            for (node, given) in given.iter_mut().enumerate() {
                 let step = match how {
-                    _ if given[node] == 0 => 1,
+                    _ if *given == 0 => 1,
                     Distribution::Plane(size) => size.max(1),
                     Distribution::Pack => u32::MAX,
                     Distribution::Block | Distribution::Cyclic | Distribution::Arbitrary => 1,
                 };
-                let more = step.min(left).min(cap(node).saturating_sub(given[node]));
-                given[node] += more;
+                let more = step.min(left).min(cap(node).saturating_sub(*given));
+                *given += more;
                 left -= more;
                 dealt.extend(std::iter::repeat_n(node, more as usize));
             }

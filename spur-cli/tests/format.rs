@@ -124,13 +124,13 @@ fn scontrol(words: &[String], cluster: &Cluster, show: &Show) -> anyhow::Result<
                 Some(wanted) => scontrol::show_job::alone(jobs, wanted),
                 None => jobs,
             };
-            scontrol::show_job::text(&jobs, settings.oneline, settings.details, show)
+            scontrol::show_job::text(&jobs, settings, show)
         }
         "node" => {
             let nodes: Vec<Node> = cluster.nodes.iter().filter(|node| is(&node.name)).cloned().collect();
-            scontrol::show_node::text(&nodes, settings.oneline, settings.details, show)
+            scontrol::show_node::text(&nodes, settings, show)
         }
-        "partition" => scontrol::show_partition::text(&cluster.partitions, settings.oneline),
+        "partition" => scontrol::show_partition::text(&cluster.partitions, settings),
         "reservation" => {
             let all = cluster.reservations.iter().filter(|reservation| is(&reservation.name));
             let reservations: Vec<Reservation> = all.cloned().collect();

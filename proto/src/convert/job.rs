@@ -3,7 +3,7 @@
 use spur_core::cluster::Cluster;
 use spur_core::controller::environment::repeated;
 use spur_core::id::NodeId;
-use spur_core::model::alloc::{Alloc, GresAlloc};
+use spur_core::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use spur_core::model::idset::IdSet;
 use spur_core::model::job::{Batch, FabricAsk, Job, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::model::node::NodeGres;
@@ -67,6 +67,7 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
         }
         Phase::Completing(completing) => {
             message.end_time = Some(completing.ended.0);
+            message.ending_as = completing.outcome.state.name().to_owned();
             message.reason = completing.outcome.reason.name().to_owned();
             held(cluster, &completing.alloc, completing.started, &mut message);
         }
@@ -79,6 +80,7 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
             }
         }
     }
+    message.accrue_time = message.eligible_time.filter(|_| job.waits_for.is_none());
     if message.reason.is_empty() {
         message.reason = Reason::None.name().to_owned();
     }
@@ -132,6 +134,11 @@ fn requested(job: &Job) -> v1::Job {
     if let Some(extra) = &spec.extra {
         let licenses = extra.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
         message.licenses = licenses.collect::<Vec<_>>().join(",");
+        message.submit_line = extra.submit_line.as_deref().unwrap_or_default().to_owned();
+        if let Some((events, user)) = &extra.mail {
+            (message.mail_type, message.mail_user) = (events.to_string(), user.to_string());
+        }
+        message.kill_on_invalid_dep = extra.kill_on_invalid_dep;
         message.comment = extra.comment.as_deref().unwrap_or_default().to_owned();
         message.wckey = extra.wckey.as_deref().unwrap_or_default().to_owned();
         message.reservation = extra.reservation.as_deref().unwrap_or_default().to_owned();
@@ -214,9 +221,12 @@ pub fn requested_tres(shape: &Shape) -> Tres {
     let tasks = u64::from(least_tasks(shape));
     for (list, times) in [(&shape.gres, nodes), (&shape.gpus, 1), (&shape.gpus_per_task, tasks)] {
         for gres in list {
-            let kind = TresKind::Gres { name: gres.name.clone(), kind: gres.kind.clone() };
-            let sum = tres.get(&kind).saturating_add(gres.count.saturating_mul(times));
-            tres.set(kind, sum);
+            let typed = gres.kind.clone().map(Some);
+            for kind in [None].into_iter().chain(typed) {
+                let kind = TresKind::Gres { name: gres.name.clone(), kind };
+                let sum = tres.get(&kind).saturating_add(gres.count.saturating_mul(times));
+                tres.set(kind, sum);
+            }
         }
     }
     tres
@@ -264,7 +274,10 @@ fn describe_fabric(ask: &FabricAsk, message: &mut v1::Job) {
 }
 
 fn describe_files(job: &Job, batch: &Batch, message: &mut v1::Job) {
-    message.command = batch.command.to_string();
+    message.command = match &*batch.args {
+        [] => batch.command.to_string(),
+        args => format!("{} {}", batch.command, args.join(" ")),
+    };
     message.work_dir = batch.work_dir.to_string();
     message.stdin = batch.stdin.as_deref().unwrap_or("/dev/null").to_owned();
     message.stdout = output_path(job, batch, batch.stdout.as_deref());
@@ -427,6 +440,7 @@ fn held(cluster: &Cluster, alloc: &Alloc, started: Time, message: &mut v1::Job) 
 /// other.
 pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
     let mut shares: Vec<(Vec<NodeId>, v1::AllocatedNodes)> = Vec::new();
+    let shape = |part: &NodeAlloc| cluster.node(part.node).map(|node| &node.shape);
     for part in &alloc.nodes {
         let devices = |entry: &GresAlloc| devices(&cluster.node(part.node)?.shape.gres, entry);
         let gres: Vec<String> = part.gres.iter().filter_map(devices).collect();
@@ -435,6 +449,9 @@ pub fn shares(cluster: &Cluster, alloc: &Alloc) -> Vec<v1::AllocatedNodes> {
             cpu_ids: part.cpus.to_string(),
             memory_mb: part.memory_mb,
             gres: gres.join(","),
+            sockets: shape(part).map_or(0, |shape| shape.sockets),
+            cores_per_socket: shape(part).map_or(0, |shape| shape.cores_per_socket),
+            threads_per_core: shape(part).map_or(0, |shape| shape.threads_per_core),
         };
         match shares.last_mut() {
             Some((nodes, last)) if *last == share => nodes.push(part.node),

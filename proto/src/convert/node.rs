@@ -51,7 +51,7 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         weight: node.config.weight,
         features: shape.features.join(","),
         gres: gres(&shape.gres, |at| shape.gres[at].count),
-        gres_used: gres(&shape.gres, |at| node.used.gres.get(at).map_or(0, IdSet::len)),
+        gres_used: gres_used(node),
         load_hundredths: pulse.load_hundredths,
         partitions: cluster
             .partitions()
@@ -128,6 +128,21 @@ fn gres(all: &[NodeGres], count: impl Fn(usize) -> u32) -> String {
     all.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
 }
 
+/// Devices in use, by their numbers among all of their name: `gpu:mi300x:2(IDX:0-1)`.
+fn gres_used(node: &Node) -> String {
+    let all = &node.shape.gres;
+    let one = |(at, gres): (usize, &NodeGres)| {
+        let before: u32 =
+            all[..at].iter().filter(|other| other.name == gres.name).map(|other| other.count).sum();
+        let ids: IdSet =
+            node.used.gres.get(at).into_iter().flat_map(IdSet::iter).map(|id| id + before).collect();
+        let kind = if gres.kind.is_empty() { String::new() } else { format!(":{}", gres.kind) };
+        let which = if ids.is_empty() { "N/A".to_owned() } else { ids.to_string() };
+        format!("{}{kind}:{}(IDX:{which})", gres.name, ids.len())
+    };
+    all.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+}
+
 /// What there is of everything, and what it counts for; of what is taken Slurm shows no such count.
 fn configured_tres(node: &Node) -> Tres {
     let mut tres = tres(node, |all, _| all);
@@ -151,8 +166,12 @@ fn tres(node: &Node, pick: impl Fn(u64, u64) -> u64) -> Tres {
     set(TresKind::Mem, pick(shape.memory_mb, node.used.memory_mb));
     for (at, gres) in shape.gres.iter().enumerate() {
         let used = node.used.gres.get(at).map_or(0, IdSet::len);
-        let kind = (!gres.kind.is_empty()).then(|| gres.kind.to_string());
-        set(TresKind::Gres { name: gres.name.to_string(), kind }, pick(gres.count.into(), used.into()));
+        let count = pick(gres.count.into(), used.into());
+        let typed = (!gres.kind.is_empty()).then(|| gres.kind.to_string());
+        for kind in [None].into_iter().chain(typed.map(Some)).filter(|_| count > 0) {
+            let kind = TresKind::Gres { name: gres.name.to_string(), kind };
+            tres.set(kind.clone(), tres.get(&kind) + count);
+        }
     }
     tres
 }

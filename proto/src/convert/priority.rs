@@ -23,6 +23,8 @@ pub fn render_all(cluster: &Cluster, job: &Job, now: Time) -> Vec<v1::PriorityFa
             partition_factor: factors.partition,
             qos: factors.qos,
             nice: job.spec.nice,
+            qos_name: job.spec.qos.as_deref().unwrap_or_default().to_owned(),
+            account: job.spec.account.as_deref().unwrap_or_default().to_owned(),
         }
     };
     sched::priorities(cluster, job, now).into_iter().map(render).collect()

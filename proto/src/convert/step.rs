@@ -85,6 +85,7 @@ pub fn render_all(cluster: &Cluster, job: &Job) -> Vec<v1::Step> {
         name: name.to_owned(),
         partition: alloc.partition.to_string(),
         user: job.spec.owner.user.to_string(),
+        uid: job.spec.owner.uid,
         state: state.to_owned(),
         suspended_since: pauses.last.filter(|_| state == "SUSPENDED").map(|since| since.0),
         ..v1::Step::default()

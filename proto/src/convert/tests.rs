@@ -223,12 +223,12 @@ fn nodes_are_shown_with_what_is_taken_of_them() {
     assert_eq!(states, ["mixed", "mixed", "allocated", "unknown"]);
     let first = world.node(0);
     assert_eq!((first.cpus, first.cpus_allocated, first.memory_allocated_mb), (4, 3, 300));
-    assert_eq!((first.gres.as_str(), first.gres_used.as_str()), ("gpu:a100:2", "gpu:a100:1"));
+    assert_eq!((first.gres.as_str(), first.gres_used.as_str()), ("gpu:a100:2", "gpu:a100:1(IDX:0)"));
     assert_eq!((first.switch_name.as_str(), first.address.as_str()), ("s1", "n1:7000"));
     assert_eq!(first.partitions, ["main"]);
     // Slurm counts what there is for billing, not what is taken.
-    assert_eq!(first.configured_tres, "cpu=4,mem=1000M,billing=4,gres/gpu:a100=2");
-    assert_eq!(first.allocated_tres, "cpu=3,mem=300M,gres/gpu:a100=1");
+    assert_eq!(first.configured_tres, "cpu=4,mem=1000M,billing=4,gres/gpu=2,gres/gpu:a100=2");
+    assert_eq!(first.allocated_tres, "cpu=3,mem=300M,gres/gpu=1,gres/gpu:a100=1");
     assert_eq!((first.hostname.as_str(), first.not_responding), ("host", false));
     assert!(world.node(3).not_responding);
 }

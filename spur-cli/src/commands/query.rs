@@ -14,15 +14,15 @@ use spur_proto::client::{CallError, Connection, Controller};
 use spur_proto::v1::{
     ExpandHostlistRequest, Job, JobFilter, KeyValue, License, ListJobsRequest, ListLicensesRequest,
     ListNodesRequest, ListPartitionsRequest, ListPrioritiesRequest, ListReservationsRequest,
-    ListStepsRequest, ListTopologyRequest, Node, Partition, PriorityFactors, Reservation, ShowConfigRequest,
-    Step, Topology,
+    ListStepsRequest, ListTopologyRequest, Node, Partition, PingRequest, PriorityFactors, Reservation,
+    ShowConfigRequest, Step, Topology,
 };
 use tokio::time::MissedTickBehavior;
 
 use crate::error::Failure;
-use crate::format::Show;
 use crate::format::fields::job;
-use crate::session::Session;
+use crate::format::{Asker, Show, Times};
+use crate::session::{Session, whoami};
 
 /// What a command line asks for.
 pub enum Asked<Q> {
@@ -32,7 +32,7 @@ pub enum Asked<Q> {
     Run(Q),
 }
 
-/// The surroundings of this process: its zone, its clock, `SLURM_BITSTR_LEN`.
+/// The surroundings of this process: its zone, its clock, `SLURM_BITSTR_LEN`, `SLURM_TIME_FORMAT`, `SLURM_JSON`.
 ///
 /// # Errors
 /// A `SLURM_BITSTR_LEN` that is no number.
@@ -45,6 +45,12 @@ pub fn show(env: &dyn Fn(&str) -> Option<String>) -> Result<Show, Failure> {
         };
         show.array_width = text.parse().map_err(wrong)?;
     }
+    show.compact = env("SLURM_JSON").is_some_and(|form| form == "compact");
+    show.times = match env("SLURM_TIME_FORMAT").as_deref() {
+        None | Some("" | "standard") => Times::Standard,
+        Some("relative") => Times::Relative,
+        Some(format) => Times::Format(format.to_owned()),
+    };
     Ok(show)
 }
 
@@ -204,6 +210,32 @@ pub async fn priorities(
         all.extend(message.priorities);
     }
     Ok(all)
+}
+
+/// Adds what only JSON and few fields say: the cluster's name, and who asks.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn identify(session: &mut Session, show: &mut Show) -> anyhow::Result<()> {
+    show.cluster = cluster_name(session).await?;
+    let user = whoami();
+    let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new());
+    show.asker = Asker {
+        terminal: terminal.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        user: user.user,
+        group: user.group,
+        command: std::env::args().collect(),
+    };
+    Ok(())
+}
+
+/// The name of the cluster.
+///
+/// # Errors
+/// A refusal, or no answer.
+pub async fn cluster_name(session: &mut Session) -> anyhow::Result<String> {
+    let call = async |mut controller: Controller, request| controller.ping(request).await;
+    Ok(session.connection()?.read(PingRequest {}, call).await?.cluster_name)
 }
 
 /// The configuration in force.

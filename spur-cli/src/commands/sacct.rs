@@ -13,11 +13,11 @@ use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
 use super::moment::past_moment;
 use super::query::{self, Asked};
-use super::scontrol;
 use super::squeue::states;
 use crate::error::Failure;
+use crate::format::Show;
+use crate::format::json::{self, Wish};
 use crate::format::report::{self, Layout, Report};
-use crate::format::{Show, json};
 use crate::options::{CommandLine, Opt, OptionError, Settled};
 use crate::session::{Session, whoami};
 
@@ -45,7 +45,7 @@ pub struct Query {
     raw_units: bool,
     /// Earlier attempts of requeued jobs as well.
     duplicates: bool,
-    json: bool,
+    wish: Option<Wish>,
     clusters: Vec<String>,
 }
 
@@ -109,10 +109,22 @@ const OPTIONS: &[QueryOpt] = &[
         q.jobs.extend(JobRef::parse_list(text).map_err(|e| e.to_string())?);
         Ok(())
     }),
-    QueryOpt::flag("json", None, "as JSON", |q, _| {
-        q.json = true;
+    QueryOpt::value(
+        "json",
+        None,
+        "SHAPE",
+        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        |q, text| {
+            q.wish = Some(Wish::read(text, false)?);
+            Ok(())
+        },
+    )
+    .optional(),
+    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
+        q.wish = Some(Wish::read(text, true)?);
         Ok(())
-    }),
+    })
+    .optional(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
         q.long = true;
         Ok(())
@@ -187,6 +199,9 @@ impl Query {
             Settled::Run(operands) => operands,
         };
         query::no_operands(operands.into_iter())?;
+        if query.wish.is_some_and(|wish| wish.list) {
+            return Ok(Asked::Show(Wish::list()));
+        }
         if query.help_format {
             return Ok(Asked::Show(report::help()));
         }
@@ -242,8 +257,11 @@ impl Query {
         if !self.duplicates {
             keep_last_attempts(&mut rows);
         }
-        if self.json {
-            return Ok(json::document("jobs", &rows));
+        if let Some(wish) = self.wish {
+            return Ok(match wish.spur {
+                true => wish.own(&[("jobs", json::to_value(&rows))]),
+                false => wish.slurm(show, &[("jobs", json::accounting::jobs(&rows, show))]),
+            });
         }
         let format = self.format.as_deref();
         let report = Report::parse(match self {
@@ -260,6 +278,12 @@ impl Query {
         };
         let show = Show { convert: !self.raw_units, ..show.clone() };
         Ok(report.render(&rows, &layout, !self.no_header, &show))
+    }
+
+    /// Whether the name of the cluster is printed.
+    fn names_cluster(&self) -> bool {
+        let format = self.format.as_deref().unwrap_or_default().to_lowercase();
+        self.wish.is_some() || format.split([',', '%']).any(|name| name == "all" || name.starts_with("clu"))
     }
 
     /// Jobs named without a step come whole, steps alone.
@@ -303,13 +327,16 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
-    let show = query::show(&|name| session.env(name))?;
+    let mut show = query::show(&|name| session.env(name))?;
+    if query.names_cluster() {
+        query::identify(session, &mut show).await?;
+    }
     let user = whoami();
     let now = Timestamp::from_second(show.now)?;
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
     let mut named = query.clusters.iter().filter(|name| *name != "all").peekable();
     if named.peek().is_some() {
-        let own = scontrol::ping(session).await?.cluster_name;
+        let own = query::cluster_name(session).await?;
         if let Some(other) = named.find(|name| **name != own) {
             return Err(Failure::new(format!("there is no cluster {other} here; this one is {own}")).into());
         }

@@ -51,6 +51,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     check_cluster(session, first.clusters.as_deref()).await?;
     place::read_hosts(&mut first)?;
     let mut spec = compose(session, &first, script)?;
+    spec.submit_line = [&["sbatch".to_owned()], &words[..]].concat().join(" ");
     for mut component in rest {
         place::read_hosts(&mut component)?;
         let (name, submit_host) = (spec.name.clone(), spec.submit_host.clone());

@@ -6,8 +6,9 @@ use spur_proto::v1::{JobFilter, PriorityFactors};
 
 use super::query::{self, Asked};
 use crate::error::Failure;
-use crate::format::fields::priority::{FIELDS, Row, Weights};
-use crate::format::{Columns, Format, FormatError, Show, Sort, json, table};
+use crate::format::fields::priority::{Row, TABLE, Weights};
+use crate::format::json::{self, Wish};
+use crate::format::{Columns, Format, Show, Sort, table};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
@@ -23,7 +24,7 @@ pub struct Query {
     norm: bool,
     no_header: bool,
     weights: bool,
-    json: bool,
+    wish: Option<Wish>,
 }
 
 /// How it is called.
@@ -51,10 +52,22 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     })
     .optional(),
-    QueryOpt::flag("json", None, "as JSON", |q, _| {
-        q.json = true;
+    QueryOpt::value(
+        "json",
+        None,
+        "SHAPE",
+        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        |q, text| {
+            q.wish = Some(Wish::read(text, false)?);
+            Ok(())
+        },
+    )
+    .optional(),
+    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
+        q.wish = Some(Wish::read(text, true)?);
         Ok(())
-    }),
+    })
+    .optional(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
         q.long = true;
         Ok(())
@@ -104,6 +117,9 @@ impl Query {
             query.filter.job_ids = query::job_ids(&list).map_err(Failure::new)?;
         }
         query::no_operands(operands)?;
+        if query.wish.is_some_and(|wish| wish.list) {
+            return Ok(Asked::Show(Wish::list()));
+        }
         Ok(Asked::Run(query))
     }
 
@@ -113,9 +129,9 @@ impl Query {
     }
 
     /// The columns, by default those of factors that have a weight.
-    fn format(&self, weights: &Weights) -> Result<Format<Row>, FormatError> {
+    fn format(&self, weights: &Weights) -> Format<Row> {
         if let Some(columns) = &self.columns {
-            return columns.read(FIELDS, "priority");
+            return columns.read(&TABLE);
         }
         let weighed = [
             (weights.age, 'A'),
@@ -137,7 +153,7 @@ impl Query {
             (true, false) => shown("%.15i %9r %10y", "%10", |letter| letter.to_ascii_lowercase()),
             (false, false) => shown("%.15i %9r %.10Y %.10S", "%.10", |letter| letter),
         };
-        Format::letters(&text, FIELDS, "priority")
+        Format::letters(&text, &TABLE)
     }
 
     /// The text for these jobs.
@@ -153,18 +169,19 @@ impl Query {
             false => jobs.map(|job| Row { job: Some(job), weights }).collect(),
         };
         let sort = self.sort.as_deref().unwrap_or("i");
-        Sort::parse(sort, FIELDS, None).map_err(Failure::new)?.apply(&mut rows, show);
-        if self.json {
+        Sort::parse(sort, &TABLE, None).map_err(Failure::new)?.apply(&mut rows, show);
+        if let Some(wish) = self.wish {
+            // Slurm has no shape for this.
             let jobs: Vec<PriorityFactors> = rows.into_iter().filter_map(|row| row.job).collect();
             return Ok(match self.weights {
-                true => json::document("weights", [weights]),
-                false => json::document("priorities", &jobs),
+                true => wish.own(&[("weights", json::to_value([weights]))]),
+                false => wish.own(&[("priorities", json::to_value(&jobs))]),
             });
         }
         if rows.is_empty() && !(self.filter.job_ids.is_empty() && self.filter.users.is_empty()) {
             return Ok("Unable to find jobs matching user/id(s) specified\n".to_owned());
         }
-        Ok(table::render(&self.format(&weights)?, &rows, !self.no_header, show))
+        Ok(table::render(&self.format(&weights), &rows, !self.no_header, show))
     }
 }
 
@@ -180,6 +197,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
+    let complaints = query.columns.as_ref().map(|columns| columns.read(&TABLE).complaints);
+    for complaint in complaints.unwrap_or_default() {
+        session.error(&complaint);
+    }
     for user in query::unknown_users(session, &query.filter.users).await? {
         session.error(&format!("Invalid user: {user}\n"));
     }

@@ -10,7 +10,8 @@ use spur_proto::v1::{Job, JobFilter, Step};
 use super::query::{self, Asked};
 use crate::error::Failure;
 use crate::format::fields::{job, step};
-use crate::format::{Columns, Field, Format, FormatError, Show, Sort, json, table, value};
+use crate::format::json::{self, Wish};
+use crate::format::{Columns, Format, Show, Sort, Table, table, value};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::{Session, whoami};
 
@@ -65,7 +66,7 @@ pub struct Query {
     start: bool,
     per_task: bool,
     raw_units: bool,
-    json: bool,
+    wish: Option<Wish>,
     iterate: Option<Duration>,
 }
 
@@ -116,10 +117,22 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     })
     .optional(),
-    QueryOpt::flag("json", None, "as JSON", |q, _| {
-        q.json = true;
+    QueryOpt::value(
+        "json",
+        None,
+        "SHAPE",
+        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        |q, text| {
+            q.wish = Some(Wish::read(text, false)?);
+            Ok(())
+        },
+    )
+    .optional(),
+    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
+        q.wish = Some(Wish::read(text, true)?);
         Ok(())
-    }),
+    })
+    .optional(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
         q.long = true;
         Ok(())
@@ -236,6 +249,9 @@ impl Query {
             query.steps(&list).map_err(Failure::new)?;
         }
         query::no_operands(operands)?;
+        if query.wish.is_some_and(|wish| wish.list) {
+            return Ok(Asked::Show(Wish::list()));
+        }
         Ok(Asked::Run(query))
     }
 
@@ -280,16 +296,26 @@ impl Query {
         }
     }
 
-    fn format<R>(
-        &self,
-        default: &str,
-        fields: &'static [Field<R>],
-        records: &'static str,
-    ) -> Result<Format<R>, FormatError> {
+    fn format<R>(&self, default: &str, table: &'static Table<R>) -> Format<R> {
         match &self.columns {
-            Some(columns) => columns.read(fields, records),
-            None => Format::letters(default, fields, records),
+            Some(columns) => columns.read(table),
+            None => Format::letters(default, table),
         }
+    }
+
+    /// What there is to say of columns that are no fields.
+    fn complaints(&self) -> Vec<String> {
+        match &self.columns {
+            None => Vec::new(),
+            Some(columns) if self.shows_steps() => columns.read(&step::TABLE).complaints,
+            Some(columns) => columns.read(&job::TABLE).complaints,
+        }
+    }
+
+    /// Whether the name of the cluster is printed.
+    fn names_cluster(&self) -> bool {
+        let shown = |columns: &Columns| columns.read(&job::TABLE).shows("Cluster");
+        self.wish.is_some() || self.columns.as_ref().is_some_and(shown)
     }
 
     fn surroundings(&self, show: &Show) -> Show {
@@ -307,16 +333,17 @@ impl Query {
         }
         let show = self.surroundings(show);
         let sort = self.sort.as_deref().unwrap_or(if self.start { "S" } else { "P,t,-p" });
-        Sort::parse(sort, job::FIELDS, None).map_err(Failure::new)?.apply(&mut jobs, &show);
-        if self.json {
-            return Ok(json::document("jobs", &jobs));
+        Sort::parse(sort, &job::TABLE, None).map_err(Failure::new)?.apply(&mut jobs, &show);
+        if let Some(wish) = self.wish {
+            let slurm = || jobs.iter().map(|found| json::job::job(found, &show)).collect();
+            return Ok(wish.listing(&show, "jobs", &jobs, slurm));
         }
         let default = match self {
             Query { start: true, .. } => START,
             Query { long: true, .. } => LONG,
             _ => DEFAULT,
         };
-        let format = self.format(default, job::FIELDS, "job")?;
+        let format = self.format(default, &job::TABLE);
         Ok(self.dated(table::render(&format, &jobs, !self.no_header, &show), &show))
     }
 
@@ -327,11 +354,12 @@ impl Query {
     pub fn steps_text(&self, steps: Vec<Step>, show: &Show) -> anyhow::Result<String> {
         let mut steps: Vec<Step> = steps.into_iter().filter(|step| self.admits_step(step)).collect();
         let sort = self.sort.as_deref().unwrap_or("P,i");
-        Sort::parse(sort, step::FIELDS, None).map_err(Failure::new)?.apply(&mut steps, show);
-        if self.json {
-            return Ok(json::document("steps", &steps));
+        Sort::parse(sort, &step::TABLE, None).map_err(Failure::new)?.apply(&mut steps, show);
+        if let Some(wish) = self.wish {
+            let slurm = || steps.iter().map(|found| json::step::step(found, show)).collect();
+            return Ok(wish.listing(show, "steps", &steps, slurm));
         }
-        let format = self.format(STEPS, step::FIELDS, "job step")?;
+        let format = self.format(STEPS, &step::TABLE);
         Ok(self.dated(table::render(&format, &steps, !self.no_header, show), show))
     }
 
@@ -348,7 +376,10 @@ impl Query {
     }
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
-        let show = query::show(&|name| session.env(name))?;
+        let mut show = query::show(&|name| session.env(name))?;
+        if self.names_cluster() {
+            query::identify(session, &mut show).await?;
+        }
         let connection = session.connection()?;
         if let Some(wanted) = &self.steps {
             let mut filter = self.filter.clone();
@@ -356,12 +387,18 @@ impl Query {
             filter.job_ids.extend(jobs.map(|job| job.job.to_string()));
             return self.steps_text(query::steps(connection, filter).await?, &show);
         }
-        let jobs = match self.start {
-            true => query::jobs_with_starts(connection, self.request()).await?,
-            false => query::jobs(connection, self.request()).await?,
+        let answer = match self.start {
+            true => query::jobs_with_starts(connection, self.request()).await,
+            false => query::jobs_with(connection, self.request(), self.wish.is_some()).await,
+        };
+        let jobs = match answer {
+            // Of several there may be none left.
+            Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
+            answer => answer?,
         };
         if jobs.is_empty() && self.alone() {
-            return Err(Failure::new("Invalid job id specified").into());
+            session.say("slurm_load_jobs error: Invalid job id specified");
+            return Err(Failure::new("").into());
         }
         self.jobs_text(jobs, &show)
     }
@@ -379,6 +416,9 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
+    for complaint in query.complaints() {
+        session.error(&complaint);
+    }
     for user in query::unknown_users(session, &query.filter.users).await? {
         session.error(&format!("Invalid user: {user}\n"));
     }

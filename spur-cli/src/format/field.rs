@@ -15,6 +15,39 @@ pub struct Show {
     pub convert: bool,
     /// The most characters of an array's task list; 0 is no limit.
     pub array_width: usize,
+    /// The name of the cluster, where it is wanted.
+    pub cluster: String,
+    /// How times are printed.
+    pub times: Times,
+    /// Whether JSON stands on one line: `SLURM_JSON=compact`.
+    pub compact: bool,
+    /// Who asks, where that is wanted.
+    pub asker: Asker,
+}
+
+/// Who asks, as JSON tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// The terminal; empty without one.
+    pub terminal: String,
+    /// His name.
+    pub user: String,
+    /// The name of his group.
+    pub group: String,
+    /// What he wrote.
+    pub command: Vec<String>,
+}
+
+/// How points in time are printed: `SLURM_TIME_FORMAT`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Times {
+    /// `2026-11-20T10:00:00`.
+    #[default]
+    Standard,
+    /// Shorter the nearer they are.
+    Relative,
+    /// By a format of `strftime`.
+    Format(String),
 }
 
 impl Show {
@@ -23,7 +56,16 @@ impl Show {
 
     /// Prints times in `zone`, everything else as by default.
     pub fn new(zone: TimeZone, now: i64) -> Show {
-        Show { zone, now, convert: true, array_width: Show::ARRAY_WIDTH }
+        Show {
+            zone,
+            now,
+            convert: true,
+            array_width: Show::ARRAY_WIDTH,
+            cluster: String::new(),
+            times: Times::Standard,
+            compact: false,
+            asker: Asker::default(),
+        }
     }
 }
 
@@ -41,6 +83,8 @@ pub struct Field<R: 'static> {
     pub letter: Option<char>,
     /// Its long name, matched without regard to case.
     pub name: &'static str,
+    /// Other long names for the same.
+    pub aliases: &'static [&'static str],
     /// What stands above its column.
     pub header: &'static str,
     /// The text for one record.
@@ -59,12 +103,17 @@ impl<R> Field<R> {
         header: &'static str,
         text: fn(&R, &Show) -> String,
     ) -> Field<R> {
-        Field { letter, name, header, text, order: Order::Shown, span: false }
+        Field { letter, name, aliases: &[], header, text, order: Order::Shown, span: false }
     }
 
     /// The same, sorting otherwise.
     pub const fn by(self, order: fn(&R, &R) -> Ordering) -> Field<R> {
         Field { order: Order::By(order), ..self }
+    }
+
+    /// The same, with other long names.
+    pub const fn or(self, aliases: &'static [&'static str]) -> Field<R> {
+        Field { aliases, ..self }
     }
 
     /// The same, for a span of time.
@@ -81,12 +130,33 @@ impl<R> Field<R> {
     }
 }
 
-/// The field with this letter.
-pub(super) fn by_letter<R>(table: &'static [Field<R>], letter: char) -> Option<&'static Field<R>> {
-    table.iter().find(|field| field.letter == Some(letter))
+/// The fields of one kind of records, and what their lists are called.
+pub struct Table<R: 'static> {
+    /// What the records are called where a field is not one of them: `job`, `node`.
+    pub records: &'static str,
+    /// The fields; those with letters as `%all` prints them, those that only Spur has behind the others.
+    pub fields: &'static [Field<R>],
+    /// What `%all` prints behind a small letter, behind a capital one, and behind the last one.
+    pub bars: [&'static str; 3],
 }
 
-/// The field with this long name.
-pub(super) fn by_name<R>(table: &'static [Field<R>], name: &str) -> Option<&'static Field<R>> {
-    table.iter().find(|field| field.name.eq_ignore_ascii_case(name))
+impl<R> Table<R> {
+    /// The field with this letter.
+    pub(super) fn by_letter(&self, letter: char) -> Option<&'static Field<R>> {
+        self.fields.iter().find(|field| field.letter == Some(letter))
+    }
+
+    /// The field with this long name.
+    pub(super) fn by_name(&self, name: &str) -> Option<&'static Field<R>> {
+        let same = |other: &&str| other.eq_ignore_ascii_case(name);
+        self.fields.iter().find(|field| same(&field.name) || field.aliases.iter().any(|other| same(&other)))
+    }
+
+    /// The fields that have letters, small ones first.
+    pub(super) fn lettered(&self) -> Vec<(char, &'static Field<R>)> {
+        let lettered = self.fields.iter().filter_map(|field| Some((field.letter?, field)));
+        let mut fields: Vec<_> = lettered.collect();
+        fields.sort_by_key(|(letter, _)| (letter.is_ascii_uppercase(), *letter));
+        fields
+    }
 }

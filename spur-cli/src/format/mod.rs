@@ -13,6 +13,6 @@ mod spec;
 pub mod table;
 pub mod value;
 
-pub use field::{Field, Order, Show};
+pub use field::{Asker, Field, Order, Show, Table, Times};
 pub use sort::Sort;
-pub use spec::{Column, Columns, Format, FormatError};
+pub use spec::{Column, Columns, Format};

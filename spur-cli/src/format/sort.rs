@@ -1,6 +1,6 @@
 //! In which order records are printed: `P,t,-p`.
 
-use super::field::{Field, Show, by_letter};
+use super::field::{Field, Show, Table};
 
 struct Key<R: 'static> {
     field: &'static Field<R>,
@@ -20,7 +20,7 @@ impl<R> Sort<R> {
     /// Says which letter is none.
     pub fn parse(
         text: &str,
-        table: &'static [Field<R>],
+        table: &'static Table<R>,
         configured: Option<&'static Field<R>>,
     ) -> Result<Sort<R>, String> {
         let mut keys = Vec::new();
@@ -32,7 +32,7 @@ impl<R> Sort<R> {
                     '+' => descending = false,
                     '#' if configured.is_some() => as_configured = true,
                     _ => {
-                        let field = by_letter(table, letter);
+                        let field = table.by_letter(letter);
                         let field = field.ok_or_else(|| format!("Invalid sort specification: {letter}"))?;
                         let field = configured.filter(|_| as_configured).unwrap_or(field);
                         keys.push(Key { field, descending });

@@ -1,49 +1,16 @@
 //! Which columns are printed, and how wide: `%[.][width]X` strings and lists of long names.
+//!
+//! What names no field is complained of and printed as it was written, as with Slurm: a report that has one column too few
+//! is worth more than none.
 
 use spur_core::text::nearest::nearest;
 
-use super::field::{Field, by_letter, by_name};
+use super::field::{Field, Table};
 
 /// The width of a column that is picked by its long name without a width.
 const NAMED_WIDTH: usize = 20;
-
-/// A format that names something that is not there.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FormatError {
-    /// `%` before something that is no field.
-    #[error("Invalid {records} format specification: {spec}; the letters are {known}")]
-    Letter {
-        /// What is printed: `job`, `node`.
-        records: &'static str,
-        /// From the `%` on.
-        spec: String,
-        /// All letters there are.
-        known: String,
-    },
-    /// A long name that is none.
-    #[error("Invalid {records} format specification: {name}{}", suggestion(nearest))]
-    Name {
-        /// What is printed.
-        records: &'static str,
-        /// The name.
-        name: String,
-        /// A name that is like it.
-        nearest: Option<&'static str>,
-    },
-    /// A width that is no number.
-    #[error("Invalid {records} format specification: {0} has no usable width, write e.g. {1}:20 or {1}:.20",
-        spec, spec.split(':').next().unwrap_or_default())]
-    Width {
-        /// What is printed.
-        records: &'static str,
-        /// The name with its width.
-        spec: String,
-    },
-}
-
-fn suggestion(nearest: &Option<&'static str>) -> String {
-    nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
-}
+/// A width beyond this is a slip.
+const WIDEST: usize = 1 << 16;
 
 /// How columns were chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,18 +22,11 @@ pub enum Columns {
 }
 
 impl Columns {
-    /// The columns of `table` that are meant; `records` says what is printed.
-    ///
-    /// # Errors
-    /// What names no field.
-    pub fn read<R>(
-        &self,
-        table: &'static [Field<R>],
-        records: &'static str,
-    ) -> Result<Format<R>, FormatError> {
+    /// The columns of `table` that are meant.
+    pub fn read<R>(&self, table: &'static Table<R>) -> Format<R> {
         match self {
-            Columns::Letters(text) => Format::letters(text, table, records),
-            Columns::Names(text) => Format::names(text, table, records),
+            Columns::Letters(text) => Format::letters(text, table),
+            Columns::Names(text) => Format::names(text, table),
         }
     }
 }
@@ -89,82 +49,92 @@ pub struct Format<R: 'static> {
     pub prefix: String,
     /// The columns.
     pub columns: Vec<Column<R>>,
+    /// What there is to say of items that name no field, in Slurm's words.
+    pub complaints: Vec<String>,
 }
 
 impl<R> Format<R> {
-    /// Reads `%[.][width]X` with the letters of `table`; `%all` stands for all of them, with bars between.
-    ///
-    /// # Errors
-    /// [`FormatError::Letter`] for a `%` without a known letter; `records` says what is printed.
-    pub fn letters(
-        text: &str,
-        table: &'static [Field<R>],
-        records: &'static str,
-    ) -> Result<Format<R>, FormatError> {
+    /// Reads `%[.][width]X` with the letters of `table`; `%all` stands for all of them, with bars between. `%%` is `%`,
+    /// and one at the end says nothing.
+    pub fn letters(text: &str, table: &'static Table<R>) -> Format<R> {
         let (prefix, rest) = text.split_once('%').map_or((text, None), |(prefix, rest)| (prefix, Some(rest)));
-        let mut columns = Vec::new();
-        for item in rest.into_iter().flat_map(|rest| rest.split('%')) {
+        let mut format = Format { prefix: prefix.to_owned(), columns: Vec::new(), complaints: Vec::new() };
+        for item in rest.into_iter().flat_map(|rest| rest.split('%')).filter(|item| !item.is_empty()) {
             if let Some(suffix) = item.strip_prefix("all") {
-                columns.extend(Format::all(table, suffix));
+                format.all(table, suffix);
                 continue;
             }
             let (right, spec) = item.strip_prefix('.').map_or((false, item), |spec| (true, spec));
             let digits = spec.bytes().take_while(u8::is_ascii_digit).count();
             let (width, spec) = spec.split_at(digits);
             let letter = spec.chars().next();
-            let field = letter.and_then(|letter| by_letter(table, letter));
-            let (Some(letter), Some(field)) = (letter, field) else {
-                let known = table.iter().filter_map(|field| field.letter).collect();
-                return Err(FormatError::Letter { records, spec: format!("%{item}"), known });
+            let Some((letter, field)) = letter.and_then(|letter| Some((letter, table.by_letter(letter)?)))
+            else {
+                let letter = letter.map(String::from).unwrap_or_default();
+                format.complain(table, &letter, None);
+                format.literal(&format!("%{item}"));
+                continue;
             };
-            let width = width.parse().ok().filter(|&width| width > 0);
+            let width = width.parse().ok().filter(|width| (1..=WIDEST).contains(width));
             let suffix = spec[letter.len_utf8()..].to_owned();
-            columns.push(Column { field, width, right, suffix });
+            format.columns.push(Column { field, width, right, suffix });
         }
-        Ok(Format { prefix: prefix.to_owned(), columns })
+        format
     }
 
-    fn all(table: &'static [Field<R>], suffix: &str) -> Vec<Column<R>> {
-        let lettered = table.iter().filter(|field| field.letter.is_some());
-        let mut columns: Vec<_> = lettered
-            .map(|field| Column { field, width: None, right: false, suffix: "|".to_owned() })
-            .collect();
-        if let Some(last) = columns.last_mut() {
-            suffix.clone_into(&mut last.suffix);
-        }
-        columns
+    fn complain(&mut self, table: &Table<R>, what: &str, hint: Option<&str>) {
+        let hint = hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+        self.complaints.push(format!("Invalid {} format specification: {what}{hint}", table.records));
     }
 
-    /// Reads `name[:[.][width][suffix]]` with commas between; without a colon a column is 20 wide.
-    ///
-    /// # Errors
-    /// [`FormatError::Name`] for a name that `table` does not have.
-    pub fn names(
-        text: &str,
-        table: &'static [Field<R>],
-        records: &'static str,
-    ) -> Result<Format<R>, FormatError> {
-        let column = |item: &str| {
-            let (name, size) = item.split_once(':').map_or((item, None), |(name, size)| (name, Some(size)));
-            let field = by_name(table, name).ok_or_else(|| FormatError::Name {
-                records,
-                name: name.to_owned(),
-                nearest: nearest(name, table.iter().map(|field| field.name)),
-            })?;
-            let Some(size) = size else {
-                let suffix = String::new();
-                return Ok(Column { field, width: Some(NAMED_WIDTH), right: false, suffix });
-            };
-            let (right, size) = size.strip_prefix('.').map_or((false, size), |size| (true, size));
-            let digits = size.bytes().take_while(u8::is_ascii_digit).count();
-            let (width, suffix) = size.split_at(digits);
-            let too_wide = |_| FormatError::Width { records, spec: item.to_owned() };
-            let width: usize = if width.is_empty() { 0 } else { width.parse().map_err(too_wide)? };
-            let width = Some(width).filter(|&width| width > 0);
-            Ok(Column { field, width, right, suffix: suffix.to_owned() })
+    /// Prints a text in every line as it is.
+    fn literal(&mut self, text: &str) {
+        match self.columns.last_mut() {
+            Some(column) => column.suffix.push_str(text),
+            None => self.prefix.push_str(text),
+        }
+    }
+
+    fn all(&mut self, table: &'static Table<R>, suffix: &str) {
+        let [small, capital, last] = table.bars;
+        let column = |(letter, field): (char, &'static Field<R>)| {
+            let suffix = if letter.is_ascii_uppercase() { capital } else { small };
+            Column { field, width: None, right: false, suffix: suffix.to_owned() }
         };
-        let columns = text.split(',').map(column).collect::<Result<_, _>>()?;
-        Ok(Format { prefix: String::new(), columns })
+        let mut columns: Vec<_> = table.lettered().into_iter().map(column).collect();
+        if let Some(column) = columns.last_mut() {
+            column.suffix = format!("{last}{suffix}");
+        }
+        self.columns.extend(columns);
+    }
+
+    /// Reads `name[:[.][width][suffix]]` with commas between; without a colon a column is 20 wide. Empty items say
+    /// nothing.
+    pub fn names(text: &str, table: &'static Table<R>) -> Format<R> {
+        let mut format = Format { prefix: String::new(), columns: Vec::new(), complaints: Vec::new() };
+        for item in text.split(',').filter(|item| !item.is_empty()) {
+            let (name, size) = item.split_once(':').map_or((item, None), |(name, size)| (name, Some(size)));
+            if name.eq_ignore_ascii_case("all") {
+                format.all(table, "");
+                continue;
+            }
+            let Some(field) = table.by_name(name) else {
+                let hint = nearest(name, table.fields.iter().map(|field| field.name));
+                format.complain(table, name, hint);
+                continue;
+            };
+            let (right, width, suffix) = match size {
+                None => (false, Some(NAMED_WIDTH), ""),
+                Some(size) => {
+                    let (right, size) = size.strip_prefix('.').map_or((false, size), |size| (true, size));
+                    let digits = size.bytes().take_while(u8::is_ascii_digit).count();
+                    let (width, suffix) = size.split_at(digits);
+                    (right, width.parse().ok().filter(|width| (1..=WIDEST).contains(width)), suffix)
+                }
+            };
+            format.columns.push(Column { field, width, right, suffix: suffix.to_owned() });
+        }
+        format
     }
 
     /// Whether a field of this long name is printed.
@@ -178,16 +148,14 @@ mod tests {
     use super::*;
     use crate::format::fields::job;
 
-    fn shape(format: Result<Format<job::Row>, FormatError>) -> String {
-        let format = match format {
-            Ok(format) => format,
-            Err(error) => return error.to_string(),
-        };
+    fn shape(format: Format<job::Row>) -> String {
         let column = |c: &Column<_>| {
             let right = if c.right { "." } else { "" };
             format!("{right}{}{}'{}'", c.width.unwrap_or_default(), c.field.name, c.suffix)
         };
-        format!("'{}'", format.prefix) + &format.columns.iter().map(column).collect::<String>()
+        let complaints = format.complaints.iter().map(|complaint| format!("; {complaint}"));
+        let columns: String = format.columns.iter().map(column).collect();
+        format!("'{}'{columns}{}", format.prefix, complaints.collect::<String>())
     }
 
     #[test]
@@ -198,9 +166,11 @@ mod tests {
             ("plain", "'plain'"),
             ("", "''"),
             ("%0j", "''0Name''"),
+            ("%%i", "''0JobArrayID''"),
+            ("%i%", "''0JobArrayID''"),
         ];
         for (text, wanted) in table {
-            assert_eq!(shape(Format::letters(text, job::FIELDS, "job")), wanted, "{text}");
+            assert_eq!(shape(Format::letters(text, &job::TABLE)), wanted, "{text}");
         }
     }
 
@@ -209,31 +179,37 @@ mod tests {
         let table = [
             ("JobID,partition", "''20JobID''20Partition''"),
             ("jobid:5,name:.7,state:6x,reasonlist:", "''5JobID''.7Name''6State'x'0ReasonList''"),
+            (",jobid,,Tres,", "''20JobID''20tres-alloc''"),
+            ("JobID:|,", "''0JobID'|'"),
+            ("name:99999999999999999999999", "''0Name''"),
         ];
         for (text, wanted) in table {
-            assert_eq!(shape(Format::names(text, job::FIELDS, "job")), wanted, "{text}");
+            assert_eq!(shape(Format::names(text, &job::TABLE)), wanted, "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_field_is_refused() {
-        for text in ["%!", "%", "%.5", "%5 %j", "%%i"] {
-            let error = shape(Format::letters(text, job::FIELDS, "job"));
-            assert!(error.starts_with("Invalid job format specification: %"), "{text}: {error}");
+    fn what_is_no_field_is_complained_of_and_printed_as_it_is() {
+        let invalid = "Invalid job format specification: ";
+        for (text, wanted) in [
+            ("%!", format!("'%!'; {invalid}!")),
+            ("%.5", format!("'%.5'; {invalid}")),
+            ("%i|%5!", format!("''0JobArrayID'|%5!'; {invalid}!")),
+        ] {
+            assert_eq!(shape(Format::letters(text, &job::TABLE)), wanted, "{text}");
         }
         assert_eq!(
-            shape(Format::names("jobid,partitoin", job::FIELDS, "job")),
-            "Invalid job format specification: partitoin; did you mean Partition?"
+            shape(Format::names("jobid,partitoin", &job::TABLE)),
+            format!("''20JobID''; {invalid}partitoin; did you mean Partition?")
         );
-        let wide = shape(Format::names("name:99999999999999999999999", job::FIELDS, "job"));
-        assert!(wide.contains("no usable width"), "{wide}");
     }
 
     #[test]
     fn all_has_bars_between_the_fields_only() {
-        let format = Format::letters("%all.", job::FIELDS, "job").unwrap();
+        let format = Format::letters("%all.", &job::TABLE);
         let (last, others) = format.columns.split_last().unwrap();
         assert!(others.iter().all(|column| column.suffix == "|"));
-        assert_eq!(last.suffix, ".");
+        assert_eq!((last.field.name, last.suffix.as_str()), ("WorkDir", "."));
+        assert_eq!(format.columns[0].field.name, "Account");
     }
 }

@@ -1,10 +1,11 @@
 //! How Slurm writes single values.
 
-use jiff::Timestamp;
+use jiff::fmt::strtime;
+use jiff::{Timestamp, Unit, Zoned};
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::time::{Elapsed, TimeLimit};
 
-use super::field::Show;
+use super::field::{Show, Times};
 
 /// The text, or `(null)` if it is empty.
 pub fn or_null(text: &str) -> String {
@@ -16,11 +17,33 @@ pub fn or(text: &str, absent: &str) -> String {
     if text.is_empty() { absent.to_owned() } else { text.to_owned() }
 }
 
-/// `2026-11-20T10:00:00` in the zone of `show`, or `absent`.
+/// A point in time in the zone of `show`, as it prints times, or `absent`.
 pub fn time(seconds: Option<i64>, absent: &str, show: &Show) -> String {
-    match seconds.map(Timestamp::from_second) {
-        Some(Ok(time)) => time.to_zoned(show.zone.clone()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
-        Some(Err(_)) | None => absent.to_owned(),
+    let Some(Ok(time)) = seconds.map(Timestamp::from_second) else { return absent.to_owned() };
+    let time = time.to_zoned(show.zone.clone());
+    let format = match &show.times {
+        Times::Standard => return time.strftime(STANDARD).to_string(),
+        Times::Relative => relative(&time, show),
+        Times::Format(format) => format,
+    };
+    strtime::format(format, &time).unwrap_or_else(|_| time.strftime(STANDARD).to_string())
+}
+
+/// How Slurm prints a time unless it is told otherwise.
+const STANDARD: &str = "%Y-%m-%dT%H:%M:%S";
+
+/// Shorter, the nearer it is: today the time of day, tomorrow and yesterday their names, within a week the day's name.
+fn relative(time: &Zoned, show: &Show) -> &'static str {
+    let Ok(now) = Timestamp::from_second(show.now) else { return STANDARD };
+    let now = now.to_zoned(show.zone.clone());
+    let days = time.date().since((Unit::Day, now.date())).map_or(i32::MAX, |span| span.get_days());
+    match days {
+        0 => "%H:%M:%S",
+        -1 => "Ystday %H:%M",
+        1 => "Tomorr %H:%M",
+        -6..=6 => "%a %H:%M",
+        _ if time.year() == now.year() => "%-d %b %H:%M",
+        _ => "%-d %b %Y",
     }
 }
 
@@ -75,6 +98,14 @@ mod tests {
         let show = Show::new(TimeZone::UTC, 1_795_176_697);
         assert_eq!(time(Some(show.now), "N/A", &show), "2026-11-20T12:11:37");
         assert_eq!(time(None, "N/A", &show), "N/A");
+        let shown = |seconds, times| time(Some(seconds), "", &Show { times, ..show.clone() });
+        let days = [0, -86_400, 86_400, 3 * 86_400, -30 * 86_400, 400 * 86_400];
+        assert_eq!(
+            days.map(|days| shown(show.now + days, Times::Relative)),
+            ["12:11:37", "Ystday 12:11", "Tomorr 12:11", "Mon 12:11", "21 Oct 12:11", "25 Dec 2027"]
+        );
+        assert_eq!(shown(show.now, Times::Format("%s %H".into())), "1795176697 12");
+        assert_eq!(shown(show.now, Times::Format("%!".into())), "2026-11-20T12:11:37");
         assert_eq!(date_line(&show), "Fri Nov 20 12:11:37 2026");
         assert_eq!(limit(Some(183_900), "UNLIMITED"), "2-03:05:00");
         assert_eq!(long_limit(Some(300)), "00:05:00");

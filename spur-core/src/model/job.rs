@@ -332,6 +332,9 @@ pub struct Extra {
     pub submit_host: Box<str>,
     /// `--mail-type` and `--mail-user`, as written.
     pub mail: Option<(Box<str>, Box<str>)>,
+    /// The command line by which it was submitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submit_line: Option<Box<str>>,
 }
 
 /// One job, and what became of it so far.

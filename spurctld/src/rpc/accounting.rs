@@ -209,6 +209,16 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         het_job_id: job.het_job_id,
         het_job_offset: job.het_job_offset,
         suspended_secs: u64::try_from(job.suspended_secs).unwrap_or(0),
+        reservation: job.reservation,
+        licenses: job.licenses,
+        constraints: job.constraints,
+        wckey: job.wckey,
+        stdin: job.std_in,
+        stdout: job.std_out,
+        stderr: job.std_err,
+        admin_comment: job.admin_comment,
+        system_comment: job.system_comment,
+        ..v1::AccountingRow::default()
     }
 }
 
@@ -230,6 +240,11 @@ fn step_row(job: &v1::AccountingRow, step: StepRow) -> v1::AccountingRow {
         layout_tasks: step.tasks,
         alloc_tres: step.alloc_tres,
         submit_line: step.submit_line,
+        layout: step.layout,
+        user_cpu_us: u64::try_from(step.user_cpu_us).unwrap_or(0),
+        system_cpu_us: u64::try_from(step.system_cpu_us).unwrap_or(0),
+        max_rss_bytes: u64::try_from(step.max_rss_bytes).unwrap_or(0),
+        max_vmsize_bytes: u64::try_from(step.max_vmsize_bytes).unwrap_or(0),
         suspended_secs: u64::try_from(step.suspended_secs).unwrap_or(0),
         time_limit: None,
         cancelled_by: String::new(),

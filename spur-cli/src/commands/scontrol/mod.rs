@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde_json::json;
 use spur_core::text::nearest::nearest;
 use spur_proto::client::{CallError, Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{
@@ -33,7 +34,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::query;
 use crate::error::{FAILURE, Failure};
-use crate::format::json;
+use crate::format::json::{self, Wish};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 use update::Update;
@@ -45,8 +46,10 @@ pub struct Settings {
     pub oneline: bool,
     /// More of each record.
     pub details: bool,
-    /// Records as JSON.
-    pub json: bool,
+    /// What only Spur knows of each record as well.
+    pub own: bool,
+    /// Records as JSON or YAML.
+    pub wish: Option<Wish>,
 }
 
 type SettingsOpt = Opt<Settings>;
@@ -57,14 +60,30 @@ const OPTIONS: &[SettingsOpt] = &[
         settings.details = true;
         Ok(())
     }),
-    SettingsOpt::flag("json", None, "show records as JSON", |settings, _| {
-        settings.json = true;
-        Ok(())
-    }),
+    SettingsOpt::value(
+        "json",
+        None,
+        "SHAPE",
+        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        |s, text| {
+            s.wish = Some(Wish::read(text, false)?);
+            Ok(())
+        },
+    )
+    .optional(),
     SettingsOpt::flag("oneliner", Some('o'), "show each record on one line", |settings, _| {
         settings.oneline = true;
         Ok(())
     }),
+    SettingsOpt::flag("spur", None, "show what only Spur knows of each record as well", |settings, _| {
+        settings.own = true;
+        Ok(())
+    }),
+    SettingsOpt::value("yaml", None, "SHAPE", "the same as YAML", |s, text| {
+        s.wish = Some(Wish::read(text, true)?);
+        Ok(())
+    })
+    .optional(),
 ];
 
 /// How `scontrol` is called.
@@ -155,6 +174,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Settled::Run(operands) => operands,
     };
+    if settings.wish.is_some_and(|wish| wish.list) {
+        write!(session.out, "{}", Wish::list())?;
+        return Ok(0);
+    }
     let Some((word, rest)) = operands.split_first() else {
         return Err(Failure::new("no command given; `scontrol help` lists them").into());
     };
@@ -208,7 +231,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             write!(session.out, "{}", crate::version::version())?;
             Ok(0)
         }
-        "ping" => is_there(session, settings.json).await,
+        "ping" => is_there(session, settings.wish).await,
         "reconfigure" => reconfigure(session).await,
         "shutdown" => shut_down(session, rest.first().map(String::as_str)).await,
         _ => queue(session, keyword, rest).await,
@@ -230,33 +253,43 @@ fn is_up(answer: &PingResponse) -> String {
 }
 
 /// Says whether the controller is there; fails if it is not.
-async fn is_there(session: &mut Session, json: bool) -> anyhow::Result<u8> {
+async fn is_there(session: &mut Session, wish: Option<Wish>) -> anyhow::Result<u8> {
     session.connection()?.set_patience(Duration::ZERO);
     let answer = match ping(session).await {
         Err(error) if !error.is::<CallError>() => return Err(error),
         other => other,
     };
     let address = session.connection()?.address().to_owned();
-    let text = match &answer {
-        Ok(answer) if json => json::document("pings", [pinged(&answer.hostname, Some(answer))]),
-        Ok(answer) => format!("{}\n", is_up(answer)),
-        Err(_) if json => json::document("pings", [pinged(&address, None)]),
-        Err(_) => format!("Slurmctld(primary) at {address} is DOWN\n"),
+    let text = match (&answer, wish) {
+        (Ok(answer), Some(wish)) => {
+            let mut show = query::show(&|name| session.env(name))?;
+            show.cluster.clone_from(&answer.cluster_name);
+            let pings = || json!([pinged(&answer.hostname, Some(answer), wish.spur)]);
+            wish.listing(&show, "pings", pings(), pings)
+        }
+        (Ok(answer), None) => format!("{}\n", is_up(answer)),
+        (Err(_), Some(wish)) => {
+            let show = query::show(&|name| session.env(name))?;
+            let pings = || json!([pinged(&address, None, wish.spur)]);
+            wish.listing(&show, "pings", pings(), pings)
+        }
+        (Err(_), None) => format!("Slurmctld(primary) at {address} is DOWN\n"),
     };
     write!(session.out, "{text}")?;
     answer.map(|_| 0)
 }
 
 /// What `ping` found, under Slurm's names, and what the controller says of itself.
-fn pinged(host: &str, answer: Option<&PingResponse>) -> serde_json::Value {
-    let mut found = serde_json::json!({
+fn pinged(host: &str, answer: Option<&PingResponse>, own: bool) -> serde_json::Value {
+    let mut found = json!({
         "hostname": host,
         "pinged": if answer.is_some() { "UP" } else { "DOWN" },
         "responding": answer.is_some(),
         "mode": "primary",
         "primary": true,
+        "latency": 0,
     });
-    if let Some(answer) = answer {
+    if let Some(answer) = answer.filter(|_| own) {
         found["controller"] = json::to_value(answer);
     }
     found

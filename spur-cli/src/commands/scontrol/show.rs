@@ -1,11 +1,13 @@
 //! `scontrol show`: what it takes, and what is asked for.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
+use spur_core::model::config::Config;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
-use spur_proto::v1::JobFilter;
+use spur_proto::v1::{JobFilter, KeyValue, PingResponse};
 
 use super::hostnames::Form;
 use super::{
@@ -13,9 +15,9 @@ use super::{
     show_reservation, show_step, show_topology, update,
 };
 use crate::commands::query;
-use crate::error::Failure;
+use crate::error::{FAILURE, Failure};
 use crate::format::fields::step;
-use crate::format::json;
+use crate::format::{Show, json};
 use crate::session::Session;
 
 const ENTITIES: [&str; 11] = [
@@ -94,31 +96,49 @@ pub(super) async fn run(session: &mut Session, settings: Settings, words: &[Stri
         _ => hosts(session, name, Form::Names).await?.into(),
     };
     write!(session.out, "{text}")?;
-    if complaints.is_empty() {
-        return Ok(0);
+    // As Slurm has it: what is said of names is part of what was asked for, what is said of numbers an error.
+    let bare = if complaints.len() == 1 && text.is_empty() { "slurm_load_jobs error: " } else { "" };
+    for complaint in &complaints {
+        match entity {
+            "jobs" => {
+                session.out.flush()?;
+                session.say(&format!("{bare}{complaint}"));
+            }
+            _ => writeln!(session.out, "{complaint}")?,
+        }
     }
-    session.out.flush()?;
-    Err(Failure::new(complaints.join("\n")).into())
+    Ok(if complaints.is_empty() { 0 } else { FAILURE })
+}
+
+/// The surroundings; JSON also says of which cluster it is, and who asked.
+async fn surroundings(session: &mut Session, settings: Settings) -> anyhow::Result<Show> {
+    let mut show = query::show(&|name| session.env(name))?;
+    if settings.wish.is_some() {
+        query::identify(session, &mut show).await?;
+    }
+    Ok(show)
 }
 
 async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
-    let show = query::show(&|name| session.env(name))?;
+    let show = surroundings(session, settings).await?;
     let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
     let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
-    let mut jobs = query::jobs_with(session.connection()?, filter, settings.details).await?;
+    let mut jobs =
+        query::jobs_with(session.connection()?, filter, settings.details || settings.wish.is_some()).await?;
     let unknown = query::unknown_jobs(&jobs, &job_ids)?;
     for written in &job_ids {
         jobs = show_job::alone(jobs, &written.parse()?);
     }
-    Ok(Shown::listed((jobs, unknown), |jobs| match jobs.is_empty() {
-        _ if settings.json => json::document("jobs", jobs),
-        true => "No jobs in the system\n".to_owned(),
-        false => show_job::text(jobs, settings.oneline, settings.details, &show),
+    Ok(Shown::listed((jobs, unknown), |jobs| match (settings.wish, jobs.is_empty()) {
+        (Some(wish), _) => wish
+            .listing(&show, "jobs", jobs, || jobs.iter().map(|found| json::job::job(found, &show)).collect()),
+        (None, true) => "No jobs in the system\n".to_owned(),
+        (None, false) => show_job::text(jobs, settings, &show),
     }))
 }
 
 async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
-    let show = query::show(&|name| session.env(name))?;
+    let show = surroundings(session, settings).await?;
     let wanted = match name {
         "" => None,
         _ => Some(query::expand(session, &name.parse::<HostExpr>()?).await?),
@@ -127,52 +147,61 @@ async fn nodes(session: &mut Session, settings: Settings, name: &str) -> anyhow:
     let nodes = query::nodes(session.connection()?, &asked).await?;
     let wanted: Vec<String> = wanted.iter().flat_map(HostList::iter).collect();
     Ok(Shown::listed(query::named(nodes, &wanted, "Node", |node| &node.name), |nodes| {
-        match nodes.is_empty() {
-            _ if settings.json => json::document("nodes", nodes),
-            true => "No nodes in the system\n".to_owned(),
-            false => show_node::text(nodes, settings.oneline, settings.details, &show),
+        match (settings.wish, nodes.is_empty()) {
+            (Some(wish), _) => wish.listing(&show, "nodes", nodes, || {
+                nodes.iter().map(|found| json::node::node(found, &show)).collect()
+            }),
+            (None, true) => "No nodes in the system\n".to_owned(),
+            (None, false) => show_node::text(nodes, settings, &show),
         }
     }))
 }
 
 async fn reservations(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
-    let show = query::show(&|name| session.env(name))?;
+    let show = surroundings(session, settings).await?;
     let names = query::list(name);
     let all = query::reservations(session.connection()?).await?;
     Ok(Shown::listed(query::named(all, &names, "Reservation", |found| &found.name), |chosen| match settings
-        .json
+        .wish
     {
-        true => json::document("reservations", chosen),
-        false => show_reservation::text(chosen, settings.oneline, &show),
+        Some(wish) => wish
+            .listing(&show, "reservations", chosen, || chosen.iter().map(json::other::reservation).collect()),
+        None => show_reservation::text(chosen, settings.oneline, &show),
     }))
 }
 
 /// All licenses, or one; of one that there is not Slurm says nothing.
 async fn licenses(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
     let mut licenses = query::licenses(session.connection()?).await?;
-    if licenses.is_empty() && !settings.json {
+    if licenses.is_empty() && settings.wish.is_none() {
         return Ok("No licenses configured in Slurm.\n".to_owned());
     }
     licenses.retain(|license| name.is_empty() || license.name == name);
-    Ok(match settings.json {
-        true => json::document("licenses", &licenses),
-        false => show_license::text(&licenses, settings.oneline),
+    let show = surroundings(session, settings).await?;
+    Ok(match settings.wish {
+        Some(wish) => {
+            wish.listing(&show, "licenses", &licenses, || licenses.iter().map(json::other::license).collect())
+        }
+        None => show_license::text(&licenses, settings.oneline),
     })
 }
 
 async fn partitions(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<Shown> {
+    let show = surroundings(session, settings).await?;
     let names = query::list(name);
     let all = query::partitions(session.connection()?, Vec::new()).await?;
     Ok(Shown::listed(query::named(all, &names, "Partition", |partition| &partition.name), |chosen| {
-        match settings.json {
-            true => json::document("partitions", chosen),
-            false => show_partition::text(chosen, settings.oneline),
+        match settings.wish {
+            Some(wish) => wish.listing(&show, "partitions", chosen, || {
+                chosen.iter().map(|found| json::node::partition(found, &show)).collect()
+            }),
+            None => show_partition::text(chosen, settings),
         }
     }))
 }
 
 async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
-    let show = query::show(&|name| session.env(name))?;
+    let show = surroundings(session, settings).await?;
     let mut filter = JobFilter::default();
     let wanted = match name {
         "" => None,
@@ -183,13 +212,15 @@ async fn steps(session: &mut Session, settings: Settings, name: &str) -> anyhow:
     if let Some(wanted) = &wanted {
         steps.retain(|step| step::is_meant(step, wanted));
     }
-    if steps.is_empty() && wanted.is_some() && !settings.json {
+    if steps.is_empty() && wanted.is_some() && settings.wish.is_none() {
         return Err(Failure::new(format!("Job step {name} not found")).into());
     }
-    Ok(match steps.is_empty() {
-        _ if settings.json => json::document("steps", &steps),
-        true => "No job steps in the system\n".to_owned(),
-        false => show_step::text(&steps, settings.oneline, &show),
+    Ok(match (settings.wish, steps.is_empty()) {
+        (Some(wish), _) => wish.listing(&show, "steps", &steps, || {
+            steps.iter().map(|found| json::step::step(found, &show)).collect()
+        }),
+        (None, true) => "No job steps in the system\n".to_owned(),
+        (None, false) => show_step::text(&steps, settings.oneline, &show),
     })
 }
 
@@ -208,8 +239,8 @@ async fn topology(session: &mut Session, settings: Settings, words: &[String]) -
         topology = found.filter(|found| !found.domains.is_empty()).map_or(topology, Ok);
     }
     let topology = topology?;
-    if settings.json {
-        return Ok(json::document("topology", &topology));
+    if let Some(wish) = settings.wish.filter(|wish| wish.spur) {
+        return Ok(wish.own(&[("topology", json::to_value(&topology))]));
     }
     if topology.domains.is_empty() {
         return Err(Failure::new(show_topology::nothing(&request)).into());
@@ -219,23 +250,46 @@ async fn topology(session: &mut Session, settings: Settings, words: &[String]) -
 
 async fn config(session: &mut Session, settings: Settings, name: &str) -> anyhow::Result<String> {
     let show = query::show(&|name| session.env(name))?;
-    let mut all = query::settings(session.connection()?).await?;
-    if !name.is_empty() {
-        all.retain(|setting| setting.key.to_lowercase().starts_with(&name.to_lowercase()));
-        if all.is_empty() {
-            return Err(Failure::new(format!(
-                "there is no setting {name}; `scontrol show config` lists all"
-            ))
-            .into());
-        }
-    }
-    if settings.json {
+    let all = query::settings(session.connection()?).await?;
+    if let Some(wish) = settings.wish.filter(|wish| wish.spur) {
         let all: serde_json::Map<_, _> =
             all.into_iter().map(|setting| (setting.key, setting.value.into())).collect();
-        return Ok(json::document("config", all));
+        return Ok(wish.own(&[("config", all.into())]));
     }
-    let up = is_up(&ping(session).await?);
-    Ok(format!("{}\n{up}\n", show_config::text(&all, &show)))
+    let controller = ping(session).await?;
+    let slurm = slurm_settings(session, &controller, &all, &show).await?;
+    let named = |mut all: Vec<KeyValue>| {
+        all.retain(|setting| setting.key.to_lowercase().starts_with(&name.to_lowercase()));
+        all
+    };
+    let (slurm, own) = (named(slurm), named(all));
+    if slurm.is_empty() && own.is_empty() {
+        let text = format!("there is no setting {name}; `scontrol show config` lists all");
+        return Err(Failure::new(text).into());
+    }
+    Ok(format!("{}\n{}\n", show_config::text(&slurm, &own, &show), is_up(&controller)))
+}
+
+/// What Slurm's keys say here.
+async fn slurm_settings(
+    session: &mut Session,
+    controller: &PingResponse,
+    own: &[KeyValue],
+    show: &Show,
+) -> anyhow::Result<Vec<KeyValue>> {
+    let nodes = query::nodes(session.connection()?, "").await?;
+    let names = nodes.iter().flat_map(|node| node.gres.split(','));
+    let names = names.filter_map(|gres| gres.split(':').next()).filter(|name| !name.is_empty());
+    let gres: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
+    let file = session.env("SPUR_CONF").filter(|file| !file.is_empty());
+    let known = show_config::Known {
+        controller,
+        address: session.connection()?.address(),
+        file: file.as_deref().unwrap_or(Config::DEFAULT_FILE),
+        gres: &gres.join(","),
+        nodes: nodes.len(),
+    };
+    Ok(show_config::slurm(own, &known, show))
 }
 
 async fn hosts(session: &mut Session, name: &str, form: Form) -> anyhow::Result<String> {

@@ -5,6 +5,7 @@ use spur_core::text::pattern::NO_INDEX;
 use spur_core::text::time::TimeLimit;
 use spur_proto::v1::Job;
 
+use super::Settings;
 use super::record::Record;
 use crate::format::Show;
 use crate::format::fields::job::{devices, is_meant, spans, tasks};
@@ -27,11 +28,12 @@ pub fn alone(jobs: Vec<Job>, wanted: &JobRef) -> Vec<Job> {
 }
 
 /// The records of all jobs.
-pub fn text(jobs: &[Job], oneline: bool, details: bool, show: &Show) -> String {
-    jobs.iter().map(|job| record(job, details, show).text(oneline)).collect()
+pub fn text(jobs: &[Job], settings: Settings, show: &Show) -> String {
+    jobs.iter().map(|job| record(job, settings, show).text(settings.oneline)).collect()
 }
 
-fn record(job: &Job, details: bool, show: &Show) -> Record {
+fn record(job: &Job, settings: Settings, show: &Show) -> Record {
+    let details = settings.details;
     let mut r = Record::default();
     identity(&mut r, job, show);
     r.line([
@@ -54,6 +56,9 @@ fn record(job: &Job, details: bool, show: &Show) -> Record {
     resources(&mut r, job, details, show);
     files(&mut r, job);
     fabric(&mut r, job);
+    if settings.own {
+        own(&mut r, job);
+    }
     r
 }
 
@@ -202,7 +207,7 @@ fn held_devices(tres: &str) -> String {
     shown.map(|(name, count)| format!("{name}:{count}")).collect::<Vec<_>>().join(",")
 }
 
-/// What was asked of the fabric, and what became of it: first as Slurm prints it, then what only Spur knows.
+/// What was asked of the fabric and of devices.
 fn fabric(r: &mut Record, job: &Job) {
     if let Some(segment) = job.segment {
         r.line([("SegmentSize", segment.to_string())]);
@@ -217,6 +222,10 @@ fn fabric(r: &mut Record, job: &Job) {
     r.line_if("TresPerJob", &devices(&job.gpus));
     r.line_if("TresPerNode", &devices(&job.gres));
     r.line_if("TresPerTask", &devices(&job.gpus_per_task));
+}
+
+/// What only Spur knows: what else was asked of the fabric, and what became of it.
+fn own(r: &mut Record, job: &Job) {
     r.line_if("Topology", &job.topology);
     r.line_if("Gather", &job.gather);
     r.line_if("Placement", &job.placement);

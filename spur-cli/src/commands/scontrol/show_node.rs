@@ -2,17 +2,19 @@
 
 use spur_proto::v1::Node;
 
+use super::Settings;
 use super::record::Record;
 use crate::format::Show;
 use crate::format::fields::node::{host_and_port, state_flags};
 use crate::format::value::{load, or, or_null, time};
 
 /// The records of all nodes.
-pub fn text(nodes: &[Node], oneline: bool, details: bool, show: &Show) -> String {
-    nodes.iter().map(|node| record(node, details, show).text(oneline)).collect()
+pub fn text(nodes: &[Node], settings: Settings, show: &Show) -> String {
+    nodes.iter().map(|node| record(node, settings, show).text(settings.oneline)).collect()
 }
 
-fn record(node: &Node, details: bool, show: &Show) -> Record {
+fn record(node: &Node, settings: Settings, show: &Show) -> Record {
+    let details = settings.details;
     let mut r = Record::default();
     r.line([("NodeName", node.name.clone())]);
     if !node.arch.is_empty() {
@@ -72,12 +74,12 @@ fn record(node: &Node, details: bool, show: &Show) -> Record {
         let jobs: Vec<_> = node.jobs.iter().map(u32::to_string).collect();
         r.line([("Jobs", jobs.join(","))]);
     }
-    circumstances(&mut r, node, show);
+    circumstances(&mut r, node, settings, show);
     r
 }
 
 /// What is said only of some nodes.
-fn circumstances(r: &mut Record, node: &Node, show: &Show) {
+fn circumstances(r: &mut Record, node: &Node, settings: Settings, show: &Show) {
     if !node.reason.is_empty() {
         let since = time(node.reason_time, "Unknown", show);
         r.line([("Reason", format!("{} [{}@{since}]", node.reason, or(&node.reason_user, "Unknown")))]);
@@ -88,5 +90,7 @@ fn circumstances(r: &mut Record, node: &Node, show: &Show) {
     }
     r.line_if("ReservationName", &node.reservation);
     r.line_if("Topology", &node.topology);
-    r.line_if("SwitchPath", &node.switch_path);
+    if settings.own {
+        r.line_if("SwitchPath", &node.switch_path);
+    }
 }

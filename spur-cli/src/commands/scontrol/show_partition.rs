@@ -2,15 +2,16 @@
 
 use spur_proto::v1::Partition;
 
+use super::Settings;
 use super::record::{Record, yes};
 use crate::format::value::{long_limit, or, or_null};
 
 /// The records of all partitions.
-pub fn text(partitions: &[Partition], oneline: bool) -> String {
-    partitions.iter().map(|partition| record(partition).text(oneline)).collect()
+pub fn text(partitions: &[Partition], settings: Settings) -> String {
+    partitions.iter().map(|partition| record(partition, settings).text(settings.oneline)).collect()
 }
 
-fn record(partition: &Partition) -> Record {
+fn record(partition: &Partition, settings: Settings) -> Record {
     let no = || "NO".to_owned();
     let mut r = Record::default();
     r.line([("PartitionName", partition.name.clone())]);
@@ -69,7 +70,7 @@ fn record(partition: &Partition) -> Record {
     ]);
     r.line([("TRES", or_null(&partition.tres))]);
     r.line_if("Topology", &partition.topology);
-    if !partition.topology.is_empty() && !partition.placement.is_empty() {
+    if settings.own && !partition.topology.is_empty() && !partition.placement.is_empty() {
         r.more("Placement", &partition.placement);
     }
     r

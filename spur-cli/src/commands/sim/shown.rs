@@ -17,7 +17,7 @@ use super::command::{Ran, complaints};
 use super::scontrol::numbers;
 use crate::commands::query::Asked;
 use crate::commands::scontrol::{
-    show_job, show_node, show_partition, show_reservation, show_topology, update,
+    Settings, show_job, show_node, show_partition, show_reservation, show_topology, update,
 };
 use crate::commands::{query, sinfo, squeue};
 use crate::format::Show;
@@ -94,6 +94,9 @@ pub(super) fn sinfo<W: Watch>(world: &World<W>, words: &[String]) -> Result<Stri
     query.text(partitions(world), nodes(world), wanted.as_ref(), &show(world)).map_err(told)
 }
 
+/// Records with all that is known of them.
+const ALL: Settings = Settings { own: true, oneline: false, details: false, wish: None };
+
 /// `scontrol show`, with the words behind that.
 ///
 /// # Errors
@@ -108,18 +111,18 @@ pub(super) fn scontrol<W: Watch>(world: &World<W>, words: &[String]) -> Result<R
     match what {
         "job" | "jobs" => {
             let (found, unknown) = named_jobs(world, name)?;
-            Ok(ran(&found, &unknown, |found| show_job::text(found, false, false, &show(world))))
+            Ok(ran(&found, &unknown, |found| show_job::text(found, ALL, &show(world))))
         }
         "node" | "nodes" => {
             let wanted: HostList = name.parse().map_err(|error| format!("{error}"))?;
             let wanted: Vec<String> = wanted.iter().collect();
             let (found, unknown) = query::named(nodes(world), &wanted, "Node", |found| &found.name);
-            Ok(ran(&found, &unknown, |found| show_node::text(found, false, false, &show(world))))
+            Ok(ran(&found, &unknown, |found| show_node::text(found, ALL, &show(world))))
         }
         "partition" | "partitions" => {
             let all = partitions(world);
             let (found, unknown) = query::named(all, &listed, "Partition", |found| &found.name);
-            Ok(ran(&found, &unknown, |found| show_partition::text(found, false)))
+            Ok(ran(&found, &unknown, |found| show_partition::text(found, ALL)))
         }
         "reservation" | "reservations" => {
             let all = reservations(world);

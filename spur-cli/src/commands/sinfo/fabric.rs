@@ -7,7 +7,8 @@ use serde::Serialize;
 use spur_core::text::hostlist::HostList;
 use spur_proto::v1::{Domain, Topology};
 
-use crate::format::{json, table::fit};
+use crate::format::json::{self, Wish};
+use crate::format::table::fit;
 
 /// What is free of one layer.
 #[derive(Debug, PartialEq, Serialize)]
@@ -31,14 +32,15 @@ struct Document<'a> {
 }
 
 /// The domains from the top layer down, and the layers.
-pub(super) fn text(topology: &Topology, as_json: bool, with_header: bool) -> String {
+pub(super) fn text(topology: &Topology, wish: Option<Wish>, with_header: bool) -> String {
     let largest = largest_free(topology);
     let layers = layers(topology);
-    if as_json {
+    if let Some(wish) = wish {
         let paths = topology.domains.iter().map(|domain| domain.path.as_str());
         let names = largest.iter().map(|free| free.map(|free| topology.domains[free].name.as_str()));
         let largest_free = paths.zip(names).collect();
-        return json::document("topology", Document { topology, largest_free, fragmentation: layers });
+        let document = Document { topology, largest_free, fragmentation: layers };
+        return wish.own(&[("topology", json::to_value(document))]);
     }
     let mut domains: Vec<(&Domain, String)> = Vec::new();
     for (domain, free) in topology.domains.iter().zip(&largest) {

@@ -13,8 +13,9 @@ use spur_proto::v1::{ListTopologyRequest, Node, Partition, Reservation, Topology
 use super::query::{self, Asked};
 use super::scontrol::show_reservation;
 use crate::error::Failure;
-use crate::format::fields::node::{self, starred};
-use crate::format::{Columns, Format, Show, Sort, json, table, value};
+use crate::format::fields::node::{self, in_use, starred};
+use crate::format::json::{self, Wish};
+use crate::format::{Columns, Format, Show, Sort, table, value};
 use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
@@ -22,9 +23,11 @@ use crate::session::Session;
 const NAME_WIDTH: usize = 9;
 
 /// The states that `-t` takes, in both of their names.
-const STATES: [&str; 25] = [
+const STATES: [&str; 38] = [
     "alloc",
     "allocated",
+    "blocked",
+    "cloud",
     "comp",
     "completing",
     "down",
@@ -42,6 +45,17 @@ const STATES: [&str; 25] = [
     "mix",
     "mixed",
     "no_respond",
+    "perfctrs",
+    "power_down",
+    "power_up",
+    "powered_down",
+    "powering_down",
+    "powering_up",
+    "reboot",
+    "reboot^",
+    "reboot_issued",
+    "reboot_requested",
+    "inval",
     "planned",
     "plnd",
     "reserved",
@@ -69,7 +83,7 @@ pub struct Query {
     topology: Option<String>,
     reservations: bool,
     no_header: bool,
-    json: bool,
+    wish: Option<Wish>,
     iterate: Option<Duration>,
 }
 
@@ -110,10 +124,22 @@ const OPTIONS: &[QueryOpt] = &[
         q.iterate = Some(query::interval(text)?);
         Ok(())
     }),
-    QueryOpt::flag("json", None, "as JSON", |q, _| {
-        q.json = true;
+    QueryOpt::value(
+        "json",
+        None,
+        "SHAPE",
+        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        |q, text| {
+            q.wish = Some(Wish::read(text, false)?);
+            Ok(())
+        },
+    )
+    .optional(),
+    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
+        q.wish = Some(Wish::read(text, true)?);
         Ok(())
-    }),
+    })
+    .optional(),
     QueryOpt::flag("list-reasons", Some('R'), "why nodes are down or drained", |q, _| {
         q.reasons = true;
         Ok(())
@@ -168,9 +194,9 @@ const OPTIONS: &[QueryOpt] = &[
     .optional(),
 ];
 
-/// Reads `idle,drain&no_respond`.
+/// Reads `idle,drain&no_respond`; `|` is a comma, too, as in newer Slurm.
 fn states(text: &str) -> Result<Vec<Vec<String>>, String> {
-    let alternatives = query::list(text);
+    let alternatives = query::list(&text.replace('|', ","));
     if alternatives.iter().any(|word| word.eq_ignore_ascii_case("all")) {
         return Ok(Vec::new());
     }
@@ -187,9 +213,14 @@ fn states(text: &str) -> Result<Vec<Vec<String>>, String> {
     alternatives.iter().map(all_of).collect()
 }
 
+/// States that hold beside what a node does.
+const BESIDE: [&str; 2] = ["drained", "drain"];
+
 /// Whether a node is in a state as `-t` names it.
 fn is_in(node: &Node, state: &str) -> bool {
     match state {
+        // What it would be if nothing held beside it counts as well: `idle&drain`.
+        "idle" => node.state == "idle" || (BESIDE.contains(&node.state.as_str()) && in_use(node) == "IDLE"),
         "no_respond" => node.not_responding,
         "drain" => node.state.starts_with("drain"),
         // Slurm counts all that still runs something while it is drained as this.
@@ -221,6 +252,9 @@ impl Query {
             Settled::Run(operands) => operands,
         };
         query::no_operands(operands.into_iter())?;
+        if query.wish.is_some_and(|wish| wish.list) {
+            return Ok(Asked::Show(Wish::list()));
+        }
         if query.dead && query.responding {
             return Err(Failure::new("--dead and --responding exclude each other; give one of them").into());
         }
@@ -239,9 +273,11 @@ impl Query {
 
     /// The text for reservations.
     pub fn reservations_text(&self, reservations: &[Reservation], show: &Show) -> String {
-        match self.json {
-            true => json::document("reservations", reservations),
-            false => show_reservation::table(reservations, !self.no_header, show),
+        match self.wish {
+            Some(wish) => wish.listing(show, "reservations", reservations, || {
+                reservations.iter().map(json::other::reservation).collect()
+            }),
+            None => show_reservation::table(reservations, !self.no_header, show),
         }
     }
 
@@ -252,7 +288,7 @@ impl Query {
 
     /// The text for a topology.
     pub fn topology_text(&self, topology: &Topology) -> String {
-        fabric::text(topology, self.json, !self.no_header)
+        fabric::text(topology, self.wish, !self.no_header)
     }
 
     /// The text for these partitions and nodes; `wanted` are the nodes that `-n` names.
@@ -276,15 +312,16 @@ impl Query {
         let nodes: Vec<Rc<Node>> = nodes.into_iter().filter(admitted).map(Rc::new).collect();
         let partitions: Vec<Rc<Partition>> =
             partitions.into_iter().filter(|p| chosen(&p.name)).map(Rc::new).collect();
-        if self.json {
+        if let Some(wish) = self.wish.filter(|wish| wish.spur) {
             let nodes: Vec<&Node> = nodes.iter().map(Rc::as_ref).collect();
             let partitions: Vec<&Partition> = partitions.iter().map(Rc::as_ref).collect();
-            let kinds = [("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))];
-            return Ok(json::documents(kinds));
+            return Ok(
+                wish.own(&[("nodes", json::to_value(nodes)), ("partitions", json::to_value(partitions))])
+            );
         }
         let format = match &self.columns {
-            Some(columns) => columns.read(node::FIELDS, "node")?,
-            None => Format::letters(&self.default_format(&partitions, &nodes), node::FIELDS, "node")?,
+            Some(columns) => columns.read(&node::TABLE),
+            None => Format::letters(&self.default_format(&partitions, &nodes), &node::TABLE),
         };
         let single = self.by_node;
         let mut rows = group::rows(&partitions, &nodes, &format, self.exact, single, show);
@@ -292,8 +329,12 @@ impl Query {
             rows.retain(|row| !row.nodes.is_empty());
         }
         let sort = self.sort.as_deref().unwrap_or(if single { "N" } else { "#P,-t" });
-        let sort = Sort::parse(sort, node::FIELDS, Some(node::CONFIGURED)).map_err(Failure::new)?;
+        let sort = Sort::parse(sort, &node::TABLE, Some(node::CONFIGURED)).map_err(Failure::new)?;
         sort.apply(&mut rows, show);
+        if let Some(wish) = self.wish {
+            let rows = rows.iter().map(|row| json::node::row(row, show)).collect();
+            return Ok(wish.slurm(show, &[("sinfo", rows)]));
+        }
         let text = table::render(&format, &rows, !self.no_header, show);
         let dated = self.iterate.is_some() || (self.long && !self.no_header);
         let end = if self.iterate.is_some() { "\n" } else { "" };
@@ -329,11 +370,15 @@ impl Query {
     }
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
-        let show = query::show(&|name| session.env(name))?;
+        let mut show = query::show(&|name| session.env(name))?;
+        let named = |columns: &Columns| columns.read(&node::TABLE).shows("Cluster");
+        if self.wish.is_some() || self.columns.as_ref().is_some_and(named) {
+            query::identify(session, &mut show).await?;
+        }
         if let Some(name) = &self.topology {
             let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
             let topology = query::topology(session.connection()?, request).await?;
-            if topology.domains.is_empty() && !self.json {
+            if topology.domains.is_empty() && self.wish.is_none() {
                 return Err(
                     Failure::new("There is no topology; [topology] in spur.toml describes one").into()
                 );
@@ -367,6 +412,10 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(query) => query,
     };
+    let complaints = query.columns.as_ref().map(|columns| columns.read(&node::TABLE).complaints);
+    for complaint in complaints.unwrap_or_default() {
+        session.error(&complaint);
+    }
     query::pages(session, query.iterate, async |session: &mut Session| query.page(session).await).await?;
     Ok(0)
 }

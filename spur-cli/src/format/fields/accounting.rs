@@ -24,21 +24,45 @@ const fn field(
     AccountingField { name, width, text }
 }
 
-/// All fields, in the order in which the beginning of a name finds them.
+fn unknown(_: &AccountingRow, _: &Show) -> String {
+    String::new()
+}
+
+/// All fields, in the order in which the beginning of a name finds them. Names that newer releases have for older ones stand
+/// beside these.
 pub const FIELDS: &[AccountingField] = &[
     field("Account", 10, |r, _| r.account.clone()),
+    field("AdminComment", 19, |r, _| of_job(r, r.admin_comment.clone())),
     field("AllocCPUS", 10, |r, _| r.alloc_cpus.to_string()),
     field("AllocNodes", 10, |r, _| r.nodes.to_string()),
-    field("AllocTRES", 10, |r, _| r.alloc_tres.clone()),
+    field("AllocTRES", 10, |r, _| tres(r, &r.alloc_tres)),
+    field("AssocID", 7, |r, _| of_job(r, "0".to_owned())),
+    field("AveCPU", 10, |r, _| of_usage(r, cpu_us(r), |us| long_limit(Some(us / MICROS / tasks(r))))),
+    field("AveCPUFreq", 10, |r, _| of_step(r, "0")),
+    field("AveDiskRead", 14, unknown),
+    field("AveDiskWrite", 14, unknown),
+    field("AvePages", 10, unknown),
+    field("AveRSS", 10, |r, show| of_usage(r, one_task(r, r.max_rss_bytes), |bytes| size(bytes, show))),
+    field("AveVMSize", 10, |r, show| of_usage(r, one_task(r, r.max_vmsize_bytes), |bytes| size(bytes, show))),
+    field("BlockID", 10, unknown),
+    field("Cluster", 10, |_, show| show.cluster.clone()),
     field("Comment", 14, |r, _| of_job(r, r.comment.clone())),
+    field("Constraints", 11, |r, _| of_job(r, r.constraints.clone())),
+    field("ConsumedEnergy", 14, |r, _| of_step(r, "0")),
+    field("ConsumedEnergyRaw", 17, |r, _| of_step(r, "0")),
+    field("Container", 20, unknown),
     field("CPUTime", 10, |r, show| long_limit(Some(cpu_seconds(r, show)))),
     field("CPUTimeRAW", 10, |r, show| cpu_seconds(r, show).to_string()),
+    field("DBIndex", 10, |r, _| r.job_id.to_string()),
     field("DerivedExitCode", 15, |r, _| of_job(r, exit(r.derived_exit_code, r.derived_exit_signal))),
     field("Elapsed", 10, |r, show| long_limit(Some(elapsed(r, show)))),
     field("ElapsedRaw", 10, |r, show| elapsed(r, show).to_string()),
     field("Eligible", 19, |r, show| of_job(r, time(r.eligible_time, "Unknown", show))),
     field("End", 19, |r, show| time(r.end_time, "Unknown", show)),
     field("ExitCode", 8, |r, _| exit(r.exit_code, r.exit_signal)),
+    field("Extra", 15, unknown),
+    field("FailedNode", 15, unknown),
+    field("Flags", 19, unknown),
     field("GID", 6, |r, _| of_job(r, r.gid.to_string())),
     field("Group", 9, |r, _| of_job(r, r.group.clone())),
     field("JobID", -12, |r, show| match (r.array_job_id, r.array_task_id) {
@@ -53,37 +77,169 @@ pub const FIELDS: &[AccountingField] = &[
     }),
     field("JobIDRaw", -12, |r, _| with_step(r, r.job_id.to_string())),
     field("JobName", 10, |r, _| r.name.clone()),
+    field("Layout", 9, |r, _| r.layout.clone()),
+    field("Licenses", 20, |r, _| of_job(r, r.licenses.clone())),
+    field("MaxDiskRead", 12, unknown),
+    field("MaxDiskReadNode", 15, unknown),
+    field("MaxDiskReadTask", 15, unknown),
+    field("MaxDiskWrite", 12, unknown),
+    field("MaxDiskWriteNode", 16, unknown),
+    field("MaxDiskWriteTask", 16, unknown),
+    field("MaxPages", 8, unknown),
+    field("MaxPagesNode", 12, unknown),
+    field("MaxPagesTask", 14, unknown),
+    field("MaxRSS", 10, |r, show| of_usage(r, r.max_rss_bytes, |bytes| size(bytes, show))),
+    field("MaxRSSNode", 10, unknown),
+    field("MaxRSSTask", 10, unknown),
+    field("MaxVMSize", 10, |r, show| of_usage(r, r.max_vmsize_bytes, |bytes| size(bytes, show))),
+    field("MaxVMSizeNode", 14, unknown),
+    field("MaxVMSizeTask", 14, unknown),
+    field("McsLabel", 12, unknown),
+    field("MinCPU", 10, |r, _| of_usage(r, one_task(r, cpu_us(r)), |us| long_limit(Some(us / MICROS)))),
+    field("MinCPUNode", 10, unknown),
+    field("MinCPUTask", 10, unknown),
     field("NCPUS", 10, |r, _| r.alloc_cpus.to_string()),
     field("NNodes", 8, |r, _| r.nodes.to_string()),
     field("NodeList", 15, |r, _| or(&r.nodelist, "None assigned")),
     field("NTasks", 8, |r, _| if r.step_id.is_empty() { String::new() } else { r.tasks.to_string() }),
     field("Partition", 10, |r, _| of_job(r, r.partition.clone())),
-    field("Planned", 10, |r, show| of_job(r, planned(r, show))),
+    field("Planned", 10, |r, show| of_job(r, long_limit(Some(planned(r, show))))),
+    field("PlannedCPU", 10, |r, show| of_job(r, long_limit(Some(planned(r, show) * u64::from(r.req_cpus))))),
+    field("PlannedCPURAW", 13, |r, show| of_job(r, (planned(r, show) * u64::from(r.req_cpus)).to_string())),
     field("Priority", 10, |r, _| of_job(r, r.priority.to_string())),
     field("QOS", 10, |r, _| of_job(r, r.qos.clone())),
+    field("QOSRAW", 6, |r, _| of_job(r, "0".to_owned())),
+    field("QOSREQ", 10, |r, _| of_job(r, r.qos.clone())),
     field("Reason", 22, |r, _| of_job(r, or(&r.reason, "None"))),
+    field("ReqCPUFreq", 10, of_steps_unknown),
+    field("ReqCPUFreqGov", 13, of_steps_unknown),
+    field("ReqCPUFreqMax", 13, of_steps_unknown),
+    field("ReqCPUFreqMin", 13, of_steps_unknown),
     field("ReqCPUS", 8, |r, _| r.req_cpus.to_string()),
     field("ReqMem", 10, |r, show| of_job(r, memory(r.req_memory_mb, show))),
     field("ReqNodes", 8, |r, _| r.nodes.to_string()),
-    field("ReqTRES", 10, |r, _| of_job(r, r.req_tres.clone())),
+    field("ReqReservation", 20, |r, _| of_job(r, r.reservation.clone())),
+    field("ReqTRES", 10, |r, _| of_job(r, tres(r, &r.req_tres))),
+    field("Reservation", 20, |r, _| of_job(r, r.reservation.clone())),
+    field("ReservationId", 15, unknown),
+    field("Reserved", 10, |r, show| of_job(r, long_limit(Some(planned(r, show))))),
     field("Restarts", 8, |r, _| of_job(r, r.restarts.to_string())),
+    field("ResvCPU", 10, |r, show| of_job(r, long_limit(Some(planned(r, show) * u64::from(r.req_cpus))))),
+    field("ResvCPURAW", 10, |r, show| of_job(r, (planned(r, show) * u64::from(r.req_cpus)).to_string())),
+    field("SegmentSize", 11, unknown),
     field("Start", 19, |r, show| time(r.start_time, "Unknown", show)),
     field("State", 10, state),
+    field("StdErr", 20, |r, _| of_job(r, r.stderr.clone())),
+    field("StdIn", 20, |r, _| of_job(r, r.stdin.clone())),
+    field("StdOut", 20, |r, _| of_job(r, r.stdout.clone())),
     field("Submit", 19, |r, show| time(Some(r.submit_time), "Unknown", show)),
-    field("SubmitLine", 20, |r, _| of_job(r, r.submit_line.clone())),
+    field("SubmitLine", 20, |r, _| r.submit_line.clone()),
     field("Suspended", 10, |r, _| long_limit(Some(r.suspended_secs))),
+    field("SystemComment", 20, |r, _| of_job(r, r.system_comment.clone())),
+    field("SystemCPU", 10, |r, _| cpu_time(r.system_cpu_us)),
     field("Timelimit", 10, |r, _| of_job(r, long_limit(r.time_limit))),
     field("TimelimitRaw", 10, |r, _| {
         of_job(r, r.time_limit.map_or_else(|| "UNLIMITED".to_owned(), |s| s.div_ceil(60).to_string()))
     }),
+    field("TotalCPU", 10, |r, _| cpu_time(cpu_us(r))),
+    field("TRESUsageInAve", 14, |r, show| usage(r, one_task(r, 1), show)),
+    field("TRESUsageInMax", 14, |r, show| usage(r, one_task(r, 1), show)),
+    field("TRESUsageInMaxNode", 18, unknown),
+    field("TRESUsageInMaxTask", 18, unknown),
+    field("TRESUsageInMin", 14, |r, show| usage(r, one_task(r, 1), show)),
+    field("TRESUsageInMinNode", 18, unknown),
+    field("TRESUsageInMinTask", 18, unknown),
+    field("TRESUsageInTot", 14, |r, show| usage(r, one_task(r, 1), show)),
+    field("TRESUsageOutAve", 15, unknown),
+    field("TRESUsageOutMax", 15, unknown),
+    field("TRESUsageOutMaxNode", 19, unknown),
+    field("TRESUsageOutMaxTask", 19, unknown),
+    field("TRESUsageOutMin", 15, unknown),
+    field("TRESUsageOutMinNode", 19, unknown),
+    field("TRESUsageOutMinTask", 19, unknown),
+    field("TRESUsageOutTot", 15, unknown),
     field("UID", 6, |r, _| of_job(r, r.uid.to_string())),
     field("User", 9, |r, _| of_job(r, r.user.clone())),
+    field("UserCPU", 10, |r, _| cpu_time(r.user_cpu_us)),
+    field("WCKey", 10, |r, _| of_job(r, r.wckey.clone())),
+    field("WCKeyID", 10, |r, _| of_job(r, "0".to_owned())),
     field("WorkDir", 20, |r, _| of_job(r, r.work_dir.clone())),
 ];
+
+/// Microseconds in a second.
+const MICROS: u64 = 1_000_000;
+
+fn cpu_us(row: &AccountingRow) -> u64 {
+    row.user_cpu_us + row.system_cpu_us
+}
+
+fn tasks(row: &AccountingRow) -> u64 {
+    u64::from(row.tasks.max(1))
+}
+
+/// What a task had, where there is one only; of several the least and the mean are not known.
+fn one_task(row: &AccountingRow, value: u64) -> u64 {
+    if row.tasks == 1 { value } else { 0 }
+}
+
+/// What is known of what a step used; nothing of a job, and nothing where it was not measured.
+fn of_usage(row: &AccountingRow, value: u64, text: impl Fn(u64) -> String) -> String {
+    if row.step_id.is_empty() || value == 0 { String::new() } else { text(value) }
+}
+
+fn of_steps_unknown(row: &AccountingRow, _: &Show) -> String {
+    if row.step_id.is_empty() { "Unknown".to_owned() } else { "0".to_owned() }
+}
+
+/// What one task used, as Slurm lists trackable resources.
+fn usage(row: &AccountingRow, tasks: u64, show: &Show) -> String {
+    let used = [
+        (cpu_us(row), "cpu", long_limit(Some(cpu_us(row) / MICROS))),
+        (row.max_rss_bytes, "mem", size(row.max_rss_bytes, show)),
+        (row.max_vmsize_bytes, "vmem", size(row.max_vmsize_bytes, show)),
+    ];
+    let known = used.into_iter().filter(|(value, ..)| *value > 0 && tasks > 0);
+    known.map(|(_, name, text)| format!("{name}={text}")).collect::<Vec<_>>().join(",")
+}
+
+/// Bytes as Slurm writes them here: in the largest unit that leaves a whole number, from kibibytes on.
+fn size(bytes: u64, show: &Show) -> String {
+    let mut amount = bytes / 1024;
+    let mut unit = 'K';
+    for larger in ['M', 'G', 'T'] {
+        if !show.convert || amount == 0 || amount % 1024 != 0 {
+            break;
+        }
+        (amount, unit) = (amount / 1024, larger);
+    }
+    format!("{amount}{unit}")
+}
+
+/// Time on CPUs as Slurm writes it: `00:00.123`, `01:02:03`, `1-00:00:00`.
+fn cpu_time(us: u64) -> String {
+    let seconds = us / MICROS;
+    match seconds {
+        0..3600 if us == 0 => "00:00:00".to_owned(),
+        0..3600 => format!("{:02}:{:02}.{:03}", seconds / 60, seconds % 60, us % MICROS / 1000),
+        _ => long_limit(Some(seconds)),
+    }
+}
 
 /// The text for a job; steps leave it to their job.
 fn of_job(row: &AccountingRow, text: String) -> String {
     if row.step_id.is_empty() { text } else { String::new() }
+}
+
+fn of_step(row: &AccountingRow, text: &str) -> String {
+    if row.step_id.is_empty() { String::new() } else { text.to_owned() }
+}
+
+/// Trackable resources in the order of their names, which is that of Slurm's accounting; steps count for nothing.
+fn tres(row: &AccountingRow, text: &str) -> String {
+    let mut items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).collect();
+    items.retain(|item| row.step_id.is_empty() || !item.starts_with("billing="));
+    items.sort_unstable_by_key(|item| item.split('=').next());
+    items.join(",")
 }
 
 fn with_step(row: &AccountingRow, job: String) -> String {
@@ -98,7 +254,8 @@ fn state(row: &AccountingRow, _: &Show) -> String {
     row.state.clone()
 }
 
-fn elapsed(row: &AccountingRow, show: &Show) -> u64 {
+/// Seconds that it ran, without those that it was suspended.
+pub fn elapsed(row: &AccountingRow, show: &Show) -> u64 {
     let run = row.start_time.map(|start| row.end_time.unwrap_or(show.now) - start);
     let run = run.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
     run.saturating_sub(row.suspended_secs)
@@ -108,9 +265,8 @@ fn cpu_seconds(row: &AccountingRow, show: &Show) -> u64 {
     elapsed(row, show) * u64::from(row.alloc_cpus)
 }
 
-/// From when it was eligible until it started, or now.
-fn planned(row: &AccountingRow, show: &Show) -> String {
+/// Seconds from when it was eligible until it started, or now.
+pub fn planned(row: &AccountingRow, show: &Show) -> u64 {
     let until = row.start_time.or(row.end_time).unwrap_or(show.now);
-    let wait = row.eligible_time.map(|eligible| u64::try_from(until - eligible).unwrap_or(0));
-    long_limit(Some(wait.unwrap_or(0)))
+    row.eligible_time.map_or(0, |eligible| u64::try_from(until - eligible).unwrap_or(0))
 }

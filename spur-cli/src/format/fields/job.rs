@@ -7,8 +7,8 @@ use spur_core::text::hostlist::compare_names;
 use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::v1::{Job, Span};
 
-use crate::format::value::{exit, flag, limit, memory, or, or_null, time};
-use crate::format::{Field, Show};
+use crate::format::value::{flag, limit, memory, or, or_null, time};
+use crate::format::{Field, Show, Table};
 
 /// A job, or one pending task of an array as [`one_per_task`] makes it.
 pub type Row = Job;
@@ -25,6 +25,21 @@ const fn field(
 const fn named(name: &'static str, header: &'static str, text: fn(&Job, &Show) -> String) -> Field<Job> {
     Field::new(None, name, header, text)
 }
+
+fn null(_: &Job, _: &Show) -> String {
+    "(null)".to_owned()
+}
+
+fn not_applicable(_: &Job, _: &Show) -> String {
+    "N/A".to_owned()
+}
+
+fn zero(_: &Job, _: &Show) -> String {
+    "0".to_owned()
+}
+
+/// The fields of jobs.
+pub static TABLE: Table<Job> = Table { records: "job", fields: FIELDS, bars: ["|", "|", ""] };
 
 /// All fields: those of Slurm, then those that only Spur has.
 pub const FIELDS: &[Field<Job>] = &[
@@ -78,6 +93,7 @@ pub const FIELDS: &[Field<Job>] = &[
         .by(|a, b| a.priority.cmp(&b.priority)),
     field('r', "Reason", "REASON", |j, _| or(&j.reason, "None")),
     field('R', "ReasonList", "NODELIST(REASON)", |j, _| reason_or_nodes(j)),
+    field('s', "SelectJobInfo", "", |_, _| String::new()),
     field('S', "StartTime", "START_TIME", |j, show| time(j.start_time, "N/A", show))
         .by(|a, b| unknown_last(a.start_time, b.start_time)),
     field('t', "StateCompact", "ST", |j, _| j.state_compact.clone())
@@ -96,30 +112,72 @@ pub const FIELDS: &[Field<Job>] = &[
     field('Y', "SchedNodes", "SCHEDNODES", |j, _| or_null(&j.planned_nodes)),
     field('z', "SCT", "S:C:T", |_, _| "*:*:*".to_owned()),
     field('Z', "WorkDir", "WORK_DIR", |j, _| or_null(&j.work_dir)),
+    named("AccrueTime", "ACCRUE_TIME", |j, show| time(j.accrue_time, "N/A", show)),
+    named("admin_comment", "ADMIN_COMMENT", null),
     named("AllocNodes", "ALLOC_NODES", |j, _| or_null(&j.submit_host)),
+    named("AllocSID", "ALLOC_SID", zero),
+    named("AssocID", "ASSOC_ID", zero),
     named("BatchFlag", "BATCH_FLAG", |j, _| flag(j.batch)),
+    named("BoardsPerNode", "BOARDS_PER_NODE", zero),
+    named("BurstBuffer", "BURST_BUFFER", null),
+    named("BurstBufferState", "BURST_BUFFER_STATE", null),
+    named("Cluster", "CLUSTER", |_, show| show.cluster.clone()),
+    named("ClusterFeature", "CLUSTER_FEATURES", null),
+    named("Container", "CONTAINER", null),
+    named("ContainerID", "CONTAINER_ID", null),
     named("cpus-per-task", "CPUS_PER_TASK", |j, _| j.cpus_per_task.to_string()),
+    named("cpus-per-tres", "CPUS_PER_TRES", not_applicable),
+    named("CronJob", "CRON_JOB", |_, _| "No".to_owned()),
     named("Deadline", "DEADLINE", |j, show| time(j.deadline, "N/A", show)),
-    named("DerivedEC", "DERIVED_EC", |j, _| exit(j.derived_exit_code, j.derived_exit_signal)),
+    named("DelayBoot", "DELAY_BOOT", |_, _| "0:00".to_owned()),
+    named("DerivedEC", "DERIVED_EC", |j, _| wait_status(j.derived_exit_code, j.derived_exit_signal)),
     named("EligibleTime", "ELIGIBLE_TIME", |j, show| time(j.eligible_time, "N/A", show)),
-    named("exit_code", "EXIT_CODE", |j, _| exit(j.exit_code, j.exit_signal)),
+    named("exit_code", "EXIT_CODE", |j, _| wait_status(j.exit_code, j.exit_signal)),
+    named("HetJobID", "HET_JOB_ID", |j, _| optional(j.het_job_id)),
+    named("HetJobIDSet", "HET_JOB_ID_SET", |j, _| or(&j.het_job_id_set, "N/A")),
+    named("HetJobOffset", "HET_JOB_OFFSET", |j, _| optional(j.het_job_offset)),
     named("LastSchedEval", "LAST_SCHED_EVAL", |j, show| time(j.last_sched_eval, "N/A", show)),
-    named("MaxNodes", "MAX_NODES", |j, _| j.max_nodes.to_string()),
+    named("LicensesAlloc", "LICENSES_ALLOC", |j, _| or_null(&allocated_licenses(j))),
+    named("MaxCPUs", "MAX_CPUS", |j, _| j.num_cpus.to_string()).by(|a, b| a.num_cpus.cmp(&b.num_cpus)),
+    named("MaxNodes", "MAX_NODES", |j, _| j.max_nodes.max(j.num_nodes).to_string()),
+    named("MCSLabel", "MCSLABEL", null),
+    named("mem-per-tres", "MEM_PER_TRES", not_applicable),
     named("MinTime", "TIME_MIN", |j, _| limit(Some(j.time_min.unwrap_or(0)), "")),
     named("Network", "NETWORK", |j, _| or_null(&j.network)),
+    named("NTPerBoard", "NTASKS_PER_BOARD", zero),
+    named("NTPerCore", "NTASKS_PER_CORE", not_applicable),
     named("NTPerNode", "NTASKS_PER_NODE", |j, _| j.tasks_per_node.unwrap_or(0).to_string()),
+    named("NTPerSocket", "NTASKS_PER_SOCKET", not_applicable),
     named("NumTasks", "TASKS", |j, _| j.num_tasks.to_string()),
+    named("Origin", "ORIGIN", |_, _| "NA".to_owned()),
+    named("OriginRaw", "ORIGIN_RAW", |_, _| "NA".to_owned()),
     named("PendingTime", "PENDING_TIME", pending_time),
+    named("PreemptTime", "PREEMPT_TIME", |j, show| time(j.preempt_time, "N/A", show)),
+    named("Prefer", "PREFER", null),
+    named("Profile", "PROFILE", |_, _| "NotSet".to_owned()),
+    named("Reboot", "REBOOT", zero),
     named("ReqSwitch", "REQ_SWITCH", |j, _| switches(j).0.to_owned()),
     named("Wait4Switch", "WAIT4SWITCH", |j, _| switches(j).1.to_owned()),
     named("Requeue", "REQUEUE", |j, _| flag(j.requeue)),
+    named("ResizeTime", "RESIZE_TIME", not_applicable),
     named("RestartCnt", "RESTART_COUNT", |j, _| j.restarts.to_string()),
+    named("SiblingsActive", "ACTIVE_SIBLINGS", |_, _| "NA".to_owned()),
+    named("SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", |_, _| "NA".to_owned()),
+    named("SiblingsViable", "VIABLE_SIBLINGS", |_, _| "NA".to_owned()),
+    // As Slurm spells it.
+    named("SiblingsViableRaw", "VIALBLE_SIBLINGS_RAW", |_, _| "NA".to_owned()),
+    named("SPerBoard", "SOCKETS_PER_BOARD", zero),
     named("STDERR", "STDERR", |j, _| j.stderr.clone()),
     named("STDIN", "STDIN", |j, _| j.stdin.clone()),
     named("STDOUT", "STDOUT", |j, _| j.stdout.clone()),
+    named("SubmitLine", "SUBMIT_LINE", |j, _| or_null(&j.submit_line)),
+    named("system_comment", "SYSTEM_COMMENT", null),
+    named("tres-bind", "TRES_BIND", not_applicable),
+    named("tres-freq", "TRES_FREQ", not_applicable),
     named("tres-per-job", "TRES_PER_JOB", |j, _| or(&devices(&j.gpus), "N/A")),
     named("tres-per-task", "TRES_PER_TASK", |j, _| or(&devices(&j.gpus_per_task), "N/A")),
-    named("tres-alloc", "TRES_ALLOC", |j, _| or(&j.alloc_tres, &j.req_tres)),
+    named("tres-per-socket", "TRES_PER_SOCKET", not_applicable),
+    named("tres-alloc", "TRES_ALLOC", |j, _| or(&j.alloc_tres, &j.req_tres)).or(&["tres"]),
     named("SegmentSize", "SEGMENT_SIZE", |j, _| optional(j.segment)),
     named("Backfilled", "BACKFILLED", |j, _| flag(j.backfilled)),
     named("Gather", "GATHER", |j, _| or_null(&j.gather)),
@@ -130,6 +188,19 @@ pub const FIELDS: &[Field<Job>] = &[
     named("Topology", "TOPOLOGY", |j, _| or_null(&j.topology)),
     named("Why", "WHY", |j, _| or_null(&j.why)),
 ];
+
+/// An end as `wait` tells of it, which is what Slurm prints here.
+fn wait_status(code: u32, signal: u32) -> String {
+    ((code << 8) | signal).to_string()
+}
+
+/// The licenses that a job has; one that waits, or has ended, has none.
+pub fn allocated_licenses(job: &Job) -> String {
+    match job.state.as_str() {
+        "RUNNING" | "SUSPENDED" => job.licenses.clone(),
+        _ => String::new(),
+    }
+}
 
 /// What stands for each pending task of an array alone, as `squeue -r` lists them; any other job stays.
 pub fn one_per_task(job: Job) -> Vec<Job> {

@@ -8,7 +8,7 @@ use spur_core::text::hostlist::{HostList, compare_names};
 use spur_proto::v1::{Node, Partition};
 
 use crate::format::value::{limit, load, or, or_null, time};
-use crate::format::{Field, Show};
+use crate::format::{Field, Show, Table};
 
 /// One line: some nodes of a partition, or of several partitions where nothing tells these apart.
 #[derive(Clone, Debug)]
@@ -19,6 +19,37 @@ pub struct Row {
     pub position: usize,
     /// The nodes, each once, in the order of their names.
     pub nodes: Vec<Rc<Node>>,
+}
+
+impl Row {
+    /// Allocated, idle, other and all nodes.
+    pub fn node_counts(&self) -> [u64; 4] {
+        let mut counts = [0, 0, 0, self.nodes.len() as u64];
+        for node in &self.nodes {
+            let class = match node.state.as_str() {
+                "drained" | "down" | "fail" | "drain" => 2,
+                "allocated" | "mixed" | "completing" | "draining" | "failing" => 0,
+                _ if node.cpus_allocated > 0 => 0,
+                _ => 1,
+            };
+            counts[class] += 1;
+        }
+        counts
+    }
+
+    /// Allocated, idle, other and all CPUs.
+    pub fn cpu_counts(&self) -> [u64; 4] {
+        let mut counts = [0; 4];
+        for node in &self.nodes {
+            let free = u64::from(node.cpus.saturating_sub(node.cpus_allocated));
+            let gone =
+                matches!(node.state.as_str(), "down" | "drain" | "drained" | "draining" | "fail" | "failing");
+            counts[0] += u64::from(node.cpus_allocated);
+            counts[if gone { 2 } else { 1 }] += free;
+            counts[3] += u64::from(node.cpus);
+        }
+        counts
+    }
 }
 
 /// What a field has to do with which nodes share a line.
@@ -42,7 +73,7 @@ pub fn groups(name: &str) -> Groups {
         | "MaxCPUsPerNode" | "Placement" => Groups::Partition,
         "Features" | "features_act" | "Gres" | "GresUsed" | "Reason" | "TimeStamp" | "User" | "UserLong"
         | "NodeHost" | "NodeAddr" | "StateCompact" | "StateLong" | "StateComplete" | "Version"
-        | "SwitchName" | "SwitchPath" | "Topology" => Groups::Node,
+        | "SwitchName" | "SwitchPath" | "Topology" | "Comment" | "Extra" | "ReservationName" => Groups::Node,
         "CPUs" | "Disk" | "FreeMem" | "Memory" | "CPUsLoad" | "Weight" | "Sockets" | "Cores" | "Threads"
         | "SocketCoreThread" | "AllocMem" => Groups::Exact,
         _ => Groups::Never,
@@ -67,18 +98,21 @@ pub const CONFIGURED: &Field<Row> =
     &Field::<Row>::new(None, "Partition", "PARTITION", |r, _| r.partition.name.clone())
         .by(|a, b| a.position.cmp(&b.position));
 
+/// The fields of nodes.
+pub static TABLE: Table<Row> = Table { records: "node", fields: FIELDS, bars: ["|", " |", " "] };
+
 /// All fields: those of Slurm, then those that only Spur has.
 pub const FIELDS: &[Field<Row>] = &[
     field('a', "Available", "AVAIL", |r, _| availability(&r.partition)),
     field('A', "NodeAI", "NODES(A/I)", |r, _| {
-        let [allocated, idle, ..] = node_counts(r);
+        let [allocated, idle, ..] = r.node_counts();
         format!("{allocated}/{idle}")
     }),
     field('b', "features_act", "ACTIVE_FEATURES", |r, _| of_node(r, |n| or_null(&n.features))),
     field('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".to_owned()),
     field('c', "CPUs", "CPUS", |r, _| least(r, |n| n.cpus.into()))
         .by(|a, b| order_least(a, b, |n| n.cpus.into())),
-    field('C', "CPUsState", "CPUS(A/I/O/T)", |r, _| slashed(cpu_counts(r))),
+    field('C', "CPUsState", "CPUS(A/I/O/T)", |r, _| slashed(r.cpu_counts())),
     field('d', "Disk", "TMP_DISK", |r, _| least(r, |n| n.tmp_disk_mb))
         .by(|a, b| order_least(a, b, |n| n.tmp_disk_mb)),
     field('D', "Nodes", "NODES", |r, _| r.nodes.len().to_string())
@@ -86,7 +120,7 @@ pub const FIELDS: &[Field<Row>] = &[
     field('e', "FreeMem", "FREE_MEM", |r, _| range(r, |n| n.memory_free_mb, |m| m.to_string())),
     field('E', "Reason", "REASON", |r, _| of_node(r, |n| or(&n.reason, "none"))),
     field('f', "Features", "AVAIL_FEATURES", |r, _| of_node(r, |n| or_null(&n.features))),
-    field('F', "NodeAIOT", "NODES(A/I/O/T)", |r, _| slashed(node_counts(r))),
+    field('F', "NodeAIOT", "NODES(A/I/O/T)", |r, _| slashed(r.node_counts())),
     field('g', "Groups", "GROUPS", |r, _| match r.partition.allow_groups.as_str() {
         "" | "ALL" => "all".to_owned(),
         groups => groups.to_owned(),
@@ -94,6 +128,8 @@ pub const FIELDS: &[Field<Row>] = &[
     field('G', "Gres", "GRES", |r, _| of_node(r, |n| or_null(&n.gres))),
     field('h', "OverSubscribe", "OVERSUBSCRIBE", |r, _| r.partition.oversubscribe.clone()),
     field('H', "TimeStamp", "TIMESTAMP", |r, show| of_node(r, |n| time(n.reason_time, "Unknown", show))),
+    field('i', "ReservationName", "RESERVATION", |r, _| of_node(r, |n| n.reservation.clone()))
+        .or(&["Reservation"]),
     field('I', "PriorityJobFactor", "PRIO_JOB_FACTOR", |r, _| r.partition.priority_job_factor.to_string())
         .by(|a, b| a.partition.priority_job_factor.cmp(&b.partition.priority_job_factor)),
     field('l', "Time", "TIMELIMIT", |r, _| limit(r.partition.max_time, "infinite"))
@@ -118,8 +154,9 @@ pub const FIELDS: &[Field<Row>] = &[
         .by(by_state),
     field('T', "StateLong", "STATE", |r, _| of_row(r, |n| starred_state(n, &n.state))).by(by_state),
     field('u', "User", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
-    field('U', "UserLong", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
+    field('U', "UserLong", "USER", |r, _| of_node(r, |n| reason_user_long(n))),
     field('v', "Version", "VERSION", |r, _| of_node(r, |n| or(&n.version, "N/A"))),
+    field('V', "Cluster", "CLUSTER", |_, show| or(&show.cluster, "N/A")),
     field('w', "Weight", "WEIGHT", |r, _| least(r, |n| n.weight.into()))
         .by(|a, b| order_least(a, b, |n| n.weight.into())),
     field('X', "Sockets", "SOCKETS", |r, _| least(r, |n| n.sockets.into()))
@@ -137,6 +174,8 @@ pub const FIELDS: &[Field<Row>] = &[
         format!("{sockets}:{cores}:{threads}")
     }),
     named("AllocMem", "ALLOCMEM", |r, _| least(r, |n| n.memory_allocated_mb)),
+    named("Comment", "COMMENT", |r, _| of_node(r, |n| or_null(&n.owner_comment))),
+    named("Extra", "EXTRA", |_, _| "(null)".to_owned()),
     named("GresUsed", "GRES_USED", |r, _| of_node(r, |n| or_null(&n.gres_used))),
     named("StateComplete", "STATECOMPLETE", |r, _| of_row(r, |n| state_flags(n).to_lowercase())),
     named("Placement", "PLACEMENT", |r, _| or_null(&r.partition.placement)),
@@ -144,6 +183,15 @@ pub const FIELDS: &[Field<Row>] = &[
     named("SwitchPath", "SWITCH_PATH", |r, _| of_node(r, |n| or_null(&n.switch_path))),
     named("Topology", "TOPOLOGY", |r, _| of_node(r, |n| or_null(&n.topology))),
 ];
+
+/// Who set the reason; of users other than root the controller keeps no numbers.
+fn reason_user_long(node: &Node) -> String {
+    match node.reason_user.as_str() {
+        "" => "Unknown".to_owned(),
+        "root" => "root(0)".to_owned(),
+        user => user.to_owned(),
+    }
+}
 
 /// The name of a partition, with a star if it is the default one.
 pub fn starred(partition: &Partition) -> String {
@@ -264,35 +312,6 @@ fn by_first_node(a: &Row, b: &Row) -> Ordering {
 
 fn unlimited_last(a: Option<u64>, b: Option<u64>) -> Ordering {
     (a.is_none(), a).cmp(&(b.is_none(), b))
-}
-
-/// Allocated, idle, other and all nodes.
-fn node_counts(row: &Row) -> [u64; 4] {
-    let mut counts = [0, 0, 0, row.nodes.len() as u64];
-    for node in &row.nodes {
-        let class = match node.state.as_str() {
-            "drained" | "down" | "fail" | "drain" => 2,
-            "allocated" | "mixed" | "completing" | "draining" | "failing" => 0,
-            _ if node.cpus_allocated > 0 => 0,
-            _ => 1,
-        };
-        counts[class] += 1;
-    }
-    counts
-}
-
-/// Allocated, idle, other and all CPUs.
-fn cpu_counts(row: &Row) -> [u64; 4] {
-    let mut counts = [0; 4];
-    for node in &row.nodes {
-        let free = u64::from(node.cpus.saturating_sub(node.cpus_allocated));
-        let gone =
-            matches!(node.state.as_str(), "down" | "drain" | "drained" | "draining" | "fail" | "failing");
-        counts[0] += u64::from(node.cpus_allocated);
-        counts[if gone { 2 } else { 1 }] += free;
-        counts[3] += u64::from(node.cpus);
-    }
-    counts
 }
 
 fn slashed(counts: [u64; 4]) -> String {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde::Serialize;
 use spur_proto::v1::{KeyValue, PriorityFactors};
 
-use crate::format::{Field, Show};
+use crate::format::{Field, Show, Table};
 
 /// What the factors are multiplied by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,12 +58,16 @@ const fn field(
     Field::new(Some(letter), name, header, text)
 }
 
+/// The fields of priorities.
+pub static TABLE: Table<Row> = Table { records: "job", fields: FIELDS, bars: ["|", "|", ""] };
+
 /// All fields.
 pub const FIELDS: &[Field<Row>] = &[
     field('a', "AgeNorm", "AGE", |r, _| norm(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
     field('A', "Age", "AGE", |r, _| weighted(r, |w| w.age, |f| f.age)).by(|a, b| by(a, b, |f| f.age)),
     field('b', "AssocNorm", "ASSOC", |r, _| norm(r, |_| 0, |_| 0.0)),
     field('B', "Assoc", "ASSOC", |r, _| weighted(r, |_| 0, |_| 0.0)),
+    field('c', "Cluster", "CLUSTER", |_, show| show.cluster.clone()),
     field('f', "FairShareNorm", "FAIRSHARE", |r, _| norm(r, |w| w.fairshare, |_| 0.0)),
     field('F', "FairShare", "FAIRSHARE", |r, _| weighted(r, |w| w.fairshare, |_| 0.0)),
     field('i', "JobID", "JOBID", |r, _| of_job(r, "Weights", |job| job.job_id.to_string()))
@@ -78,6 +82,8 @@ pub const FIELDS: &[Field<Row>] = &[
         .by(|a, b| by(a, b, |f| f.partition_factor)),
     field('P', "PartitionFactor", "PARTITION", |r, _| weighted(r, |w| w.partition, |f| f.partition_factor))
         .by(|a, b| by(a, b, |f| f.partition_factor)),
+    field('n', "QOSName", "QOSNAME", |r, _| of_job(r, "", |job| job.qos_name.clone())),
+    field('o', "Account", "ACCOUNT", |r, _| of_job(r, "", |job| job.account.clone())),
     field('q', "QOSNorm", "QOS", |r, _| norm(r, |w| w.qos, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
     field('Q', "QOS", "QOS", |r, _| weighted(r, |w| w.qos, |f| f.qos)).by(|a, b| by(a, b, |f| f.qos)),
     field('r', "Partition", "PARTITION", |r, _| of_job(r, "", |job| job.partition.clone())),

@@ -5,7 +5,7 @@ use spur_core::text::jobid::{JobPart, JobRef};
 use spur_proto::v1::Step;
 
 use crate::format::value::{limit, or_null, time};
-use crate::format::{Field, Show};
+use crate::format::{Field, Show, Table};
 
 /// A step.
 pub type Row = Step;
@@ -19,13 +19,26 @@ const fn field(
     Field::new(Some(letter), name, header, text)
 }
 
+const fn named(name: &'static str, header: &'static str, text: fn(&Step, &Show) -> String) -> Field<Step> {
+    Field::new(None, name, header, text)
+}
+
+fn null(_: &Step, _: &Show) -> String {
+    "(null)".to_owned()
+}
+
+/// The fields of steps.
+pub static TABLE: Table<Step> = Table { records: "job step", fields: FIELDS, bars: ["|", "|", "|"] };
+
 /// All fields.
 pub const FIELDS: &[Field<Step>] = &[
-    field('A', "NumTasks", "TASKS", |s, _| s.tasks.to_string()).by(|a, b| a.tasks.cmp(&b.tasks)),
-    field('C', "NumCPUs", "CPUS", |s, _| s.cpus.to_string()).by(|a, b| a.cpus.cmp(&b.cpus)),
+    // As Slurm calls it.
+    field('b', "tres-per-node", "TRES_PER_JOB", null),
     field('i', "StepID", "STEPID", |s, _| id(s)).by(|a, b| key(a).cmp(&key(b))),
     field('j', "StepName", "NAME", |s, _| s.name.clone()),
     field('l', "TimeLimit", "TIME_LIMIT", |_, _| "UNLIMITED".to_owned()),
+    field('u', "UserName", "USER", |s, _| s.user.clone()),
+    field('A', "NumTasks", "TASKS", |s, _| s.tasks.to_string()).by(|a, b| a.tasks.cmp(&b.tasks)),
     field('M', "TimeUsed", "TIME", |s, show| limit(Some(used(s, show)), ""))
         .by(|a, b| b.start_time.cmp(&a.start_time))
         .span(),
@@ -33,8 +46,28 @@ pub const FIELDS: &[Field<Step>] = &[
     field('P', "Partition", "PARTITION", |s, _| s.partition.clone()),
     field('S', "StartTime", "START_TIME", |s, show| time(Some(s.start_time), "N/A", show))
         .by(|a, b| a.start_time.cmp(&b.start_time)),
-    field('T', "StepState", "STATE", |s, _| or_null(&s.state)),
-    field('u', "UserName", "USER", |s, _| s.user.clone()),
+    field('U', "UserID", "UID", |s, _| s.uid.to_string()).by(|a, b| a.uid.cmp(&b.uid)),
+    named("ArrayJobID", "ARRAY_JOB_ID", |s, _| s.array_job_id.unwrap_or(0).to_string()),
+    named("ArrayTaskID", "ARRAY_TASK_ID", |s, _| {
+        s.array_task_id.map_or_else(|| "N/A".to_owned(), |task| task.to_string())
+    }),
+    named("Cluster", "CLUSTER", |_, show| show.cluster.clone()),
+    named("Container", "CONTAINER", null),
+    named("ContainerID", "CONTAINER_ID", null),
+    named("CPUFreq", "CPU_FREQ", |_, _| "0-0:0".to_owned()),
+    named("cpus-per-tres", "CPUS_PER_TRES", null),
+    named("JobID", "JOB_ID", |s, _| s.job_id.to_string()).by(|a, b| a.job_id.cmp(&b.job_id)),
+    named("mem-per-tres", "MEM_PER_TRES", null),
+    named("Network", "NETWORK", null),
+    named("NumCPUs", "NUM_CPUS", |s, _| s.cpus.to_string()).by(|a, b| a.cpus.cmp(&b.cpus)),
+    named("ResvPorts", "RESV_PORTS", null),
+    named("StepState", "STATE", |s, _| or_null(&s.state)),
+    named("SubmitLine", "SUBMIT_LINE", null),
+    named("tres-bind", "TRES_BIND", null),
+    named("tres-freq", "TRES_FREQ", null),
+    named("tres-per-socket", "TRES_PER_SOCKET", null),
+    named("tres-per-step", "TRES_PER_STEP", null),
+    named("tres-per-task", "TRES_PER_TASK", null),
 ];
 
 /// `12.0`, `12.batch`, of a task of an array `12_3.0`. Components of het jobs have numbers of their own here, as with Slurm.
@@ -63,7 +96,8 @@ fn key(step: &Step) -> (u32, u32, &str) {
     (step.job_id, step.step_id.parse().unwrap_or(u32::MAX), &step.step_id)
 }
 
-fn used(step: &Step, show: &Show) -> u64 {
+/// Seconds that it has run.
+pub fn used(step: &Step, show: &Show) -> u64 {
     let until = step.suspended_since.unwrap_or(show.now);
     u64::try_from(until - step.start_time).unwrap_or(0).saturating_sub(step.suspended_secs)
 }

@@ -1,0 +1,175 @@
+//! Jobs with their steps as `sacct --json` has them.
+
+use serde_json::{Value, json};
+use spur_proto::v1::AccountingRow;
+
+use super::value::{exit, merged, minutes, number, time, tres, unlimited};
+use crate::format::Show;
+use crate::format::fields::accounting::{elapsed, planned};
+
+/// The jobs of these rows, each with the steps that stand behind it.
+pub fn jobs(rows: &[AccountingRow], show: &Show) -> Value {
+    let mut jobs: Vec<Value> = Vec::new();
+    let mut last = None;
+    for row in rows {
+        if last != Some((row.job_id, row.restarts)) {
+            last = Some((row.job_id, row.restarts));
+            jobs.push(job(row, show));
+        }
+        let steps = jobs.last_mut().and_then(|job| job["steps"].as_array_mut());
+        if let Some(steps) = steps.filter(|_| !row.step_id.is_empty()) {
+            steps.push(step(row, show));
+        }
+    }
+    Value::Array(jobs)
+}
+
+fn job(row: &AccountingRow, show: &Show) -> Value {
+    merged([identity(row, show), course(row, show), needs(row)])
+}
+
+fn identity(row: &AccountingRow, show: &Show) -> Value {
+    json!({
+        "account": row.account,
+        "comment": { "administrator": row.admin_comment, "job": row.comment, "system": row.system_comment },
+        "array": {
+            "job_id": row.array_job_id.unwrap_or(0),
+            "limits": { "max": { "running": { "tasks": throttle(&row.array_tasks) } } },
+            "task_id": number(row.array_task_id),
+            "task": row.array_tasks,
+        },
+        "association": {
+            "account": row.account, "cluster": show.cluster, "partition": "", "user": row.user, "id": 0,
+        },
+        "block": "",
+        "cluster": show.cluster,
+        "container": "",
+        "extra": "",
+        "flags": [],
+        "group": row.group,
+        "het": { "job_id": row.het_job_id.unwrap_or(0), "job_offset": number(row.het_job_offset) },
+        "job_id": row.job_id,
+        "name": row.name,
+        "partition": row.partition,
+        "qos": row.qos,
+        "qosreq": row.qos,
+        "mcs": { "label": "" },
+        "user": row.user,
+        "wckey": { "wckey": row.wckey, "flags": [] },
+        "working_directory": row.work_dir,
+        "submit_line": row.submit_line,
+        "script": "",
+        "stdin": row.stdin, "stdout": row.stdout, "stderr": row.stderr,
+        "stdin_expanded": row.stdin, "stdout_expanded": row.stdout, "stderr_expanded": row.stderr,
+        "steps": [],
+    })
+}
+
+fn throttle(tasks: &str) -> u32 {
+    tasks.split_once('%').and_then(|(_, limit)| limit.parse().ok()).unwrap_or(0)
+}
+
+fn ended(row: &AccountingRow) -> bool {
+    !matches!(row.state.as_str(), "PENDING" | "RUNNING" | "SUSPENDED")
+}
+
+fn course(row: &AccountingRow, show: &Show) -> Value {
+    json!({
+        "derived_exit_code": exit(row.derived_exit_code, row.derived_exit_signal, true),
+        "exit_code": exit(row.exit_code, row.exit_signal, ended(row)),
+        "failed_node": "",
+        "hold": row.priority == 0 && row.state == "PENDING",
+        "kill_request_user": row.cancelled_by,
+        "priority": number(Some(row.priority)),
+        "restart_cnt": row.restarts,
+        "state": { "current": [row.state], "reason": row.reason },
+        "time": {
+            "elapsed": elapsed(row, show),
+            "eligible": row.eligible_time.unwrap_or(0),
+            "end": row.end_time.unwrap_or(0),
+            "start": row.start_time.unwrap_or(0),
+            "submission": row.submit_time,
+            "suspended": row.suspended_secs,
+            "planned": number(Some(planned(row, show))),
+            "limit": unlimited(row.time_limit.map(minutes)),
+            "system": span(row.system_cpu_us),
+            "user": span(row.user_cpu_us),
+            "total": span(row.system_cpu_us + row.user_cpu_us),
+        },
+    })
+}
+
+fn span(us: u64) -> Value {
+    json!({ "seconds": us / 1_000_000, "microseconds": us % 1_000_000 })
+}
+
+fn needs(row: &AccountingRow) -> Value {
+    json!({
+        "allocation_nodes": row.nodes,
+        "constraints": row.constraints,
+        "licenses": row.licenses,
+        "nodes": if row.nodelist.is_empty() { "None assigned" } else { &row.nodelist },
+        "required": {
+            "CPUs": row.req_cpus,
+            "memory_per_cpu": number(None::<u64>),
+            "memory_per_node": number(Some(row.req_memory_mb)),
+        },
+        "reservation": { "id": 0, "name": row.reservation, "requested": row.reservation },
+        "segment_size": 0,
+        "tres": { "allocated": tres(&row.alloc_tres), "requested": tres(&row.req_tres) },
+        "used_gres": "",
+    })
+}
+
+fn step(row: &AccountingRow, show: &Show) -> Value {
+    let used = used(row);
+    let names = row.nodelist.parse::<spur_core::text::hostlist::HostList>();
+    json!({
+        "time": {
+            "elapsed": elapsed(row, show),
+            "start": time(row.start_time),
+            "end": time(row.end_time),
+            "suspended": row.suspended_secs,
+            "limit": unlimited(None::<u64>),
+            "system": span(row.system_cpu_us),
+            "user": span(row.user_cpu_us),
+            "total": span(row.system_cpu_us + row.user_cpu_us),
+        },
+        "exit_code": exit(row.exit_code, row.exit_signal, ended(row)),
+        "nodes": {
+            "count": row.nodes, "range": row.nodelist,
+            "list": names.map(|names| names.iter().collect::<Vec<_>>()).unwrap_or_default(),
+        },
+        "tasks": { "count": row.tasks },
+        "pid": "",
+        "CPU": {
+            "requested_frequency": { "min": number(Some(0)), "max": number(Some(0)) },
+            "governor": "0",
+        },
+        "kill_request_user": "",
+        "state": [row.state],
+        "statistics": {
+            "CPU": { "actual_frequency": 0 },
+            "energy": { "consumed": number(Some(0)) },
+        },
+        "step": {
+            "id": format!("{}.{}", row.job_id, row.step_id), "name": row.name,
+            "stdin": "", "stdout": "", "stderr": "",
+            "stdin_expanded": "", "stdout_expanded": "", "stderr_expanded": "",
+        },
+        "task": { "distribution": row.layout },
+        "tres": {
+            "allocated": tres(&row.alloc_tres),
+            "requested": { "max": used, "min": used, "average": used, "total": used },
+            "consumed": { "max": [], "min": [], "average": [], "total": [] },
+        },
+    })
+}
+
+/// What the tasks used, as far as it is known: milliseconds on CPUs, bytes of memory.
+fn used(row: &AccountingRow) -> Vec<Value> {
+    let cpu = (row.user_cpu_us + row.system_cpu_us) / 1000;
+    let all = [("cpu", 1, cpu), ("mem", 2, row.max_rss_bytes), ("vmem", 7, row.max_vmsize_bytes)];
+    let known = all.into_iter().filter(|(.., count)| *count > 0);
+    known.map(|(kind, id, count)| json!({ "type": kind, "name": "", "id": id, "count": count })).collect()
+}

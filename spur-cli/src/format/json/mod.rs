@@ -1,0 +1,189 @@
+//! `--json` and `--yaml`: records in the shape of Slurm's data parser, or as the wire has them.
+//!
+//! What readers of Slurm's output expect is what they get by default: the keys, types and units of `data_parser/v0.0.41`.
+//! `--json=spur` has the fields of Spur's own messages, with all that only Spur knows.
+
+pub mod accounting;
+pub mod job;
+pub mod node;
+pub mod other;
+pub mod step;
+pub mod value;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Show;
+use crate::version::SLURM;
+
+/// The data parser whose shape is printed.
+const PARSER: &str = "v0.0.41";
+
+/// How records are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// YAML rather than JSON.
+    pub yaml: bool,
+    /// As Spur's messages have it.
+    pub spur: bool,
+    /// Only a list of the shapes there are.
+    pub list: bool,
+    /// Plain numbers and nulls in place of objects that say whether a number is set.
+    pub complex: bool,
+}
+
+impl Wish {
+    /// What `--json[=SHAPE]` takes: nothing, `list`, `spur`, or `v0.0.41`, perhaps with `data_parser/` before it and
+    /// parameters behind it, such as `v0.0.41+complex`.
+    ///
+    /// # Errors
+    /// A shape that there is not.
+    pub fn read(text: &str, yaml: bool) -> Result<Wish, String> {
+        let wish = Wish { yaml, ..Wish::default() };
+        let (name, parameters) = text.split_once('+').map_or((text, ""), |(name, rest)| (name, rest));
+        let complex = parameters.split('+').any(|word| word.eq_ignore_ascii_case("complex"));
+        match name.strip_prefix("data_parser/").unwrap_or(name) {
+            "" | PARSER => Ok(Wish { complex, ..wish }),
+            "list" => Ok(Wish { list: true, ..wish }),
+            "spur" => Ok(Wish { spur: true, ..wish }),
+            other => {
+                let kind = if yaml { "application/x-yaml" } else { "application/json" };
+                Err(format!("{kind} output not supported by data_parser/{other}; write {PARSER} or spur"))
+            }
+        }
+    }
+
+    /// The shapes there are, one a line.
+    pub fn list() -> String {
+        format!("data_parser/{PARSER}\nspur\n")
+    }
+
+    /// A document of records of one `kind` (`jobs`, `nodes` …), in the shape that is wanted; `slurm` makes that of Slurm.
+    pub fn listing(
+        self,
+        show: &Show,
+        kind: &str,
+        records: impl Serialize,
+        slurm: impl FnOnce() -> Value,
+    ) -> String {
+        if self.spur {
+            return self.own(&[(kind, to_value(records))]);
+        }
+        let now = value::time(Some(show.now));
+        match kind {
+            "jobs" => {
+                let times = [("last_backfill", value::time(None)), ("last_update", now)];
+                self.slurm(show, &[&[(kind, slurm())], &times[..]].concat())
+            }
+            "steps" | "nodes" | "partitions" | "reservations" | "licenses" => {
+                self.slurm(show, &[(kind, slurm()), ("last_update", now)])
+            }
+            _ => self.slurm(show, &[(kind, slurm())]),
+        }
+    }
+
+    /// A document in Spur's own shape.
+    pub fn own(self, kinds: &[(&str, Value)]) -> String {
+        let mut document = json!({ "meta": { "spur": { "version": env!("CARGO_PKG_VERSION") } } });
+        for (kind, records) in kinds {
+            document[*kind] = records.clone();
+        }
+        document["errors"] = json!([]);
+        self.print(&document, false)
+    }
+
+    /// A document in Slurm's shape.
+    pub fn slurm(self, show: &Show, kinds: &[(&str, Value)]) -> String {
+        let mut document = Map::new();
+        for (kind, records) in kinds {
+            document.insert((*kind).to_owned(), records.clone());
+        }
+        document.insert("meta".to_owned(), meta(show));
+        document.insert("errors".to_owned(), json!([]));
+        document.insert("warnings".to_owned(), json!([]));
+        let document = Value::Object(document);
+        self.print(&if self.complex { plain(document) } else { document }, show.compact)
+    }
+
+    fn print(self, document: &Value, compact: bool) -> String {
+        match (self.yaml, compact) {
+            (true, _) => {
+                let text = serde_saphyr::to_string(document).expect("values have texts as keys");
+                format!("---\n{}\n", text.trim_end())
+            }
+            (false, true) => format!("{document}\n"),
+            (false, false) => format!("{document:#}\n"),
+        }
+    }
+}
+
+/// Who asked, what answers, and in which shape.
+fn meta(show: &Show) -> Value {
+    let mut version = SLURM.split('.');
+    let [major, minor, micro] = [version.next(), version.next(), version.next()];
+    let asker = &show.asker;
+    json!({
+        "plugin": {
+            "type": "", "name": "",
+            "data_parser": format!("data_parser/{PARSER}"),
+            "accounting_storage": "",
+        },
+        "client": { "source": asker.terminal, "user": asker.user, "group": asker.group },
+        "command": asker.command,
+        "slurm": {
+            "version": { "major": major, "micro": micro, "minor": minor },
+            "release": SLURM,
+            "cluster": show.cluster,
+        },
+        "spur": { "version": env!("CARGO_PKG_VERSION") },
+    })
+}
+
+/// The same with plain numbers, `"Infinity"` and nulls.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(fields) if fields.len() == 3 && fields.contains_key("infinite") => {
+            match (fields["infinite"].as_bool(), fields["set"].as_bool()) {
+                (Some(true), _) => json!("Infinity"),
+                (_, Some(true)) => fields["number"].clone(),
+                _ => Value::Null,
+            }
+        }
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, plain(value))).collect(),
+        Value::Array(values) => values.into_iter().map(plain).collect(),
+        Value::String(text) if text.is_empty() => Value::Null,
+        other => other,
+    }
+}
+
+/// The records as a value.
+pub fn to_value(records: impl Serialize) -> Value {
+    serde_json::to_value(records).expect("messages have string keys and finite numbers only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_named_as_with_slurm() {
+        for text in ["", "v0.0.41", "data_parser/v0.0.41", "v0.0.41+fast"] {
+            assert_eq!(Wish::read(text, false), Ok(Wish::default()), "{text}");
+        }
+        assert_eq!(
+            Wish::read("v0.0.41+complex", true),
+            Ok(Wish { yaml: true, complex: true, ..Wish::default() })
+        );
+        assert_eq!(Wish::read("spur", false), Ok(Wish { spur: true, ..Wish::default() }));
+        let error = Wish::read("v0.0.39", false).unwrap_err();
+        assert!(error.starts_with("application/json output not supported by data_parser/v0.0.39"), "{error}");
+    }
+
+    #[test]
+    fn numbers_may_be_plain() {
+        use super::value::{number, unlimited};
+        let given =
+            json!({ "a": number(Some(3)), "b": unlimited(None::<u32>), "c": number(None::<u32>), "d": [""] });
+        assert_eq!(plain(given), json!({ "a": 3, "b": "Infinity", "c": null, "d": [null] }));
+    }
+}

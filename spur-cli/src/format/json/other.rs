@@ -1,0 +1,52 @@
+//! Reservations, licenses, and whether the controller is there.
+
+use serde_json::{Value, json};
+use spur_proto::v1::{License, Reservation};
+
+use super::value::{number, time};
+
+/// A reservation.
+pub fn reservation(reservation: &Reservation) -> Value {
+    // What holds is said in other words here than in the text.
+    let flags = reservation.flags.split(',').filter(|flag| !flag.is_empty()).map(|flag| match flag {
+        "NO_HOLD_JOBS_AFTER" => "NO_HOLD_JOBS_AFTER_END",
+        other => other,
+    });
+    json!({
+        "name": reservation.name,
+        "accounts": reservation.accounts,
+        "burst_buffer": "",
+        "core_count": reservation.core_count,
+        "core_specializations": [],
+        "end_time": time(Some(reservation.end_time)),
+        "features": reservation.features,
+        "flags": flags.collect::<Vec<_>>(),
+        "groups": "",
+        "licenses": reservation.licenses,
+        "max_start_delay": 0,
+        "node_count": reservation.node_count,
+        "node_list": reservation.nodes,
+        "partition": reservation.partition,
+        "purge_completed": { "time": number(None::<u64>) },
+        "start_time": time(Some(reservation.start_time)),
+        "watts": number(None::<u64>),
+        "tres": reservation.tres,
+        "users": reservation.users,
+    })
+}
+
+/// A license, whose keys alone are written so.
+pub fn license(license: &License) -> Value {
+    json!({
+        "LicenseName": license.name,
+        "Total": license.total,
+        "Used": license.used,
+        "Free": license.total.saturating_sub(license.used),
+        "Remote": false,
+        "Reserved": license.reserved,
+        "LastConsumed": 0,
+        "LastDeficit": 0,
+        "LastUpdate": 0,
+        "Nodes": "",
+    })
+}

@@ -1,0 +1,56 @@
+//! A step as `squeue -s --json` and `scontrol show step --json` have it.
+
+use serde_json::{Value, json};
+use spur_proto::v1::Step;
+
+use super::value::{number, time, unlimited};
+use crate::format::Show;
+use crate::format::fields::step::{id, used};
+
+/// Which keys there are, and what they say.
+pub fn step(step: &Step, show: &Show) -> Value {
+    json!({
+        "array": {
+            "job_id": step.array_job_id.unwrap_or(0),
+            "task_id": number(step.array_task_id),
+        },
+        "cluster": show.cluster,
+        "container": "",
+        "container_id": "",
+        "cpu": {
+            "frequency": {
+                "min": number(None::<u32>), "max": number(None::<u32>), "governor": number(None::<u32>),
+            },
+        },
+        "tres": {
+            "allocation": format!("cpu={},node={}", step.cpus, nodes(step)),
+            "binding": "",
+            "frequency": "",
+            "per": { "cpu": "", "memory": "", "step": "", "node": "", "socket": "", "task": "" },
+        },
+        "name": step.name,
+        "network": "",
+        "nodes": step.nodes,
+        "number_cpus": step.cpus,
+        "number_tasks": step.tasks,
+        "partition": step.partition,
+        "reserved_ports": "",
+        "time": {
+            "running": number(Some(used(step, show))),
+            "start": time(Some(step.start_time)),
+            "limit": unlimited(None::<u64>),
+        },
+        "srun": { "host": "", "pid": 0 },
+        "state": [step.state],
+        "id": id(step),
+        "stdin": "", "stdout": "", "stderr": "",
+        "stdin_expanded": "", "stdout_expanded": "", "stderr_expanded": "",
+        "submit_line": "",
+        "task": { "distribution": "Block" },
+        "user": step.user,
+    })
+}
+
+fn nodes(step: &Step) -> usize {
+    step.nodes.parse::<spur_core::text::hostlist::HostList>().map_or(0, |nodes| nodes.len())
+}

@@ -149,7 +149,7 @@ impl<R> Table<R> {
     /// The field with this long name.
     pub(super) fn by_name(&self, name: &str) -> Option<&'static Field<R>> {
         let same = |other: &&str| other.eq_ignore_ascii_case(name);
-        self.fields.iter().find(|field| same(&field.name) || field.aliases.iter().any(|other| same(&other)))
+        self.fields.iter().find(|field| same(&field.name) || field.aliases.iter().any(same))
     }
 
     /// The fields that have letters, small ones first.

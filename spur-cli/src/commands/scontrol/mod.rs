@@ -216,13 +216,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
             Ok(0)
         }
         "write" => write_script(session, rest).await,
-        "completing" => {
-            let show = query::show(&|name| session.env(name))?;
-            let filter = JobFilter { states: vec!["COMPLETING".into()], ..JobFilter::default() };
-            let jobs = query::jobs(session.connection()?, filter).await?;
-            write!(session.out, "{}", completing::text(&jobs, &show))?;
-            Ok(0)
-        }
+        "completing" => show_completing(session).await,
         "help" => {
             write!(session.out, "{HELP}")?;
             Ok(0)
@@ -236,6 +230,14 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         "shutdown" => shut_down(session, rest.first().map(String::as_str)).await,
         _ => queue(session, keyword, rest).await,
     }
+}
+
+async fn show_completing(session: &mut Session) -> anyhow::Result<u8> {
+    let show = query::show(&|name| session.env(name))?;
+    let filter = JobFilter { states: vec!["COMPLETING".into()], ..JobFilter::default() };
+    let jobs = query::jobs(session.connection()?, filter).await?;
+    write!(session.out, "{}", completing::text(&jobs, &show))?;
+    Ok(0)
 }
 
 /// Asks the controller whether it is there: what it says of itself.

@@ -21,96 +21,126 @@ pub struct Known<'a> {
     pub nodes: usize,
 }
 
+/// The settings of `spur.toml` as the controller has them.
+struct Own<'a>(&'a [KeyValue]);
+
+impl Own<'_> {
+    fn text(&self, key: &str) -> &str {
+        self.0.iter().find(|setting| setting.key == key).map_or("", |setting| setting.value.as_str())
+    }
+
+    fn seconds(&self, key: &str) -> u64 {
+        self.text(key).parse::<Seconds>().map_or(0, |seconds| seconds.0)
+    }
+
+    fn secs(&self, key: &str) -> String {
+        format!("{} sec", self.seconds(key))
+    }
+
+    fn span(&self, key: &str) -> String {
+        TimeLimit::Seconds(self.seconds(key)).long()
+    }
+
+    fn weight(&self, name: &str) -> String {
+        self.text(&format!("scheduler.priority_weight_{name}")).to_owned()
+    }
+}
+
 /// Slurm's keys with what is true of them here, in Slurm's order. What Spur has no counterpart of is not there.
 pub fn slurm(settings: &[KeyValue], known: &Known<'_>, show: &Show) -> Vec<KeyValue> {
-    let of = |key: &str| {
-        settings.iter().find(|setting| setting.key == key).map_or("", |setting| setting.value.as_str())
-    };
-    let seconds = |key: &str| of(key).parse::<Seconds>().map_or(0, |seconds| seconds.0);
-    let secs = |key: &str| format!("{} sec", seconds(key));
-    let span = |key: &str| TimeLimit::Seconds(seconds(key)).long();
-    let yes = |key: &str| if of(key) == "true" { "Yes" } else { "No" }.to_owned();
-    let weight = |name: &str| of(&format!("scheduler.priority_weight_{name}")).to_owned();
-    let (host, port) = known.address.rsplit_once(':').unwrap_or((known.address, "0"));
-    let preempts = of("preempt.by");
+    let own = Own(settings);
+    let mut rows = jobs(&own, known, show);
+    rows.extend(policy(&own));
+    rows.extend(place(&own, known));
+    let row = |(key, value): (&str, String)| KeyValue { key: key.to_owned(), value };
+    rows.into_iter().map(row).collect()
+}
+
+type Rows = Vec<(&'static str, String)>;
+
+fn jobs(own: &Own<'_>, known: &Known<'_>, show: &Show) -> Rows {
     let fixed = str::to_owned;
-    let rows = [
+    vec![
         ("AccountingStorageEnforce", fixed("none")),
         ("AccountingStorageTRES", fixed("cpu,mem,node,billing")),
         ("AccountingStorageType", fixed("accounting_storage/spur")),
         ("AuthType", fixed("auth/spur")),
         ("BOOT_TIME", time(Some(known.controller.started), "Unknown", show)),
         ("BurstBufferType", fixed("(null)")),
-        ("ClusterName", of("cluster_name").to_owned()),
+        ("ClusterName", own.text("cluster_name").to_owned()),
         ("CredType", fixed("cred/spur")),
         ("DefMemPerNode", fixed("UNLIMITED")),
-        ("EnforcePartLimits", fixed("NO")),
         ("FederationParameters", fixed("(null)")),
         ("FirstJobId", fixed("1")),
         ("GresTypes", or_null(known.gres)),
         ("InactiveLimit", fixed("0 sec")),
         ("JobContainerType", fixed("job_container/none")),
-        ("JobRequeue", if of("controller.requeue") == "true" { fixed("1") } else { fixed("0") }),
-        ("KillWait", secs("controller.kill_wait")),
-        ("Licenses", or_null(of("licenses"))),
-        ("MaxArraySize", of("controller.max_array_size").to_owned()),
-        ("MaxJobCount", of("controller.max_job_count").to_owned()),
+        ("JobRequeue", u8::from(own.text("controller.requeue") == "true").to_string()),
+        ("KillWait", own.secs("controller.kill_wait")),
+        ("Licenses", or_null(own.text("licenses"))),
+        ("MaxArraySize", own.text("controller.max_array_size").to_owned()),
+        ("MaxJobCount", own.text("controller.max_job_count").to_owned()),
         ("MaxMemPerNode", fixed("UNLIMITED")),
         ("MaxNodeCount", known.nodes.to_string()),
         ("MCSPlugin", fixed("mcs/none")),
-        ("MinJobAge", secs("controller.min_job_age")),
+        ("MinJobAge", own.secs("controller.min_job_age")),
         ("MpiDefault", fixed("none")),
-        ("PreemptExemptTime", span("preempt.exempt_time")),
-        ("PreemptMode", if preempts == "none" { fixed("OFF") } else { of("preempt.mode").to_uppercase() }),
-        (
-            "PreemptType",
-            match preempts {
-                "partition" => fixed("preempt/partition_prio"),
-                "qos" => fixed("preempt/qos"),
-                _ => fixed("preempt/none"),
-            },
-        ),
-        ("PriorityDecayHalfLife", span("scheduler.priority_decay_half_life")),
-        ("PriorityFavorSmall", yes("scheduler.priority_favor_small")),
-        ("PriorityMaxAge", span("scheduler.priority_max_age")),
-        (
-            "PriorityType",
-            match of("scheduler.order") {
-                "multifactor" => fixed("priority/multifactor"),
-                "fcfs" => fixed("priority/basic"),
-                own => format!("priority/{own}"),
-            },
-        ),
-        ("PriorityWeightAge", weight("age")),
-        ("PriorityWeightAssoc", fixed("0")),
-        ("PriorityWeightFairShare", weight("fairshare")),
-        ("PriorityWeightJobSize", weight("job_size")),
-        ("PriorityWeightPartition", weight("partition")),
-        ("PriorityWeightQOS", weight("qos")),
-        ("PriorityWeightTRES", fixed("(null)")),
-        ("PrivateData", fixed("none")),
-        (
-            "SchedulerType",
-            if of("scheduler.backfill") == "none" { "sched/builtin" } else { "sched/backfill" }.to_owned(),
-        ),
-        ("SelectType", fixed("select/cons_tres")),
-        ("SelectTypeParameters", fixed("CR_CPU_MEMORY")),
-        (
-            "SlurmctldHost[0]",
-            match host == known.controller.hostname {
-                true => host.to_owned(),
-                false => format!("{}({host})", known.controller.hostname),
-            },
-        ),
+    ]
+}
+
+fn policy(own: &Own<'_>) -> Rows {
+    let preempts = own.text("preempt.by");
+    let mode = if preempts == "none" { "OFF".to_owned() } else { own.text("preempt.mode").to_uppercase() };
+    let by = match preempts {
+        "partition" => "preempt/partition_prio",
+        "qos" => "preempt/qos",
+        _ => "preempt/none",
+    };
+    let order = match own.text("scheduler.order") {
+        "multifactor" => "priority/multifactor".to_owned(),
+        "fcfs" => "priority/basic".to_owned(),
+        other => format!("priority/{other}"),
+    };
+    let small = if own.text("scheduler.priority_favor_small") == "true" { "Yes" } else { "No" };
+    vec![
+        ("PreemptExemptTime", own.span("preempt.exempt_time")),
+        ("PreemptMode", mode),
+        ("PreemptType", by.to_owned()),
+        ("PriorityDecayHalfLife", own.span("scheduler.priority_decay_half_life")),
+        ("PriorityFavorSmall", small.to_owned()),
+        ("PriorityMaxAge", own.span("scheduler.priority_max_age")),
+        ("PriorityType", order),
+        ("PriorityWeightAge", own.weight("age")),
+        ("PriorityWeightAssoc", "0".to_owned()),
+        ("PriorityWeightFairShare", own.weight("fairshare")),
+        ("PriorityWeightJobSize", own.weight("job_size")),
+        ("PriorityWeightPartition", own.weight("partition")),
+        ("PriorityWeightQOS", own.weight("qos")),
+        ("PriorityWeightTRES", "(null)".to_owned()),
+        ("PrivateData", "none".to_owned()),
+    ]
+}
+
+fn place(own: &Own<'_>, known: &Known<'_>) -> Rows {
+    let (host, port) = known.address.rsplit_once(':').unwrap_or((known.address, "0"));
+    let named = &known.controller.hostname;
+    let host = if host == named { host.to_owned() } else { format!("{named}({host})") };
+    let scheduler = match own.text("scheduler.backfill") {
+        "none" => "sched/builtin",
+        _ => "sched/backfill",
+    };
+    vec![
+        ("SchedulerType", scheduler.to_owned()),
+        ("SelectType", "select/cons_tres".to_owned()),
+        ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
+        ("SlurmctldHost[0]", host),
         ("SlurmctldPort", port.to_owned()),
-        ("SlurmdTimeout", secs("recovery.node_timeout")),
+        ("SlurmdTimeout", own.secs("recovery.node_timeout")),
         ("SLURM_CONF", known.file.to_owned()),
-        ("SLURM_VERSION", fixed(SLURM)),
-        ("SwitchType", fixed("switch/none")),
-        ("TrackWCKey", fixed("No")),
-    ];
-    let row = |(key, value): (&str, String)| KeyValue { key: key.to_owned(), value };
-    rows.into_iter().map(row).collect()
+        ("SLURM_VERSION", SLURM.to_owned()),
+        ("SwitchType", "switch/none".to_owned()),
+        ("TrackWCKey", "No".to_owned()),
+    ]
 }
 
 /// Every setting on a line: those of Slurm, then those of `spur.toml` under a heading of their own.

@@ -207,7 +207,7 @@ fn size(bytes: u64, show: &Show) -> String {
     let mut amount = bytes / 1024;
     let mut unit = 'K';
     for larger in ['M', 'G', 'T'] {
-        if !show.convert || amount == 0 || amount % 1024 != 0 {
+        if !show.convert || amount == 0 || !amount.is_multiple_of(1024) {
             break;
         }
         (amount, unit) = (amount / 1024, larger);

@@ -154,7 +154,7 @@ pub const FIELDS: &[Field<Row>] = &[
         .by(by_state),
     field('T', "StateLong", "STATE", |r, _| of_row(r, |n| starred_state(n, &n.state))).by(by_state),
     field('u', "User", "USER", |r, _| of_node(r, |n| or(&n.reason_user, "Unknown"))),
-    field('U', "UserLong", "USER", |r, _| of_node(r, |n| reason_user_long(n))),
+    field('U', "UserLong", "USER", |r, _| of_node(r, reason_user_long)),
     field('v', "Version", "VERSION", |r, _| of_node(r, |n| or(&n.version, "N/A"))),
     field('V', "Cluster", "CLUSTER", |_, show| or(&show.cluster, "N/A")),
     field('w', "Weight", "WEIGHT", |r, _| least(r, |n| n.weight.into()))

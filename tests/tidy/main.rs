@@ -11,6 +11,36 @@ const TABLE: &str = "tidy: table";
 /// The rooms of the core, from the bottom up: each may use those before it. `id` is everybody's.
 const ROOMS: [&str; 7] = ["text", "model", "cluster", "sched", "controller", "compute", "sim"];
 
+/// The rooms of the planner, from the bottom up: each may use those before it.
+const PLANNER: [&str; 21] = [
+    "place",
+    "plan",
+    "precedence",
+    "subject",
+    "scene",
+    "request",
+    "forecast",
+    "together",
+    "queue",
+    "timeline",
+    "feasible",
+    "later",
+    "licensed",
+    "preempt",
+    "space",
+    "explain",
+    "shorter",
+    "state",
+    "prospect",
+    "pass",
+    "quick",
+];
+/// Rooms of the planner that stand beside the passes: they may use whatever comes before these.
+const BESIDE_PASSES: [&str; 2] = ["replace", "site"];
+/// The rooms in which nodes are chosen, from the bottom up.
+const PLACE: [&str; 10] =
+    ["answer", "slots", "ask", "problem", "flat", "fronts", "short", "losers", "search", "explain"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
 }
@@ -111,6 +141,64 @@ fn rooms_of_the_core_import_downwards() {
         }
     }
     report("a room uses only those before it; move the word both need further down", &broken);
+}
+
+/// What lies upwards of a room and is used there, in files below `dir`, whose own path in the crate is `path`.
+fn uses_upwards(dir: &str, path: &str, rooms: &[&str]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (file, text) in files(dir, &[".rs"]) {
+        let inside = file.strip_prefix(dir).expect("below it");
+        let mut parts = inside.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+        let room = parts.next().expect("a name").trim_end_matches(".rs").to_owned();
+        let Some(height) = rooms.iter().position(|known| *known == room) else { continue };
+        // From a file of the room itself one `super` leads to its parent, from those in it more.
+        let depth = inside.components().count() - usize::from(file.ends_with("mod.rs"));
+        let parent = format!("use {}", "super::".repeat(depth));
+        for (number, line) in (1..).zip(code(&text).lines()) {
+            let line = line.split("//").next().unwrap_or(line);
+            let uses = |other: &&&str| {
+                let names = |start: &str| {
+                    let rest = line.split(start).nth(1).unwrap_or_default();
+                    rest.strip_prefix(**other).is_some_and(|rest| rest.starts_with([':', ';', ' ']))
+                };
+                names(&format!("{path}::")) || line.trim_start().starts_with(&parent) && names(&parent)
+            };
+            if let Some(other) = rooms.iter().skip(height + 1).find(uses) {
+                broken.push(format!("{}:{number}: {room} uses {other}", file.display()));
+            }
+        }
+    }
+    broken
+}
+
+#[test]
+fn rooms_of_the_planner_import_downwards() {
+    let sched = "spur-core/src/sched";
+    let mut broken = uses_upwards(sched, "crate::sched", &PLANNER);
+    for beside in BESIDE_PASSES {
+        let mut rooms: Vec<&str> = PLANNER.to_vec();
+        rooms.insert(rooms.len() - 2, beside);
+        broken.extend(uses_upwards(sched, "crate::sched", &rooms));
+    }
+    broken.extend(uses_upwards(&format!("{sched}/place"), "crate::sched::place", &PLACE));
+    report("a room of the planner uses only those before it (docs/architecture.md)", &broken);
+}
+
+#[test]
+fn rooms_of_the_planner_have_a_place_in_the_order() {
+    let mut unknown = Vec::new();
+    for (dir, known) in [("spur-core/src/sched", &PLANNER[..]), ("spur-core/src/sched/place", &PLACE[..])] {
+        for entry in
+            fs::read_dir(root().join(dir)).expect("the planner").map(|entry| entry.expect("an entry"))
+        {
+            let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
+            let is_known = known.contains(&&*name) || BESIDE_PASSES.contains(&&*name);
+            if !is_known && name != "mod" && name != "oracle" {
+                unknown.push(format!("{dir}/{name}"));
+            }
+        }
+    }
+    report("say in tests/tidy and docs/architecture.md what these may use", &unknown);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use spur_core::model::phase::{Pending, Phase};
 use spur_core::model::reason::Reason;
 use spur_core::sched;
 use spur_core::sched::plan::{RESERVED, UNAVAILABLE, Waiting};
-use spur_core::sched::preempt::rule::exempt_until;
+use spur_core::sched::precedence::exempt_until;
 use spur_core::text::array::ArraySpec;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::gres::GresList;

@@ -8,16 +8,16 @@ use crate::id::NodeId;
 use crate::model::alloc::Why;
 use crate::model::fabric::Fabric;
 use crate::model::reason::Reason;
+use crate::sched::request::lens::Lens;
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::Lens;
 use crate::text::hostlist::HostList;
 
-use super::pass::space::Aside;
 use super::place::{self, Ask, Misfit, MisfitKind};
 use super::plan::UNAVAILABLE;
 use super::request::Request;
 use super::scene::Scene;
-use super::state::Hit;
+use super::space::Aside;
+use super::space::Hit;
 
 /// What is recorded with a start.
 pub(super) fn why(hit: &Hit, backfilled: bool, priority: u32) -> Why {

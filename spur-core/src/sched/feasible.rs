@@ -1,6 +1,5 @@
 //! Whether a request can ever be honoured by the cluster as it is configured, whatever is free or down now.
 
-mod alike;
 mod components;
 mod knob;
 mod lacking;
@@ -13,8 +12,8 @@ use crate::cluster::{Cluster, Partition};
 use crate::model::fabric::{Fabric, LookupError};
 use crate::model::job::{JobSpec, Shape};
 use crate::model::reservation::Reservation;
+use crate::sched::request::lens::{Filter, Lens, alternatives, named};
 use crate::sched::request::wish::{Stage, WishError, Wisher};
-use crate::sched::scene::lens::{Filter, Lens, alternatives, named};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;
@@ -28,7 +27,6 @@ use super::place::{self, AskError, Nearest, Never, View};
 use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
 
-pub(super) use self::alike::{Accepted, FitUp};
 pub use self::components::check_together;
 
 /// Why a request can never be honoured, and the nearest one that can.

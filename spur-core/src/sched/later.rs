@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::queue::rows::Key;
-use super::state::Part;
+use super::request::part::Part;
 use super::timeline::licenses::{Wanted, wanted};
 use super::timeline::realm::Realms;
 use crate::id::{JobId, NodeId};
@@ -14,10 +14,10 @@ use crate::text::time::Time;
 /// Where a later start stands among others: where its job stood in the queue when it was planned, and which of the job's
 /// it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct Turn {
-    pub(in crate::sched) key: Key,
+pub(crate) struct Turn {
+    pub(crate) key: Key,
     /// The number among those of an array's tasks, or of a het job's components.
-    pub(in crate::sched) number: usize,
+    pub(crate) number: usize,
 }
 
 /// A start that is planned for later.
@@ -36,10 +36,10 @@ pub struct Reservation {
     /// The reservation of nodes and time that it is planned in, if it is.
     pub within: Option<Arc<str>>,
     /// What it takes of which node, in rank order.
-    pub(in crate::sched) parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     /// The start that its job was told when it was planned, if it was told one.
-    pub(in crate::sched) told: Option<Time>,
-    pub(in crate::sched) turn: Turn,
+    pub(crate) told: Option<Time>,
+    pub(crate) turn: Turn,
 }
 
 impl Reservation {
@@ -50,17 +50,17 @@ impl Reservation {
     }
 
     /// Whether both are of one het job, whose components start together.
-    pub(in crate::sched) fn is_together_with(&self, other: &Self) -> bool {
+    pub(crate) fn is_together_with(&self, other: &Self) -> bool {
         other.spec.het.is_some() && self.turn.key == other.turn.key
     }
 
     /// The realm it is planned in, and the licenses it wants there.
-    pub(in crate::sched) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a Wanted) {
+    pub(crate) fn asked<'a>(&'a self, realms: &Realms) -> (usize, &'a Wanted) {
         (realms.within(self.within.as_deref()), wanted(&self.spec))
     }
 
     /// How long it is planned to run, seconds.
-    pub(in crate::sched) fn lasts(&self) -> u64 {
+    pub(crate) fn lasts(&self) -> u64 {
         self.end.since(self.start)
     }
 }
@@ -91,13 +91,13 @@ impl Reservations {
         self.by_turn.values()
     }
 
-    pub(in crate::sched) fn insert(&mut self, made: Arc<Reservation>) {
+    pub(crate) fn insert(&mut self, made: Arc<Reservation>) {
         self.by_job.insert((made.job, made.turn));
         self.by_start.insert((made.start, made.turn));
         self.by_turn.insert(made.turn, made);
     }
 
-    pub(in crate::sched) fn remove(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
+    pub(crate) fn remove(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
         let made = self.by_turn.remove(turn)?;
         self.by_job.remove(&(made.job, made.turn));
         self.by_start.remove(&(made.start, made.turn));
@@ -105,13 +105,13 @@ impl Reservations {
     }
 
     /// The turns of a job, in order.
-    pub(in crate::sched) fn of_job(&self, job: JobId) -> impl Iterator<Item = Turn> + '_ {
+    pub(crate) fn of_job(&self, job: JobId) -> impl Iterator<Item = Turn> + '_ {
         let from = self.by_job.range((job, Turn::FIRST)..);
         from.take_while(move |(of, _)| *of == job).map(|(_, turn)| *turn)
     }
 
     /// A turn, if there is a later start with it, and those of the other components of its het job.
-    pub(in crate::sched) fn together_with(&self, turn: &Turn) -> Vec<Turn> {
+    pub(crate) fn together_with(&self, turn: &Turn) -> Vec<Turn> {
         let Some(made) = self.by_turn.get(turn) else { return Vec::new() };
         if made.spec.het.is_none() {
             return vec![*turn];
@@ -121,27 +121,27 @@ impl Reservations {
     }
 
     /// The turns of those that were to start by a time.
-    pub(in crate::sched) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
+    pub(crate) fn begun(&self, now: Time) -> impl Iterator<Item = Turn> + '_ {
         self.by_start.iter().take_while(move |(start, _)| *start <= now).map(|(_, turn)| *turn)
     }
 }
 
 /// Later starts of the plan before, which jobs keep where they would start no sooner.
 #[derive(Debug, Default)]
-pub(in crate::sched) struct Remembered {
+pub(crate) struct Remembered {
     /// By job and number.
     made: Vec<Arc<Reservation>>,
 }
 
 impl Remembered {
-    pub(in crate::sched) fn new(reservations: &Reservations) -> Self {
+    pub(crate) fn new(reservations: &Reservations) -> Self {
         let mut made: Vec<Arc<Reservation>> = reservations.iter().map(Arc::clone).collect();
         made.sort_by_key(|made| (made.job, made.turn.number));
         Self { made }
     }
 
     /// Those of a job; of an array, of its tasks that waited.
-    pub(in crate::sched) fn of_job(&self, job: JobId) -> &[Arc<Reservation>] {
+    pub(crate) fn of_job(&self, job: JobId) -> &[Arc<Reservation>] {
         let first = self.made.partition_point(|made| made.job < job);
         let after = self.made[first..].iter().take_while(|made| made.job == job).count();
         &self.made[first..first + after]

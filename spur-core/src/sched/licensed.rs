@@ -7,7 +7,7 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::{Time, TimeLimit};
 
-use super::queue::forecast::{ENDLESS, Limits};
+use super::forecast::{ENDLESS, Limits};
 use super::timeline::holding;
 use super::timeline::licenses::{Licenses, Wanted, wanted};
 use super::timeline::realm::{OPEN, Realms};

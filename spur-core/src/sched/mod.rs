@@ -30,12 +30,14 @@
 
 mod explain;
 pub mod feasible;
+pub mod forecast;
 mod later;
 pub mod licensed;
 mod pass;
 pub mod place;
 pub mod plan;
-pub mod preempt;
+pub mod precedence;
+mod preempt;
 mod prospect;
 mod queue;
 mod quick;
@@ -44,6 +46,7 @@ pub mod request;
 mod scene;
 mod shorter;
 pub mod site;
+mod space;
 mod state;
 mod subject;
 mod timeline;
@@ -52,8 +55,8 @@ mod together;
 pub use later::{Reservation, Reservations};
 use pass::way::{QUICK_SEARCHES, SEARCHES};
 pub use pass::{Pass, Progress};
+pub use queue::priority;
 pub use queue::shown::PartPriority;
-pub use queue::{forecast, priority};
 pub use subject::Subject;
 
 use std::sync::Arc;
@@ -291,7 +294,7 @@ impl Planner {
         match self.kept.as_mut().filter(|_| self.seen == cluster.seq()) {
             Some(kept) => {
                 let others =
-                    preempt::rule::next_exempt_end(cluster, now).into_iter().chain(next_window(cluster, now));
+                    precedence::next_exempt_end(cluster, now).into_iter().chain(next_window(cluster, now));
                 kept.line.next_event_time(cluster, now).into_iter().chain(others).min()
             }
             None => next_event_time(cluster, now),
@@ -377,7 +380,7 @@ fn start_now(
 #[must_use]
 pub fn next_event_time(cluster: &Cluster, now: Time) -> Option<Time> {
     let waits = line::Waits::new(cluster.policy());
-    let exempt = preempt::rule::next_exempt_end(cluster, now);
+    let exempt = precedence::next_exempt_end(cluster, now);
     let moments = cluster.jobs().pending().filter_map(|job| waits.next_moment(job, now));
     moments.chain(exempt).chain(next_window(cluster, now)).min()
 }

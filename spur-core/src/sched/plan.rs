@@ -60,7 +60,7 @@ pub struct Start {
 
 impl Start {
     /// Starts of all components of one job, as one; `None` of none.
-    pub(in crate::sched) fn as_one(starts: impl IntoIterator<Item = Start>) -> Option<Self> {
+    pub(crate) fn as_one(starts: impl IntoIterator<Item = Start>) -> Option<Self> {
         let mut starts = starts.into_iter();
         let first = starts.next()?;
         Some(Self { rest: starts.collect(), ..first })

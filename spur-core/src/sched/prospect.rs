@@ -10,8 +10,8 @@ use crate::model::alloc::Why;
 use crate::model::job::JobSpec;
 use crate::model::reason::Reason;
 use crate::model::reservation::Reservation;
+use crate::sched::request::lens::{Filter, Lens, alternatives};
 use crate::sched::request::wish::{Stage, Wisher};
-use crate::sched::scene::lens::{Filter, Lens, alternatives};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY};
 use crate::sched::timeline::licenses::wanted;
 use crate::text::time::Time;
@@ -19,9 +19,10 @@ use crate::text::time::Time;
 use super::explain;
 use super::plan::{Start, StartPart};
 use super::queue::{Candidate, Choices};
+use super::request::part::Part;
 use super::request::{Need, Request};
 use super::scene::{Scene, fabric_for};
-use super::state::{Hunt, Part};
+use super::space::Hunt;
 
 /// What a job admits, besides its need: realm and partition, which of the fabrics with a name, constraint, the alternative
 /// chosen in it, exclusion, reservations that keep it off their nodes.

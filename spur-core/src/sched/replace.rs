@@ -10,9 +10,9 @@ use fixedbitset::FixedBitSet;
 
 use super::place::{self, Ask, Placement, Strategy, View};
 use super::prospect::start_part;
+use super::request::lens::{Filter, Lens, alternatives, slots_by_position};
 use super::request::wish::{Stage, Wisher};
 use super::request::{Given, Need, Slot};
-use super::scene::lens::{Filter, Lens, alternatives, slots_by_position};
 use super::scene::{Scene, fabric_for};
 use super::together::nearness;
 use crate::cluster::{Cluster, Node};

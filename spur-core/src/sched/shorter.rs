@@ -9,7 +9,7 @@ use crate::model::job::JobSpec;
 use crate::text::time::{Time, TimeLimit};
 
 use super::queue::Candidate;
-use super::state::Hit;
+use super::space::Hit;
 
 /// A start that was found: which of the job's prospects, and where.
 pub(super) type Found = Option<(usize, Hit)>;

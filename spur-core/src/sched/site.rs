@@ -8,7 +8,7 @@ use crate::model::caller::Owner;
 use crate::model::job::{JobSpec, Shape, Sharing};
 use crate::model::phase::{Phase, Suspended};
 use crate::model::reservation::{Flag, Reservation};
-use crate::sched::scene::lens::named;
+use crate::sched::request::lens::named;
 use crate::sched::timeline::realm::OPEN;
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::HostExpr;

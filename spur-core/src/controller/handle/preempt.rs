@@ -14,7 +14,7 @@ use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::{Phase, Then};
 use crate::sched::plan::{Preemption, Start};
-use crate::sched::preempt::rule::{self, Rank};
+use crate::sched::precedence::{self, Rank};
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -115,7 +115,7 @@ fn told(cluster: &Cluster, now: Time, victims: &[Attempt], ranks: &[Rank]) -> Op
     let mut told = Vec::with_capacity(victims.len());
     for victim in victims {
         let running = cluster.job(victim.job).filter(|job| job.attempt() == *victim)?;
-        let manner = rule::manner(cluster, running, now)?;
+        let manner = precedence::manner(cluster, running, now)?;
         if !ranks.iter().all(|rank| rank.preempts(manner.rank, cluster.policy())) {
             return None;
         }

@@ -5,8 +5,8 @@ use crate::model::job::{JobSpec, Shape};
 use crate::model::node::NodeShape;
 use crate::sched::place;
 use crate::sched::request::Need;
+use crate::sched::request::lens::Lens;
 use crate::sched::scene::Scene;
-use crate::sched::scene::lens::Lens;
 
 use super::RefusalKind;
 use super::knob::{Knob, Of};

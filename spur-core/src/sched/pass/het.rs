@@ -10,17 +10,18 @@ use crate::sched::later::{Reservation, Turn};
 use crate::sched::plan::{Start, UNAVAILABLE, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{Candidate, Queued};
+use crate::sched::request::part::Part;
 use crate::sched::shorter::{self, Length};
+use crate::sched::space::{Hit, Hunt};
 use crate::sched::state::together::{Place, find_together};
-use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::{Wanted, wanted};
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::together::{nearness, ways};
 use crate::text::time::Time;
 
 use super::reservation::Planned;
-use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
+use crate::sched::space::Space;
 
 /// What was found for a het job.
 struct Found<'a> {

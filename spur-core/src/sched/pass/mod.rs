@@ -8,7 +8,6 @@
 
 mod het;
 mod reservation;
-pub(super) mod space;
 mod wait;
 pub(super) mod walk;
 pub(super) mod way;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::id::JobId;
 use crate::model::config::{Backfill, Order};
-use crate::sched::queue::forecast::Forecast;
+use crate::sched::forecast::Forecast;
 use crate::sched::queue::line::Line;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::text::time::Time;

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use crate::id::JobId;
 use crate::model::fabric::Pos;
 use crate::sched::explain;
+use crate::sched::forecast::ENDLESS;
 use crate::sched::later::{Reservation, Reservations, Turn};
 use crate::sched::place::Placement;
 use crate::sched::plan::Waiting;
 use crate::sched::prospect::Prospect;
-use crate::sched::queue::forecast::ENDLESS;
 use crate::sched::queue::line::Line;
 use crate::sched::queue::{Candidate, Queued};
-use crate::sched::state::{Hit, Part};
+use crate::sched::request::part::Part;
+use crate::sched::space::Hit;
 use crate::sched::timeline::realm::OPEN;
 use crate::text::time::Time;
 
-use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
+use crate::sched::space::Space;
 
 /// A later start that was booked, and what is said of it.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Planned {
 
 /// What became of later starts of an earlier pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) enum Kept {
+pub(crate) enum Kept {
     Yes,
     /// They begin or end at another time.
     Moved,
@@ -38,7 +39,7 @@ pub(in crate::sched) enum Kept {
 impl<S: Space> Walk<S> {
     /// Takes over later starts that still make sense, in their order: of jobs that wait with the same request, and on
     /// nodes that are still free then. Those of a het job are kept for all its components or none.
-    pub(in crate::sched) fn keep(&mut self, line: &Line, known: &Reservations) {
+    pub(crate) fn keep(&mut self, line: &Line, known: &Reservations) {
         let mut known = known.iter().peekable();
         while let Some(first) = known.next() {
             let rest = std::iter::from_fn(|| known.next_if(|made| made.is_together_with(first)));
@@ -49,7 +50,7 @@ impl<S: Space> Walk<S> {
 
     /// Takes over a later start, or those of all components of a het job, if they still make sense; says whether they do, and
     /// at the times that they were planned for.
-    pub(in crate::sched) fn keep_together(&mut self, line: &Line, all: &[&Arc<Reservation>]) -> Kept {
+    pub(crate) fn keep_together(&mut self, line: &Line, all: &[&Arc<Reservation>]) -> Kept {
         let leader = all[0].spec.het.as_deref().map_or(all[0].job, |het| het.leader);
         let candidate = line.candidate(leader).filter(|candidate| candidate.all().count() == all.len());
         let Some(candidate) = candidate else { return Kept::No };
@@ -86,7 +87,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Puts a later start of an earlier pass where it was.
-    pub(in crate::sched) fn remember_known(&mut self, made: Arc<Reservation>) {
+    pub(crate) fn remember_known(&mut self, made: Arc<Reservation>) {
         if let Some(seat) = self.seat_of_made(&made) {
             self.kept[seat] += 1;
         }
@@ -100,7 +101,7 @@ impl<S: Space> Walk<S> {
     }
 
     /// Gives up a later start that an earlier pass planned.
-    pub(in crate::sched) fn give_up(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
+    pub(crate) fn give_up(&mut self, turn: &Turn) -> Option<Arc<Reservation>> {
         let made = self.known.remove(turn)?;
         if let Some(seat) = self.seat_of_made(&made) {
             self.kept[seat] -= 1;

@@ -15,15 +15,15 @@ use crate::sched::plan::{RESERVED, Waiting};
 use crate::sched::prospect::{self, Prospect};
 use crate::sched::queue::{self, Candidate, Queued};
 use crate::sched::shorter;
-use crate::sched::state::Hit;
+use crate::sched::space::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::realm::OPEN;
 use crate::sched::timeline::stairs::{Family, Size};
 use crate::text::time::Time;
 
 use super::reservation::Planned;
-use super::space::Space;
 use super::walk::{EXPLAINED, Walk};
+use crate::sched::space::Space;
 
 /// What is said of a job that only a reservation of others keeps waiting.
 fn kept_out(by: &Site) -> (Reason, String) {

@@ -11,16 +11,17 @@ use crate::sched::later::{Remembered, Reservation, Reservations};
 use crate::sched::plan::{Plan, Start};
 use crate::sched::prospect::{Lenses, Prospect};
 use crate::sched::queue::{self, Candidate, Queued, Throttle};
+use crate::sched::request::part::Part;
 use crate::sched::scene::Scene;
 use crate::sched::shorter;
-use crate::sched::state::{Hit, Hunt, Part};
+use crate::sched::space::{Hit, Hunt};
 use crate::sched::subject::Subject;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::stairs::{Family, Size};
 use crate::text::time::Time;
 
-use super::space::Space;
 use super::way::Ways;
+use crate::sched::space::Space;
 
 /// Waiting jobs of one pass that are told in detail what is missing; those behind them learn their reason and their
 /// planned start.
@@ -34,33 +35,33 @@ const RESERVED_TASKS: usize = 20;
 
 /// A walk along the queue, as far as it has come.
 #[derive(Debug)]
-pub(in crate::sched) struct Walk<S> {
+pub(crate) struct Walk<S> {
     pub(super) scene: Arc<Scene>,
     /// The job that is looked at.
-    pub(in crate::sched) subject: Subject,
+    pub(crate) subject: Subject,
     pub(super) now: Time,
     /// Whether plans keep their promises; see [`Forecast::is_firm`](crate::sched::forecast::Forecast::is_firm).
     pub(super) firm: bool,
     pub(super) backfill: Backfill,
     /// Whether every job that the mode grants a reservation gets one, and all are told why they wait.
     pub(super) deep: bool,
-    pub(in crate::sched) space: S,
-    pub(in crate::sched) lenses: Lenses,
+    pub(crate) space: S,
+    pub(crate) lenses: Lenses,
     /// Reservations from an earlier pass that are kept, and how many there are by seat.
-    pub(in crate::sched) known: Reservations,
-    pub(in crate::sched) kept: Vec<usize>,
+    pub(crate) known: Reservations,
+    pub(crate) kept: Vec<usize>,
     /// Where everybody has a reservation: those of the plan before.
     pub(super) remembered: Remembered,
     /// Reservations that were made.
-    pub(in crate::sched) made: Vec<Arc<Reservation>>,
+    pub(crate) made: Vec<Arc<Reservation>>,
     /// Planned ends of these, and whose.
     pub(super) ends: BTreeMap<Time, Vec<usize>>,
     /// Who may be asked to make way, and for whom somebody has been.
-    pub(in crate::sched) ways: Ways,
+    pub(crate) ways: Ways,
     /// Whether a job that waits may yet come before those behind it where it is not planned now.
     pub(super) wavers: bool,
     /// By seat: the first job that had to wait. Seats are components of partitions, and behind these realms.
-    pub(in crate::sched) heads: Vec<Option<JobId>>,
+    pub(crate) heads: Vec<Option<JobId>>,
     /// By seat, where it is foretold who starts when without backfill: nobody else who waits there starts before.
     pub(super) floors: Option<Vec<Time>>,
     /// A job of which is asked when it starts if it begins no earlier than then.
@@ -68,13 +69,13 @@ pub(in crate::sched) struct Walk<S> {
     pub(super) explained: u32,
     /// Kind, number of the need and size of jobs that would fit if everything that is up were idle.
     pub(super) fitting: Vec<(Family, usize, Size)>,
-    pub(in crate::sched) plan: Plan,
+    pub(crate) plan: Plan,
     pub(super) throttle: Throttle,
 }
 
 impl<S: Space> Walk<S> {
     /// A walk on which nobody has been looked at; a deep one has a say on everybody.
-    pub(in crate::sched) fn new(scene: Arc<Scene>, space: S, ways: Ways, firm: bool, deep: bool) -> Self {
+    pub(crate) fn new(scene: Arc<Scene>, space: S, ways: Ways, firm: bool, deep: bool) -> Self {
         let seats = scene.partitions.len() + space.realms().count();
         Self {
             now: space.now(),
@@ -104,7 +105,7 @@ impl<S: Space> Walk<S> {
 
     /// Starts a job, or finds out when it can start and why not now. Of an array this is one task; what is left of it is
     /// given back.
-    pub(in crate::sched) fn consider(&mut self, candidate: Queued) -> Option<Queued> {
+    pub(crate) fn consider(&mut self, candidate: Queued) -> Option<Queued> {
         self.subject.set(candidate.attempt.job);
         let rest = self.deal_with(candidate);
         self.subject.clear();
@@ -302,12 +303,12 @@ impl<S: Space> Walk<S> {
     }
 
     /// Whether somebody waits already wherever a job and its components may have to.
-    pub(in crate::sched) fn is_behind(&self, candidate: &Candidate) -> bool {
+    pub(crate) fn is_behind(&self, candidate: &Candidate) -> bool {
         candidate.all().all(|component| self.seats(component).all(|seat| self.is_taken(seat)))
     }
 
     /// Whether somebody waits in a seat before whom nobody gets a reservation, where not everybody does.
-    pub(in crate::sched) fn is_taken(&self, seat: usize) -> bool {
+    pub(crate) fn is_taken(&self, seat: usize) -> bool {
         self.heads[seat].is_some() || self.kept[seat] > 0
     }
 

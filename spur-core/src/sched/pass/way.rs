@@ -10,34 +10,35 @@ use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
 use crate::model::reason::Reason;
 use crate::sched::explain;
+use crate::sched::forecast::{ENDLESS, Forecast};
 use crate::sched::plan::{Preemption, Start, Waiting};
-use crate::sched::preempt::rule::Rank;
+use crate::sched::precedence::Rank;
 use crate::sched::preempt::{Claimant, Field, NoWay, Way, claims, needs};
 use crate::sched::prospect::Prospect;
-use crate::sched::queue::forecast::{ENDLESS, Forecast};
-use crate::sched::queue::rows::Counts;
 use crate::sched::queue::{Candidate, Queued};
+use crate::sched::request::counts::Counts;
+use crate::sched::request::part::Part;
 use crate::sched::scene::Scene;
-use crate::sched::state::{Hit, Part};
+use crate::sched::space::Hit;
 use crate::sched::timeline::licenses::wanted;
 use crate::sched::timeline::stairs::{Family, Size};
 use crate::sched::together::{Seat, nearness};
 use crate::text::time::Time;
 
 use super::het::combinations;
-use super::space::Space;
 use super::walk::Walk;
+use crate::sched::space::Space;
 
 /// Searches for victims in one deep pass: a count, so that many waiting jobs of a high rank do not hold it up. What was
 /// in vain for one job is not tried again for one of the same kind that is no smaller; those for whom room was made
 /// need no search in the next pass.
-pub(in crate::sched) const SEARCHES: u32 = 16;
+pub(crate) const SEARCHES: u32 = 16;
 /// The same in a quick pass, which others wait for.
-pub(in crate::sched) const QUICK_SEARCHES: u32 = 4;
+pub(crate) const QUICK_SEARCHES: u32 = 4;
 
 /// What a pass knows of preemption.
 #[derive(Debug, Default)]
-pub(in crate::sched) struct Ways {
+pub(crate) struct Ways {
     field: Field,
     /// Jobs that nodes are kept for.
     nominated: BTreeMap<JobId, Turn>,
@@ -45,7 +46,7 @@ pub(in crate::sched) struct Ways {
     searches: u32,
     /// Whether the next pass may decide otherwise although nothing happens: there were no searches left, or a job waits for
     /// those who are leaving already.
-    pub(in crate::sched) restless: bool,
+    pub(crate) restless: bool,
     /// Rank, kind, number of the need and size of jobs for which nobody can make room.
     hopeless: Vec<(Rank, Family, usize, Size)>,
 }
@@ -62,7 +63,7 @@ struct Turn {
 
 impl Ways {
     /// Looks at who may leave, and books what is kept for jobs that wait.
-    pub(in crate::sched) fn new(
+    pub(crate) fn new(
         cluster: &Cluster,
         scene: &Scene,
         forecast: &dyn Forecast,
@@ -118,12 +119,12 @@ fn gone(cluster: &Cluster, victim: Attempt) -> Option<(Time, JobId)> {
 
 impl Ways {
     /// Whether nodes are kept for jobs.
-    pub(in crate::sched) fn has_nominated(&self) -> bool {
+    pub(crate) fn has_nominated(&self) -> bool {
         !self.nominated.is_empty()
     }
 
     /// The lowest level that may be asked to leave, and what there would be at most if everybody left who may be.
-    pub(in crate::sched) fn reach(&self, scene: &Scene) -> Option<(u32, Counts)> {
+    pub(crate) fn reach(&self, scene: &Scene) -> Option<(u32, Counts)> {
         self.field.reach(scene)
     }
 }

@@ -4,21 +4,21 @@ use crate::model::config::PreemptCost;
 
 /// What is lost with a set of victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::sched) struct Loss {
+pub(crate) struct Loss {
     /// The highest level among them: tiers of partitions, or priorities of QOS.
-    pub(in crate::sched) level: u32,
+    pub(crate) level: u32,
     /// Node-seconds they have run.
-    pub(in crate::sched) work: u64,
+    pub(crate) work: u64,
     /// How many they are.
-    pub(in crate::sched) jobs: u64,
+    pub(crate) jobs: u64,
 }
 
 /// A loss as it is compared under one `[preempt] cost`: left to right, less is better.
-pub(in crate::sched) type Price = [u64; 3];
+pub(crate) type Price = [u64; 3];
 
 impl Loss {
     /// Both together.
-    pub(in crate::sched) fn and(self, other: Loss) -> Loss {
+    pub(crate) fn and(self, other: Loss) -> Loss {
         Loss {
             level: self.level.max(other.level),
             work: self.work.saturating_add(other.work),
@@ -28,7 +28,7 @@ impl Loss {
 
     /// What it counts as. Every order ends with all three numbers, so that a larger set is never as cheap as one that
     /// it contains.
-    pub(in crate::sched) fn price(self, by: PreemptCost) -> Price {
+    pub(crate) fn price(self, by: PreemptCost) -> Price {
         let level = u64::from(self.level);
         match by {
             PreemptCost::Priority => [level, self.work, self.jobs],
@@ -40,23 +40,23 @@ impl Loss {
 
 /// A victim as far as bounds care.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sched) struct Share {
-    pub(in crate::sched) loss: Loss,
+pub(crate) struct Share {
+    pub(crate) loss: Loss,
     /// The most it can add to what there is room for, in [`UNIT`]s of a slot. Where several jobs must leave a node
     /// before it is of use, each has its equal part of it.
-    pub(in crate::sched) gain: u64,
+    pub(crate) gain: u64,
     /// The same, but shared in proportion to the work that each loses.
-    pub(in crate::sched) worth: u64,
+    pub(crate) worth: u64,
 }
 
 /// Parts of a slot that gains are counted in.
-pub(in crate::sched) const UNIT: u64 = 1 << 20;
+pub(crate) const UNIT: u64 = 1 << 20;
 
 /// The orders in which bounds look at victims: each a permutation of them.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Orders {
+pub(crate) struct Orders {
     /// The least work for a gain first.
-    pub(in crate::sched) by_work: Vec<usize>,
+    pub(crate) by_work: Vec<usize>,
     /// The largest gain first.
     by_gain: Vec<usize>,
     /// The lowest level first.
@@ -64,7 +64,7 @@ pub(in crate::sched) struct Orders {
 }
 
 impl Orders {
-    pub(in crate::sched) fn of(shares: &[Share]) -> Self {
+    pub(crate) fn of(shares: &[Share]) -> Self {
         let all: Vec<usize> = (0..shares.len()).collect();
         let mut orders = Self { by_work: all.clone(), by_gain: all.clone(), by_level: all };
         orders.by_work.sort_by(|one, other| {
@@ -84,9 +84,9 @@ fn product(one: u64, other: u64) -> u128 {
 
 /// How much is missing, in the measure of gains and in that of worths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Missing {
-    pub(in crate::sched) gain: u64,
-    pub(in crate::sched) worth: u64,
+pub(crate) struct Missing {
+    pub(crate) gain: u64,
+    pub(crate) worth: u64,
 }
 
 /// What must be lost at least, beside what is lost already, until what is `missing` is there: of the victims that are
@@ -94,7 +94,7 @@ pub(in crate::sched) struct Missing {
 ///
 /// The three numbers are bounds by themselves, so together they bound every order of them. Work is bounded as if
 /// victims could be taken in part; where the level comes first, only by victims of the levels that are needed anyway.
-pub(in crate::sched) fn least(
+pub(crate) fn least(
     shares: &[Share],
     orders: &Orders,
     by: PreemptCost,

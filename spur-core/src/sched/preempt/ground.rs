@@ -8,9 +8,9 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::{self, Ask, Placement, Slots, View};
+use crate::sched::request::lens::{Lens, slots_by_position};
 use crate::sched::request::{Need, Request};
 use crate::sched::scene::Scene;
-use crate::sched::scene::lens::{Lens, slots_by_position};
 use crate::sched::scene::room::capacity;
 
 use super::{Amount, Victim};

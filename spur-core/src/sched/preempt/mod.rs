@@ -12,7 +12,6 @@
 mod cost;
 mod ground;
 mod group;
-pub mod rule;
 mod search;
 mod trial;
 
@@ -29,8 +28,8 @@ use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::job::Job;
 use crate::model::nomination::Nomination;
 use crate::model::phase::Phase;
-use crate::sched::queue::rows::Counts;
-use crate::sched::scene::lens::Lens;
+use crate::sched::request::counts::Counts;
+use crate::sched::request::lens::Lens;
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
 use crate::sched::timeline::holding::{amount_kept, amount_of};
 use crate::text::time::Time;
@@ -38,14 +37,14 @@ use crate::text::time::Time;
 use super::later::Reservation;
 use super::place::{Ask, Placement, Strategy};
 use super::plan::Start;
+use super::precedence::{self, Rank};
 use super::request::Request;
+use super::request::part::Part;
 use super::scene::{Scene, others_of_leaves};
-use super::state::Part;
 use super::together::{Nearness, Seat};
 use cost::{Loss, Price};
 use ground::{Clearing, Ground, positive};
 use group::Group;
-use rule::Rank;
 use search::Search;
 
 /// What is free of a node, or held of it, in the order of a room. Less than nothing is free where a job that comes
@@ -179,7 +178,7 @@ impl Field {
             if job.spec.is_follower() {
                 continue;
             }
-            if let Some(manner) = rule::manner(cluster, job, now) {
+            if let Some(manner) = precedence::manner(cluster, job, now) {
                 let mut nodes = alloc.nodes.len() as u64;
                 for follower in cluster.jobs().followers(job) {
                     let Some(alloc) = follower.phase.alloc() else { continue };

@@ -23,15 +23,15 @@ use crate::sched::scene::Scene;
 use crate::sched::subject::Subject;
 use crate::text::time::{Time, TimeLimit};
 
-use super::forecast::Forecast;
 use super::rows::{Key, Place, Row, Rows};
+use crate::sched::forecast::Forecast;
 
 /// All pending jobs, in order or set aside.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Line {
+pub(crate) struct Line {
     scene: Arc<Scene>,
     /// The job that a pass along this line looks at.
-    pub(in crate::sched) subject: Subject,
+    pub(crate) subject: Subject,
     measure: Measure,
     standing: BTreeMap<JobId, Standing>,
     /// Jobs that something else than room keeps waiting.
@@ -77,18 +77,18 @@ impl Standing {
 
 /// What is different about the line.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Changes {
+pub(crate) struct Changes {
     /// Jobs that are new in the line, or stand in it in another way.
-    pub(in crate::sched) arrived: BTreeSet<JobId>,
+    pub(crate) arrived: BTreeSet<JobId>,
     /// Jobs that were in the line and are not, or not as they were.
-    pub(in crate::sched) left: BTreeSet<JobId>,
+    pub(crate) left: BTreeSet<JobId>,
     /// Whether all were sorted again.
-    pub(in crate::sched) resorted: bool,
+    pub(crate) resorted: bool,
 }
 
 impl Line {
     /// The line of a cluster.
-    pub(in crate::sched) fn new(
+    pub(crate) fn new(
         cluster: &Cluster,
         scene: &Arc<Scene>,
         forecast: &dyn Forecast,
@@ -123,12 +123,12 @@ impl Line {
     }
 
     /// Whether it is the line of that scene.
-    pub(in crate::sched) fn is_of(&self, scene: &Arc<Scene>) -> bool {
+    pub(crate) fn is_of(&self, scene: &Arc<Scene>) -> bool {
         Arc::ptr_eq(&self.scene, scene)
     }
 
     /// Learns that something happened to jobs; `cluster` has applied it.
-    pub(in crate::sched) fn note(&mut self, cluster: &Cluster, event: &Event) {
+    pub(crate) fn note(&mut self, cluster: &Cluster, event: &Event) {
         if let Event::StartPromised { job, .. } = event {
             if let Some(standing) = self.standing.get_mut(job) {
                 standing.ranked.promised = true;
@@ -167,7 +167,7 @@ impl Line {
     }
 
     /// Looks again at the jobs that something happened to, and at those whose time has come.
-    pub(in crate::sched) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
+    pub(crate) fn refresh(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) {
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
         let due: BTreeSet<JobId> = due.map(|(_, job)| *job).collect();
         self.changed.extend(due.iter().copied());
@@ -208,45 +208,45 @@ impl Line {
     }
 
     /// The line in order.
-    pub(in crate::sched) fn rows(&self) -> &Rows {
+    pub(crate) fn rows(&self) -> &Rows {
         &self.rows
     }
 
     /// The line by planned run time in each tier, where backfill goes by that.
-    pub(in crate::sched) fn by_length(&self) -> Option<&Rows> {
+    pub(crate) fn by_length(&self) -> Option<&Rows> {
         self.by_length.as_ref()
     }
 
     /// The place of a job in the line.
-    pub(in crate::sched) fn key(&self, job: JobId) -> Option<Key> {
+    pub(crate) fn key(&self, job: JobId) -> Option<Key> {
         self.standing.get(&job).map(|standing| standing.key)
     }
 
     /// The place of a job among those who backfill.
-    pub(in crate::sched) fn behind(&self, job: JobId) -> Option<Key> {
+    pub(crate) fn behind(&self, job: JobId) -> Option<Key> {
         let standing = self.standing.get(&job)?;
         let by_length = self.by_length.is_some();
         Some(if by_length { standing.ranked.by_length(standing.key) } else { standing.key })
     }
 
     /// A job in the line.
-    pub(in crate::sched) fn get(&self, job: JobId) -> Option<&Ranked> {
+    pub(crate) fn get(&self, job: JobId) -> Option<&Ranked> {
         self.standing.get(&job).map(|standing| &standing.ranked)
     }
 
     /// Whether somebody has waited too long.
-    pub(in crate::sched) fn is_overdue(&self) -> bool {
+    pub(crate) fn is_overdue(&self) -> bool {
         self.rows.iter().next().is_some_and(|row| row.key.is_aged())
     }
 
     /// Whether a job may be planned in a reservation of nodes and time.
-    pub(in crate::sched) fn enters_reservations(&self) -> bool {
+    pub(crate) fn enters_reservations(&self) -> bool {
         let draws = |reservation: &Arc<Reservation>| reservation.has(Flag::Magnetic);
         self.has_reservations() && (!self.asking.is_empty() || self.scene.reservations.iter().any(draws))
     }
 
     /// Whether it may be asked more often than that, in one pass, who would have to leave for a job.
-    pub(in crate::sched) fn may_claim_more_than(&self, most: u32) -> bool {
+    pub(crate) fn may_claim_more_than(&self, most: u32) -> bool {
         let mut left = most as usize;
         let mut place = Place::default();
         while let Some(row) = self.rows.next(&mut place, |least| least.reach > 0) {
@@ -260,56 +260,56 @@ impl Line {
     }
 
     /// Whether nodes are reserved for some time.
-    pub(in crate::sched) fn has_reservations(&self) -> bool {
+    pub(crate) fn has_reservations(&self) -> bool {
         !self.scene.reservations.is_empty()
     }
 
     /// By component of partitions: how many jobs of the line may run there.
-    pub(in crate::sched) fn members(&self) -> &[usize] {
+    pub(crate) fn members(&self) -> &[usize] {
         &self.members
     }
 
     /// The components of partitions that a job may run in.
-    pub(in crate::sched) fn components(&self, job: JobId) -> &[usize] {
+    pub(crate) fn components(&self, job: JobId) -> &[usize] {
         self.standing.get(&job).map_or(&[], |standing| &standing.components)
     }
 
     /// A job in the line whose request makes sense.
-    pub(in crate::sched) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
+    pub(crate) fn candidate(&self, job: JobId) -> Option<&Arc<Candidate>> {
         self.get(job).and_then(|ranked| ranked.candidate.as_ref().ok())
     }
 
     /// Whether a depth leaves a job out whoever else is in the line.
-    pub(in crate::sched) fn is_beyond(&self, key: &Key) -> bool {
+    pub(crate) fn is_beyond(&self, key: &Key) -> bool {
         let depth = self.scene.policy.scheduler.depth as usize;
         depth > 0 && self.rows.before(key) >= depth
     }
 
     /// Whether users or partitions have depths of their own.
-    pub(in crate::sched) fn has_shares(&self) -> bool {
+    pub(crate) fn has_shares(&self) -> bool {
         let policy = &self.scene.policy.scheduler;
         policy.depth_per_user > 0 || policy.depth_per_partition > 0
     }
 
     /// Whether anybody may go ahead of a job that waits.
-    pub(in crate::sched) fn backfills(&self) -> bool {
+    pub(crate) fn backfills(&self) -> bool {
         self.scene.policy.scheduler.backfill != Backfill::None
     }
 
     /// What is different since this was last asked.
-    pub(in crate::sched) fn take_changes(&mut self) -> Changes {
+    pub(crate) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
     /// Whether a depth leaves jobs out.
-    pub(in crate::sched) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         let policy = &self.scene.policy.scheduler;
         let is_long = policy.depth > 0 && self.rows.len() > policy.depth as usize;
         is_long || (self.rows.len() > 0 && self.has_shares())
     }
 
     /// The line as far as the depths allow.
-    pub(in crate::sched) fn window(&self) -> Vec<Row> {
+    pub(crate) fn window(&self) -> Vec<Row> {
         let policy = &self.scene.policy.scheduler;
         let limit = |depth: u32| if depth == 0 { usize::MAX } else { depth as usize };
         let (total, per_user, per_partition) =
@@ -332,7 +332,7 @@ impl Line {
     }
 
     /// The last of the first so many jobs; `None` if nobody is in the line.
-    pub(in crate::sched) fn last_of(&self, count: usize) -> Option<JobId> {
+    pub(crate) fn last_of(&self, count: usize) -> Option<JobId> {
         self.rows.iter().take(count).last().map(|row| row.key.job)
     }
 
@@ -345,7 +345,7 @@ impl Line {
     }
 
     /// What a deep pass looks at: the line as far as the depths allow, or up to `last`.
-    pub(in crate::sched) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
+    pub(crate) fn queue(&self, now: Time, last: Option<JobId>) -> Queue {
         let window = match last.and_then(|last| self.key(last)) {
             Some(key) => self.up_to(&key),
             None if last.is_some() => Vec::new(),
@@ -381,14 +381,14 @@ impl Line {
     }
 
     /// A job in the line whose request makes sense, about to be looked at.
-    pub(in crate::sched) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
+    pub(crate) fn called(&self, job: JobId, now: Time) -> Option<Queued> {
         let standing = self.standing.get(&job)?;
         let candidate = standing.ranked.candidate.as_ref().ok()?;
         Some(self.queued(standing.key, &standing.ranked, candidate, now))
     }
 
     /// The next moment after `now` at which a plan would turn out differently although nothing happens.
-    pub(in crate::sched) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
+    pub(crate) fn next_event_time(&self, cluster: &Cluster, now: Time) -> Option<Time> {
         let known = self.times.range((Bound::Excluded((now, JobId(u32::MAX))), Bound::Unbounded)).next();
         // What comes after a moment that has passed is not known before the line is refreshed.
         let due = self.times.iter().take_while(|(at, _)| *at <= now);
@@ -506,7 +506,7 @@ fn aside(job: JobId, (reason, detail): &Obstacle) -> Waiting {
 
 /// How long jobs wait until that alone changes something.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Waits {
+pub(crate) struct Waits {
     /// Until they come before all others, seconds; 0 for never.
     max_wait: u64,
     /// Until something that a rule by size asks for may fall away.
@@ -514,12 +514,12 @@ pub(in crate::sched) struct Waits {
 }
 
 impl Waits {
-    pub(in crate::sched) fn new(policy: &Policy) -> Self {
+    pub(crate) fn new(policy: &Policy) -> Self {
         Self { max_wait: policy.scheduler.max_wait.0, rules: wish::rule_limits(policy) }
     }
 
     /// The first moment after `now` at which time alone changes something about a job.
-    pub(in crate::sched) fn next_moment(&self, job: &Job, now: Time) -> Option<Time> {
+    pub(crate) fn next_moment(&self, job: &Job, now: Time) -> Option<Time> {
         self.moments(job).filter(|time| *time > now && !time.is_never()).min()
     }
 

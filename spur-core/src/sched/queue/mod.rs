@@ -1,11 +1,9 @@
 //! What a pass is given of the queue: who is looked at, in what order, and why the others are not.
 
-pub mod forecast;
 pub(super) mod line;
 pub mod priority;
 pub(super) mod rows;
 pub(super) mod shown;
-pub(super) mod similar;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -20,13 +18,15 @@ use crate::model::reason::Reason;
 use crate::text::array::TaskSet;
 use crate::text::time::Time;
 
+use super::forecast::Forecast;
 use super::plan::Waiting;
-use super::preempt::rule;
+use super::precedence;
+use super::request::counts::Counts;
+use super::request::lens;
 use super::request::{Request, least};
-use super::scene::{Scene, lens};
-use forecast::Forecast;
+use super::scene::Scene;
 use priority::Facts;
-use rows::{Counts, Key, Least};
+use rows::{Key, Least};
 
 /// A job that may be started if there is room: what does not change while it waits.
 #[derive(Clone, Debug)]
@@ -333,7 +333,7 @@ impl Measure {
     fn reach(&self, job: &Job) -> u32 {
         let configs = job.spec.partitions.iter().filter_map(|name| self.scene.partition(name));
         let configs = configs.map(|index| &self.scene.partitions[index].partition.config);
-        rule::reach(&self.scene.policy, job.spec.qos.as_deref(), configs)
+        precedence::reach(&self.scene.policy, job.spec.qos.as_deref(), configs)
     }
 
     /// The other components of a het job, which stands in the queue where its first one would if that had the size of the

@@ -1,6 +1,7 @@
 //! What a pending job counts for: Slurm's multifactor priority, and the orders of the scheduling literature.
 
 use crate::model::config::{Order, SchedulerPolicy};
+pub use crate::sched::scene::Scale;
 use crate::text::time::Time;
 
 /// The facts about a pending job that orders look at.
@@ -26,19 +27,6 @@ pub struct Facts {
     pub explicit: Option<u32>,
     /// `--nice`.
     pub nice: i32,
-}
-
-/// What priorities are measured against.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// Nodes of the cluster.
-    pub nodes: u32,
-    /// CPUs of the cluster.
-    pub cpus: u64,
-    /// The largest `priority_job_factor` of any partition.
-    pub partition_factor: u32,
-    /// The largest `priority` of any QOS.
-    pub qos_priority: u32,
 }
 
 /// What makes up a multifactor priority, each from 0 to 1. Fair share has nothing to say while usage is not recorded: its

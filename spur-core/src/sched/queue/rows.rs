@@ -4,8 +4,7 @@
 use std::cmp::Reverse;
 
 use crate::id::JobId;
-use crate::sched::request::Request;
-use crate::sched::scene::room::{CPUS, GRES};
+use crate::sched::request::counts::Counts;
 use crate::text::time::Time;
 
 /// Rows in a chunk before it is cut in two.
@@ -16,7 +15,7 @@ const FULL: usize = 128;
 /// Jobs that have waited too long come before all others, in order of submission; then tiers (of QOS, where these preempt,
 /// and of partitions), the order's own measure, and submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct Key {
+pub(crate) struct Key {
     aged: Reverse<bool>,
     tier: Reverse<u32>,
     /// Seconds planned to run, where that is what orders those who backfill; otherwise 0.
@@ -24,12 +23,12 @@ pub(in crate::sched) struct Key {
     priority: Reverse<u32>,
     rank: u64,
     submitted: Time,
-    pub(in crate::sched) job: JobId,
+    pub(crate) job: JobId,
 }
 
 impl Key {
     /// No key is smaller.
-    pub(in crate::sched) const FIRST: Self = Self {
+    pub(crate) const FIRST: Self = Self {
         aged: Reverse(true),
         tier: Reverse(u32::MAX),
         length: 0,
@@ -40,13 +39,7 @@ impl Key {
     };
 
     /// A job's place by tier, priority and rank.
-    pub(in crate::sched) fn new(
-        tier: u32,
-        priority: u32,
-        rank: Option<f64>,
-        submitted: Time,
-        job: JobId,
-    ) -> Self {
+    pub(crate) fn new(tier: u32, priority: u32, rank: Option<f64>, submitted: Time, job: JobId) -> Self {
         Self {
             aged: Reverse(false),
             tier: Reverse(tier),
@@ -59,17 +52,17 @@ impl Key {
     }
 
     /// The place of a job that has waited too long.
-    pub(in crate::sched) fn aged(submitted: Time, job: JobId) -> Self {
+    pub(crate) fn aged(submitted: Time, job: JobId) -> Self {
         Self { aged: Reverse(true), ..Self::new(0, 0, None, submitted, job) }
     }
 
     /// Whether the job has waited too long.
-    pub(in crate::sched) fn is_aged(&self) -> bool {
+    pub(crate) fn is_aged(&self) -> bool {
         self.aged.0
     }
 
     /// The job's place among others of its tier by how long they are planned to run. Who has waited too long keeps his.
-    pub(in crate::sched) fn by_length(self, seconds: u64) -> Self {
+    pub(crate) fn by_length(self, seconds: u64) -> Self {
         Self { length: if self.is_aged() { 0 } else { seconds }, ..self }
     }
 }
@@ -80,86 +73,14 @@ fn sortable(value: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// Amounts that a job takes at least, or that are free at most. Two jobs' minima together hold for both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::sched) struct Counts {
-    pub(in crate::sched) cpus: u64,
-    /// Nodes with a CPU to take.
-    pub(in crate::sched) nodes: u64,
-    /// Nodes of which all CPUs are taken.
-    pub(in crate::sched) whole: u64,
-    /// Devices of all kinds.
-    pub(in crate::sched) devices: u64,
-}
-
-impl Counts {
-    /// What a request takes at least.
-    pub(in crate::sched) fn of(request: &Request) -> Self {
-        let (nodes, slots) = (u64::from(request.min_nodes()), request.min_slots());
-        let need = &request.need;
-        let on_nodes = need.devices_of_node().saturating_mul(nodes);
-        Self {
-            cpus: need.cpus_of_slot().saturating_mul(slots).max(nodes),
-            nodes,
-            whole: if need.whole { nodes } else { 0 },
-            devices: need.devices_of_slot().saturating_mul(slots).saturating_add(on_nodes),
-        }
-    }
-
-    /// What a node counts for that has an amount of what it has in full.
-    pub(in crate::sched) fn free(amount: &[u64], full: &[u64]) -> Self {
-        let some = amount[CPUS] > 0;
-        Self {
-            cpus: amount[CPUS],
-            nodes: u64::from(some),
-            whole: u64::from(some && amount[CPUS] == full[CPUS]),
-            devices: amount[GRES..].iter().sum(),
-        }
-    }
-
-    /// Whether this is no more than `other` in any count.
-    pub(in crate::sched) fn within(&self, other: &Self) -> bool {
-        self.cpus <= other.cpus
-            && self.nodes <= other.nodes
-            && self.whole <= other.whole
-            && self.devices <= other.devices
-    }
-
-    /// The smaller of each.
-    pub(in crate::sched) fn min(self, other: Self) -> Self {
-        Self {
-            cpus: self.cpus.min(other.cpus),
-            nodes: self.nodes.min(other.nodes),
-            whole: self.whole.min(other.whole),
-            devices: self.devices.min(other.devices),
-        }
-    }
-
-    /// Adds counts to these.
-    pub(in crate::sched) fn add(&mut self, other: Self) {
-        self.cpus += other.cpus;
-        self.nodes += other.nodes;
-        self.whole += other.whole;
-        self.devices += other.devices;
-    }
-
-    /// Takes counts out of these.
-    pub(in crate::sched) fn take(&mut self, other: Self) {
-        self.cpus -= other.cpus;
-        self.nodes -= other.nodes;
-        self.whole -= other.whole;
-        self.devices -= other.devices;
-    }
-}
-
 /// The least that a job takes and for how long, and how far it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Least {
-    pub(in crate::sched) counts: Counts,
+pub(crate) struct Least {
+    pub(crate) counts: Counts,
     /// Seconds.
-    pub(in crate::sched) run_time: u64,
-    /// How high it reaches where jobs make others leave, see [`rule::reach`](crate::sched::preempt::rule::reach).
-    pub(in crate::sched) reach: u32,
+    pub(crate) run_time: u64,
+    /// How high it reaches where jobs make others leave, see [`precedence::reach`](crate::sched::precedence::reach).
+    pub(crate) reach: u32,
 }
 
 impl Least {
@@ -175,9 +96,9 @@ impl Least {
 
 /// A job with its place and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Row {
-    pub(in crate::sched) key: Key,
-    pub(in crate::sched) least: Least,
+pub(crate) struct Row {
+    pub(crate) key: Key,
+    pub(crate) least: Least,
 }
 
 /// Some neighbours; never empty.
@@ -196,14 +117,14 @@ impl Chunk {
 
 /// A place in the order, from which a walk goes on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sched) struct Place {
+pub(crate) struct Place {
     chunk: usize,
     row: usize,
 }
 
 impl Place {
     /// The key of the last row before it.
-    pub(in crate::sched) fn before(self, rows: &Rows) -> Option<Key> {
+    pub(crate) fn before(self, rows: &Rows) -> Option<Key> {
         let chunk = |at: usize| rows.chunks.get(at).and_then(|chunk| chunk.rows.last());
         let here = rows
             .chunks
@@ -216,37 +137,37 @@ impl Place {
 
 /// Rows in order.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Rows {
+pub(crate) struct Rows {
     chunks: Vec<Chunk>,
     len: usize,
 }
 
 impl Rows {
     /// Puts rows in order.
-    pub(in crate::sched) fn new(mut rows: Vec<Row>) -> Self {
+    pub(crate) fn new(mut rows: Vec<Row>) -> Self {
         rows.sort_unstable_by_key(|row| row.key);
         let chunks = rows.chunks(FULL / 2).filter_map(|chunk| Chunk::new(chunk.to_vec()));
         Self { chunks: chunks.collect(), len: rows.len() }
     }
 
     /// How many there are.
-    pub(in crate::sched) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// All of them in order.
-    pub(in crate::sched) fn iter(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Row> {
         self.chunks.iter().flat_map(|chunk| &chunk.rows)
     }
 
     /// How many stand before a key.
-    pub(in crate::sched) fn before(&self, key: &Key) -> usize {
+    pub(crate) fn before(&self, key: &Key) -> usize {
         let (at, row) = self.find(key);
         self.chunks[..at].iter().map(|chunk| chunk.rows.len()).sum::<usize>() + row
     }
 
     /// Adds a row.
-    pub(in crate::sched) fn insert(&mut self, row: Row) {
+    pub(crate) fn insert(&mut self, row: Row) {
         let (at, place) = self.find(&row.key);
         self.len += 1;
         // A place at the start of a chunk may as well be the end of the one before.
@@ -268,7 +189,7 @@ impl Rows {
     }
 
     /// Takes a row out; nothing happens if it is not there.
-    pub(in crate::sched) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &Key) {
         let (at, place) = self.find(key);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
         if chunk.rows.get(place).is_none_or(|row| row.key != *key) {
@@ -284,7 +205,7 @@ impl Rows {
 
     /// The next row at or behind a place for which `may` holds; it has to hold for the least of several rows if it
     /// holds for any of them. The place is moved behind the row.
-    pub(in crate::sched) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
+    pub(crate) fn next(&self, place: &mut Place, may: impl Fn(&Least) -> bool) -> Option<Row> {
         while let Some(chunk) = self.chunks.get(place.chunk) {
             if may(&chunk.least) {
                 let rest = &chunk.rows[place.row..];

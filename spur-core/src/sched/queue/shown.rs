@@ -25,12 +25,7 @@ pub struct PartPriority {
 
 /// The priorities of a job in its partitions, of which the largest counts; none of one that something else than room keeps
 /// waiting. The components of a het job stand where the first one would if it had the size of the whole.
-pub(in crate::sched) fn priorities(
-    cluster: &Cluster,
-    scene: &Scene,
-    job: &Job,
-    now: Time,
-) -> Vec<PartPriority> {
+pub(crate) fn priorities(cluster: &Cluster, scene: &Scene, job: &Job, now: Time) -> Vec<PartPriority> {
     let leader = job.spec.het.as_deref().and_then(|het| cluster.job(het.leader)).unwrap_or(job);
     let Phase::Pending(pending) = &leader.phase else { return Vec::new() };
     if obstacle(cluster, leader, pending, now).is_some() {

@@ -8,16 +8,17 @@ use fixedbitset::FixedBitSet;
 
 use crate::id::NodeId;
 use crate::model::fabric::Pos;
+use crate::sched::request::lens::NOWHERE;
+use crate::sched::request::lens::{DomainTable, Domains, Kind, Lens, slots_by_position};
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::{DomainTable, Domains, Kind, Lens, slots_by_position};
 use crate::sched::scene::room::{Amount, CPUS, RoomId};
 use crate::sched::timeline::stairs::{Smaller, Stairs};
-use crate::sched::timeline::sweep::NOWHERE;
 use crate::text::time::Time;
 
 use super::super::place::{self, Ask, Lost, Placement, Slots, View};
 use super::super::request::Need;
-use super::super::state::{Hit, Hunt, MAX_TRIES, RIVALS, layer};
+use super::super::space::{Hit, Hunt};
+use super::super::state::{MAX_TRIES, RIVALS, layer};
 use super::ledger::Books;
 use super::sight::Sights;
 

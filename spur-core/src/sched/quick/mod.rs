@@ -25,7 +25,7 @@ use crate::cluster::event::Event;
 use crate::id::{JobId, NodeId};
 use crate::model::config::{Backfill, PreemptBy};
 use crate::model::job::JobSpec;
-use crate::sched::queue::forecast::Forecast;
+use crate::sched::forecast::Forecast;
 use crate::sched::queue::line::{Changes, Line};
 use crate::sched::queue::rows::{Key, Place};
 use crate::sched::timeline::held::Held;
@@ -37,7 +37,7 @@ use super::later::{Reservation, Reservations};
 use super::pass::walk::Walk;
 use super::pass::way::Ways;
 use super::plan::{Plan, Start};
-use super::preempt::rule;
+use super::precedence;
 use super::prospect::Lenses;
 use super::scene::Scene;
 use find::Finder;
@@ -117,7 +117,7 @@ impl Quick {
     pub(super) fn serves(cluster: &Cluster, line: &Line, searches: u32) -> bool {
         let keeps = cluster.policy().scheduler.backfill == Backfill::Conservative;
         let searches = if keeps { 0 } else { searches };
-        let gives_up = rule::may_preempt(cluster) && line.may_claim_more_than(searches);
+        let gives_up = precedence::may_preempt(cluster) && line.may_claim_more_than(searches);
         let displaces = keeps && cluster.jobs().nominated().next().is_some();
         !gives_up && !displaces && !line.enters_reservations()
     }
@@ -166,7 +166,7 @@ impl Quick {
         ledger.begin(cluster, memory.planned.iter().chain(known.iter()));
         let reaches = |job: &JobId| line.get(*job).is_some_and(|ranked| ranked.at_least().reach > 0);
         let preempts = !memory.settled || changes.arrived.iter().any(reaches);
-        let ways = match preempts && (rule::may_preempt(cluster) || !memory.nominated.is_empty()) {
+        let ways = match preempts && (precedence::may_preempt(cluster) || !memory.nominated.is_empty()) {
             true => Ways::new(cluster, &scene, forecast, searches, &mut ledger),
             false => Ways::default(),
         };
@@ -235,8 +235,8 @@ impl Quick {
         memory.nominated = cluster.jobs().nominated().map(|(job, _)| job.id).collect();
         memory.settled &= memory.nominated.is_empty();
         let stirred = std::mem::take(&mut memory.stirred);
-        if memory.settled && rule::may_preempt(cluster) {
-            memory.settled = !stirred && !rule::exempt_ended(cluster, before, now);
+        if memory.settled && precedence::may_preempt(cluster) {
+            memory.settled = !stirred && !precedence::exempt_ended(cluster, before, now);
         }
         if !scene.reservations.is_empty() && (before != now || memory.replanned) {
             books.realms = Realms::new(&scene.reservations, now);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::id::JobId;
-use crate::sched::queue::rows::{Counts, Least};
+use crate::sched::queue::rows::Least;
+use crate::sched::request::counts::Counts;
 use crate::sched::scene::room::CPUS;
 use crate::text::time::Time;
 

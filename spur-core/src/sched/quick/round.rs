@@ -7,7 +7,8 @@ use crate::id::JobId;
 use crate::sched::pass::walk::Walk;
 use crate::sched::queue::Ranked;
 use crate::sched::queue::line::Line;
-use crate::sched::queue::rows::{Counts, Key, Least, Place, Row, Rows};
+use crate::sched::queue::rows::{Key, Least, Place, Row, Rows};
+use crate::sched::request::counts::Counts;
 
 use super::ledger::Ledger;
 use super::room::Room;

@@ -9,7 +9,7 @@ use crate::id::NodeId;
 use crate::model::fabric::Pos;
 use crate::sched::place::Slots;
 use crate::sched::request::Need;
-use crate::sched::scene::lens::{Lens, slots_by_position};
+use crate::sched::request::lens::{Lens, slots_by_position};
 use crate::sched::timeline::held::Held;
 
 /// Sights that are kept: on a hundred thousand nodes one has some 200 KB.

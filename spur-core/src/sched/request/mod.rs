@@ -5,6 +5,10 @@
 //! that it shares; or a device where it asks for a number of GPUs without saying for what. [`Need`] answers how many slots
 //! fit a room and what they take.
 
+pub(super) mod counts;
+pub(super) mod lens;
+pub(super) mod part;
+mod standing;
 pub(super) mod wish;
 
 use smallvec::SmallVec;

@@ -8,8 +8,8 @@ use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::model::job::{FabricAsk, JobSpec, Sharing};
 use crate::model::topology::TopologyConfig;
 use crate::sched::place::{self, Ask, AskError, Resolved, Wish};
+use crate::sched::request::lens::{Filter, named};
 use crate::sched::request::{Request, Slot};
-use crate::sched::scene::lens::{Filter, named};
 use crate::sched::scene::room::ClassId;
 use crate::sched::scene::{self, Scene};
 use crate::text::gather::{Gather, GatherClause, Switches};
@@ -17,36 +17,36 @@ use crate::text::time::{Time, TimeLimit};
 
 /// What a job asks for while a start lies in a stretch of time.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Stage {
+pub(crate) struct Stage {
     /// From then on,
-    pub(in crate::sched) from: Time,
+    pub(crate) from: Time,
     /// until then.
-    pub(in crate::sched) until: Time,
+    pub(crate) until: Time,
     /// What it asks for: one ask, or one for each size that will do, the largest first.
-    pub(in crate::sched) asks: Vec<Ask>,
+    pub(crate) asks: Vec<Ask>,
     /// What it had asked for before, as written.
-    pub(in crate::sched) relaxed: Vec<String>,
+    pub(crate) relaxed: Vec<String>,
     /// What had no effect.
-    pub(in crate::sched) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A job's wishes, and where they apply.
 #[derive(Clone, Copy)]
-pub(in crate::sched) struct Wisher<'a> {
-    pub(in crate::sched) scene: &'a Scene,
+pub(crate) struct Wisher<'a> {
+    pub(crate) scene: &'a Scene,
     /// The number of the partition.
-    pub(in crate::sched) partition: usize,
+    pub(crate) partition: usize,
     /// The fabric the job is placed on there.
-    pub(in crate::sched) fabric: &'a Fabric,
-    pub(in crate::sched) spec: &'a JobSpec,
-    pub(in crate::sched) request: &'a Request,
+    pub(crate) fabric: &'a Fabric,
+    pub(crate) spec: &'a JobSpec,
+    pub(crate) request: &'a Request,
     /// Nodes of the job that `--gather-with` names, if it runs.
-    pub(in crate::sched) gather_with: &'a [NodeId],
+    pub(crate) gather_with: &'a [NodeId],
 }
 
 /// Why a wish can never come true.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::sched) enum WishError {
+pub(crate) enum WishError {
     /// The fabric cannot give it.
     #[error(transparent)]
     Ask(#[from] AskError),
@@ -66,7 +66,7 @@ fn limits(gather: Option<&Gather>, switches: Option<Switches>) -> impl Iterator<
 }
 
 /// After how long something falls away that rules by size ask for.
-pub(in crate::sched) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
+pub(crate) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
     let rules = policy.topologies.iter().flat_map(|config| &config.rule);
     let limits = rules.flat_map(|rule| {
         let gather = rule.gather.as_deref().and_then(|text| text.parse().ok());
@@ -78,7 +78,7 @@ pub(in crate::sched) fn rule_limits(policy: &Policy) -> Vec<TimeLimit> {
 
 /// Every time at which something falls away that a job asked for; or, where it asks neither for domains nor for switches, may
 /// fall away that rules ask for, by their limits.
-pub(in crate::sched) fn relax_times<'a>(
+pub(crate) fn relax_times<'a>(
     spec: &'a JobSpec,
     rules: &'a [TimeLimit],
     eligible: Time,
@@ -92,7 +92,7 @@ pub(in crate::sched) fn relax_times<'a>(
 
 impl Stage {
     /// The first ask, for what all have in common.
-    pub(in crate::sched) fn ask(&self) -> &Ask {
+    pub(crate) fn ask(&self) -> &Ask {
         &self.asks[0]
     }
 }
@@ -102,7 +102,7 @@ impl Wisher<'_> {
     ///
     /// # Errors
     /// What can never be, with what would work.
-    pub(in crate::sched) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, WishError> {
+    pub(crate) fn stages(&self, eligible: Time, now: Time) -> Result<Vec<Stage>, WishError> {
         let mut stages = vec![self.stage(eligible, now)?];
         while let Some(last) = stages.last().filter(|last| last.until < Time::MAX) {
             stages.push(self.stage(eligible, last.until)?);
@@ -164,7 +164,7 @@ impl Wisher<'_> {
             Some((_, most)) => most,
             None if config.rule.iter().any(|rule| rule.max_nodes.is_some()) => {
                 let kinds = self.usable().into_iter().map(|(_, has, count)| (has, count)).collect();
-                scene::fewest_nodes(kinds, slots.into()).unwrap_or(slots)
+                super::standing::fewest_nodes(kinds, slots.into()).unwrap_or(slots)
             }
             None => slots,
         }

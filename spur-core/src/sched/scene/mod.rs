@@ -2,7 +2,7 @@
 //! moment it was begun and the cluster may change meanwhile. A cluster keeps its scene until it changes
 //! ([`Cluster::standing`]), so two passes look at the same one if and only if nothing that stands has changed.
 
-pub(super) mod lens;
+mod alike;
 pub(super) mod room;
 
 use std::sync::{Arc, OnceLock};
@@ -13,16 +13,12 @@ use crate::cluster::{Cluster, Partition};
 use crate::id::NodeId;
 use crate::model::config::Policy;
 use crate::model::fabric::{DomainId, Fabric, Pos};
-use crate::model::job::{JobSpec, Sharing};
+use crate::model::job::JobSpec;
 use crate::model::node::NodeShape;
 use crate::model::reservation::Reservation;
 use crate::model::topology::TopologyConfig;
-use crate::sched::feasible::{Accepted, FitUp};
-use crate::sched::queue::priority::Scale;
-use crate::sched::request::wish::Wisher;
-use crate::text::time::Time;
 
-use super::request::{BadRequest, Request};
+use alike::{Accepted, FitUp};
 use room::{ClassId, Rooms};
 
 /// A node as far as plans care.
@@ -54,6 +50,19 @@ impl ScenePartition {
     pub(super) fn classes(&self) -> &[(ClassId, u32)] {
         &self.classes
     }
+}
+
+/// What priorities are measured against.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// CPUs of the cluster.
+    pub cpus: u64,
+    /// The largest `priority_job_factor` of any partition.
+    pub partition_factor: u32,
+    /// The largest `priority` of any QOS.
+    pub qos_priority: u32,
 }
 
 /// Nodes, partitions and fabrics.
@@ -134,67 +143,6 @@ impl Scene {
     /// The number of the partition of that name.
     pub(super) fn partition(&self, name: &str) -> Option<usize> {
         self.partitions.iter().position(|scene| &**scene.partition.name() == name)
-    }
-
-    /// The fewest nodes of a partition that a job can run on when nothing else does; `None` if it never can.
-    pub(super) fn fewest_nodes(&self, index: usize, spec: &JobSpec) -> Option<u32> {
-        let partition = &self.partitions[index];
-        let request = self.request(index, spec).ok()?;
-        let slots =
-            |class| request.need.slots(self.rooms.shape(class), self.rooms.amount(self.rooms.full(class)));
-        let kinds = partition.classes.iter().map(|(class, count)| (slots(*class), *count)).collect();
-        let fewest = fewest_nodes(kinds, request.min_slots())?;
-        Some(fewest.max(request.min_nodes()))
-    }
-
-    /// What a job needs in a partition. One that has whole leaves to itself by a rule takes nodes whole, too: what it leaves
-    /// of them is nobody's.
-    ///
-    /// # Errors
-    /// As [`Request::new`].
-    pub(super) fn request(&self, partition: usize, spec: &JobSpec) -> Result<Request, BadRequest> {
-        let mut request = Request::new(spec, &self.partitions[partition].partition.config)?;
-        request.need.whole |= self.has_whole_rule() && self.has_whole_leaves(partition, spec, &request);
-        Ok(request)
-    }
-
-    fn has_whole_rule(&self) -> bool {
-        self.policy.topologies.iter().any(|config| config.rule.iter().any(|rule| rule.whole))
-    }
-
-    /// Whether the job has whole leaves to itself at some time.
-    fn has_whole_leaves(&self, partition: usize, spec: &JobSpec, request: &Request) -> bool {
-        let Ok(fabric) = fabric_for(self, partition, spec) else { return false };
-        let wisher = Wisher { scene: self, partition, fabric, spec, request, gather_with: &[] };
-        let stages = wisher.stages(Time::ZERO, Time::ZERO);
-        stages.is_ok_and(|stages| stages.iter().any(|stage| stage.ask().whole_leaves))
-    }
-
-    /// Whether a job may close to others what it does not use of its leaves.
-    pub(super) fn may_close(&self, spec: &JobSpec) -> bool {
-        spec.shape.sharing == Sharing::Topo || self.has_whole_rule()
-    }
-
-    /// The nodes that a job on some nodes closes to others without using them: the rest of its leaves, where it has
-    /// whole leaves to itself.
-    pub(super) fn closes(
-        &self,
-        spec: &JobSpec,
-        partition: &str,
-        nodes: impl Iterator<Item = NodeId>,
-    ) -> Vec<NodeId> {
-        if !self.may_close(spec) {
-            return Vec::new();
-        }
-        let Some(partition) = self.partition(partition) else { return Vec::new() };
-        let Ok(fabric) = fabric_for(self, partition, spec) else { return Vec::new() };
-        let Ok(request) = Request::new(spec, &self.partitions[partition].partition.config) else {
-            return Vec::new();
-        };
-        if !self.has_whole_leaves(partition, spec, &request) {
-            return Vec::new();
-        }
-        others_of_leaves(fabric, &nodes.collect::<Vec<_>>())
     }
 
     /// How a fabric was configured; a flat one has no configuration.
@@ -282,20 +230,6 @@ pub(super) fn count_classes(all: impl Iterator<Item = ClassId>) -> Vec<(ClassId,
         }
     }
     classes
-}
-
-/// The fewest nodes that hold so many slots when nothing runs, the largest first; `None` if all are not enough. Of each kind of
-/// nodes: how many slots one has, and how many there are.
-pub(super) fn fewest_nodes(mut kinds: Vec<(u32, u32)>, slots: u64) -> Option<u32> {
-    kinds.retain(|(has, _)| *has > 0);
-    kinds.sort_by_key(|(has, _)| std::cmp::Reverse(*has));
-    let (mut left, mut fewest) = (slots, 0_u64);
-    for (has, count) in kinds {
-        let (has, count) = (u64::from(has), u64::from(count));
-        let some = left.div_ceil(has).min(count);
-        (left, fewest) = (left.saturating_sub(some * has), fewest + some);
-    }
-    if left == 0 { u32::try_from(fewest).ok() } else { None }
 }
 
 /// A number for each partition, the same for those that share nodes, directly or through others.

@@ -12,34 +12,34 @@ use smallvec::SmallVec;
 use crate::model::node::NodeShape;
 
 /// Where an amount keeps its CPUs.
-pub(in crate::sched) const CPUS: usize = 0;
+pub(crate) const CPUS: usize = 0;
 /// Where an amount keeps its memory, MiB.
-pub(in crate::sched) const MEMORY: usize = 1;
+pub(crate) const MEMORY: usize = 1;
 /// Where an amount keeps 1 while nobody is suspended on the node. No job asks for it; but who is suspended stays in his
 /// leaf, whatever he holds there, so that a node without it is not idle for those who want whole leaves.
-pub(in crate::sched) const CLEAR: usize = 2;
+pub(crate) const CLEAR: usize = 2;
 /// Where an amount keeps the devices of the first `gres` entry; the others follow.
-pub(in crate::sched) const GRES: usize = 3;
+pub(crate) const GRES: usize = 3;
 
 /// An amount by itself, without a number; that of nodes with few kinds of devices lies where it is.
-pub(in crate::sched) type Amount = SmallVec<[u64; 4]>;
+pub(crate) type Amount = SmallVec<[u64; 4]>;
 
 /// A class of nodes of equal shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct ClassId(pub(in crate::sched) u32);
+pub(crate) struct ClassId(pub(crate) u32);
 
 impl ClassId {
-    pub(in crate::sched) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// A numbered amount of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct RoomId(pub(in crate::sched) u32);
+pub(crate) struct RoomId(pub(crate) u32);
 
 impl RoomId {
-    pub(in crate::sched) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -61,7 +61,7 @@ impl Room {
 
 /// The classes of nodes and every amount a pass has come across.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Rooms {
+pub(crate) struct Rooms {
     shapes: Vec<Arc<NodeShape>>,
     full: Vec<RoomId>,
     rooms: Vec<Room>,
@@ -76,7 +76,7 @@ pub(in crate::sched) struct Rooms {
 
 impl Rooms {
     /// The class of nodes of that shape.
-    pub(in crate::sched) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
+    pub(crate) fn class(&mut self, shape: &Arc<NodeShape>) -> ClassId {
         let known = self.shapes.iter().rposition(|known| Arc::ptr_eq(known, shape) || known == shape);
         let index = known.unwrap_or_else(|| {
             self.shapes.push(Arc::clone(shape));
@@ -89,47 +89,44 @@ impl Rooms {
     }
 
     /// Every class.
-    pub(in crate::sched) fn classes(&self) -> impl Iterator<Item = ClassId> + use<> {
+    pub(crate) fn classes(&self) -> impl Iterator<Item = ClassId> + use<> {
         (0..number(self.shapes.len())).map(ClassId)
     }
 
     /// What the nodes of a class are made of.
-    pub(in crate::sched) fn shape(&self, class: ClassId) -> &NodeShape {
+    pub(crate) fn shape(&self, class: ClassId) -> &NodeShape {
         &self.shapes[class.index()]
     }
 
     /// Everything that a node of the class has.
-    pub(in crate::sched) fn full(&self, class: ClassId) -> RoomId {
+    pub(crate) fn full(&self, class: ClassId) -> RoomId {
         self.full[class.index()]
     }
 
     /// Nothing of a node of the class.
-    pub(in crate::sched) fn nothing(&mut self, class: ClassId) -> RoomId {
+    pub(crate) fn nothing(&mut self, class: ClassId) -> RoomId {
         let zeros = vec![0; self.amount(self.full(class)).len()];
         self.intern(class, &zeros)
     }
 
     /// How many rooms are numbered.
-    pub(in crate::sched) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rooms.len()
     }
 
     /// The class a room belongs to.
-    pub(in crate::sched) fn class_of(&self, room: RoomId) -> ClassId {
+    pub(crate) fn class_of(&self, room: RoomId) -> ClassId {
         self.rooms[room.index()].class
     }
 
     /// The amount.
     #[inline]
-    pub(in crate::sched) fn amount(&self, room: RoomId) -> &[u64] {
+    pub(crate) fn amount(&self, room: RoomId) -> &[u64] {
         self.rooms[room.index()].amount(&self.amounts)
     }
 
     /// The rooms from a number on: those of one class that follow each other, with the amount of each.
-    pub(in crate::sched) fn runs_from(
-        &self,
-        first: usize,
-    ) -> impl Iterator<Item = (ClassId, ChunksExact<'_, u64>)> {
+    pub(crate) fn runs_from(&self, first: usize) -> impl Iterator<Item = (ClassId, ChunksExact<'_, u64>)> {
         let rooms = self.rooms.get(first..).unwrap_or_default();
         rooms.chunk_by(|one, next| one.class == next.class).map(|run| {
             let (begin, end) = (run[0].begin as usize, run[run.len() - 1].end as usize);
@@ -139,17 +136,17 @@ impl Rooms {
     }
 
     /// Whether there is a CPU in it: without one nothing can run there.
-    pub(in crate::sched) fn usable(&self, room: RoomId) -> bool {
+    pub(crate) fn usable(&self, room: RoomId) -> bool {
         self.amount(room)[CPUS] > 0
     }
 
     /// Whether `small` is contained in `large`, both of one class.
-    pub(in crate::sched) fn within(&self, small: RoomId, large: RoomId) -> bool {
+    pub(crate) fn within(&self, small: RoomId, large: RoomId) -> bool {
         small == large || self.amount(small).iter().zip(self.amount(large)).all(|(less, more)| less <= more)
     }
 
     /// The number of an amount.
-    pub(in crate::sched) fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
+    pub(crate) fn intern(&mut self, class: ClassId, amount: &[u64]) -> RoomId {
         let Self { rooms, amounts, numbers, .. } = self;
         let is_same = |id: &RoomId| {
             let room = rooms[id.index()];
@@ -182,7 +179,7 @@ impl Rooms {
     }
 
     /// What is left of a room when `taken` is taken; nothing of what there is less of.
-    pub(in crate::sched) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
+    pub(crate) fn minus(&mut self, room: RoomId, taken: &[u64]) -> RoomId {
         if let Some((known, same, left)) = &self.last
             && *known == room
             && **same == *taken
@@ -201,14 +198,14 @@ impl Rooms {
     }
 
     /// A room with `given` added, never more than the class has.
-    pub(in crate::sched) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
+    pub(crate) fn plus(&mut self, room: RoomId, given: &[u64]) -> RoomId {
         let full = self.full(self.class_of(room));
         let full: Box<[u64]> = self.amount(full).into();
         self.of_both(room, given, |at, have, add| (have + add).min(full[at]))
     }
 
     /// What is in both rooms.
-    pub(in crate::sched) fn common(&mut self, one: RoomId, other: RoomId) -> RoomId {
+    pub(crate) fn common(&mut self, one: RoomId, other: RoomId) -> RoomId {
         if self.within(one, other) {
             return one;
         }
@@ -226,7 +223,7 @@ impl Rooms {
 }
 
 /// Everything that a node of that shape has.
-pub(in crate::sched) fn capacity(shape: &NodeShape) -> Box<[u64]> {
+pub(crate) fn capacity(shape: &NodeShape) -> Box<[u64]> {
     let fixed = [u64::from(shape.cpus), shape.memory_mb, 1];
     fixed.into_iter().chain(shape.gres.iter().map(|gres| u64::from(gres.count))).collect()
 }

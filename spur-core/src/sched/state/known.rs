@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::sched::request::Need;
+use crate::sched::request::lens::UNKNOWN;
 use crate::sched::scene::room::{ClassId, RoomId, Rooms};
 use crate::sched::timeline::standing::Counts;
-use crate::sched::timeline::sweep::UNKNOWN;
 
 /// What is known of one need.
 #[derive(Debug, Default)]

@@ -16,12 +16,12 @@ use crate::model::alloc::Alloc;
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::phase::Phase;
 use crate::model::topology::Plugin;
-use crate::sched::queue::forecast::Forecast;
+use crate::sched::forecast::Forecast;
+use crate::sched::request::lens::{Canvas, DomainTable, Domains, Lens};
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::{Canvas, DomainTable, Domains, Lens};
 use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
-use crate::sched::timeline::licenses::{Licenses, Wanted};
+use crate::sched::timeline::licenses::Licenses;
 use crate::sched::timeline::realm::{OPEN, Realms};
 use crate::sched::timeline::scout::Scout;
 use crate::sched::timeline::second::length;
@@ -32,9 +32,10 @@ use crate::sched::timeline::sweep::{Counters, Search};
 use crate::sched::timeline::tails::Tails;
 use crate::text::time::Time;
 
-use super::place::{Ask, BlockRule, Lost, Placement, Slots, Strategy};
-use super::request::{Need, Request};
+use super::place::{Ask, BlockRule, Slots, Strategy};
+use super::request::Need;
 use super::scene::{Scene, SceneNode};
+use super::space::{Hit, Hunt};
 use super::timeline::Timeline;
 use known::{Known, Seen};
 use trial::{Trial, placed};
@@ -101,76 +102,6 @@ struct Unused {
     open: Option<Vec<NodeId>>,
     /// How often one of these may still be looked at.
     looks: usize,
-}
-
-/// A job to find room for, in one partition.
-#[derive(Clone)]
-pub(super) struct Hunt<'a> {
-    /// Where it may be planned.
-    pub(super) realm: usize,
-    /// The number of its need.
-    pub(super) need: usize,
-    pub(super) request: &'a Request,
-    pub(super) lenses: &'a [Arc<Lens>],
-    pub(super) stages: &'a [Stage],
-    pub(super) licenses: &'a Wanted,
-    /// Planned run time, seconds.
-    pub(super) run_time: u64,
-    /// Only a start from this on is of interest.
-    pub(super) from: Time,
-    /// Only a start before this is of interest.
-    pub(super) until: Time,
-}
-
-/// Room that was found.
-#[derive(Clone, Debug)]
-pub(super) struct Hit {
-    /// The realm it is in.
-    pub(super) realm: usize,
-    pub(super) start: Time,
-    /// How long the job is planned to run there, seconds.
-    pub(super) lasts: u64,
-    /// The time limit that it has to do with there, seconds, if that is not what it asked for.
-    pub(super) limit: Option<u64>,
-    /// Whether the job can start this moment.
-    pub(super) starts: bool,
-    pub(super) placement: Placement,
-    /// The best of the domains that could have held it and lost; looked for only when it starts.
-    pub(super) lost: Vec<Lost>,
-    pub(super) relaxed: Vec<String>,
-    /// Whether the leaves it is in are closed to others while it runs.
-    pub(super) whole_leaves: bool,
-    pub(super) lens: Arc<Lens>,
-}
-
-impl Hunt<'_> {
-    /// What it asks of licenses.
-    pub(super) fn asked(&self) -> [(usize, &Wanted); 1] {
-        [(self.realm, self.licenses)]
-    }
-
-    /// The time before which a start is of interest next to one that was found: an equally early one only where it
-    /// may have more nodes.
-    pub(super) fn beaten_by(&self, hit: &Hit) -> Time {
-        let is_open = self.request.nodes.is_some_and(|(least, most)| least < most);
-        hit.start + u64::from(is_open && self.lenses.len() > 1)
-    }
-}
-
-impl Hit {
-    /// Whether it is the better of two: earlier, or at the same time on more nodes.
-    pub(super) fn beats(&self, other: &Hit) -> bool {
-        let order = |hit: &Hit| (hit.start, std::cmp::Reverse(hit.placement.shares.len()));
-        order(self) < order(other)
-    }
-}
-
-/// What a job is given on one node; or, without slots, what it keeps others from using there.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Part {
-    pub(super) node: NodeId,
-    pub(super) slots: u32,
-    pub(super) taken: Arc<[u64]>,
 }
 
 impl State {

@@ -8,13 +8,13 @@ use fixedbitset::FixedBitSet;
 use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::sched::later::Reservation;
-use crate::sched::pass::space::{Aside, Space};
 use crate::sched::place::Slots;
 use crate::sched::request::Need;
+use crate::sched::request::lens::Lens;
 use crate::sched::request::wish::Stage;
-use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
+use crate::sched::space::{Aside, Space};
 use crate::sched::timeline::licenses::{Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::stairs::{Smaller, Stairs};
@@ -22,7 +22,10 @@ use crate::text::time::Time;
 
 use super::known::Known;
 use super::trial::occupied;
-use super::{Hit, Hunt, Part, State};
+use crate::sched::request::part::Part;
+use crate::sched::space::{Hit, Hunt};
+
+use super::State;
 
 impl Space for State {
     fn now(&self) -> Time {

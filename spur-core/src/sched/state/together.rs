@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use crate::id::NodeId;
-use crate::sched::pass::space::Space;
+use crate::sched::request::lens::Lens;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
-use crate::sched::scene::lens::Lens;
+use crate::sched::space::Space;
 use crate::sched::timeline::licenses::{Asked, Wanted};
 use crate::sched::together::{Member, Nearness, Seat, Together, place_together};
 use crate::text::time::Time;
 
-use super::{Hit, Hunt, Part};
+use crate::sched::request::part::Part;
+use crate::sched::space::{Hit, Hunt};
 
 /// Moments at which all components of one job are tried: a count, so that a pass decides the same on every machine.
 const MOST_MOMENTS: u32 = 200;
 
 /// A component in one partition, seen through one of its lenses.
-pub(in crate::sched) struct Place<'a> {
-    pub(in crate::sched) hunt: Hunt<'a>,
-    pub(in crate::sched) lens: &'a Arc<Lens>,
+pub(crate) struct Place<'a> {
+    pub(crate) hunt: Hunt<'a>,
+    pub(crate) lens: &'a Arc<Lens>,
 }
 
 impl<'a> Place<'a> {
@@ -33,7 +34,7 @@ impl<'a> Place<'a> {
 ///
 /// A moment is worth a look if each component fits then by itself. Whether they do so together is asked at that
 /// moment, and then whenever somebody gives something back.
-pub(in crate::sched) fn find_together(
+pub(crate) fn find_together(
     space: &mut impl Space,
     scene: &Scene,
     places: &[Place<'_>],

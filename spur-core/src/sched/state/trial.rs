@@ -5,7 +5,7 @@ use fixedbitset::FixedBitSet;
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::{self, Ask, Lost, Placement, Slots, View};
 use crate::sched::request::Need;
-use crate::sched::scene::lens::{Canvas, Lens};
+use crate::sched::request::lens::{Canvas, Lens};
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::timeline::Timeline;
 use crate::sched::timeline::second::Second;

@@ -12,8 +12,8 @@ use crate::id::{JobId, NodeId};
 use crate::model::alloc::Alloc;
 use crate::model::job::Job;
 use crate::model::phase::Phase;
-use crate::sched::queue::forecast::Forecast;
-use crate::sched::queue::rows::Counts;
+use crate::sched::forecast::Forecast;
+use crate::sched::request::counts::Counts;
 use crate::sched::scene::Scene;
 use crate::sched::scene::room::{Amount, RoomId, Rooms};
 use crate::sched::timeline::holding;
@@ -27,11 +27,11 @@ const MOST_ROOMS: usize = 4_096;
 const ANY_MOMENT: Time = Time(i64::MIN);
 
 /// What a job holds of a node.
-pub(in crate::sched) type HeldPart = (NodeId, Arc<[u64]>);
+pub(crate) type HeldPart = (NodeId, Arc<[u64]>);
 
 /// What is held, by node and by job.
 #[derive(Debug)]
-pub(in crate::sched) struct Held {
+pub(crate) struct Held {
     rooms: Rooms,
     nodes: Vec<OnNode>,
     jobs: BTreeMap<JobId, Holder>,
@@ -65,20 +65,15 @@ struct OnNode {
 
 /// A job that holds something.
 #[derive(Debug)]
-pub(in crate::sched) struct Holder {
+pub(crate) struct Holder {
     /// When it is planned to end.
-    pub(in crate::sched) end: Time,
-    pub(in crate::sched) parts: Vec<HeldPart>,
+    pub(crate) end: Time,
+    pub(crate) parts: Vec<HeldPart>,
 }
 
 impl Held {
     /// What is held on a cluster.
-    pub(in crate::sched) fn new(
-        cluster: &Cluster,
-        scene: &Scene,
-        forecast: &dyn Forecast,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(cluster: &Cluster, scene: &Scene, forecast: &dyn Forecast, now: Time) -> Self {
         let rooms = scene.rooms.clone();
         let nodes = scene.nodes.iter().enumerate().map(|(index, node)| {
             let full = rooms.full(node.class);
@@ -116,7 +111,7 @@ impl Held {
     }
 
     /// Makes what one job holds what the cluster says; says whether that made a difference.
-    pub(in crate::sched) fn sync(
+    pub(crate) fn sync(
         &mut self,
         cluster: &Cluster,
         scene: &Scene,
@@ -166,7 +161,7 @@ impl Held {
     }
 
     /// What was taken for a task of an array that waited in the record `from` is now its own.
-    pub(in crate::sched) fn hand_over(
+    pub(crate) fn hand_over(
         &mut self,
         cluster: &Cluster,
         scene: &Scene,
@@ -193,7 +188,7 @@ impl Held {
 
     /// Takes amounts for a task of an array until a time. It has no number yet: until it has, it goes by one that no job
     /// ever gets.
-    pub(in crate::sched) fn put_task(&mut self, from: JobId, end: Time, parts: Vec<HeldPart>) {
+    pub(crate) fn put_task(&mut self, from: JobId, end: Time, parts: Vec<HeldPart>) {
         let lowest = self.tasks.iter().map(|(_, key)| key.0).min().unwrap_or(u32::MAX);
         let key = JobId(lowest - 1);
         self.put(key, end, parts);
@@ -231,7 +226,7 @@ impl Held {
     }
 
     /// Takes amounts for a job until a time.
-    pub(in crate::sched) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
+    pub(crate) fn put(&mut self, job: JobId, end: Time, parts: Vec<HeldPart>) {
         for (id, amount) in &parts {
             let node = &mut self.nodes[id.index()];
             node.sum.iter_mut().zip(&**amount).for_each(|(sum, more)| *sum += more);
@@ -273,12 +268,7 @@ impl Held {
     }
 
     /// The jobs whose planned end has come and whose end is now planned for another time. They are put right.
-    pub(in crate::sched) fn correct(
-        &mut self,
-        cluster: &Cluster,
-        forecast: &dyn Forecast,
-        now: Time,
-    ) -> bool {
+    pub(crate) fn correct(&mut self, cluster: &Cluster, forecast: &dyn Forecast, now: Time) -> bool {
         let mut moved = Vec::new();
         for (end, id) in self.ends.range(..=(now, JobId(u32::MAX))) {
             let planned =
@@ -296,7 +286,7 @@ impl Held {
     }
 
     /// Forgets amounts that nothing has, if there are many; says whether it did: their numbers mean something else then.
-    pub(in crate::sched) fn tidy(&mut self, scene: &Scene) -> bool {
+    pub(crate) fn tidy(&mut self, scene: &Scene) -> bool {
         if self.rooms.len() < MOST_ROOMS + 2 * self.nodes.len() {
             return false;
         }
@@ -308,35 +298,35 @@ impl Held {
     }
 
     /// The amounts that are numbered.
-    pub(in crate::sched) fn rooms(&self) -> &Rooms {
+    pub(crate) fn rooms(&self) -> &Rooms {
         &self.rooms
     }
 
     /// The amounts that are numbered, to number more.
-    pub(in crate::sched) fn rooms_mut(&mut self) -> &mut Rooms {
+    pub(crate) fn rooms_mut(&mut self) -> &mut Rooms {
         &mut self.rooms
     }
 
     /// The number of an amount of a node.
-    pub(in crate::sched) fn intern(&mut self, node: NodeId, amount: &[u64]) -> RoomId {
+    pub(crate) fn intern(&mut self, node: NodeId, amount: &[u64]) -> RoomId {
         let class = self.rooms.class_of(self.nodes[node.index()].idle);
         self.rooms.intern(class, amount)
     }
 
     /// The nodes of which something else is held since this was last asked.
-    pub(in crate::sched) fn take_touched(&mut self) -> Vec<NodeId> {
+    pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
         self.forget_changes();
         std::mem::take(&mut self.touched)
     }
 
     /// How many changes there were of what nobody holds of a node.
-    pub(in crate::sched) fn changes(&self) -> usize {
+    pub(crate) fn changes(&self) -> usize {
         self.forgotten + self.changes.len()
     }
 
     /// The nodes that were changed after the first so many changes, each as often as it was; `None` if that is not known any
     /// more.
-    pub(in crate::sched) fn changes_since(&self, changes: usize) -> Option<&[NodeId]> {
+    pub(crate) fn changes_since(&self, changes: usize) -> Option<&[NodeId]> {
         self.changes.get(changes.checked_sub(self.forgotten)?..)
     }
 
@@ -351,27 +341,27 @@ impl Held {
     }
 
     /// What nobody holds of a node.
-    pub(in crate::sched) fn idle(&self, node: NodeId) -> RoomId {
+    pub(crate) fn idle(&self, node: NodeId) -> RoomId {
         self.nodes[node.index()].idle
     }
 
     /// The component of partitions that a node counts for; `None` for one that may not be used.
-    pub(in crate::sched) fn component(&self, node: NodeId) -> Option<usize> {
+    pub(crate) fn component(&self, node: NodeId) -> Option<usize> {
         self.nodes[node.index()].component
     }
 
     /// Whether a node may be used.
-    pub(in crate::sched) fn is_open(&self, node: NodeId) -> bool {
+    pub(crate) fn is_open(&self, node: NodeId) -> bool {
         self.component(node).is_some()
     }
 
     /// What is free in a component of partitions.
-    pub(in crate::sched) fn free(&self, component: usize) -> Counts {
+    pub(crate) fn free(&self, component: usize) -> Counts {
         self.free[component]
     }
 
     /// What is held of a node by jobs that are planned to end after a time.
-    pub(in crate::sched) fn sum_after(&self, node: NodeId, at: Time) -> Amount {
+    pub(crate) fn sum_after(&self, node: NodeId, at: Time) -> Amount {
         let node = &self.nodes[node.index()];
         let mut sum = Amount::from_slice(&node.sum);
         for (_, _, amount) in node.holds.iter().filter(|(end, ..)| *end <= at) {
@@ -381,19 +371,19 @@ impl Held {
     }
 
     /// What a node has when so much of it is held.
-    pub(in crate::sched) fn left(&self, node: NodeId, sum: &[u64]) -> Amount {
+    pub(crate) fn left(&self, node: NodeId, sum: &[u64]) -> Amount {
         let class = self.rooms.class_of(self.nodes[node.index()].idle);
         let full = self.rooms.amount(self.rooms.full(class));
         full.iter().zip(sum).map(|(full, sum)| full.saturating_sub(*sum)).collect()
     }
 
     /// What a node has from a time on, as far as running jobs go.
-    pub(in crate::sched) fn at(&self, node: NodeId, at: Time) -> Amount {
+    pub(crate) fn at(&self, node: NodeId, at: Time) -> Amount {
         self.left(node, &self.sum_after(node, at))
     }
 
     /// The number of what a node has from a time on, where nobody who holds some of it has gone by then, or all have.
-    pub(in crate::sched) fn known_at(&self, node: NodeId, at: Time) -> Option<RoomId> {
+    pub(crate) fn known_at(&self, node: NodeId, at: Time) -> Option<RoomId> {
         let on_node = &self.nodes[node.index()];
         let gone = on_node.holds.iter().filter(|(end, ..)| *end <= at).count();
         match gone {
@@ -404,30 +394,30 @@ impl Held {
     }
 
     /// Everything that a node has.
-    pub(in crate::sched) fn full(&self, node: NodeId) -> &[u64] {
+    pub(crate) fn full(&self, node: NodeId) -> &[u64] {
         self.rooms.amount(self.rooms.full(self.rooms.class_of(self.nodes[node.index()].idle)))
     }
 
     /// Jobs with their planned ends, those after `from`, the next first.
-    pub(in crate::sched) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
+    pub(crate) fn ends_after(&self, from: Time) -> impl Iterator<Item = (Time, &Holder)> {
         let rest =
             self.ends.range((std::ops::Bound::Excluded((from, JobId(u32::MAX))), std::ops::Bound::Unbounded));
         rest.filter_map(|(end, job)| Some((*end, self.jobs.get(job)?)))
     }
 
     /// Jobs that are planned to end at a time.
-    pub(in crate::sched) fn ending(&self, at: Time) -> impl Iterator<Item = (JobId, &Holder)> {
+    pub(crate) fn ending(&self, at: Time) -> impl Iterator<Item = (JobId, &Holder)> {
         let ending = self.ends.range((at, JobId(0))..=(at, JobId(u32::MAX)));
         ending.filter_map(|(_, job)| Some((*job, self.jobs.get(job)?)))
     }
 
     /// Jobs that should have ended by now.
-    pub(in crate::sched) fn overdue(&self, now: Time) -> impl Iterator<Item = &Holder> {
+    pub(crate) fn overdue(&self, now: Time) -> impl Iterator<Item = &Holder> {
         self.ends.range(..=(now, JobId(u32::MAX))).filter_map(|(_, job)| self.jobs.get(job))
     }
 
     /// All jobs with their planned ends.
-    pub(in crate::sched) fn ends(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (Time, JobId)> + '_ {
         self.ends.iter().copied()
     }
 }

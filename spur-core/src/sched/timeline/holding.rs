@@ -18,12 +18,12 @@ use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::phase::{Phase, Suspended};
-use crate::sched::queue::forecast::{ENDLESS, Forecast, Limits};
+use crate::sched::forecast::{ENDLESS, Forecast, Limits};
 use crate::sched::scene::room::{Amount, CLEAR, CPUS, GRES, MEMORY};
 use crate::text::time::Time;
 
 /// What a job was given, and when it is planned to end; what may end at any moment ends at `any_moment`.
-pub(in crate::sched) fn until<'a>(
+pub(crate) fn until<'a>(
     cluster: &Cluster,
     job: &'a Job,
     forecast: &dyn Forecast,
@@ -88,7 +88,7 @@ fn back_until(cluster: &Cluster, job: &Job, suspended: &Suspended) -> Time {
 }
 
 /// What counts for a job on one of its nodes, of which `full` is everything.
-pub(in crate::sched) fn amount_on(
+pub(crate) fn amount_on(
     cluster: &Cluster,
     job: &Job,
     alloc: &Alloc,
@@ -118,7 +118,7 @@ pub(in crate::sched) fn amount_on(
 }
 
 /// Whether a job is at work, or was until its end was decided.
-pub(in crate::sched) fn has_cpus(phase: &Phase) -> bool {
+pub(crate) fn has_cpus(phase: &Phase) -> bool {
     match phase {
         Phase::Running { .. } => true,
         Phase::Completing(completing) => !completing.suspended,
@@ -156,14 +156,14 @@ fn counted(cluster: &Cluster, job: &Job, part: &NodeAlloc, node: &Node) -> u32 {
 }
 
 /// What is held on one node by a job that is suspended, as an amount, with so many CPUs: it is still there.
-pub(in crate::sched) fn amount_kept(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
+pub(crate) fn amount_kept(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
     let mut amount = amount_of(part, cpus, length);
     amount[CLEAR] = 1;
     amount
 }
 
 /// What is held on one node, as an amount, with so many CPUs.
-pub(in crate::sched) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
+pub(crate) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) -> Amount {
     let mut amount: Amount = smallvec![0; length];
     amount[CPUS] = u64::from(cpus);
     amount[MEMORY] = part.memory_mb;
@@ -176,7 +176,7 @@ pub(in crate::sched) fn amount_of(part: &NodeAlloc, cpus: u32, length: usize) ->
 }
 
 /// Nodes of suspended jobs that want CPUs back: what counts there for one job follows from the others.
-pub(in crate::sched) fn entangled(cluster: &Cluster) -> impl Iterator<Item = (JobId, NodeId)> + '_ {
+pub(crate) fn entangled(cluster: &Cluster) -> impl Iterator<Item = (JobId, NodeId)> + '_ {
     let parts = |job: &Job| job.phase.alloc().cloned().map(|alloc| (job.id, alloc));
     cluster.jobs().claims().filter_map(parts).flat_map(|(job, alloc)| {
         let nodes: Vec<NodeId> = alloc.nodes.iter().map(|part| part.node).collect();

@@ -9,17 +9,17 @@ const FULL: usize = 48;
 
 /// A stretch of time over which a node has a room free throughout; `end` is not part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Hole {
-    pub(in crate::sched) start: Second,
-    pub(in crate::sched) end: Second,
-    pub(in crate::sched) node: u32,
-    pub(in crate::sched) room: RoomId,
+pub(crate) struct Hole {
+    pub(crate) start: Second,
+    pub(crate) end: Second,
+    pub(crate) node: u32,
+    pub(crate) room: RoomId,
 }
 
 impl Hole {
     /// Seconds.
     #[inline]
-    pub(in crate::sched) fn length(&self) -> u32 {
+    pub(crate) fn length(&self) -> u32 {
         self.end.since(self.start)
     }
 
@@ -112,13 +112,13 @@ impl Block {
 
 /// All holes, by start, then node, then end.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Holes {
+pub(crate) struct Holes {
     blocks: Vec<Block>,
 }
 
 impl Holes {
     /// Puts holes in order.
-    pub(in crate::sched) fn new(mut holes: Vec<Hole>) -> Self {
+    pub(crate) fn new(mut holes: Vec<Hole>) -> Self {
         holes.sort_unstable_by_key(Hole::key);
         let mut chunks =
             holes.chunks(FULL / 2).map(|chunk| Chunk::new(roomy(chunk.iter().copied()))).peekable();
@@ -131,13 +131,13 @@ impl Holes {
 
     /// The holes in order, chunk by chunk; left out are those that begin at `before` or later, and chunks of which no
     /// hole lasts for `duration` seconds and until `until`.
-    pub(in crate::sched) fn reaching(&self, duration: u32, until: Second, before: Second) -> Reaching<'_> {
+    pub(crate) fn reaching(&self, duration: u32, until: Second, before: Second) -> Reaching<'_> {
         Reaching { blocks: self.blocks.iter(), chunks: [].iter(), duration, until, before }
     }
 
     /// Adds holes that are in order: those that come next to each other at once, because a booking leaves as many as it
     /// takes nodes.
-    pub(in crate::sched) fn insert(&mut self, holes: &[Hole]) {
+    pub(crate) fn insert(&mut self, holes: &[Hole]) {
         let mut left = holes;
         while let Some(first) = left.first() {
             let Some((at, within)) = self.find(first) else {
@@ -194,7 +194,7 @@ impl Holes {
     }
 
     /// Takes out holes that are in order; nothing happens to those that are not there.
-    pub(in crate::sched) fn remove(&mut self, holes: &[Hole]) {
+    pub(crate) fn remove(&mut self, holes: &[Hole]) {
         let mut left = holes;
         while let Some(first) = left.first() {
             let gone = self.find(first).map_or(0, |(at, within)| self.cut_out((at, within), left));
@@ -234,7 +234,7 @@ impl Holes {
     }
 
     /// Says that the room of a hole is another; nothing happens if it is not there.
-    pub(in crate::sched) fn change(&mut self, hole: &Hole, room: RoomId) {
+    pub(crate) fn change(&mut self, hole: &Hole, room: RoomId) {
         let Some((at, within)) = self.find(hole) else { return };
         let holes = &mut self.blocks[at].chunks[within].holes;
         if let Ok(place) = holes.binary_search_by_key(&hole.key(), Hole::key) {
@@ -253,7 +253,7 @@ impl Holes {
 
 /// See [`Holes::reaching`].
 #[derive(Debug)]
-pub(in crate::sched) struct Reaching<'a> {
+pub(crate) struct Reaching<'a> {
     blocks: std::slice::Iter<'a, Block>,
     chunks: std::slice::Iter<'a, Chunk>,
     duration: u32,

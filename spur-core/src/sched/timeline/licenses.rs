@@ -26,10 +26,10 @@ use crate::text::time::Time;
 use super::realm::Realms;
 
 /// What a job wants: names and counts.
-pub(in crate::sched) type Wanted = [(Box<str>, u32)];
+pub(crate) type Wanted = [(Box<str>, u32)];
 
 /// What jobs want that start at one moment: by realm.
-pub(in crate::sched) type Asked<'a> = [(usize, &'a Wanted)];
+pub(crate) type Asked<'a> = [(usize, &'a Wanted)];
 
 /// Whether no licenses are wanted, as by most jobs.
 #[inline]
@@ -38,7 +38,7 @@ fn wants_none(asked: &Asked<'_>) -> bool {
 }
 
 /// What a request says of licenses.
-pub(in crate::sched) fn wanted(spec: &JobSpec) -> &Wanted {
+pub(crate) fn wanted(spec: &JobSpec) -> &Wanted {
     spec.extra.as_ref().map_or(&[], |extra| &extra.licenses)
 }
 
@@ -109,7 +109,7 @@ struct License {
 
 /// All licenses by name.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Licenses {
+pub(crate) struct Licenses {
     known: BTreeMap<Arc<str>, License>,
     /// By realm: when its jobs have to be over. Empty where nothing is reserved.
     ends: Vec<Time>,
@@ -117,20 +117,20 @@ pub(in crate::sched) struct Licenses {
 
 /// A license of which there is too little.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Lack {
-    pub(in crate::sched) name: Box<str>,
-    pub(in crate::sched) wanted: i64,
+pub(crate) struct Lack {
+    pub(crate) name: Box<str>,
+    pub(crate) wanted: i64,
     /// What is left of it for whoever wants it.
-    pub(in crate::sched) left: i64,
+    pub(crate) left: i64,
     /// Whether that is so only later, before whoever wants it is over.
-    pub(in crate::sched) later: bool,
+    pub(crate) later: bool,
     /// What is kept for others.
-    pub(in crate::sched) reserved: i64,
+    pub(crate) reserved: i64,
 }
 
 impl Licenses {
     /// What is left of the configured licenses by jobs that run until the given times.
-    pub(in crate::sched) fn new<'a>(
+    pub(crate) fn new<'a>(
         cluster: &'a Cluster,
         realms: &Realms,
         running: impl Iterator<Item = (Time, JobId)> + 'a,
@@ -149,7 +149,7 @@ impl Licenses {
     }
 
     /// The same where no job runs.
-    pub(in crate::sched) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
+    pub(crate) fn unused(configured: &[(Arc<str>, u32)], realms: &Realms, now: Time) -> Self {
         let license = |count: &u32| {
             let stock = Stock { open: i64::from(*count), shares: SmallVec::new() };
             License {
@@ -174,12 +174,12 @@ impl Licenses {
     }
 
     /// Whether none are configured.
-    pub(in crate::sched) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
     /// Takes licenses for a stretch of time.
-    pub(in crate::sched) fn take(&mut self, asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
+    pub(crate) fn take(&mut self, asked: (usize, &Wanted), from: Time, to: Time, starts: bool) {
         self.change(asked, from, to, 1);
         let (realm, wanted) = asked;
         for (name, count) in wanted.iter().filter(|_| starts) {
@@ -190,7 +190,7 @@ impl Licenses {
     }
 
     /// Undoes a reservation.
-    pub(in crate::sched) fn give_back(&mut self, asked: (usize, &Wanted), from: Time, to: Time) {
+    pub(crate) fn give_back(&mut self, asked: (usize, &Wanted), from: Time, to: Time) {
         self.change(asked, from, to, -1);
     }
 
@@ -204,7 +204,7 @@ impl Licenses {
 
     /// The first time from `from` on at which all that is wanted is free for `seconds`, or until the reservation it is
     /// wanted in is over; `None` if there is none.
-    pub(in crate::sched) fn earliest(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
+    pub(crate) fn earliest(&self, asked: &Asked<'_>, from: Time, seconds: u64) -> Option<Time> {
         if wants_none(asked) {
             return Some(from);
         }
@@ -237,7 +237,7 @@ impl Licenses {
 
     /// The first license of which too few are held by nobody at this moment, or will be left by reservations before a job
     /// is over that lasts so many seconds.
-    pub(in crate::sched) fn lacking(&self, asked: &Asked<'_>, now: Time, seconds: u64) -> Option<Lack> {
+    pub(crate) fn lacking(&self, asked: &Asked<'_>, now: Time, seconds: u64) -> Option<Lack> {
         if wants_none(asked) {
             return None;
         }
@@ -270,7 +270,7 @@ impl Licenses {
     }
 
     /// What is left of a license in a realm throughout a stretch of time; nothing of one that is not known.
-    pub(in crate::sched) fn least(&self, realm: usize, name: &str, from: Time, to: Time) -> i64 {
+    pub(crate) fn least(&self, realm: usize, name: &str, from: Time, to: Time) -> i64 {
         let Some(license) = self.known.get(name) else { return 0 };
         let left = license.within(from, to).map(|(_, stock)| stock.left(license.owner(realm)));
         left.min().unwrap_or(0)

@@ -20,20 +20,20 @@ use crate::model::reservation::{Flag, Reservation};
 use crate::text::time::Time;
 
 /// The realm of jobs that run in no reservation.
-pub(in crate::sched) const OPEN: usize = 0;
+pub(crate) const OPEN: usize = 0;
 
 /// What a node shows in a realm for a while, whatever jobs leave of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Screen {
-    pub(in crate::sched) from: Time,
-    pub(in crate::sched) to: Time,
+pub(crate) struct Screen {
+    pub(crate) from: Time,
+    pub(crate) to: Time,
     /// Everything, or else nothing.
-    pub(in crate::sched) shows_all: bool,
+    pub(crate) shows_all: bool,
 }
 
 /// The realms of one pass.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Realms {
+pub(crate) struct Realms {
     reservations: Arc<[Arc<Reservation>]>,
     /// By reservation: when it is in force.
     windows: Vec<Vec<(Time, Time)>>,
@@ -41,45 +41,45 @@ pub(in crate::sched) struct Realms {
 
 impl Realms {
     /// The realms from `now` on.
-    pub(in crate::sched) fn new(reservations: &Arc<[Arc<Reservation>]>, now: Time) -> Self {
+    pub(crate) fn new(reservations: &Arc<[Arc<Reservation>]>, now: Time) -> Self {
         let windows = reservations.iter().map(|reservation| reservation.windows(now)).collect();
         Self { reservations: Arc::clone(reservations), windows }
     }
 
     /// How many there are, with the one in which nothing is shut: there jobs are only compared with how it would be.
-    pub(in crate::sched) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         if self.is_single() { 1 } else { self.reservations.len() + 2 }
     }
 
     /// Until when it is known what is reserved: of what comes again and again only so many windows are planned with.
-    pub(in crate::sched) fn known_until(&self) -> Time {
+    pub(crate) fn known_until(&self) -> Time {
         let again =
             self.reservations.iter().zip(&self.windows).filter(|(reservation, _)| reservation.repeats());
         again.filter_map(|(_, windows)| windows.last()).map(|(_, end)| *end).min().unwrap_or(Time::MAX)
     }
 
     /// Whether there is only the open one.
-    pub(in crate::sched) fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         self.reservations.is_empty()
     }
 
     /// The one in which nothing is shut.
-    pub(in crate::sched) fn unshut(&self) -> usize {
+    pub(crate) fn unshut(&self) -> usize {
         self.count() - 1
     }
 
     /// The reservation that a realm is that of.
-    pub(in crate::sched) fn reservation(&self, realm: usize) -> Option<&Arc<Reservation>> {
+    pub(crate) fn reservation(&self, realm: usize) -> Option<&Arc<Reservation>> {
         realm.checked_sub(1).and_then(|index| self.reservations.get(index))
     }
 
     /// The realm of the reservation of that name.
-    pub(in crate::sched) fn named(&self, name: &str) -> Option<usize> {
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
         self.reservations.iter().position(|reservation| *reservation.name == *name).map(|index| index + 1)
     }
 
     /// The realms in which a job may be planned, those it would rather be in first.
-    pub(in crate::sched) fn of_job(&self, spec: &JobSpec) -> SmallVec<[usize; 2]> {
+    pub(crate) fn of_job(&self, spec: &JobSpec) -> SmallVec<[usize; 2]> {
         let admits = |reservation: &Reservation| reservation.admits(&spec.owner, spec.account.as_deref());
         let mut names = spec.reservations().peekable();
         if names.peek().is_some() {
@@ -96,46 +96,44 @@ impl Realms {
 
     /// The realm of a start in the reservation of that name, or in none: the open one also where there is none of that
     /// name any more.
-    pub(in crate::sched) fn within(&self, name: Option<&str>) -> usize {
+    pub(crate) fn within(&self, name: Option<&str>) -> usize {
         name.and_then(|name| self.named(name)).unwrap_or(OPEN)
     }
 
     /// The reservation whose nodes are all there is in a realm.
-    pub(in crate::sched) fn bounds(&self, realm: usize) -> Option<&Arc<Reservation>> {
+    pub(crate) fn bounds(&self, realm: usize) -> Option<&Arc<Reservation>> {
         self.reservation(realm).filter(|own| own.binds_to_nodes())
     }
 
     /// The reservation whose window is all the time there is in a realm.
-    pub(in crate::sched) fn window(&self, realm: usize) -> Option<&Arc<Reservation>> {
+    pub(crate) fn window(&self, realm: usize) -> Option<&Arc<Reservation>> {
         self.reservation(realm).filter(|own| own.binds_to_time())
     }
 
     /// When jobs of a realm have to be over.
-    pub(in crate::sched) fn end(&self, realm: usize) -> Option<Time> {
+    pub(crate) fn end(&self, realm: usize) -> Option<Time> {
         self.window(realm).map(|own| own.end)
     }
 
     /// The reservations that have licenses: their realms, and when they are in force.
-    pub(in crate::sched) fn licensed(
-        &self,
-    ) -> impl Iterator<Item = (usize, &Arc<Reservation>, &[(Time, Time)])> {
+    pub(crate) fn licensed(&self) -> impl Iterator<Item = (usize, &Arc<Reservation>, &[(Time, Time)])> {
         let all = self.reservations.iter().zip(&self.windows).enumerate();
         let licensed = all.filter(|(_, (reservation, _))| !reservation.licenses.is_empty());
         licensed.map(|(index, (reservation, windows))| (index + 1, reservation, windows.as_slice()))
     }
 
     /// How long a job that starts in a realm at some time is planned to run: no longer than the realm lasts.
-    pub(in crate::sched) fn lasts(&self, realm: usize, start: Time, run_time: u64) -> u64 {
+    pub(crate) fn lasts(&self, realm: usize, start: Time, run_time: u64) -> u64 {
         self.end(realm).map_or(run_time, |end| end.since(start).min(run_time))
     }
 
     /// Whether a node is in a realm.
-    pub(in crate::sched) fn holds(&self, realm: usize, node: NodeId) -> bool {
+    pub(crate) fn holds(&self, realm: usize, node: NodeId) -> bool {
         self.bounds(realm).is_none_or(|own| own.holds(node))
     }
 
     /// What a node shows in a realm instead of what jobs leave of it: by time, one after another.
-    pub(in crate::sched) fn screens(&self, realm: usize, node: NodeId, now: Time) -> Vec<Screen> {
+    pub(crate) fn screens(&self, realm: usize, node: NodeId, now: Time) -> Vec<Screen> {
         if self.is_single() || realm == self.unshut() {
             return Vec::new();
         }
@@ -161,7 +159,7 @@ impl Realms {
     }
 
     /// The first reservation that keeps jobs of the open realm from a node at some time from `from` to `to`.
-    pub(in crate::sched) fn shut_by(&self, node: NodeId, from: Time, to: Time) -> Option<&Arc<Reservation>> {
+    pub(crate) fn shut_by(&self, node: NodeId, from: Time, to: Time) -> Option<&Arc<Reservation>> {
         let meets =
             |windows: &Vec<(Time, Time)>| windows.iter().any(|window| window.0 < to && from < window.1);
         let mut all = self.reservations.iter().zip(&self.windows);

@@ -11,14 +11,15 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Pos};
-use crate::sched::scene::lens::Kind;
+use crate::sched::request::lens::Kind;
 
 use super::Timeline;
 use super::holes::Hole;
 use super::second::Second;
 use super::standing::Counts;
-use super::sweep::{Cursor, SHELVES, Search, UNKNOWN};
+use super::sweep::{Cursor, SHELVES, Search};
 use super::tails::{Earliest, SMALL};
+use crate::sched::request::lens::UNKNOWN;
 
 /// Holes that a window of time should have, about.
 const WINDOW: usize = 64;
@@ -27,7 +28,7 @@ const PACE: u32 = 600;
 
 /// What is counted in, kept from one search to the next so that nothing is allocated anew.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Scout {
+pub(crate) struct Scout {
     tally: Tally,
     /// Seconds of a window. However many there are, the answer is the same.
     pace: u32,
@@ -49,7 +50,7 @@ struct Tally {
 
 impl Scout {
     /// For so many nodes.
-    pub(in crate::sched) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         let seen = vec![0; nodes.div_ceil(BITS)];
         Self {
             tally: Tally { seen, counts: Vec::new(), near: Vec::new() },
@@ -61,7 +62,7 @@ impl Scout {
 
     /// When some domain has enough nodes with a slot each for a search, which asks for nothing else: [`Second::NEVER`] for not
     /// before the search ends; `None` where the domains are too large for this.
-    pub(in crate::sched) fn earliest(
+    pub(crate) fn earliest(
         &mut self,
         search: &Search<'_>,
         timeline: &Timeline,

@@ -4,18 +4,18 @@ use crate::text::time::Time;
 
 /// Seconds since a timeline began. It goes on for 136 years; what is free only after that counts as never free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct Second(pub(in crate::sched) u32);
+pub(crate) struct Second(pub(crate) u32);
 
 impl Second {
     /// When a timeline begins.
-    pub(in crate::sched) const BEGIN: Self = Self(0);
+    pub(crate) const BEGIN: Self = Self(0);
     /// The last moment of a timeline; later ones, except never, are taken for it.
-    pub(in crate::sched) const LAST: Self = Self(u32::MAX - 1);
+    pub(crate) const LAST: Self = Self(u32::MAX - 1);
     /// Later than any moment.
-    pub(in crate::sched) const NEVER: Self = Self(u32::MAX);
+    pub(crate) const NEVER: Self = Self(u32::MAX);
 
     /// When a time is on a timeline that begins at `begin`; what was before is its beginning.
-    pub(in crate::sched) fn of(time: Time, begin: Time) -> Self {
+    pub(crate) fn of(time: Time, begin: Time) -> Self {
         if time.is_never() {
             return Self::NEVER;
         }
@@ -23,25 +23,25 @@ impl Second {
     }
 
     /// The time, on a timeline that begins at `begin`.
-    pub(in crate::sched) fn time(self, begin: Time) -> Time {
+    pub(crate) fn time(self, begin: Time) -> Time {
         if self.is_never() { Time::MAX } else { begin + u64::from(self.0) }
     }
 
     /// Whether it never comes.
     #[inline]
-    pub(in crate::sched) fn is_never(self) -> bool {
+    pub(crate) fn is_never(self) -> bool {
         self == Self::NEVER
     }
 
     /// So many seconds later; never, where that is beyond the last moment.
     #[inline]
-    pub(in crate::sched) fn after(self, seconds: u32) -> Self {
+    pub(crate) fn after(self, seconds: u32) -> Self {
         Self(self.0.saturating_add(seconds)).if_known()
     }
 
     /// Seconds since an earlier moment; [`FOR_EVER`] until never.
     #[inline]
-    pub(in crate::sched) fn since(self, earlier: Self) -> u32 {
+    pub(crate) fn since(self, earlier: Self) -> u32 {
         if self.is_never() { FOR_EVER } else { self.0 - earlier.0.min(self.0) }
     }
 
@@ -52,10 +52,10 @@ impl Second {
 }
 
 /// A stretch of time in seconds that is longer than any that ends.
-pub(in crate::sched) const FOR_EVER: u32 = u32::MAX;
+pub(crate) const FOR_EVER: u32 = u32::MAX;
 
 /// A stretch of time as a timeline counts it.
-pub(in crate::sched) fn length(seconds: u64) -> u32 {
+pub(crate) fn length(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(FOR_EVER)
 }
 

@@ -16,7 +16,7 @@ use super::second::FOR_EVER;
 
 /// What a room has at most, or what a slot takes at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::sched) struct Measure {
+pub(crate) struct Measure {
     /// Whether the node is idle, and has to be.
     idle: bool,
     cpus: u64,
@@ -26,7 +26,7 @@ pub(in crate::sched) struct Measure {
 
 impl Measure {
     /// What one slot takes at least; a node may make more of it.
-    pub(in crate::sched) fn of(need: &Need) -> Self {
+    pub(crate) fn of(need: &Need) -> Self {
         let tasks = match need.slot {
             Slot::Node { tasks } => u64::from(tasks),
             Slot::Task | Slot::Gpu => 1,
@@ -77,7 +77,7 @@ const NONE: u32 = u32::MAX;
 
 /// All holes.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Shelves {
+pub(crate) struct Shelves {
     shelves: Vec<Shelf>,
     kinds: Vec<Kind>,
     /// Kinds by what tells them apart.
@@ -88,7 +88,7 @@ pub(in crate::sched) struct Shelves {
 
 impl Shelves {
     /// Puts holes in order.
-    pub(in crate::sched) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
+    pub(crate) fn new(rooms: &Rooms, holes: impl Iterator<Item = Hole>) -> Self {
         let mut shelves = Self::default();
         let mut lists: Vec<Vec<Hole>> = Vec::new();
         for hole in holes {
@@ -103,25 +103,25 @@ impl Shelves {
     }
 
     /// The holes of the shelves that may hold so much for `duration` seconds, shelf by shelf.
-    pub(in crate::sched) fn holding(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
+    pub(crate) fn holding(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         let may = move |shelf: &&Shelf| shelf.longest >= duration && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
     /// Of these the shelves whose holes last for ever, which never share a shelf with others.
-    pub(in crate::sched) fn lasting(&self, least: Measure) -> impl Iterator<Item = &Holes> {
+    pub(crate) fn lasting(&self, least: Measure) -> impl Iterator<Item = &Holes> {
         self.holding(least, FOR_EVER)
     }
 
     /// Of these the others.
-    pub(in crate::sched) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
+    pub(crate) fn ending(&self, least: Measure, duration: u32) -> impl Iterator<Item = &Holes> {
         let may =
             move |shelf: &&Shelf| (duration..FOR_EVER).contains(&shelf.longest) && shelf.most.holds(&least);
         self.shelves.iter().filter(may).map(|shelf| &shelf.holes)
     }
 
     /// Adds holes that are in order.
-    pub(in crate::sched) fn insert(&mut self, rooms: &Rooms, holes: &[Hole]) {
+    pub(crate) fn insert(&mut self, rooms: &Rooms, holes: &[Hole]) {
         for alike in holes.chunk_by(are_alike) {
             let shelf = self.of(rooms, &alike[0]);
             self.shelves[shelf].holes.insert(alike);
@@ -129,7 +129,7 @@ impl Shelves {
     }
 
     /// Takes out holes that are in order; nothing happens to those that are not there.
-    pub(in crate::sched) fn remove(&mut self, rooms: &Rooms, holes: &[Hole]) {
+    pub(crate) fn remove(&mut self, rooms: &Rooms, holes: &[Hole]) {
         for alike in holes.chunk_by(are_alike) {
             let shelf = self.of(rooms, &alike[0]);
             self.shelves[shelf].holes.remove(alike);
@@ -137,7 +137,7 @@ impl Shelves {
     }
 
     /// Puts some holes of a node in the place of others. Both lists are by start and end.
-    pub(in crate::sched) fn exchange<'a>(
+    pub(crate) fn exchange<'a>(
         &mut self,
         rooms: &Rooms,
         before: impl Iterator<Item = &'a Hole>,

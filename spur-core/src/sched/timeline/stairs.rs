@@ -14,7 +14,7 @@ use crate::text::time::Time;
 
 /// What requests have to agree in to be compared: the nodes they admit and their constraints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched) struct Family {
+pub(crate) struct Family {
     outline: usize,
     must: Option<Layer>,
     is_flat: bool,
@@ -33,7 +33,7 @@ pub(in crate::sched) struct Family {
 
 impl Family {
     /// The family of an ask; `None` where a larger one may fit although a smaller one does not.
-    pub(in crate::sched) fn of(outline: usize, ask: &Ask) -> Option<Self> {
+    pub(crate) fn of(outline: usize, ask: &Ask) -> Option<Self> {
         let grows = ask.multiples.is_empty()
             && ask.segment.is_none()
             && ask.adjacent.is_none_or(|leaves| !ask.contiguous && reaches(ask, leaves))
@@ -65,32 +65,32 @@ fn reaches(ask: &Ask, leaves: u32) -> bool {
 
 /// How much a request wants, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Size {
-    pub(in crate::sched) nodes: u32,
-    pub(in crate::sched) slots: u64,
+pub(crate) struct Size {
+    pub(crate) nodes: u32,
+    pub(crate) slots: u64,
     /// Seconds.
-    pub(in crate::sched) run_time: u64,
+    pub(crate) run_time: u64,
 }
 
 impl Size {
     /// Whether it is no larger and no longer. All is compared at once: which of it decides is anybody's guess, and a wrong
     /// one costs more.
     #[inline]
-    pub(in crate::sched) fn within(&self, other: &Self) -> bool {
+    pub(crate) fn within(&self, other: &Self) -> bool {
         (self.nodes <= other.nodes) & (self.slots <= other.slots) & (self.run_time <= other.run_time)
     }
 }
 
 /// Which needs are no larger than which; see [`Need::within`].
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Smaller(Vec<Vec<usize>>);
+pub(crate) struct Smaller(Vec<Vec<usize>>);
 
 /// Needs that are compared with all others; beyond, each stands for itself.
 const COMPARED: usize = 256;
 
 impl Smaller {
     /// Notes a need with the next number, which is that of the last of `all`.
-    pub(in crate::sched) fn add(&mut self, all: &[Need]) {
+    pub(crate) fn add(&mut self, all: &[Need]) {
         let Some((new, known)) = all.split_last() else { return };
         let number = known.len();
         let mut smaller = vec![number];
@@ -106,14 +106,14 @@ impl Smaller {
     }
 
     /// A need and all that are no larger.
-    pub(in crate::sched) fn than(&self, need: usize) -> &[usize] {
+    pub(crate) fn than(&self, need: usize) -> &[usize] {
         &self.0[need]
     }
 }
 
 /// The bounds of every family, by need.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Stairs(BTreeMap<Family, Vec<Flight>>);
+pub(crate) struct Stairs(BTreeMap<Family, Vec<Flight>>);
 
 /// The bounds of one need, the latest last.
 #[derive(Clone, Debug, Default)]
@@ -156,13 +156,7 @@ impl Flight {
 
 impl Stairs {
     /// No request of that need and size can start before.
-    pub(in crate::sched) fn bound(
-        &self,
-        family: &Family,
-        need: usize,
-        size: &Size,
-        smaller: &Smaller,
-    ) -> Option<Time> {
+    pub(crate) fn bound(&self, family: &Family, need: usize, size: &Size, smaller: &Smaller) -> Option<Time> {
         let flights = self.0.get(family)?;
         let flights = smaller.than(need).iter().filter_map(|need| flights.get(*need));
         flights.filter_map(|flight| flight.bound(size)).max()
@@ -170,14 +164,14 @@ impl Stairs {
 
     /// Notes that a request of that need and size cannot start before `time`, which should be later than its
     /// [bound](Stairs::bound): what is known already is only in the way.
-    pub(in crate::sched) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
+    pub(crate) fn note(&mut self, family: Family, need: usize, size: Size, time: Time) {
         let flights = self.0.entry(family).or_default();
         flights.resize(flights.len().max(need + 1), Flight::default());
         flights[need].note(size, time);
     }
 
     /// Forgets everything: room was given back.
-    pub(in crate::sched) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }

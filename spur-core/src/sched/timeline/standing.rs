@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::model::fabric::Pos;
 use crate::sched::place::Slots;
-use crate::sched::scene::lens::Lens;
+use crate::sched::request::lens::Lens;
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
 
@@ -28,7 +28,7 @@ struct Sight {
 
 /// What every lens sees now for ever.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Standing {
+pub(crate) struct Standing {
     /// By realm, outline and need.
     sights: BTreeMap<(usize, usize, usize), Sight>,
     /// A list that is used over and over.
@@ -61,31 +61,31 @@ impl Sight {
 }
 
 /// The beginning of a timeline, and how long it is looked at.
-pub(in crate::sched) struct Moment<'a> {
-    pub(in crate::sched) realm: usize,
-    pub(in crate::sched) timeline: &'a Timeline,
+pub(crate) struct Moment<'a> {
+    pub(crate) realm: usize,
+    pub(crate) timeline: &'a Timeline,
     /// Planned run time, seconds.
-    pub(in crate::sched) run_time: u64,
+    pub(crate) run_time: u64,
 }
 
 /// How many slots rooms have for a need.
-pub(in crate::sched) trait Counts {
+pub(crate) trait Counts {
     /// How many a room has.
     fn slots(&mut self, room: RoomId) -> u32;
 
-    /// How many rooms have, by their numbers, as far as that is known; [`UNKNOWN`](super::sweep::UNKNOWN) for others, and
+    /// How many rooms have, by their numbers, as far as that is known; [`UNKNOWN`](crate::sched::request::lens::UNKNOWN) for others, and
     /// where they are very many.
     fn known(&self) -> &[u16];
 }
 
 impl Standing {
     /// Whether a lens was ever looked through in a realm for a need.
-    pub(in crate::sched) fn knows(&self, realm: usize, lens: &Lens, need: usize) -> bool {
+    pub(crate) fn knows(&self, realm: usize, lens: &Lens, need: usize) -> bool {
         self.sights.contains_key(&(realm, lens.outline, need))
     }
 
     /// Shows `look` what a lens sees for a job that starts now.
-    pub(in crate::sched) fn look<T>(
+    pub(crate) fn look<T>(
         &mut self,
         lens: &Arc<Lens>,
         need: usize,

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Slots;
-use crate::sched::scene::lens::{Domains, Kind, Lens};
+use crate::sched::request::lens::{Domains, Kind, Lens};
+use crate::sched::request::lens::{NOWHERE, UNKNOWN};
 use crate::sched::scene::room::RoomId;
 use crate::sched::timeline::Timeline;
 
@@ -24,38 +25,32 @@ use super::second::Second;
 use super::shelves::Measure;
 use super::standing::Counts;
 
-/// The number of a node that belongs to no domain of the layer, or has no position.
-pub(in crate::sched) const NOWHERE: u32 = u32::MAX;
-
-/// A number of slots that nobody has worked out, or that is too large to be kept.
-pub(in crate::sched) const UNKNOWN: u16 = u16::MAX;
-
 /// Shelves that a sweep usually goes on to walk along.
 pub(super) const SHELVES: usize = 32;
 
 /// What is looked for.
-pub(in crate::sched) struct Search<'a> {
+pub(crate) struct Search<'a> {
     /// The nodes that may be used, and where they are.
-    pub(in crate::sched) lens: &'a Lens,
+    pub(crate) lens: &'a Lens,
     /// How long, seconds.
-    pub(in crate::sched) duration: u32,
+    pub(crate) duration: u32,
     /// Not before.
-    pub(in crate::sched) from: Second,
+    pub(crate) from: Second,
     /// Before this.
-    pub(in crate::sched) until: Second,
+    pub(crate) until: Second,
     /// The domains of which one has to hold the whole job.
-    pub(in crate::sched) domains: &'a Domains,
+    pub(crate) domains: &'a Domains,
     /// Nodes wanted, at least.
-    pub(in crate::sched) min_nodes: u32,
+    pub(crate) min_nodes: u32,
     /// Slots wanted, at least.
-    pub(in crate::sched) min_slots: u64,
+    pub(crate) min_slots: u64,
     /// What a slot takes of a node, at least.
-    pub(in crate::sched) least: Measure,
+    pub(crate) least: Measure,
     /// Whether the job takes no more than one slot of each node, so that more of them on one do not help it.
-    pub(in crate::sched) counts_nodes: bool,
+    pub(crate) counts_nodes: bool,
     /// Whether the job closes whole leaves to others, so that a node which becomes idle counts even if it is none of those
     /// that may be used.
-    pub(in crate::sched) whole_leaves: bool,
+    pub(crate) whole_leaves: bool,
 }
 
 /// A moment and the number of what happens then, in one number that sorts by the moment.
@@ -75,7 +70,7 @@ impl Mark {
 
 /// What a sweep counts in; kept from one to the next so that nothing is allocated anew.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Counters {
+pub(crate) struct Counters {
     /// What every position has throughout the job's time if the job started at the time the sweep has reached.
     slots: Slots,
     /// Whether slots above the leaves have to be summed up again.
@@ -107,17 +102,17 @@ pub(in crate::sched) struct Counters {
 
 impl Counters {
     /// For so many nodes.
-    pub(in crate::sched) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self { until: vec![Second::BEGIN; nodes], next_end: Second::NEVER, ..Self::default() }
     }
 
     /// What there was at the time the last sweep has reached.
-    pub(in crate::sched) fn slots(&self) -> &Slots {
+    pub(crate) fn slots(&self) -> &Slots {
         &self.slots
     }
 
     /// Begins to count for a need of whole nodes (one slot each), or of tasks.
-    pub(in crate::sched) fn fit(&mut self, lens: &Lens, whole: bool) {
+    pub(crate) fn fit(&mut self, lens: &Lens, whole: bool) {
         let suits = |slots: &Slots, fabric: &Option<Arc<Fabric>>| {
             slots.are_whole() == whole
                 && fabric.as_ref().is_some_and(|known| Arc::ptr_eq(known, &lens.fabric))
@@ -134,7 +129,7 @@ impl Counters {
     }
 
     /// Asks the judge about a time at which one domain alone has enough, with what its nodes have then.
-    pub(in crate::sched) fn ask(
+    pub(crate) fn ask(
         &mut self,
         search: &Search<'_>,
         timeline: &Timeline,
@@ -337,7 +332,7 @@ impl Search<'_> {
     /// Walks the timeline from `from` on. Wherever some domain has enough, the judge says whether that will do; the
     /// first time for which it does is the answer. Without one, `counters` tell what there was if that was a search of one
     /// moment.
-    pub(in crate::sched) fn sweep(
+    pub(crate) fn sweep(
         &self,
         timeline: &Timeline,
         counters: &mut Counters,
@@ -532,7 +527,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// What the caller of a sweep knows and the timeline does not.
-pub(in crate::sched) trait Judge: Counts {
+pub(crate) trait Judge: Counts {
     /// Whether a room is all that a node has.
     fn is_idle(&self, room: RoomId) -> bool;
 
@@ -542,7 +537,7 @@ pub(in crate::sched) trait Judge: Counts {
 
 /// What a judge says to a time at which a domain has enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) enum Found {
+pub(crate) enum Found {
     /// It will do.
     Yes,
     /// Go on.

@@ -14,7 +14,8 @@ use crate::sched::scene::room::RoomId;
 use super::Timeline;
 use super::holes::Hole;
 use super::second::Second;
-use super::sweep::{NOWHERE, Search};
+use super::sweep::Search;
+use crate::sched::request::lens::NOWHERE;
 
 /// Changes of the timeline between two questions for a need, up to which it counts as asked for again and again.
 const NEAR: usize = 64;
@@ -29,7 +30,7 @@ pub(super) const SMALL: usize = 128;
 
 /// What is known, by realm, outline, need and layer.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Tails {
+pub(crate) struct Tails {
     known: BTreeMap<(usize, usize, usize, Layer), Known>,
 }
 
@@ -44,15 +45,15 @@ struct Known {
 
 /// The earliest time at which some domain has enough, and which, if there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Earliest {
-    pub(in crate::sched) at: Second,
-    pub(in crate::sched) sole: Option<u32>,
+pub(crate) struct Earliest {
+    pub(crate) at: Second,
+    pub(crate) sole: Option<u32>,
 }
 
 impl Tails {
     /// When some domain of a layer has enough nodes with a slot each for a search: [`Second::NEVER`] for never; `None` where
     /// that is not worth working out here.
-    pub(in crate::sched) fn earliest(
+    pub(crate) fn earliest(
         &mut self,
         (realm, need, layer): (usize, usize, Layer),
         search: &Search<'_>,

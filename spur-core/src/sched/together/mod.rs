@@ -22,15 +22,15 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{Fabric, Layer};
 use crate::model::job::JobSpec;
-use crate::sched::scene::lens::Lens;
+use crate::sched::request::lens::Lens;
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::text::gather::HetGather;
 use crate::text::nearest::nearest;
 
 use super::place::{Ask, Placement};
 use super::request::Need;
+use super::request::part::Part;
 use super::scene::Scene;
-use super::state::Part;
 use search::{Found, Search};
 
 /// Sets of domains that are tried for one preferred layer, so that a wide fabric does not hold up a pass.

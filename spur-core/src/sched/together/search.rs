@@ -11,10 +11,10 @@ use fixedbitset::FixedBitSet;
 use crate::id::NodeId;
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::sched::place::{self, Ask, Mode, Placement, Slots, Strategy, View};
-use crate::sched::scene::lens::slots_by_position;
+use crate::sched::request::lens::slots_by_position;
+use crate::sched::request::part::Part;
 use crate::sched::scene::room::{RoomId, Rooms};
 use crate::sched::scene::{Scene, others_of_leaves};
-use crate::sched::state::Part;
 
 use super::rank::{fit, locality};
 use super::{Member, Seat, used};

@@ -34,10 +34,7 @@ impl<'f> BlockRule<'f> {
     }
 
     /// The rule over sizes of the caller's: nodes and slots of each domain.
-    pub(in crate::sched::place) fn from_sizes(
-        fabric: &'f Fabric,
-        size: impl Fn(DomainId) -> (u32, u64),
-    ) -> Self {
+    pub(crate) fn from_sizes(fabric: &'f Fabric, size: impl Fn(DomainId) -> (u32, u64)) -> Self {
         let mut largest = vec![(0, 0); usize::from(fabric.top().0) + 1];
         let mut sizes = Vec::with_capacity(fabric.domain_count());
         for (id, domain) in fabric.domains() {

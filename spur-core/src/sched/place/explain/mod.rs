@@ -3,161 +3,23 @@
 mod words;
 
 use fixedbitset::FixedBitSet;
-use smallvec::SmallVec;
 
-use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::model::fabric::{DomainId, Fabric, Layer};
+use crate::sched::place::answer::{Misfit, MisfitKind, Missed, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
 use crate::sched::place::fronts::may_hold;
-use crate::sched::place::problem::{Meter, Problem, positions};
+use crate::sched::place::problem::{Meter, Problem, frame, positions};
+use crate::sched::place::search::place;
 use crate::sched::place::slots::View;
-use crate::sched::place::{Missed, frame, place};
 
 pub use words::{Nearest, Never, hold_fewer, is_never, refusal};
 
-/// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Whole nodes, or one slot on each.
-    Nodes,
-    /// Tasks.
-    Tasks,
-}
-
-/// Where a job goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
-    /// Positions in fabric order, which is rank order, each with its tasks (1 for a whole node).
-    pub shares: Vec<(Pos, u32)>,
-    /// Domains touched, by layer from `node` upwards.
-    pub spans: Vec<u32>,
-    /// The deepest domain that holds all of it.
-    pub common: Option<DomainId>,
-    /// Slots left in that domain once the job is in.
-    pub waste: u64,
-    /// Whether the search came to its end: no placement is better.
-    pub exact: bool,
-}
-
-impl Placement {
-    /// A placement from its shares; `common` is where it is if it has none.
-    pub(super) fn new(
-        problem: &Problem<'_>,
-        shares: Vec<(Pos, u32)>,
-        common: Option<DomainId>,
-        exact: bool,
-    ) -> Self {
-        let positions: SmallVec<[Pos; 32]> = shares.iter().map(|&(pos, _)| pos).collect();
-        let spans = problem.fabric.spans(&positions);
-        let common = problem.fabric.deepest_common(&positions).or(common);
-        let waste = common.map_or(0, |id| problem.slots(id).saturating_sub(problem.wanted_slots()));
-        Self { shares, spans, common, waste, exact }
-    }
-
-    /// The positions alone.
-    #[must_use]
-    pub fn positions(&self) -> Vec<Pos> {
-        self.shares.iter().map(|&(pos, _)| pos).collect()
-    }
-}
-
-/// A domain that could have held the job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    /// The domain.
-    pub domain: DomainId,
-    /// At which step it lost.
-    pub why: LostWhy,
-}
-
-/// The first step at which a candidate was worse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LostWhy {
-    /// It would have used more of the heavier nodes.
-    Weight,
-    /// It would have touched more domains of a preferred layer, or of any: its number and the winner's.
-    Span {
-        /// The layer.
-        layer: Layer,
-        /// Its number.
-        had: u32,
-        /// The winner's.
-        best: u32,
-    },
-    /// The other is the domain that was asked for.
-    NotPreferred,
-    /// It is of a higher layer.
-    Higher,
-    /// Its shares would have been less even.
-    Uneven,
-    /// It would have left more slots: in itself or an ancestor of that layer, or in the used domains of that layer.
-    Waste {
-        /// The layer.
-        layer: Layer,
-        /// Its slots left.
-        had: u64,
-        /// The winner's.
-        best: u64,
-    },
-    /// The job would be on one of its nodes, and the best of them has more slots: its number and the winner's.
-    Node {
-        /// Slots of its best node.
-        had: u64,
-        /// The winner's.
-        best: u64,
-    },
-    /// Its links are slower.
-    Latency,
-    /// The settable score, in millionths.
-    Score {
-        /// Its score.
-        had: u64,
-        /// The winner's.
-        best: u64,
-    },
-    /// It is the same by every measure and comes later.
-    Later,
-}
-
-/// Why a job cannot be placed now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
-    /// How much is wanted.
-    pub wanted: u32,
-    /// Of what.
-    pub unit: Unit,
-    /// The layer of which one domain has to hold it; None: anywhere.
-    pub layer: Option<Layer>,
-    /// What stands in the way.
-    pub kind: MisfitKind,
-    /// The domains that come nearest, the largest first, with how much of the wanted each could take.
-    pub nearest: Vec<(DomainId, u32)>,
-    /// Whether the search was exhaustive.
-    pub exact: bool,
-}
-
-/// What stands in the way of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MisfitKind {
-    /// Not enough is free.
-    TooFew,
-    /// There is enough in some domain, but not in the shape that the constraints want.
-    Shape,
-    /// There is enough, but not in so few domains of a layer.
-    Span {
-        /// The layer.
-        layer: Layer,
-        /// How many of its domains the job may use.
-        most: u32,
-    },
-    /// There is enough, but not in consecutive positions.
-    Apart {
-        /// How much there is in the longest stretch without a gap.
-        longest: u32,
-    },
-    /// A required node is not free, or the required nodes lie too far apart.
-    Required,
-    /// Not enough is free in domains that have the links.
-    Link,
+/// The same for somebody who wants to know why not, which takes a few searches more.
+///
+/// # Errors
+/// [`Misfit`] where there is no placement; it says what is missing where.
+pub fn place_or_say(fabric: &Fabric, view: &View<'_>, ask: &Ask) -> Result<Placement, Misfit> {
+    place(fabric, view, ask).map_err(|missed| misfit(fabric, view, ask, missed))
 }
 
 /// How many of the nearest domains are named.

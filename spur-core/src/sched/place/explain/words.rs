@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Display, Write};
 
 use crate::model::fabric::{Fabric, Layer};
+use crate::sched::place::answer::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
 use crate::sched::place::ask::{Ask, Strategy};
 use crate::sched::place::problem::positions;
+use crate::sched::place::search::place;
 use crate::sched::place::slots::{Slots, View};
-use crate::sched::place::{place, place_or_say};
 use crate::text::gather::LinkSpeed;
 
-use super::{Lost, LostWhy, Misfit, MisfitKind, Placement, Unit};
+use super::place_or_say;
 
 impl Unit {
     fn name(self, count: u32) -> &'static str {

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
 use crate::sched::place::Missed;
+use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Ask;
-use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Meter;
 use crate::sched::place::slots::View;
 

@@ -1,8 +1,8 @@
 //! Choosing among the domains that could hold the whole job.
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::{
     Cost, Holder, Item, Problem, Rank, difference, positions, rank, rank_node,
 };
@@ -14,16 +14,16 @@ use super::trace::{Chosen, trace};
 
 /// A candidate with its rank and the way to use it.
 #[derive(Clone)]
-pub(in crate::sched::place) struct Candidate<C> {
+pub(crate) struct Candidate<C> {
     pub(super) holder: Holder,
-    pub(in crate::sched::place) rank: Rank,
+    pub(crate) rank: Rank,
     best: Item<C>,
     bounds: Vec<(u32, u32)>,
 }
 
 impl<C: Cost> Candidate<C> {
     /// Works out how even the shares of a balanced placement can be; whether they are known to be as even as possible.
-    pub(in crate::sched::place) fn even_out(&mut self, problem: &Problem<'_>) -> bool {
+    pub(crate) fn even_out(&mut self, problem: &Problem<'_>) -> bool {
         if problem.ask.mode != Mode::Balanced {
             return true;
         }
@@ -34,7 +34,7 @@ impl<C: Cost> Candidate<C> {
 }
 
 /// The best of all candidates, or None where there is none; the flag says whether the search was exhaustive.
-pub(in crate::sched::place) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, bool) {
+pub(crate) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option<Candidate<C>>, bool) {
     let mut solver = Solver::<C>::new(problem);
     let mut winner: Option<Candidate<C>> = None;
     for layer in 0..problem.layout.layers {
@@ -54,7 +54,7 @@ pub(in crate::sched::place) fn choose<C: Cost>(problem: &Problem<'_>) -> (Option
 }
 
 /// The domains that come after the winner, best first, and why.
-pub(in crate::sched::place) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
+pub(crate) fn losers<C: Cost>(problem: &Problem<'_>, most: usize) -> Vec<Lost> {
     let found = all::<C>(problem, most);
     let Some((winner, others)) = found.split_first() else { return Vec::new() };
     let above_winner = |id: DomainId| match winner.holder {
@@ -285,7 +285,7 @@ fn spreads_by_score(problem: &Problem<'_>) -> bool {
 }
 
 /// Whether a domain may be the one that holds the job.
-pub(in crate::sched::place) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
+pub(crate) fn may_hold(problem: &Problem<'_>, id: DomainId) -> bool {
     let fabric = problem.fabric;
     let range = fabric.domain(id).range();
     // Spreading wants the largest domain that is allowed, not the smallest that fits.
@@ -356,7 +356,7 @@ fn single_nodes<C: Cost>(problem: &Problem<'_>) -> Vec<Candidate<C>> {
 
 /// Puts the job where a candidate says, `exact` if that is known to be the best; `None` where it takes too long, or where
 /// ways were cut off without which the nodes do not hold the job.
-pub(in crate::sched::place) fn realise<C: Cost>(
+pub(crate) fn realise<C: Cost>(
     problem: &Problem<'_>,
     mut candidate: Candidate<C>,
     exact: bool,

@@ -6,10 +6,9 @@ use std::cmp::Reverse;
 use fixedbitset::FixedBitSet;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::Ranked;
+use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::{Ask, Mode};
-use crate::sched::place::explain::Placement;
-use crate::sched::place::problem::{Cost, Problem, positions};
+use crate::sched::place::problem::{Cost, Problem, Ranked, positions};
 
 use super::Solver;
 use super::choose::may_hold;
@@ -24,7 +23,7 @@ const TOLLS: [(u64, u64); 4] = [(0, 1), (1, 2), (1, 1), (5, 4)];
 
 /// The better of two placements that are soon found and allowed: on as few heavier nodes as will do, where a number of nodes
 /// is given, and on the largest nodes.
-pub(in crate::sched::place) fn rough<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
+pub(crate) fn rough<C: Cost>(problem: &Problem<'_>) -> Option<Ranked> {
     let found = [lightest::<C>(problem), of_largest::<C>(problem)];
     found.into_iter().flatten().min_by(|(one, _), (other, _)| one.cmp(other))
 }

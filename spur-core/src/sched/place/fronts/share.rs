@@ -14,7 +14,7 @@ struct Span {
 }
 
 /// Gives every chosen node of a domain its share of the job; `nodes` is sorted, `bounds` are by layer.
-pub(in crate::sched::place) fn share(
+pub(crate) fn share(
     problem: &Problem<'_>,
     holder: DomainId,
     nodes: &[Chosen],

@@ -23,13 +23,13 @@ impl<'a> Problem<'a> {
     }
 
     /// The most of the amount that one node can take.
-    pub(in crate::sched::place) fn most_on(&self, pos: Pos) -> u32 {
+    pub(crate) fn most_on(&self, pos: Pos) -> u32 {
         let slots = self.view.slots.at(pos).min(self.ask.max_tasks_per_node.unwrap_or(u32::MAX));
         self.per_node.map_or(slots - slots % self.units[0], |each| u32::from(slots >= each))
     }
 
     /// What the nodes take, where nothing rounds it and all of them may be used.
-    pub(in crate::sched::place) fn takes(&self) -> Option<Takes<'a>> {
+    pub(crate) fn takes(&self) -> Option<Takes<'a>> {
         let most = self.ask.max_tasks_per_node.unwrap_or(u32::MAX);
         let plain = self.only.is_none() && self.units[0] == 1 && self.per_node != Some(0);
         plain.then(|| Takes::new(self.fabric, self.view, most, self.per_node)).flatten()
@@ -96,7 +96,7 @@ impl<'a> Problem<'a> {
 
     /// The most a domain can take: never less than what is possible, often exactly that.
     #[inline]
-    pub(in crate::sched::place) fn capacity(&self, id: DomainId) -> u32 {
+    pub(crate) fn capacity(&self, id: DomainId) -> u32 {
         match (&self.capacity, self.per_node) {
             (Some(capacity), _) => capacity[id.index()],
             (None, Some(_)) => self.view.slots.nodes_of(id),
@@ -105,7 +105,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Slots of a domain, for waste.
-    pub(in crate::sched::place) fn slots(&self, id: DomainId) -> u64 {
+    pub(crate) fn slots(&self, id: DomainId) -> u64 {
         match &self.rounded {
             Some(rounded) => rounded.of(self, id),
             None => self.view.slots.of(id),
@@ -113,7 +113,7 @@ impl<'a> Problem<'a> {
     }
 
     /// A domain has no fewer slots than that, which is sooner told where they are rounded.
-    pub(in crate::sched::place) fn no_fewer_slots(&self, id: DomainId) -> u64 {
+    pub(crate) fn no_fewer_slots(&self, id: DomainId) -> u64 {
         match &self.rounded {
             Some(rounded) => rounded.no_fewer(self, id),
             None => self.view.slots.of(id),
@@ -121,7 +121,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Of some domains, keeps those that have the fewest slots.
-    pub(in crate::sched::place) fn keep_fewest_slots(&self, domains: &mut Vec<DomainId>) {
+    pub(crate) fn keep_fewest_slots(&self, domains: &mut Vec<DomainId>) {
         match &self.rounded {
             Some(rounded) => rounded.keep_fewest(self, domains),
             None => keep_least(domains, |id| self.view.slots.of(id)),
@@ -129,7 +129,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Compares the slots of two domains of one layer and of their ancestors, from the bottom up.
-    pub(in crate::sched::place) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
+    pub(crate) fn by_waste(&self, one: DomainId, other: DomainId) -> Ordering {
         let own = self.slots(one).cmp(&self.slots(other));
         if own.is_ne() {
             return own;
@@ -143,7 +143,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Slots of a node, for waste.
-    pub(in crate::sched::place) fn slots_of_node(&self, pos: Pos) -> u64 {
+    pub(crate) fn slots_of_node(&self, pos: Pos) -> u64 {
         let slots = u64::from(self.view.slots.at(pos));
         slots - slots % self.node_multiple()
     }
@@ -173,12 +173,7 @@ impl<'a> Problem<'a> {
     }
 
     /// Shows so many nodes of a leaf that are shared, in fabric order: those with the fewest slots.
-    pub(in crate::sched::place) fn each_of_fullest(
-        &self,
-        leaf: DomainId,
-        count: usize,
-        mut see: impl FnMut(Pos),
-    ) {
+    pub(crate) fn each_of_fullest(&self, leaf: DomainId, count: usize, mut see: impl FnMut(Pos)) {
         let mut slots = self.slots_of_shared(leaf);
         if count >= slots.len() {
             return self.each_shared_node(leaf, |_, pos| see(pos));
@@ -195,14 +190,14 @@ impl<'a> Problem<'a> {
 
     /// The slots of none of the nodes of a leaf that may be shared, of the one with the fewest, of the two with the
     /// fewest, and so on.
-    pub(in crate::sched::place) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
+    pub(crate) fn slots_of_fullest(&self, leaf: DomainId) -> Vec<u64> {
         let mut slots = self.slots_of_shared(leaf);
         sums_of_smallest(&mut slots);
         slots
     }
 
     /// What each piece of a part of the fabric can take: its domains that count for a layer, or its nodes.
-    pub(in crate::sched::place) fn pieces(&self, part: DomainId, layer: Layer, out: &mut Vec<u32>) {
+    pub(crate) fn pieces(&self, part: DomainId, layer: Layer, out: &mut Vec<u32>) {
         let domain = self.fabric.domain(part);
         if self.is_barred(part) {
             return;
@@ -218,7 +213,7 @@ impl<'a> Problem<'a> {
 
     /// The most that one piece can take, a leaf where nodes are alike and a node otherwise: the room that a placement
     /// of the fewest pieces leaves is smaller than that.
-    pub(in crate::sched::place) fn largest_piece(&self) -> u32 {
+    pub(crate) fn largest_piece(&self) -> u32 {
         *self.largest_piece.get_or_init(|| {
             if self.nodes_are_alike() {
                 self.fabric.domains_of(Layer::LEAF).map(|leaf| self.room(leaf)).max().unwrap_or(0)
@@ -229,7 +224,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The fewest members of a domain, nodes or domains, that can take the whole job.
-    pub(in crate::sched::place) fn fewest_members(&self, id: DomainId) -> usize {
+    pub(crate) fn fewest_members(&self, id: DomainId) -> usize {
         let domain = self.fabric.domain(id);
         let mut takes: Vec<u32> = match domain.children() {
             [] => positions(domain.range()).map(|pos| self.most_on(pos)).collect(),
@@ -246,12 +241,12 @@ impl<'a> Problem<'a> {
 
     /// What a leaf can take of the job as a part of a larger domain; 0 where it may not be used.
     #[inline]
-    pub(in crate::sched::place) fn room(&self, leaf: DomainId) -> u32 {
+    pub(crate) fn room(&self, leaf: DomainId) -> u32 {
         if self.is_barred(leaf) { 0 } else { self.capacity(leaf) }
     }
 
     /// The same of every domain, by its number, where nodes are counted.
-    pub(in crate::sched::place) fn rooms(&self) -> Option<&[u32]> {
+    pub(crate) fn rooms(&self) -> Option<&[u32]> {
         // Of domains that may not be used the capacity is 0.
         self.capacity.as_deref().or_else(|| self.per_node.map(|_| self.view.slots.nodes_by_number()))
     }
@@ -263,7 +258,7 @@ impl<'a> Problem<'a> {
 }
 
 /// Which of some numbers are the smallest, as many of them, the first of equal ones: their places, in order.
-pub(in crate::sched::place) fn smallest(numbers: &[u64], count: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn smallest(numbers: &[u64], count: usize) -> impl Iterator<Item = usize> {
     let (last, mut like_it) = match count {
         count if count < numbers.len() => last_of_smallest(&mut numbers.to_vec(), count),
         _ => (u64::MAX, usize::MAX),
@@ -283,7 +278,7 @@ fn last_of_smallest(numbers: &mut [u64], count: usize) -> (u64, usize) {
 }
 
 /// Makes of some numbers the sums of none of them, of the smallest, of the two smallest, and so on.
-pub(in crate::sched::place) fn sums_of_smallest(numbers: &mut Vec<u64>) {
+pub(crate) fn sums_of_smallest(numbers: &mut Vec<u64>) {
     numbers.push(0);
     // No number is larger than all their bits together.
     match numbers.iter().fold(0, |all, number| all | number) {

@@ -4,7 +4,7 @@
 //! for its parts; that is all the solver rests on.
 
 /// A cost vector. Both sides of an operation always have the same width.
-pub(in crate::sched::place) trait Cost: Clone + Ord + std::fmt::Debug {
+pub(crate) trait Cost: Clone + Ord + std::fmt::Debug {
     /// The cost of nothing.
     fn zero(width: usize) -> Self;
     /// The fields.
@@ -28,10 +28,10 @@ pub(in crate::sched::place) trait Cost: Clone + Ord + std::fmt::Debug {
 }
 
 /// Fields of the costs that are kept on the stack; wider ones go to the heap.
-pub(in crate::sched::place) const NARROW: usize = 12;
+pub(crate) const NARROW: usize = 12;
 
 /// A cost of at most [`NARROW`] fields; those beyond the width stay 0.
-pub(in crate::sched::place) type Narrow = [i64; NARROW];
+pub(crate) type Narrow = [i64; NARROW];
 
 impl Cost for Narrow {
     fn zero(_: usize) -> Self {

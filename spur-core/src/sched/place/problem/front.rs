@@ -9,20 +9,20 @@ pub(super) const MAX_COUNTS: usize = super::Ask::MAX_COUNTS;
 
 /// What must come out at an exact or limited number, besides the amount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched::place) struct Key {
+pub(crate) struct Key {
     /// Nodes used, where their number is given besides that of the tasks.
-    pub(in crate::sched::place) nodes: u32,
+    pub(crate) nodes: u32,
     /// What nodes of a leaf bring, where that is limited; 0 beyond it.
-    pub(in crate::sched::place) load: u32,
+    pub(crate) load: u32,
     /// Domains used of the layers whose span is limited.
-    pub(in crate::sched::place) spans: [u32; MAX_SPAN_CAPS],
+    pub(crate) spans: [u32; MAX_SPAN_CAPS],
     /// Nodes used of the counted sets, no more than are needed.
-    pub(in crate::sched::place) counts: [u32; MAX_COUNTS],
+    pub(crate) counts: [u32; MAX_COUNTS],
 }
 
 impl Key {
     /// The key of two disjoint parts together.
-    pub(in crate::sched::place) fn plus(&self, other: &Key, needs: &[u32; MAX_COUNTS]) -> Key {
+    pub(crate) fn plus(&self, other: &Key, needs: &[u32; MAX_COUNTS]) -> Key {
         let mut sum = *self;
         sum.nodes += other.nodes;
         sum.load = sum.load.saturating_add(other.load);
@@ -37,21 +37,21 @@ impl Key {
 /// One way to use a part of the fabric: it can hold every amount from `lo` to `hi` that is a multiple of the unit of
 /// its layer, at this cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::sched::place) struct Item<C> {
-    pub(in crate::sched::place) lo: u32,
-    pub(in crate::sched::place) hi: u32,
-    pub(in crate::sched::place) key: Key,
-    pub(in crate::sched::place) cost: C,
+pub(crate) struct Item<C> {
+    pub(crate) lo: u32,
+    pub(crate) hi: u32,
+    pub(crate) key: Key,
+    pub(crate) cost: C,
 }
 
 impl<C: Cost> Item<C> {
     /// Using nothing.
-    pub(in crate::sched::place) fn nothing(width: usize) -> Self {
+    pub(crate) fn nothing(width: usize) -> Self {
         Self { lo: 0, hi: 0, key: Key::default(), cost: C::zero(width) }
     }
 
     /// Two disjoint parts used together.
-    pub(in crate::sched::place) fn plus(&self, other: &Self, needs: &[u32; MAX_COUNTS]) -> Self {
+    pub(crate) fn plus(&self, other: &Self, needs: &[u32; MAX_COUNTS]) -> Self {
         let mut cost = self.cost.clone();
         cost.add(&other.cost);
         Self {
@@ -70,7 +70,7 @@ impl<C: Cost> Item<C> {
 
 /// Drops every way that another makes needless, and joins neighbours of one key and cost; `step` is the unit of the
 /// amounts. The result is sorted by key, then cost.
-pub(in crate::sched::place) fn prune<C: Cost>(items: &mut Vec<Item<C>>, step: u32) {
+pub(crate) fn prune<C: Cost>(items: &mut Vec<Item<C>>, step: u32) {
     items.sort_unstable_by(|a, b| {
         (a.key.cmp(&b.key)).then_with(|| a.cost.cmp(&b.cost)).then(a.lo.cmp(&b.lo)).then(b.hi.cmp(&a.hi))
     });

@@ -2,10 +2,7 @@
 
 /// How many nodes of each class but the last hold an amount, the fewest of the first, then of the next; of each class the
 /// largest are used before the others. None where all do not hold it.
-pub(in crate::sched::place) fn fewest_heavy_of_any(
-    mut takes: Vec<Vec<u32>>,
-    amount: u64,
-) -> Option<Vec<u32>> {
+pub(crate) fn fewest_heavy_of_any(mut takes: Vec<Vec<u32>>, amount: u64) -> Option<Vec<u32>> {
     let sums: Vec<u64> =
         takes.iter().map(|class| class.iter().map(|&takes| u64::from(takes)).sum()).collect();
     let mut left = amount;
@@ -33,11 +30,7 @@ pub(in crate::sched::place) fn fewest_heavy_of_any(
 }
 
 /// The same of exactly so many nodes.
-pub(in crate::sched::place) fn fewest_heavy(
-    mut takes: Vec<Vec<u32>>,
-    nodes: usize,
-    amount: u64,
-) -> Option<Vec<u32>> {
+pub(crate) fn fewest_heavy(mut takes: Vec<Vec<u32>>, nodes: usize, amount: u64) -> Option<Vec<u32>> {
     let mut needed = Vec::with_capacity(takes.len() - 1);
     // By class: what the largest of it and of those after it take, the largest first.
     let mut lighter: Vec<Vec<u32>> = Vec::with_capacity(takes.len());

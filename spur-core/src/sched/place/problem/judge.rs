@@ -19,7 +19,7 @@ struct Used {
 
 impl Problem<'_> {
     /// The place of some shares in the order of preference, the shares in fabric order; `None` where they are not allowed.
-    pub(in crate::sched::place) fn judge(&self, shares: &[(Pos, u32)]) -> Option<Rank> {
+    pub(crate) fn judge(&self, shares: &[(Pos, u32)]) -> Option<Rank> {
         let positions: Vec<Pos> = shares.iter().map(|(pos, _)| *pos).collect();
         if !self.suits_nodes(shares, &positions) {
             return None;

@@ -69,27 +69,27 @@ fn least_of(kinds: &BTreeMap<u32, usize>, count: usize) -> u64 {
 
 impl Problem<'_> {
     /// Whether what nodes bring has to be added up.
-    pub(in crate::sched::place) fn adds_up_loads(&self) -> bool {
+    pub(crate) fn adds_up_loads(&self) -> bool {
         self.loads.add_up()
     }
 
     /// What a node brings, where it has to be added up.
-    pub(in crate::sched::place) fn load_of(&self, pos: Pos) -> u32 {
+    pub(crate) fn load_of(&self, pos: Pos) -> u32 {
         self.loads.each.map_or(0, |load| load.at(pos))
     }
 
     /// Whether a leaf may give nodes that bring so much.
-    pub(in crate::sched::place) fn may_bring(&self, load: u32) -> bool {
+    pub(crate) fn may_bring(&self, load: u32) -> bool {
         self.loads.each.is_none_or(|limit| limit.allows(load))
     }
 
     /// The most one leaf may take, after the caps; a cap on nodes counts only where nodes are placed.
-    pub(in crate::sched::place) fn leaf_cap(&self, leaf: DomainId) -> u32 {
+    pub(crate) fn leaf_cap(&self, leaf: DomainId) -> u32 {
         self.loads.caps.as_ref().map_or(self.leaf_cap, |caps| self.leaf_cap.min(caps[leaf.index()]))
     }
 
     /// Shows so many nodes of a leaf, which may give as many: the first of `open`, or the first with which that is so.
-    pub(in crate::sched::place) fn first_allowed(
+    pub(crate) fn first_allowed(
         &self,
         open: impl Iterator<Item = Pos> + Clone,
         count: usize,
@@ -115,12 +115,7 @@ impl Problem<'_> {
     }
 
     /// Keeps of the nodes of a leaf, from the first, as many as it may give.
-    pub(in crate::sched::place) fn keep_allowed<T>(
-        &self,
-        leaf: DomainId,
-        nodes: &mut Vec<T>,
-        pos: impl Fn(&T) -> Pos,
-    ) {
+    pub(crate) fn keep_allowed<T>(&self, leaf: DomainId, nodes: &mut Vec<T>, pos: impl Fn(&T) -> Pos) {
         if self.loads.add_up() {
             let mut brought = 0_u32;
             nodes.retain(|node| {

@@ -7,11 +7,13 @@
 
 mod capacity;
 mod cost;
+mod frame;
 mod front;
 mod heavy;
 mod judge;
 mod load;
 mod meter;
+mod placement;
 mod rank;
 mod rounding;
 mod score;
@@ -27,10 +29,11 @@ use crate::sched::place::slots::View;
 
 pub(super) use capacity::{smallest, sums_of_smallest};
 pub(super) use cost::{Cost, NARROW, Narrow};
+pub(super) use frame::{frame, lower};
 pub(super) use front::{Item, Key, prune};
 pub(super) use heavy::{fewest_heavy, fewest_heavy_of_any};
 pub(super) use meter::Meter;
-pub(super) use rank::{Holder, Means, Rank, Step, difference, rank, rank_node};
+pub(super) use rank::{Holder, Means, Rank, Ranked, Step, difference, rank, rank_node};
 
 use load::Loads;
 use rank::differ_in_latency;

@@ -2,8 +2,8 @@
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::ScoreBefore;
+use crate::sched::place::answer::{LostWhy, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::explain::LostWhy;
 
 use super::Problem;
 use super::cost::Cost;
@@ -11,7 +11,7 @@ use super::front::Item;
 
 /// Where a whole job could go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched::place) enum Holder {
+pub(crate) enum Holder {
     /// One node.
     Node(Pos),
     /// The members of one domain.
@@ -20,20 +20,23 @@ pub(in crate::sched::place) enum Holder {
 
 /// The steps of the choice for one candidate: compared from left to right, `head` first, then `even`, then `tail`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sched::place) struct Rank {
+pub(crate) struct Rank {
     /// Weights, preferences, the layer of the domain, and spans.
-    pub(in crate::sched::place) head: Vec<Step>,
+    pub(crate) head: Vec<Step>,
     /// For balanced placements: the least share (negated) and the largest, from the top layer down.
-    pub(in crate::sched::place) even: Vec<Step>,
+    pub(crate) even: Vec<Step>,
     /// Waste and what is left in used domains, and the settable score.
-    pub(in crate::sched::place) tail: Vec<Step>,
+    pub(crate) tail: Vec<Step>,
 }
+
+/// A placement with its place in the order of preference.
+pub(crate) type Ranked = (Rank, Placement);
 
 /// One number of a rank, and what it means.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sched::place) struct Step {
-    pub(in crate::sched::place) value: i64,
-    pub(in crate::sched::place) means: Means,
+pub(crate) struct Step {
+    pub(crate) value: i64,
+    pub(crate) means: Means,
 }
 
 impl PartialEq for Step {
@@ -58,7 +61,7 @@ impl Ord for Step {
 
 /// What a number of a rank measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sched::place) enum Means {
+pub(crate) enum Means {
     Weight,
     Span(Layer),
     Preferred,
@@ -76,11 +79,7 @@ impl Step {
 }
 
 /// The rank of putting the job into a domain at the cost of its members.
-pub(in crate::sched::place) fn rank<C: Cost>(
-    problem: &Problem<'_>,
-    holder: DomainId,
-    inside: &Item<C>,
-) -> Rank {
+pub(crate) fn rank<C: Cost>(problem: &Problem<'_>, holder: DomainId, inside: &Item<C>) -> Rank {
     let domain = problem.fabric.domain(holder);
     let mut fields = inside.cost.fields().to_vec();
     let top = problem.fabric.top();
@@ -99,7 +98,7 @@ pub(in crate::sched::place) fn rank<C: Cost>(
 }
 
 /// The rank of putting the job on one node.
-pub(in crate::sched::place) fn rank_node<C: Cost>(problem: &Problem<'_>, pos: Pos, item: &Item<C>) -> Rank {
+pub(crate) fn rank_node<C: Cost>(problem: &Problem<'_>, pos: Pos, item: &Item<C>) -> Rank {
     let leaf = problem.fabric.leaf_of(pos).expect("a candidate is in a leaf");
     let mut fields = item.cost.fields().to_vec();
     let own = problem.slots_of_node(pos);
@@ -194,7 +193,7 @@ pub(super) fn differ_in_latency(fabric: &Fabric) -> bool {
 }
 
 /// The first step at which a rank is worse than the winner's, in words.
-pub(in crate::sched::place) fn difference(rank: &Rank, winner: &Rank) -> LostWhy {
+pub(crate) fn difference(rank: &Rank, winner: &Rank) -> LostWhy {
     let steps = |rank: &Rank| -> Vec<Step> {
         rank.head.iter().chain(&rank.even).chain(&rank.tail).copied().collect()
     };

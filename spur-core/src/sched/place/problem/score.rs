@@ -10,13 +10,13 @@ const ONE: u64 = 1_000_000;
 
 impl Problem<'_> {
     /// Whether a score decides before that step.
-    pub(in crate::sched::place) fn is_scored(&self, before: ScoreBefore) -> bool {
+    pub(crate) fn is_scored(&self, before: ScoreBefore) -> bool {
         let wanted = self.ask.score;
         wanted.weights.any() && wanted.before == before
     }
 
     /// The score of putting the job into a domain as a step of the choice, where it decides before that step: less is better.
-    pub(in crate::sched::place) fn score(&self, before: ScoreBefore, domain: DomainId) -> i64 {
+    pub(crate) fn score(&self, before: ScoreBefore, domain: DomainId) -> i64 {
         if self.is_scored(before) { -i64::try_from(score(self, domain)).unwrap_or(i64::MAX) } else { 0 }
     }
 }

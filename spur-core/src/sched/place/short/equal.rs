@@ -7,26 +7,26 @@
 //! cap. The question about nodes has one number less to come out right, and the common case of it needs no search.
 
 use crate::model::fabric::Layer;
+use crate::sched::place::answer::{Lost, LostWhy, Placement};
 use crate::sched::place::ask::{Ask, Mode, Strategy};
-use crate::sched::place::explain::{Lost, LostWhy, Placement};
 use crate::sched::place::slots::{Slots, View};
 
 /// A question about slots as one about nodes.
-pub(in crate::sched::place) struct Equal {
+pub(crate) struct Equal {
     /// Slots of each node, and how many of them each gives.
     room: u32,
     each: u32,
     /// Tasks of the whole job, where they are counted.
     tasks: Option<u32>,
     /// The open nodes, as whole ones.
-    pub(in crate::sched::place) whole: Slots,
+    pub(crate) whole: Slots,
     /// The same ask for nodes.
-    pub(in crate::sched::place) ask: Ask,
+    pub(crate) ask: Ask,
 }
 
 impl Equal {
     /// The question about nodes; `None` where nodes differ, or where the job says more about its slots than nodes can.
-    pub(in crate::sched::place) fn of(view: &View<'_>, ask: &Ask) -> Option<Self> {
+    pub(crate) fn of(view: &View<'_>, ask: &Ask) -> Option<Self> {
         if view.slots.are_whole() {
             return None;
         }
@@ -100,7 +100,7 @@ impl Equal {
     }
 
     /// The placement of nodes as one of slots: earlier nodes are filled first.
-    pub(in crate::sched::place) fn slots(&self, placement: Placement) -> Placement {
+    pub(crate) fn slots(&self, placement: Placement) -> Placement {
         let nodes = u32::try_from(placement.shares.len()).unwrap_or(u32::MAX);
         let taken = self.tasks.unwrap_or(nodes);
         let mut left = taken;
@@ -118,7 +118,7 @@ impl Equal {
     }
 
     /// Those that lost, their nodes counted as slots.
-    pub(in crate::sched::place) fn lost(&self, lost: Vec<Lost>) -> Vec<Lost> {
+    pub(crate) fn lost(&self, lost: Vec<Lost>) -> Vec<Lost> {
         let room = u64::from(self.room);
         let why = |why| match why {
             LostWhy::Waste { layer, had, best } => {
@@ -131,7 +131,7 @@ impl Equal {
 }
 
 /// What is asked of shares of nodes, asked of whole ones.
-pub(in crate::sched::place) fn of_whole(ask: &Ask) -> Ask {
+pub(crate) fn of_whole(ask: &Ask) -> Ask {
     Ask {
         max_nodes_per_leaf: ask.max_nodes_per_leaf.into_iter().chain(ask.max_slots_per_leaf).min(),
         max_slots_per_leaf: None,

@@ -7,15 +7,15 @@
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::{Ask, Mode};
-use crate::sched::place::explain::Placement;
 use crate::sched::place::fronts::share;
 use crate::sched::place::problem::Problem;
 
-use super::Short;
+use super::choice::Short;
 
 /// Places a job if the best choice of a looser question keeps everything.
-pub(in crate::sched::place) fn place(problem: &Problem<'_>) -> Short {
+pub(crate) fn place(problem: &Problem<'_>) -> Short {
     let ask = problem.ask;
     if ask.mode != Mode::Consolidated || !problem.is_as_asked() {
         return Short::Other;

@@ -7,6 +7,7 @@
 //! number of layers, `standing` compares choices in domains of one layer, `sieve` leaves out what no best choice uses, `spend`
 //! chooses where little is to spare, and `step` is a step of a walk.
 
+pub(super) mod choice;
 mod equal;
 mod kinds;
 mod layers;
@@ -21,32 +22,14 @@ mod uneven;
 mod whole;
 
 use crate::model::fabric::Layer;
+use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::{Ask, Mode};
-use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
+use choice::Short;
 pub(super) use equal::{Equal, of_whole};
 pub(super) use loose::place as place_loosely;
 pub(super) use whole::largest_first;
-
-/// What a short cut comes to.
-pub(super) enum Short {
-    /// It is another case.
-    Other,
-    /// No domain holds the job.
-    Nowhere,
-    /// The best placement.
-    Placed(Placement),
-}
-
-/// Why a short cut knows no best choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NoChoice {
-    /// There is none.
-    Nowhere,
-    /// It takes too long to find, or more has to be known for it.
-    Unknown,
-}
 
 /// Places a job if it is of a kind that has a short cut.
 pub(super) fn place(problem: &Problem<'_>) -> Short {

@@ -2,7 +2,7 @@
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::model::topology::ScoreBefore;
-use crate::sched::place::explain::Lost;
+use crate::sched::place::answer::Lost;
 use crate::sched::place::problem::{Item, Problem, Rank, difference, rank};
 
 /// The case needs the general solver.

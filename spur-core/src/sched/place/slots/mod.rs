@@ -388,7 +388,7 @@ fn few(slots: u32) -> Option<u16> {
 const BLOCK: usize = usize::BITS as usize;
 
 /// The positions whose number is not 0.
-pub(in crate::sched) fn open<T: Copy + Default + PartialEq>(slots: &[T]) -> FixedBitSet {
+pub(crate) fn open<T: Copy + Default + PartialEq>(slots: &[T]) -> FixedBitSet {
     let blocks = slots.chunks(BLOCK).map(|block| match block.as_chunks::<8>() {
         (eights, []) => eights.iter().rev().fold(0, |open, eight| open << 8 | bits(eight)),
         _ => block.iter().rev().fold(0, |open, count| open << 1 | usize::from(*count != T::default())),

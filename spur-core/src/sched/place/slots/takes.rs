@@ -8,7 +8,7 @@ use super::View;
 
 /// How much of a job each node takes, told from its slots.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sched::place) struct Takes<'a> {
+pub(crate) struct Takes<'a> {
     slots: &'a [u16],
     /// For each position a number for its weight, and that of the weight that alone will do.
     lightest: Option<(&'a [u16], u16)>,
@@ -23,12 +23,7 @@ pub(in crate::sched::place) struct Takes<'a> {
 impl<'a> Takes<'a> {
     /// Nodes that take `most` of their slots, or one unit each; None where slots are whole nodes, or so many that their
     /// sums are too large.
-    pub(in crate::sched::place) fn new(
-        fabric: &Fabric,
-        view: &View<'a>,
-        most: u32,
-        each: Option<u32>,
-    ) -> Option<Self> {
+    pub(crate) fn new(fabric: &Fabric, view: &View<'a>, most: u32, each: Option<u32>) -> Option<Self> {
         let slots = view.slots.small_tasks()?;
         let fit = fabric.roots().iter().all(|&root| view.slots.of(root) <= u64::from(u32::MAX));
         let are_few = || {
@@ -45,12 +40,12 @@ impl<'a> Takes<'a> {
     }
 
     /// The same of nodes of one weight alone.
-    pub(in crate::sched::place) fn of_weight(self, view: &View<'a>, weight: u32) -> Option<Self> {
+    pub(crate) fn of_weight(self, view: &View<'a>, weight: u32) -> Option<Self> {
         Some(Self { lightest: Some(view.weights?.class_of(weight)?), ..self })
     }
 
     /// Shows the nodes of a leaf that take something: where they are and what they take.
-    pub(in crate::sched::place) fn each(&self, leaf: Range<usize>, mut see: impl FnMut(usize, u32)) {
+    pub(crate) fn each(&self, leaf: Range<usize>, mut see: impl FnMut(usize, u32)) {
         for index in leaf {
             let is_light = self.lightest.is_none_or(|(classes, lightest)| classes[index] == lightest);
             let has = self.slots[index];
@@ -62,12 +57,12 @@ impl<'a> Takes<'a> {
     }
 
     /// What the nodes of a leaf take, in sum.
-    pub(in crate::sched::place) fn room(&self, leaf: Range<usize>) -> u32 {
+    pub(crate) fn room(&self, leaf: Range<usize>) -> u32 {
         self.sum(leaf, |takes| takes)
     }
 
     /// What the nodes of a leaf take beyond a number, in sum.
-    pub(in crate::sched::place) fn beyond(&self, leaf: Range<usize>, number: u32) -> u32 {
+    pub(crate) fn beyond(&self, leaf: Range<usize>, number: u32) -> u32 {
         let number = narrow(number);
         self.sum(leaf, |takes| takes.saturating_sub(number))
     }
@@ -84,7 +79,7 @@ impl<'a> Takes<'a> {
 
     /// The most that one of some nodes takes; and the fewest slots of one that has at least as many as are wanted, if
     /// there is such a node.
-    pub(in crate::sched::place) fn extremes(&self, nodes: Range<usize>, wanted: u32) -> (u32, Option<u32>) {
+    pub(crate) fn extremes(&self, nodes: Range<usize>, wanted: u32) -> (u32, Option<u32>) {
         let Ok(wanted) = u16::try_from(wanted) else {
             return (self.fold(nodes, 0, |peak, _, takes| peak.max(takes)).into(), None);
         };
@@ -96,7 +91,7 @@ impl<'a> Takes<'a> {
     }
 
     /// The first node of a leaf that has exactly so many slots.
-    pub(in crate::sched::place) fn first_with(&self, leaf: Range<usize>, slots: u32) -> Option<usize> {
+    pub(crate) fn first_with(&self, leaf: Range<usize>, slots: u32) -> Option<usize> {
         let slots = u16::try_from(slots).ok()?;
         let start = leaf.start;
         let has = self.slots[leaf.clone()].iter();

@@ -65,12 +65,12 @@ impl Weights {
     }
 
     /// The positions of a weight, where they are known as a set.
-    pub(in crate::sched::place) fn set_of(&self, weight: u32) -> Option<&FixedBitSet> {
+    pub(crate) fn set_of(&self, weight: u32) -> Option<&FixedBitSet> {
         self.sets.get(self.known.binary_search(&weight).ok()?)
     }
 
     /// The weights that some positions have, the heaviest first.
-    pub(in crate::sched::place) fn among(&self, open: &FixedBitSet) -> Vec<u32> {
+    pub(crate) fn among(&self, open: &FixedBitSet) -> Vec<u32> {
         let mut found: Vec<u32> = self
             .known
             .iter()
@@ -95,11 +95,7 @@ fn meet(one: &FixedBitSet, other: &FixedBitSet) -> bool {
 }
 
 /// How many members of a range two sets have in common.
-pub(in crate::sched::place) fn count_both(
-    one: &FixedBitSet,
-    other: &FixedBitSet,
-    range: Range<usize>,
-) -> u32 {
+pub(crate) fn count_both(one: &FixedBitSet, other: &FixedBitSet, range: Range<usize>) -> u32 {
     const BITS: usize = usize::BITS as usize;
     let (one, other) = (one.as_slice(), other.as_slice());
     let mut count = 0;

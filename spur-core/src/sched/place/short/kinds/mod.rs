@@ -13,12 +13,12 @@ mod stock;
 mod walk;
 
 use crate::model::fabric::{DomainId, Layer};
+use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::problem::Problem;
 
+use super::choice::{NoChoice, Short};
 use super::standing::{Standing, lost, order, ranked};
-use super::{NoChoice, Short};
 use stock::Stock;
 use walk::best_leaves;
 

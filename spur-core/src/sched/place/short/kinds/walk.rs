@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Fabric, Layer};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 use crate::sched::place::short::step::Total;
 
 use super::stock::Stock;

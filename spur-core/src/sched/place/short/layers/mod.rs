@@ -13,7 +13,7 @@ mod ways;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 use crate::sched::place::short::standing::{Standing, head};
 
 use ground::Ground;

@@ -5,7 +5,7 @@
 //! number of layers; one that spends more of any of them than there is belongs to no choice that holds the job.
 
 use crate::model::fabric::Layer;
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 
 use super::ground::{Ground, Part};
 use super::scale::Scale;

@@ -12,7 +12,7 @@ mod table;
 
 use std::ops::RangeInclusive;
 
-use super::NoChoice;
+use super::choice::NoChoice;
 use super::sieve::{Parts, Sieve, Terms};
 
 use table::{Levels, NEVER, Reach, Reaches, Rows, Table, Way, both, either};

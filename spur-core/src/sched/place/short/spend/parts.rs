@@ -1,7 +1,7 @@
 //! The parts that the best choice may use, where what they cost comes first: what is known of them without a look at what
 //! their pieces cost leaves few of them.
 
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 
 use super::bounds::{Offer, least_with};
 use super::table::{NEVER, Way};
@@ -171,7 +171,7 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use crate::sched::place::short::NoChoice;
+    use crate::sched::place::short::choice::NoChoice;
     use crate::sched::place::short::sieve::{Parts, Sieve};
     use crate::sched::place::short::spend::{Prices, book};
 

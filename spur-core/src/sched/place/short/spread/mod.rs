@@ -18,11 +18,11 @@ mod ground;
 use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
-use crate::sched::place::explain::{Lost, Placement};
+use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::fronts::may_hold;
 use crate::sched::place::problem::{Item, Problem, Rank, rank};
 
-use super::Short;
+use super::choice::Short;
 use super::standing::lost;
 use ground::Ground;
 

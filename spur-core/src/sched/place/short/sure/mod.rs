@@ -9,13 +9,13 @@
 mod leaves;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
+use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Mode;
-use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 
+use super::choice::{NoChoice, Short};
 use super::layers::best_below;
 use super::standing::{Found, NotPlain, Standing, order, preferred_spans};
-use super::{NoChoice, Short};
 use leaves::{Leaves, Mix};
 
 /// Places a job of whole nodes if some of them are sure to be used.

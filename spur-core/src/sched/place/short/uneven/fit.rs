@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::{smallest, sums_of_smallest};
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::short::spend::{Prices, Used, choose};
 

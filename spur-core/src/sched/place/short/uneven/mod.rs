@@ -17,14 +17,15 @@ use std::cmp::Ordering;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
+use crate::sched::place::answer::{Lost, Placement};
 use crate::sched::place::ask::Ask;
-use crate::sched::place::explain::{Lost, Placement};
 use crate::sched::place::fronts::share;
 use crate::sched::place::problem::{Frame, Holder, Item, Problem, Rank, difference, rank, rank_node};
 
+use super::choice::{NoChoice, Short};
 use super::layers::best_nodes_below;
 use super::standing::{lost, order, scored};
-use super::{NoChoice, Short, whole};
+use super::whole;
 use choice::Choice;
 use stock::{MANY, Nodes, Stock};
 use walk::{Beside, Candidate, Scale, walk};
@@ -395,7 +396,7 @@ fn layer_by_layer(
 
 /// The best few of the domains that could have held a job that was placed, and at which step each lost; None where not
 /// everything adds up, or where a higher layer may come first.
-pub(in crate::sched::place) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let applies =
         problem.ask.prefer.is_empty() && !problem.ask.score.weights.any() && !problem.nodes_are_alike();
     let stock = Stock::new(problem).filter(|_| applies)?;

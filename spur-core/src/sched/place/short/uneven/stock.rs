@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
 use crate::sched::place::problem::{Problem, fewest_heavy, fewest_heavy_of_any, position, positions};
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 use crate::sched::place::short::layers;
 use crate::sched::place::short::sieve::{Parts, Sieve};
 use crate::sched::place::slots::Takes;

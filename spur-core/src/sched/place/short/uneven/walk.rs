@@ -7,7 +7,7 @@
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 use crate::sched::place::short::step::{Step, Total};
 
 /// Numbers that one walk may work out, beyond which it is not tried.

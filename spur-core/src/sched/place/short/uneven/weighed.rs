@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 
 use super::stock::Stock;
 use super::walk::{AT_ONCE, Candidate, Packed, Price, Scale, along, gcd};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
 use crate::sched::place::problem::Problem;
-use crate::sched::place::short::NoChoice;
+use crate::sched::place::short::choice::NoChoice;
 use crate::sched::place::short::sieve::{Parts, Sieve, fewest_of};
 use crate::sched::place::short::spend::{Prices, Used, choose};
 use crate::sched::place::short::step::{Step, Total};

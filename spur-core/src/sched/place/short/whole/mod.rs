@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer, Pos};
 use crate::model::topology::ScoreBefore;
+use crate::sched::place::answer::Placement;
 use crate::sched::place::ask::Mode;
-use crate::sched::place::explain::Placement;
 use crate::sched::place::problem::Problem;
 use crate::sched::place::short::sieve::largest;
 
+use super::choice::{NoChoice, Short};
 use super::layers::best_below;
 use super::standing::{Found, NotPlain, Standing, best_scored, order, preferred_spans, scored, told_apart};
-use super::{NoChoice, Short};
 use leaves::{Packing, spread};
 use rooms::Rooms;
 
@@ -59,7 +59,7 @@ pub(super) fn best_of(problem: &Problem<'_>, holders: &[DomainId]) -> Option<(Do
 
 /// The largest leaves of the largest domains of one that can hold a job of whole nodes, for want of the best ones: never
 /// nothing where only counts matter.
-pub(in crate::sched::place) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
+pub(crate) fn largest_first(problem: &Problem<'_>) -> Option<Placement> {
     if !applies(problem) {
         return None;
     }

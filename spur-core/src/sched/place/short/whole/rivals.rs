@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Layer};
-use crate::sched::place::explain::Lost;
+use crate::sched::place::answer::Lost;
 use crate::sched::place::problem::{Problem, Rank};
 use crate::sched::place::short::standing::{lost, ranked};
 
@@ -19,7 +19,7 @@ type Likeness = (Option<DomainId>, Vec<(u32, u64)>);
 
 /// The best few of the domains that could have held such a job, and at which step each lost; None where that is another
 /// case.
-pub(in crate::sched::place::short) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
+pub(crate) fn losers(problem: &Problem<'_>, most: usize) -> Option<Vec<Lost>> {
     let ask = problem.ask;
     let applies = super::applies(problem)
         && problem.nodes_are_alike()

@@ -3,6 +3,8 @@
 //! A plan made from limits keeps its promises, because nothing runs longer than its limit. A plan made from
 //! predictions packs tighter and promises nothing.
 
+mod similar;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::model::phase::{EndState, Phase};
 use crate::sched::request::least;
 use crate::text::time::Time;
 
-use super::similar::{self, Guess, Run};
+use similar::{Guess, Run};
 
 /// What a job without a limit is planned with, seconds: a century, so that plans behind it have a place without ever
 /// being taken for a time.
@@ -66,10 +68,10 @@ impl Forecast for Limits {
 /// place: a promise made to those who have waited, and what is reserved, is kept only by plans in which nothing lasts
 /// longer than planned.
 #[derive(Clone, Copy)]
-pub(in crate::sched) struct Prudent<'a> {
-    pub(in crate::sched) by: &'a dyn Forecast,
+pub(crate) struct Prudent<'a> {
+    pub(crate) by: &'a dyn Forecast,
     /// Whether limits are planned with.
-    pub(in crate::sched) firm: bool,
+    pub(crate) firm: bool,
 }
 
 impl Forecast for Prudent<'_> {

@@ -8,16 +8,15 @@ use std::ops::Range;
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
 use crate::model::topology::Plugin;
+use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::Mode;
-use crate::sched::place::explain::Placement;
 use crate::sched::place::fronts::{Candidate, choose, realise};
-use crate::sched::place::problem::{Cost, Problem, Rank, position, positions};
-use crate::sched::place::{Missed, Ranked};
+use crate::sched::place::problem::{Cost, Problem, Rank, Ranked, position, positions};
 
 use super::bounds::{Bounds, added_up};
 
 /// The best placement on consecutive positions.
-pub(in crate::sched::place) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
+pub(crate) fn contiguous<C: Cost>(problem: &Problem<'_>) -> Result<Ranked, Missed> {
     let (mut windows, are_all) = windows(problem);
     windows.retain(|window| problem.required.iter().all(|pos| window.contains(&pos.index())));
     let best = Best::<C> { exact: are_all, ..Best::default() };
@@ -124,10 +123,7 @@ fn best_promising<C: Cost>(
 }
 
 /// The best placement that uses exactly so many leaves side by side.
-pub(in crate::sched::place) fn adjacent<C: Cost>(
-    problem: &Problem<'_>,
-    leaves: u32,
-) -> Result<Ranked, Missed> {
+pub(crate) fn adjacent<C: Cost>(problem: &Problem<'_>, leaves: u32) -> Result<Ranked, Missed> {
     let runs = runs(problem.fabric);
     let mut windows: Vec<&[DomainId]> = Vec::new();
     runs.iter().for_each(|run| add_holding(problem, run, leaves as usize, &mut windows));
@@ -354,11 +350,7 @@ fn are_adjacent(problem: &Problem<'_>, window: &Range<usize>, leaves: u32) -> bo
 }
 
 /// Whether positions, in fabric order, touch exactly so many leaves, all side by side under one parent.
-pub(in crate::sched::place) fn are_side_by_side(
-    fabric: &Fabric,
-    positions: impl Iterator<Item = Pos>,
-    leaves: u32,
-) -> bool {
+pub(crate) fn are_side_by_side(fabric: &Fabric, positions: impl Iterator<Item = Pos>, leaves: u32) -> bool {
     let mut touched: Vec<DomainId> = positions.filter_map(|pos| fabric.leaf_of(pos)).collect();
     touched.dedup();
     let is_here = |run: &Cow<'_, [DomainId]>| run.windows(touched.len()).any(|some| some == touched);

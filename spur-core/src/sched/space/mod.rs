@@ -4,6 +4,8 @@
 //! things happen (`Ledger` in `sched/quick`). Promises of both: what is booked is given to nobody else; the same content
 //! gives the same answers.
 
+mod hunt;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,30 +17,32 @@ use crate::model::reservation::{Flag, Reservation as Site};
 use crate::sched::later::Reservation;
 use crate::sched::place::{self, Misfit, Slots, View};
 use crate::sched::request::Need;
+use crate::sched::request::lens::Lens;
+use crate::sched::request::part::Part;
 use crate::sched::request::wish::Stage;
 use crate::sched::scene::Scene;
-use crate::sched::scene::lens::Lens;
 use crate::sched::scene::room::{RoomId, Rooms};
-use crate::sched::state::{Hit, Hunt, Part};
 use crate::sched::timeline::licenses::{Asked, Lack, Licenses, Wanted};
 use crate::sched::timeline::realm::Realms;
 use crate::sched::timeline::second::Second;
 use crate::sched::timeline::stairs::{Family, Size, Smaller, Stairs};
 use crate::text::time::Time;
 
+pub(crate) use hunt::{Hit, Hunt};
+
 /// How many nodes are idle and not there for a job.
 #[derive(Debug, Default)]
-pub(in crate::sched) struct Aside {
+pub(crate) struct Aside {
     /// In leaves that a job has to itself.
-    pub(in crate::sched) closed: BTreeMap<JobId, usize>,
+    pub(crate) closed: BTreeMap<JobId, usize>,
     /// In a reservation.
-    pub(in crate::sched) reserved: BTreeMap<Arc<str>, usize>,
+    pub(crate) reserved: BTreeMap<Arc<str>, usize>,
     /// Planned for others before the job would be over.
-    pub(in crate::sched) planned: usize,
+    pub(crate) planned: usize,
 }
 
 /// Nodes and licenses over time.
-pub(in crate::sched) trait Space {
+pub(crate) trait Space {
     /// The time from which it is known.
     fn now(&self) -> Time;
 

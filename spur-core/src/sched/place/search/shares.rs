@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use crate::model::fabric::{DomainId, Fabric, Pos};
 
-use super::ask::{Ask, Mode, Strategy};
-use super::explain::Placement;
-use super::problem::{Meter, Problem, positions};
-use super::short::of_whole;
-use super::slots::View;
-use super::{Missed, frame, place_size};
+use super::place_size;
+use crate::sched::place::answer::{Missed, Placement};
+use crate::sched::place::ask::{Ask, Mode, Strategy};
+use crate::sched::place::problem::{Meter, Problem, frame, positions};
+use crate::sched::place::short::of_whole;
+use crate::sched::place::slots::View;
 
 /// What part of the steps of a search is spent on how full nodes are: whole nodes soon answer the rest.
 pub(super) const PART: u64 = 16;

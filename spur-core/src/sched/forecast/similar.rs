@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 /// Runs of a user that are remembered.
-pub(in crate::sched) const REMEMBERED: usize = 30;
+pub(crate) const REMEMBERED: usize = 30;
 
 /// What a run weighs, of the weight of the one after it.
 const FADES: f64 = 0.9;
@@ -20,26 +20,26 @@ const SHORTEST: u64 = 10;
 
 /// A run, and what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Run {
+pub(crate) struct Run {
     /// How long it took.
-    pub(in crate::sched) seconds: u64,
+    pub(crate) seconds: u64,
     /// How long it was allowed to take, seconds.
-    pub(in crate::sched) request: u64,
+    pub(crate) request: u64,
     /// The fewest CPUs it would have run on.
-    pub(in crate::sched) cpus: u64,
+    pub(crate) cpus: u64,
 }
 
 /// What is guessed of a job's run time, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) struct Guess {
+pub(crate) struct Guess {
     /// What plans count with.
-    pub(in crate::sched) likely: u64,
+    pub(crate) likely: u64,
     /// What orders weigh by.
-    pub(in crate::sched) mean: u64,
+    pub(crate) mean: u64,
 }
 
 /// Guesses from a user's last runs, the newest first; `None` without any.
-pub(in crate::sched) fn guess(runs: &VecDeque<Run>, asked: &Run) -> Option<Guess> {
+pub(crate) fn guess(runs: &VecDeque<Run>, asked: &Run) -> Option<Guess> {
     let (mut weight, mut weights, mut mean, mut logs) = (1.0, 0.0, 0.0, 0.0);
     for run in runs {
         let resembles = (alike(run.request, asked.request) * alike(run.cpus, asked.cpus)).powi(2);

@@ -8,13 +8,13 @@ use crate::model::job::{FabricAsk, JobSpec, Shape};
 /// The last `MANY` requests of which something was found out that follows from what stands: when a node or the policy changes,
 /// all are judged anew.
 #[derive(Debug)]
-pub(in crate::sched) struct Alike<T, const MANY: usize>(Mutex<VecDeque<Known<T>>>);
+pub(crate) struct Alike<T, const MANY: usize>(Mutex<VecDeque<Known<T>>>);
 
 /// The requests that were accepted last, and what their users should know.
-pub(in crate::sched) type Accepted = Alike<Vec<String>, 32>;
+pub(crate) type Accepted = Alike<Vec<String>, 32>;
 
 /// Requests that would fit if every node that is in service were idle. A pass asks of the first hundred that wait.
-pub(in crate::sched) type FitUp = Alike<(), 128>;
+pub(crate) type FitUp = Alike<(), 128>;
 
 /// All of a request that tells whether the idle nodes of a partition hold it.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl<T, const MANY: usize> Default for Alike<T, MANY> {
 
 impl<T: Clone, const MANY: usize> Alike<T, MANY> {
     /// What was found out about a request like this one. While another thread looks, nothing is known.
-    pub(in crate::sched) fn find(&self, partition: usize, spec: &JobSpec) -> Option<T> {
+    pub(crate) fn find(&self, partition: usize, spec: &JobSpec) -> Option<T> {
         let mut all = self.0.try_lock().ok()?;
         let at = all.iter().position(|known| known.is_like(partition, spec))?;
         let known = all.remove(at)?;
@@ -49,7 +49,7 @@ impl<T: Clone, const MANY: usize> Alike<T, MANY> {
     }
 
     /// Remembers what was found out about a request.
-    pub(in crate::sched) fn note(&self, partition: usize, spec: &JobSpec, what: T) {
+    pub(crate) fn note(&self, partition: usize, spec: &JobSpec, what: T) {
         let Ok(mut all) = self.0.try_lock() else { return };
         let (shape, fabric) = (spec.shape.clone(), spec.fabric.clone());
         all.truncate(MANY - 1);

@@ -8,12 +8,12 @@ use std::cmp::Reverse;
 
 use crate::model::fabric::{Fabric, Pos};
 
-use super::ask::{Ask, Mode, Strategy};
-use super::explain::Placement;
 use super::outline::are_side_by_side;
-use super::problem::{Meter, Problem, Rank};
-use super::slots::View;
-use super::{Missed, frame, is_exact, lower, search};
+use super::{is_exact, search};
+use crate::sched::place::answer::{Missed, Placement};
+use crate::sched::place::ask::{Ask, Mode, Strategy};
+use crate::sched::place::problem::{Meter, Problem, Rank, frame, lower};
+use crate::sched::place::slots::View;
 
 /// Something that a question can be asked without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -168,7 +168,7 @@ fn mode(policy: &Policy, spec: &JobSpec, partition: &PartitionConfig) -> Preempt
 
 /// Whether any job of a cluster could ever make another leave: preemption is on, and partitions have different tiers, or
 /// some QOS preempts another.
-pub(in crate::sched) fn may_preempt(cluster: &Cluster) -> bool {
+pub(crate) fn may_preempt(cluster: &Cluster) -> bool {
     let policy = cluster.policy();
     match policy.preempt.by {
         PreemptBy::None => false,
@@ -182,7 +182,7 @@ pub(in crate::sched) fn may_preempt(cluster: &Cluster) -> bool {
 }
 
 /// Whether some job has run long enough to be preempted since `before`.
-pub(in crate::sched) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
+pub(crate) fn exempt_ended(cluster: &Cluster, before: Time, now: Time) -> bool {
     let policy = cluster.policy();
     let some = policy.preempt.exempt_time.0 > 0 || policy.qos.iter().any(|qos| qos.exempt_time.is_some());
     let ends = || cluster.jobs().active().filter_map(|job| exempt_until(cluster, job));
@@ -191,7 +191,7 @@ pub(in crate::sched) fn exempt_ended(cluster: &Cluster, before: Time, now: Time)
 
 /// What jobs of some partitions and a QOS reach beyond the lowest rank: only if this is more than 0, and more than the level
 /// of some job that runs, may they make any leave. Where QOS preempt, levels do not count: 1 if theirs preempts another.
-pub(in crate::sched) fn reach<'a>(
+pub(crate) fn reach<'a>(
     policy: &Policy,
     qos: Option<&str>,
     partitions: impl IntoIterator<Item = &'a PartitionConfig>,
@@ -211,7 +211,7 @@ pub(in crate::sched) fn reach<'a>(
 }
 
 /// The next moment after `now` at which a job has run long enough to be preempted by one that waits.
-pub(in crate::sched) fn next_exempt_end(cluster: &Cluster, now: Time) -> Option<Time> {
+pub(crate) fn next_exempt_end(cluster: &Cluster, now: Time) -> Option<Time> {
     let policy = cluster.policy();
     let of_qos = || policy.qos.iter().any(|qos| qos.exempt_time.is_some_and(|time| time.0 > 0));
     if !may_preempt(cluster) || (policy.preempt.exempt_time.0 == 0 && !of_qos()) {

@@ -15,21 +15,26 @@ use crate::sched::place::{Slots, View, Weights, open};
 use crate::sched::request::Need;
 use crate::sched::scene::Scene;
 use crate::sched::scene::room::RoomId;
-use crate::sched::timeline::sweep::{NOWHERE, UNKNOWN};
 use crate::text::features::FeatureExpr;
 use crate::text::hostlist::{Function, HostExpr};
 
+/// The number of a node that belongs to no domain of the layer, or has no position.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// A number of slots that nobody has worked out, or that is too large to be kept.
+pub(crate) const UNKNOWN: u16 = u16::MAX;
+
 /// The nodes that partition, constraint and exclusion admit, seen through one fabric by one need.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Lens {
+pub(crate) struct Lens {
     /// The number of what it admits through which fabric: the same for lenses that differ by need alone.
-    pub(in crate::sched) outline: usize,
+    pub(crate) outline: usize,
     /// The fabric the job is placed on.
-    pub(in crate::sched) fabric: Arc<Fabric>,
+    pub(crate) fabric: Arc<Fabric>,
     /// Configured nodes that may be used, whatever their state.
-    pub(in crate::sched) admitted: Arc<FixedBitSet>,
+    pub(crate) admitted: Arc<FixedBitSet>,
     /// Their slots when nothing runs and every one is up; where nodes are counted, which of them have any.
-    pub(in crate::sched) idle: Arc<Slots>,
+    pub(crate) idle: Arc<Slots>,
     /// The same by class of nodes.
     of_class: Arc<[u32]>,
     /// Whether every slot is a whole node.
@@ -49,7 +54,7 @@ impl Lens {
     ///
     /// # Errors
     /// A name in a hostlist that means nothing.
-    pub(in crate::sched) fn new(
+    pub(crate) fn new(
         outline: usize,
         scene: &Scene,
         partition: usize,
@@ -86,7 +91,7 @@ impl Lens {
     }
 
     /// The same nodes through the same fabric, seen by another need.
-    pub(in crate::sched) fn seen_by(&self, scene: &Scene, need: &Need) -> Self {
+    pub(crate) fn seen_by(&self, scene: &Scene, need: &Need) -> Self {
         let of_class = by_class(scene, need);
         let same = self.idle.are_whole() == need.counts_nodes() && self.of_class == of_class;
         let idle = match same {
@@ -108,7 +113,7 @@ impl Lens {
     }
 
     /// These slots of nodes, by position, on a canvas that is used again and again.
-    pub(in crate::sched) fn paint<'a>(
+    pub(crate) fn paint<'a>(
         &self,
         canvas: &'a mut Canvas,
         need: &Need,
@@ -125,14 +130,14 @@ impl Lens {
     }
 
     /// Where a node is on the fabric, if it is there.
-    pub(in crate::sched) fn position(&self, node: NodeId) -> Option<Pos> {
+    pub(crate) fn position(&self, node: NodeId) -> Option<Pos> {
         let pos = self.positions[node.index()];
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
     /// Slots of the nodes that may be used, by position: what each has, and by room how many slots there are in it. Those
     /// of whom that is not known have none yet and are written down.
-    pub(in crate::sched) fn slots_by(
+    pub(crate) fn slots_by(
         &self,
         nodes: &[Option<RoomId>],
         known: &[u16],
@@ -154,24 +159,24 @@ impl Lens {
 
     /// Where a node is, if it may be used.
     #[inline]
-    pub(in crate::sched) fn pos(&self, node: u32) -> Option<Pos> {
+    pub(crate) fn pos(&self, node: u32) -> Option<Pos> {
         let pos = self.seats[node as usize];
         (pos != NOWHERE).then_some(Pos(pos))
     }
 
     /// By node: where it is, if it may be used, or [`NOWHERE`].
     #[inline]
-    pub(in crate::sched) fn seats(&self) -> &[u32] {
+    pub(crate) fn seats(&self) -> &[u32] {
         &self.seats
     }
 
     /// Whether nodes weigh unequally much.
-    pub(in crate::sched) fn weighs(&self) -> bool {
+    pub(crate) fn weighs(&self) -> bool {
         self.weights.is_some()
     }
 
     /// What a placement looks at.
-    pub(in crate::sched) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
+    pub(crate) fn view<'a>(&'a self, slots: &'a Slots) -> View<'a> {
         let performance = self.performance.as_deref();
         View { weights: self.weights.as_deref(), performance, ..View::new(slots, &self.idle) }
     }
@@ -179,34 +184,34 @@ impl Lens {
 
 /// Slots of a moment, filled in anew for each look: of whole nodes and of tasks, on the fabric they were last for.
 #[derive(Clone, Debug, Default)]
-pub(in crate::sched) struct Canvas {
+pub(crate) struct Canvas {
     whole: Option<(Arc<Fabric>, Slots)>,
     tasks: Option<(Arc<Fabric>, Slots)>,
 }
 
 /// The part of a request that says which nodes will do.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sched) struct Filter<'a> {
+pub(crate) struct Filter<'a> {
     /// What each node has to meet.
-    pub(in crate::sched) features: Option<&'a FeatureExpr>,
+    pub(crate) features: Option<&'a FeatureExpr>,
     /// Of each `[a|b]`, the alternative that all nodes have to meet.
-    pub(in crate::sched) shared: &'a [&'a FeatureExpr],
+    pub(crate) shared: &'a [&'a FeatureExpr],
     /// Nodes that will not do.
-    pub(in crate::sched) exclude: Option<&'a HostExpr>,
+    pub(crate) exclude: Option<&'a HostExpr>,
     /// The reservation whose nodes alone will do.
-    pub(in crate::sched) within: Option<&'a Reservation>,
+    pub(crate) within: Option<&'a Reservation>,
     /// Reservations whose nodes will not do.
-    pub(in crate::sched) without: &'a [Arc<Reservation>],
+    pub(crate) without: &'a [Arc<Reservation>],
 }
 
 /// Every way to choose one alternative of each `[a|b]` of a request; a single empty one where there is no choice.
-pub(in crate::sched) fn alternatives(shape: &Shape) -> SmallVec<[Vec<&FeatureExpr>; 1]> {
+pub(crate) fn alternatives(shape: &Shape) -> SmallVec<[Vec<&FeatureExpr>; 1]> {
     shape.features.as_ref().map_or_else(|| smallvec![Vec::new()], |features| features.shared().into())
 }
 
 impl<'a> Filter<'a> {
     /// What a request says.
-    pub(in crate::sched) fn of(shape: &'a Shape) -> Self {
+    pub(crate) fn of(shape: &'a Shape) -> Self {
         Self {
             features: shape.features.as_deref(),
             shared: &[],
@@ -220,7 +225,7 @@ impl<'a> Filter<'a> {
     ///
     /// # Errors
     /// A name in a hostlist that means nothing.
-    pub(in crate::sched) fn admitted(
+    pub(crate) fn admitted(
         &self,
         scene: &Scene,
         partition: usize,
@@ -262,7 +267,7 @@ impl<'a> Filter<'a> {
 }
 
 /// The names that a hostlist stands for, functions over the fabric resolved.
-pub(in crate::sched) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
+pub(crate) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<String>, String> {
     let resolve = |function: &Function| {
         let mut names = Vec::new();
         for argument in function.names.iter() {
@@ -278,7 +283,7 @@ pub(in crate::sched) fn named(fabric: &Fabric, list: &HostExpr) -> Result<Vec<St
 
 /// What the domains of a layer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sched) enum Kind {
+pub(crate) enum Kind {
     /// The whole fabric is the one domain, with the number 0.
     Whole,
     /// Each node is one, with its own number.
@@ -290,21 +295,21 @@ pub(in crate::sched) enum Kind {
 /// For every node that may be used the domain that counts for a layer (`None`: the whole fabric), and how many numbers that
 /// takes.
 #[derive(Clone, Debug)]
-pub(in crate::sched) struct Domains {
-    pub(in crate::sched) kind: Kind,
-    pub(in crate::sched) of_node: Vec<u32>,
-    pub(in crate::sched) count: usize,
+pub(crate) struct Domains {
+    pub(crate) kind: Kind,
+    pub(crate) of_node: Vec<u32>,
+    pub(crate) count: usize,
     /// Those that count, where they are domains of the fabric.
-    pub(in crate::sched) ids: Vec<DomainId>,
+    pub(crate) ids: Vec<DomainId>,
     /// Whether they are leaves of the fabric, all of them.
-    pub(in crate::sched) are_leaves: bool,
+    pub(crate) are_leaves: bool,
     /// Positions of the largest of those, whether they may be used or not.
-    pub(in crate::sched) largest: usize,
+    pub(crate) largest: usize,
 }
 
 impl Domains {
     /// The domains of one layer.
-    pub(in crate::sched) fn of(lens: &Lens, layer: Option<Layer>) -> Self {
+    pub(crate) fn of(lens: &Lens, layer: Option<Layer>) -> Self {
         let fabric = &lens.fabric;
         let nodes = lens.seats.len();
         let mut of_node = vec![NOWHERE; nodes];
@@ -337,7 +342,7 @@ impl Domains {
 }
 
 /// Domains by outline and layer.
-pub(in crate::sched) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
+pub(crate) type DomainTable = BTreeMap<(usize, Option<Layer>), Arc<Domains>>;
 
 /// What a need sees of an idle cluster, given what it sees of each class of nodes.
 fn idle(scene: &Scene, fabric: &Fabric, admitted: &FixedBitSet, need: &Need, of_class: &[u32]) -> Slots {
@@ -364,7 +369,7 @@ fn by_class(scene: &Scene, need: &Need) -> Arc<[u32]> {
 }
 
 /// Slots from their number at each position.
-pub(in crate::sched) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
+pub(crate) fn slots_by_position(fabric: &Fabric, need: &Need, slots: Vec<u32>) -> Slots {
     if need.counts_whole_nodes() { whole(fabric, &slots) } else { Slots::tasks(fabric, slots) }
 }
 

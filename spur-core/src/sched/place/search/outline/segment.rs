@@ -9,14 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::fabric::{DomainId, Fabric, Layer, Pos};
+use crate::sched::place::answer::{Missed, Placement};
 use crate::sched::place::ask::{Ask, BlockRule, Containment, Segment};
-use crate::sched::place::explain::Placement;
-use crate::sched::place::problem::{Frame, Limits, Meter, Problem, Rank};
+use crate::sched::place::problem::{Frame, Limits, Meter, Problem, Rank, lower};
+use crate::sched::place::search::{solve, solve_ranked};
 use crate::sched::place::slots::{Slots, View};
-use crate::sched::place::{Missed, lower, solve, solve_ranked};
 
 /// Places `nodes` nodes in segments; None where that is not possible now.
-pub(in crate::sched::place) fn place_segments(
+pub(crate) fn place_segments(
     fabric: &Fabric,
     view: &View<'_>,
     ask: &Ask,

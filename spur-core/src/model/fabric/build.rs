@@ -3,84 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::shape::{self, Forest, Seed};
-use super::{Fabric, FabricError, Fault, Link, names, tree};
+use super::table::{Faults, Table, check_name, read_link};
+use super::{Fabric, FabricError, Fault, names, tree};
 use crate::id::NodeId;
 use crate::model::topology::{Line, Plugin, TopologyConfig};
 use crate::text::ParseError;
-use crate::text::gather::{Gather, Latency, LinkSpeed, Placement, Switches};
-use crate::text::hostlist::HostList;
+use crate::text::gather::{Gather, Placement, Switches};
 
 /// Sizes of the aggregates, in base blocks, where `block_sizes` does not say.
 const DEFAULT_MULTIPLES: [u32; 4] = [2, 4, 8, 16];
 
 /// The largest number of layers above the nodes.
 const MAX_LAYERS: usize = 64;
-
-/// Where the mistakes go, with what is needed to name them.
-pub(super) struct Faults<'a> {
-    topology: &'a str,
-    found: Vec<FabricError>,
-}
-
-impl Faults<'_> {
-    pub(super) fn add(&mut self, line: Line, fault: Fault) {
-        self.found.push(FabricError { line, topology: self.topology.to_owned(), fault });
-    }
-}
-
-/// The node table by name, and which domain has taken each node.
-pub(super) struct Table<'a> {
-    index: BTreeMap<&'a str, usize>,
-    taken: BTreeMap<usize, String>,
-    moved: BTreeMap<usize, Option<&'a str>>,
-}
-
-impl Table<'_> {
-    /// Whether a node that the configuration puts into a domain is there: it was not moved, or back again.
-    fn stays(&self, node: usize, domain: &str) -> bool {
-        self.moved.get(&node).is_none_or(|place| *place == Some(domain))
-    }
-
-    /// Takes the nodes of a hostlist for a domain.
-    pub(super) fn take(
-        &mut self,
-        domain: &str,
-        list: &str,
-        line: Line,
-        faults: &mut Faults<'_>,
-    ) -> Vec<usize> {
-        let (mut nodes, mut unknown) = (Vec::new(), Vec::new());
-        for node in expand(domain, list, line, faults) {
-            let Some(&index) = self.index.get(node.as_str()) else {
-                unknown.push(node);
-                continue;
-            };
-            if let Some(first) = self.taken.insert(index, domain.to_owned()) {
-                faults.add(line, Fault::TwoPlaces { node, first, second: domain.to_owned() });
-            } else if self.stays(index, domain) {
-                nodes.push(index);
-            }
-        }
-        if let Some(first) = unknown.first() {
-            let near = names::nearest(first, self.index.keys().copied());
-            let nodes = if unknown.len() == 1 { "node" } else { "nodes" };
-            let node = format!("{nodes} {}", HostList::from_names(&unknown));
-            faults.add(line, Fault::UnknownNode { domain: domain.to_owned(), node, near });
-        }
-        nodes
-    }
-}
-
-/// Expands a hostlist that names children or nodes of a domain; an empty one names none.
-pub(super) fn expand(domain: &str, list: &str, line: Line, faults: &mut Faults<'_>) -> Vec<String> {
-    if list.trim().is_empty() {
-        return Vec::new();
-    }
-    names::expand(list).unwrap_or_else(|why| {
-        faults.add(line, Fault::BadHostlist { domain: domain.to_owned(), list: list.to_owned(), why });
-        Vec::new()
-    })
-}
 
 /// See [`Fabric::build`].
 pub(super) fn build(
@@ -190,38 +124,6 @@ fn check_sections(config: &TopologyConfig, faults: &mut Faults<'_>) {
             }
         }
     }
-}
-
-/// Whether a name can stand where domains are named.
-pub(super) fn check_name(name: &str, line: Line, faults: &mut Faults<'_>) {
-    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || !name.split('/').all(|part| !part.is_empty() && part.chars().all(good)) {
-        faults.add(line, Fault::BadName(name.to_owned()));
-    }
-}
-
-/// Reads what is known of a domain's links.
-pub(super) fn read_link(
-    domain: &str,
-    speed: Option<&str>,
-    latency: Option<&str>,
-    line: Line,
-    faults: &mut Faults<'_>,
-) -> Link {
-    let mut link = Link::default();
-    if let Some(text) = speed {
-        link.speed = text.parse::<LinkSpeed>().ok().map(|speed| speed.0);
-        if link.speed.is_none() {
-            faults.add(line, Fault::BadSpeed { domain: domain.to_owned(), text: text.to_owned() });
-        }
-    }
-    if let Some(text) = latency {
-        link.latency = text.parse::<Latency>().ok().map(|latency| latency.0);
-        if link.latency.is_none() {
-            faults.add(line, Fault::BadLatency { domain: domain.to_owned(), text: text.to_owned() });
-        }
-    }
-    link
 }
 
 /// Base blocks and their aligned aggregates.

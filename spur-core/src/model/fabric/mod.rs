@@ -21,6 +21,7 @@ mod fault;
 mod names;
 mod shape;
 mod show;
+mod table;
 mod tree;
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::build::{Faults, Table, check_name, expand, read_link};
 use super::shape::{Forest, Seed, last_part};
+use super::table::{Faults, Table, check_name, expand, read_link};
 use super::{Fault, names};
 use crate::model::topology::{Line, Plugin, SwitchConfig, TopologyConfig};
 

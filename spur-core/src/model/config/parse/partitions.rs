@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::policy::{PREEMPT_MODES, set};
-use super::qos;
+use super::policy::set;
+use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
     NodeConfig, Oversubscribe, PartitionConfig, PartitionState, Policy, PreemptMode, QosConfig,
@@ -87,8 +87,8 @@ fn settings(section: &mut Section<'_>, partition: &mut PartitionConfig) {
     partition.max_mem_per_cpu = section.mebibytes("max_mem_per_cpu");
     partition.preempt_mode = section.choice("preempt_mode", &modes);
     partition.grace_time = section.duration("grace_time", 0..=365 * 86_400);
-    partition.allow_groups = names(section, "allow_groups");
-    partition.allow_accounts = names(section, "allow_accounts");
+    partition.allow_groups = section.names("allow_groups");
+    partition.allow_accounts = section.names("allow_accounts");
 }
 
 /// Which QOS may be used here.
@@ -103,11 +103,6 @@ fn qualities(section: &mut Section<'_>, partition: &mut PartitionConfig, known: 
     if let Some(default) = partition.default_qos.as_deref().filter(|name| !partition.takes_qos(Some(name))) {
         section.refuse("default_qos", format_args!("{default} is not allowed in this partition"));
     }
-}
-
-/// A list of names.
-pub(super) fn names(section: &mut Section<'_>, key: &'static str) -> Vec<Arc<str>> {
-    section.strings(key).into_iter().map(|(_, name)| name.into()).collect()
 }
 
 /// The names of the partition's nodes in the order of the node table.

@@ -4,11 +4,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::qos;
+use super::qos::{self, PREEMPT_MODES};
 use super::section::Section;
 use crate::model::config::{
-    Backfill, Correct, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptMode, PreemptPolicy,
-    QosConfig, RecoveryPolicy, SchedulerPolicy,
+    Backfill, Correct, JobPolicy, Order, Predict, PreemptBy, PreemptCost, PreemptPolicy, QosConfig,
+    RecoveryPolicy, SchedulerPolicy,
 };
 use crate::text::gather::is_layer_name;
 
@@ -18,9 +18,6 @@ const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
 /// How `cluster_name` reads when it is not given.
 const DEFAULT_NAME: &str = "cluster";
-
-pub(super) const PREEMPT_MODES: &[(&str, PreemptMode)] =
-    &[("cancel", PreemptMode::Cancel), ("requeue", PreemptMode::Requeue), ("suspend", PreemptMode::Suspend)];
 
 pub(super) fn cluster_name<'a>(top: &mut Section<'a>) -> &'a str {
     let name = top.name("cluster_name").unwrap_or(DEFAULT_NAME);

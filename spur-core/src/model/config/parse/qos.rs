@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
-use super::partitions::names;
-use super::policy::PREEMPT_MODES;
 use super::section::Section;
 use crate::model::config::{PreemptBy, PreemptMode, PreemptPolicy, QosConfig};
 use crate::text::gather::is_layer_name;
 use crate::text::nearest::nearest;
+
+pub(super) const PREEMPT_MODES: &[(&str, PreemptMode)] =
+    &[("cancel", PreemptMode::Cancel), ("requeue", PreemptMode::Requeue), ("suspend", PreemptMode::Suspend)];
 
 const YEAR: u64 = 365 * 86_400;
 
@@ -65,8 +66,8 @@ fn settings(section: &mut Section<'_>, preempt: &PreemptPolicy) -> QosConfig {
         grace_time: section.duration("grace_time", 0..=YEAR),
         exempt_time: section.duration("preempt_exempt_time", 0..=YEAR),
         max_wall: section.parsed("max_wall"),
-        allow_groups: names(section, "allow_groups"),
-        allow_accounts: names(section, "allow_accounts"),
+        allow_groups: section.names("allow_groups"),
+        allow_accounts: section.names("allow_accounts"),
     }
 }
 

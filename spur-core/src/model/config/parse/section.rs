@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -297,6 +298,11 @@ impl<'a> Section<'a> {
                 None
             }
         }
+    }
+
+    /// A list of names.
+    pub(super) fn names(&mut self, key: &'static str) -> Vec<Arc<str>> {
+        self.strings(key).into_iter().map(|(_, name)| name.into()).collect()
     }
 
     /// A list of texts, each with its line.

@@ -190,8 +190,8 @@ impl ClusterKey {
         sealed
     }
 
-    /// What a credential says, if it was signed with this key. Whether it has expired is for the caller to
-    /// judge, because a step that runs may be attached to for as long as it does: see [`launchable`].
+    /// What a credential says, if it was signed with this key. Whether it still allows a launch is for the node
+    /// to judge; a step that runs may be attached to for as long as it does.
     ///
     /// # Errors
     /// Anything but a good credential.
@@ -229,14 +229,6 @@ impl ClusterKey {
         mac.update(message);
         mac
     }
-}
-
-/// Whether a credential still allows a launch at `now` (epoch seconds).
-///
-/// # Errors
-/// An expired one.
-pub fn launchable(credential: &StepCredential, now: i64) -> Result<(), AuthError> {
-    not_expired("credential", credential.expires, now)
 }
 
 /// A token without a signature, for clusters that use no keys.
@@ -329,12 +321,10 @@ mod tests {
 
     #[test]
     fn a_credential_is_no_token_and_a_token_no_credential() {
-        let credential = StepCredential { job_id: 42, expires: 9, ..StepCredential::default() };
+        let credential = StepCredential { job_id: 42, issued_ms: 9, ..StepCredential::default() };
         let sealed = key(1).seal(&credential);
         assert_eq!(key(1).open(&sealed), Ok(credential.clone()));
         assert_eq!(key(2).open(&sealed), Err(AuthError::BadSignature("credential")));
-        assert!(launchable(&credential, 8).is_ok());
-        assert!(launchable(&credential, 9).is_err());
         let (body, signature) = sealed.split_at(sealed.len() - SIGNATURE_BYTES);
         let forged = format!("{}.{}", BASE64.encode(body), BASE64.encode(signature));
         assert!(key(1).verify(&forged, 0).is_err());

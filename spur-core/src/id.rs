@@ -97,6 +97,43 @@ impl fmt::Display for Attempt {
 #[serde(transparent)]
 pub struct RequestId(pub [u8; 16]);
 
+/// The name of a journal's history, drawn at random when the history begins. Written in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HistoryId(pub [u8; 16]);
+
+impl fmt::Display for HistoryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A text that names no history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a history is named by 32 hexadecimal digits")]
+pub struct InvalidHistory;
+
+impl std::str::FromStr for HistoryId {
+    type Err = InvalidHistory;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHistory> {
+        let whole = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| whole);
+        number.map(|number| Self(number.to_be_bytes())).ok_or(InvalidHistory)
+    }
+}
+
+impl Serialize for HistoryId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HistoryId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// The number of a script or environment kept outside memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -112,5 +149,15 @@ mod tests {
         assert_eq!(StepId::BATCH.label(), "batch");
         assert_eq!(Attempt { job: JobId(7), restart: 2 }.to_string(), "7.r2");
         assert_eq!("42".parse::<JobId>(), Ok(JobId(42)));
+    }
+
+    #[test]
+    fn the_name_of_a_history_round_trips() {
+        let id = HistoryId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
+        assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for text in ["", "0", "+00102030405060708090a0b0c0d0eff", "zz0102030405060708090a0b0c0d0eff"] {
+            assert_eq!(text.parse::<HistoryId>(), Err(InvalidHistory), "{text}");
+        }
     }
 }

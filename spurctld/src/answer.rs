@@ -37,6 +37,11 @@ pub enum Answer {
         /// The step.
         step: Arc<Step>,
     },
+    /// The journal is an old copy.
+    Doubted {
+        /// Why, for people.
+        why: Arc<str>,
+    },
     /// Nodes were reserved.
     Reserved {
         /// Under which name.
@@ -90,6 +95,7 @@ impl From<Reply> for Answer {
                 Answer::Jobs { problems: problems.into_iter().map(problem).collect(), warnings }
             }
             Reply::Step { attempt, step } => Answer::Step { attempt, step },
+            Reply::Doubted { why } => Answer::Doubted { why },
             Reply::Reserved { name } => Answer::Reserved { name },
             Reply::Reconfigured { changes } => Answer::Reconfigured { changes },
         }

@@ -10,6 +10,12 @@ pub(crate) fn now() -> Time {
     Time(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
+/// The time now in milliseconds.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// How long it is until the wall clock shows `at`; nothing if it does already.
 pub(crate) fn until(at: Time) -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

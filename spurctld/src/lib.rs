@@ -15,6 +15,7 @@ pub mod config_file;
 pub mod detach;
 pub mod fault;
 mod feed;
+mod history;
 pub mod inbox;
 pub mod log;
 mod metrics;

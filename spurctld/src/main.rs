@@ -8,7 +8,7 @@ use spur_core::model::config::StateStore;
 use spurctld::args::{self, Args, Wish};
 use spurctld::config_file::ConfigFile;
 use spurctld::reload::Reload;
-use spurctld::server::Server;
+use spurctld::server::{self, Server};
 use spurctld::stop::Stop;
 use spurctld::{detach, fault, log};
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
             println!("spurctld {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
+        Ok(Wish::NewHistory(args)) => renew(args),
         Ok(Wish::Run(args)) if args.foreground => run(args),
         Ok(Wish::Run(_)) => detach::spawn(arguments()),
         Err(problem) => Err(anyhow::anyhow!(problem)),
@@ -40,6 +41,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// `--new-history`.
+fn renew(args: Args) -> anyhow::Result<()> {
+    let config = ConfigFile::find(args.config).read()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let told = runtime.block_on(server::new_history(&config.local, args.adopted))?;
+    println!("spurctld: {told}");
+    Ok(())
 }
 
 fn run(args: Args) -> anyhow::Result<()> {

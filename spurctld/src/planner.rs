@@ -15,6 +15,7 @@ use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::controller::Input;
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::job::Job;
+use spur_core::model::node::Health;
 use spur_core::model::phase::Phase;
 use spur_core::model::reason::Reason;
 use spur_core::sched::plan::{Preemption, Start, Waiting};
@@ -37,6 +38,8 @@ const LIGHT_WORK: Duration = Duration::from_micros(500);
 const DEEP_REST: u32 = 3;
 /// Failures in a row of one kind of planning that end the process.
 const MOST_FAILURES: u32 = 3;
+/// How long after the start nodes that were up are waited for: those that are there try again every three seconds.
+const GATHERING: Duration = Duration::from_secs(4);
 /// Priorities grow with age, so the queue is looked at this often even when nothing happens.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -155,6 +158,9 @@ impl Planning {
 
     /// Plans until the feed or the owner ends.
     pub(crate) fn run(mut self) {
+        if self.gather().is_err() {
+            return;
+        }
         while self.catch_up().is_ok() {
             if self.cluster.seq() < self.floor {
                 continue;
@@ -193,6 +199,31 @@ impl Planning {
         Ok(())
     }
 
+    /// Waits until the nodes that were up have registered, a few seconds at most: if the journal is an old copy, one of them
+    /// says so.
+    fn gather(&mut self) -> Result<(), RecvTimeoutError> {
+        let up = self.cluster.nodes().iter().filter(|node| node.health == Health::Up);
+        let mut awaited: BTreeSet<NodeId> = up.map(|node| node.id).collect();
+        let end = Instant::now() + GATHERING;
+        while !awaited.is_empty() {
+            match self.entries.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(entries) => {
+                    for entry in entries.iter() {
+                        if let Event::NodeRegistered { node, .. } | Event::NodeDowned { node, .. } =
+                            &entry.event
+                        {
+                            awaited.remove(node);
+                        }
+                    }
+                    self.apply(&entries);
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves the machine to others for as long as the last quick pass took, so that planning under a stream of
     /// submissions costs the replies no more than half a core. A quick pass costs what has changed, so that this is
     /// hardly ever any time at all.
@@ -213,6 +244,9 @@ impl Planning {
 
     /// One piece of work: a quick pass, or a slice of a deep one if that has rested.
     fn turn(&mut self) -> Result<(), NoAnswer> {
+        if self.cluster.doubt().is_some() {
+            return Ok(());
+        }
         let now = clock::now().max(self.cluster.at());
         let begun = Instant::now();
         if std::mem::take(&mut self.quick_due) {
@@ -395,7 +429,11 @@ enum News {
 
 fn news(event: &Event) -> News {
     match event {
-        Event::PolicyChanged { .. }
+        Event::HistoryBegun { .. }
+        | Event::ReignBegun { .. }
+        | Event::JournalDoubted { .. }
+        | Event::ForeignDropped { .. }
+        | Event::PolicyChanged { .. }
         | Event::NodeRegistered { .. }
         | Event::NodeCleaned { .. }
         | Event::NodeDowned { .. }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use spur_core::cluster::{Cluster, Entry};
+use spur_core::controller::Reject;
+use spur_core::id::{HistoryId, JobId};
 use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
 use spur_core::text::address::HostPort;
 use spur_proto::auth::ClusterKey;
@@ -33,6 +35,7 @@ use crate::clock;
 use crate::config_file::ConfigFile;
 use crate::fault;
 use crate::feed::Feed;
+use crate::history;
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox};
@@ -168,6 +171,14 @@ impl Server {
     }
 }
 
+/// `--new-history`; see [`history::renew`](crate::history).
+///
+/// # Errors
+/// Why nothing was changed.
+pub async fn new_history(local: &Local, adopted: Option<HistoryId>) -> anyhow::Result<String> {
+    history::renew(&state_file(local)?, adopted).await
+}
+
 /// Listens where a key of `[controller]` says.
 async fn bind(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
@@ -207,29 +218,25 @@ fn state_file(local: &Local) -> anyhow::Result<PathBuf> {
 async fn recover(path: &Path, policy: spur_core::model::config::Policy) -> anyhow::Result<Recovered> {
     let begun = std::time::Instant::now();
     let (journal, recovered) = Journal::open(path).await?;
-    let (last, snapshot) = (recovered.last_seq, recovered.snapshot_seq);
+    let snapshot = recovered.snapshot_seq;
     let History { mut cluster, base, mut entries } = recover::recover(recovered).await?;
     let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;
     let reached = accounting.reached().await?;
-    ensure!(
-        reached <= last,
-        "accounting (acct.db) has entries up to {reached}, the journal ({}) ends at {last}: they do not belong \
-         together; move acct.db away to begin it anew",
-        path.display()
-    );
+    let known = (reached, JobId(accounting.last_job().await?));
+    let mut first = history::begin(&mut cluster, journal.epoch(), known)?;
+    if let Some(doubt) = cluster.doubt() {
+        tracing::error!("{}", Reject::OldCopy(Arc::clone(&doubt.why)));
+    }
     if reached < snapshot {
         tracing::warn!(reached, snapshot, "accounting lacks entries that the journal no longer has");
     }
     let changed = owner::reconfigure_first(&mut cluster, journal.epoch(), clock::now(), policy.into())
         .context("the configured policy cannot be put in force")?;
-    if !changed.is_empty() {
-        let batch = Batch {
-            entries: changed.iter().map(|entry| recover::to_store(entry)).collect(),
-            ..Batch::default()
-        };
-        journal.commit(batch).await?;
-        entries.extend(changed);
-    }
+    first.extend(changed);
+    let batch =
+        Batch { entries: first.iter().map(|entry| recover::to_store(entry)).collect(), ..Batch::default() };
+    journal.commit(batch).await?;
+    entries.extend(first);
     tracing::info!(
         epoch = journal.epoch(),
         seq = cluster.seq(),
@@ -276,7 +283,8 @@ impl Machine {
             journal: journal.clone(),
             accounting: accounting.clone(),
             reached,
-            written: 0,
+            // An old copy has nothing for accounting.
+            written: if cluster.doubt().is_some() { u64::MAX } else { 0 },
             snapshot,
         };
         // The queue is new and its other end is here: it takes them.

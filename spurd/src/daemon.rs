@@ -16,6 +16,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::args::Args;
 use crate::assemble::NodeFacts;
+use crate::clock::ControllerClock;
 use crate::groups::Groups;
 use crate::inventory::{Inventory, Kernel};
 use crate::owner::{Owner, Tools};
@@ -31,6 +32,7 @@ use crate::step::launcher::Launcher;
 /// Why it cannot start, for people.
 pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow::Result<()> {
     let started = register::now();
+    let clock = Arc::new(ControllerClock::new());
     let kernel = Kernel::default();
     let inventory = Arc::new(kernel.take_stock(Path::new("/tmp")));
     let spool = Arc::new(Spool::open(&settings.spool)?);
@@ -47,6 +49,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         spool: Arc::clone(&spool),
         launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
         groups: groups.clone(),
+        clock: Arc::clone(&clock),
     };
     let (owner, inbox, messages) = Owner::recover(tools).await.context("the spool cannot be read")?;
     let owner = tokio::spawn(owner.run(messages));
@@ -57,6 +60,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         facts: facts_seen,
         spool: Arc::clone(&spool),
         key: settings.key.clone(),
+        clock: Arc::clone(&clock),
         visits: Arc::new(Mutex::new(BTreeMap::new())),
     };
     let server = tokio::spawn(serve(listener, service));
@@ -70,6 +74,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         kernel,
         address: address.clone(),
         started,
+        clock,
         instance: crate::spool::random_id().context("no random name can be drawn")?,
         inbox: inbox.clone(),
     };

@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod assemble;
+mod clock;
 pub mod daemon;
 pub mod groups;
 pub mod inventory;

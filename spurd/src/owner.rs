@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spur_core::compute::credential::Ended;
 use spur_core::compute::{Compute, Effect, Input, Site, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use spur_core::text::signal::Signal;
@@ -14,6 +15,7 @@ use spur_proto::{convert, v1};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::assemble::{NodeFacts, Prepared};
+use crate::clock::ControllerClock;
 use crate::groups::Groups;
 use crate::prolog::SiteProgram;
 use crate::report;
@@ -29,7 +31,15 @@ use crate::uplink::Speaker;
 pub(crate) const QUEUE: usize = 1024;
 
 /// The answer to a client that launches a step: the live step, or why there is none.
-pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, String>>;
+pub(crate) type LaunchAnswer = oneshot::Sender<Result<Step, NotLaunched>>;
+
+/// Why a step is not launched.
+pub(crate) enum NotLaunched {
+    /// Its credential is not good any more; another one may be.
+    Expired(String),
+    /// Anything else.
+    Failed(String),
+}
 
 /// What reaches the owner.
 pub(crate) enum Message {
@@ -38,7 +48,7 @@ pub(crate) enum Message {
     /// A stream to the controller is open; what is sent to `uplink` goes up. Answers what the node holds.
     Connected { uplink: mpsc::UnboundedSender<v1::NodeMessage>, held: oneshot::Sender<Vec<v1::HeldAttempt>> },
     /// A client launches a step.
-    LaunchStep { prepared: Box<Prepared>, answer: LaunchAnswer },
+    LaunchStep { prepared: Box<Prepared>, issued_ms: i64, answer: LaunchAnswer },
     /// A client looks for a live step.
     Find { step: StepAttempt, answer: oneshot::Sender<Option<Step>> },
     /// Something that the owner started is over.
@@ -54,6 +64,7 @@ pub(crate) struct Tools {
     pub(crate) spool: Arc<Spool>,
     pub(crate) launcher: Launcher,
     pub(crate) groups: Option<Groups>,
+    pub(crate) clock: Arc<ControllerClock>,
 }
 
 impl Tools {
@@ -78,6 +89,8 @@ pub(crate) struct Owner {
     uplink: Option<mpsc::UnboundedSender<v1::NodeMessage>>,
     /// What the user is told when the attempt is terminated.
     causes: BTreeMap<Attempt, String>,
+    /// What is over, for as long as there may be credentials for it.
+    ended: Ended,
 }
 
 impl Owner {
@@ -105,6 +118,7 @@ impl Owner {
             running: BTreeMap::new(),
             uplink: None,
             causes: BTreeMap::new(),
+            ended: Ended::default(),
         };
         for step in live {
             tracing::info!(%step, "found alive");
@@ -129,8 +143,13 @@ impl Owner {
         match message {
             Message::Order(order) => self.obey(*order),
             Message::Connected { uplink, held } => self.connected(uplink, held),
-            Message::LaunchStep { prepared, answer } => {
+            Message::LaunchStep { prepared, issued_ms, answer } => {
                 let step = prepared.launch.order.attempt;
+                if let Err(expired) = self.credential(step.attempt, issued_ms) {
+                    // A client that is gone needs no answer.
+                    drop(answer.send(Err(NotLaunched::Expired(expired))));
+                    return;
+                }
                 self.launch(
                     prepared,
                     Some(answer),
@@ -241,12 +260,19 @@ impl Owner {
         }
     }
 
+    /// Whether a credential that was issued then allows a launch.
+    fn credential(&self, attempt: Attempt, issued_ms: i64) -> Result<(), String> {
+        let time = self.tools.clock.now_and_start();
+        let (now, start) = time.ok_or("no controller has welcomed this node since its daemon started")?;
+        self.ended.allows(attempt, issued_ms, now, start).map_err(|expired| expired.to_string())
+    }
+
     fn launch(&mut self, prepared: Box<Prepared>, answer: Option<LaunchAnswer>, input: Input) {
         let step = prepared.launch.order.attempt;
         if self.compute.knows(step.attempt, step.step) {
             let known = format!("step {step} was launched on this node before");
             // A client that is gone needs no answer.
-            drop(answer.map(|answer| answer.send(Err(known))));
+            drop(answer.map(|answer| answer.send(Err(NotLaunched::Failed(known)))));
             return;
         }
         let agent = &self.tools.settings.agent;
@@ -272,7 +298,7 @@ impl Owner {
                     let pending = self.pending.remove(&StepAttempt { attempt, step });
                     let answer = pending.and_then(|pending| pending.answer);
                     // A client that is gone needs no answer.
-                    drop(answer.map(|answer| answer.send(Err(reason))));
+                    drop(answer.map(|answer| answer.send(Err(NotLaunched::Failed(reason)))));
                 }
                 Effect::TerminateStep { attempt, step, kill } => {
                     self.terminate(StepAttempt { attempt, step }, kill)
@@ -298,6 +324,9 @@ impl Owner {
                 Effect::Forget { attempt, steps } => {
                     complain(self.tools.spool.forget(attempt, &steps), "forget", attempt);
                     self.causes.remove(&attempt);
+                    if let Some((now, _)) = self.tools.clock.now_and_start() {
+                        self.ended.remember(attempt, now);
+                    }
                     if let Some(groups) = &self.tools.groups {
                         groups.remove(attempt);
                     }

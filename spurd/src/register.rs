@@ -1,17 +1,21 @@
 //! The stream to the controller: opened by the node, and opened again for as long as the node lives.
 //!
 //! Registration says what the node has and which attempts it holds; orders come down, heartbeats and reports go up.
-//! Orders of a reign that is over are refused by leaving the one who gives them.
+//! Orders of another history, or of a reign that is over, are refused by leaving the one who gives them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use prost::bytes::Bytes;
+use spur_core::compute::allegiance::Disobedience;
+use spur_core::id::HistoryId;
 use spur_core::model::node::NodeShape;
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
 use spur_proto::channel;
 use spur_proto::client::Introduction;
+use spur_proto::convert::{BadField, agent};
 use spur_proto::refusal::PROTOCOL;
 use spur_proto::v1;
 use spur_proto::v1::agents_client::AgentsClient;
@@ -20,6 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
+use crate::clock::ControllerClock;
 use crate::inventory::{Inventory, Kernel};
 use crate::owner::Message;
 use crate::report;
@@ -42,6 +47,7 @@ pub(crate) struct Registrar {
     pub(crate) started: i64,
     /// What tells this daemon from every other.
     pub(crate) instance: String,
+    pub(crate) clock: Arc<ControllerClock>,
     pub(crate) inbox: mpsc::Sender<Message>,
 }
 
@@ -58,8 +64,10 @@ enum StreamError {
     Silent,
     #[error("refuses this node: {0}")]
     Refused(String),
-    #[error("its reign ({given}) is over: orders of reign {known} were obeyed before")]
-    Deposed { given: u64, known: u64 },
+    #[error(transparent)]
+    Disobeyed(#[from] Disobedience),
+    #[error(transparent)]
+    Unreadable(#[from] BadField),
     #[error("the stream ended")]
     Ended,
     #[error(transparent)]
@@ -141,18 +149,12 @@ impl Registrar {
         send(report::message(Up::Hello(hello)))?;
         let opening = async {
             let mut orders = client.attend(UnboundedReceiverStream::new(upwards)).await?.into_inner();
-            let first = self.next_order(&mut orders).await?;
+            let first = orders.message().await?.ok_or(StreamError::Ended)?;
             Ok::<_, StreamError>((orders, first))
         };
         let (mut orders, first) =
             tokio::time::timeout(WELCOME, opening).await.map_err(|_| StreamError::Silent)??;
-        let welcome = match first {
-            v1::order::Order::Welcome(welcome) => welcome,
-            v1::order::Order::Refusal(refusal) => {
-                return Err(StreamError::Refused(refusal.error.unwrap_or_default().message));
-            }
-            _ => return Err(StreamError::Refused("orders before a welcome".to_owned())),
-        };
+        let welcome = self.welcomed(first)?;
         *welcomed = true;
         let mut news = self.settings.clone();
         tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
@@ -173,16 +175,41 @@ impl Registrar {
         }
     }
 
+    /// Takes the first answer of a controller. Nothing changes here unless it is one that this node obeys.
+    fn welcomed(&self, mut first: v1::Order) -> Result<v1::Welcome, StreamError> {
+        let welcome = match first.order.take() {
+            Some(v1::order::Order::Welcome(welcome)) => welcome,
+            Some(v1::order::Order::Refusal(refusal)) => {
+                return Err(StreamError::Refused(refusal.error.unwrap_or_default().message));
+            }
+            _ => return Err(StreamError::Refused("orders before a welcome".to_owned())),
+        };
+        let ancestors = welcome.ancestors.iter().map(|ancestor| agent::history(ancestor));
+        let ancestors: Vec<HistoryId> = ancestors.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+        let before = self.spool.allegiance();
+        let history = agent::history(&first.history)?;
+        let after = before.welcomed(history, &ancestors, first.epoch, welcome.reign)?;
+        if let (Some(old), Some(new)) = (before.history, after.history)
+            && old != new
+        {
+            tracing::warn!("history {new} goes on from {old}: this node belongs to it from now on");
+        }
+        self.spool.set_allegiance(after)?;
+        self.heed(&first)?;
+        Ok(welcome)
+    }
+
+    /// Takes note of what every order says of the controller.
+    fn heed(&self, order: &v1::Order) -> Result<(), StreamError> {
+        self.clock.set(order.now_ms);
+        Ok(self.spool.tell(order.seq, order.last_job)?)
+    }
+
     async fn next_order(&self, orders: &mut Streaming<v1::Order>) -> Result<v1::order::Order, StreamError> {
         loop {
             let order = orders.message().await?.ok_or(StreamError::Ended)?;
-            let known = self.spool.epoch();
-            if order.epoch < known {
-                return Err(StreamError::Deposed { given: order.epoch, known });
-            }
-            if order.epoch > known {
-                self.spool.set_epoch(order.epoch)?;
-            }
+            self.spool.allegiance().obeys(agent::history(&order.history)?, order.epoch)?;
+            self.heed(&order)?;
             match order.order {
                 Some(v1::order::Order::Shutdown(_)) => return Err(StreamError::Dismissed),
                 Some(order) => return Ok(order),
@@ -202,6 +229,7 @@ impl Registrar {
         let uname = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let shape: NodeShape = settings.overrides.shape(&self.inventory);
+        let (allegiance, (seq, last_job)) = (self.spool.allegiance(), self.spool.told());
         v1::Hello {
             node_name: settings.name.clone(),
             protocol: PROTOCOL.to_owned(),
@@ -218,6 +246,11 @@ impl Registrar {
             attempts,
             topology: settings.overrides.topology.clone(),
             instance: self.instance.clone(),
+            history: allegiance.history.map_or_else(Bytes::new, |history| history.0.to_vec().into()),
+            epoch: allegiance.epoch,
+            reign: allegiance.reign,
+            seq,
+            last_job,
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::assemble::Prepared;
 use crate::groups::Groups;
-use crate::owner::{LaunchAnswer, Message};
+use crate::owner::{LaunchAnswer, Message, NotLaunched};
 use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
 use crate::step::launcher::{Launcher, Step, StepEvent};
@@ -57,7 +57,7 @@ impl Starting {
             }
             Err(message) => {
                 tracing::error!(%step, "not launched: {message}");
-                drop(answer.map(|answer| answer.send(Err(message.clone()))));
+                drop(answer.map(|answer| answer.send(Err(NotLaunched::Failed(message.clone())))));
                 tell(&inbox, step, not_launched(message, true)).await;
             }
         }

@@ -6,7 +6,9 @@
 //! spool/ended/42.0.batch        the end was acknowledged: the tombstone, until the controller forgets the attempt
 //! spool/attempts/42.0.batch/    locked by its spurstepd while that lives; its control socket, the script, exit.json
 //! spool/jobs/42.0               what is known of the attempt of a job beside its steps
-//! spool/id, spool/epoch         the spool's name; the latest reign of a controller that was obeyed
+//! spool/id                      the spool's name
+//! spool/history                 which controllers are obeyed: of which history, and the latest reign of that
+//! spool/told                    the latest entry and job number of that history that the node was told of
 //! spool/blank                   the empty file that every marker is a name of
 //! ```
 //!
@@ -18,13 +20,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use rustix::fs::FlockOperation;
+use spur_core::compute::allegiance::Allegiance;
 use spur_core::compute::{Record, Recovered, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use tokio::sync::oneshot;
@@ -79,7 +81,8 @@ pub struct Spool {
     root: PathBuf,
     id: String,
     place: String,
-    epoch: AtomicU64,
+    allegiance: Mutex<Allegiance>,
+    told: Told,
     marks: mpsc::Sender<Waiting>,
     _lock: File,
 }
@@ -111,6 +114,60 @@ impl Drop for Lock<'_> {
     }
 }
 
+/// What orders have said of the journal, in one line that is written over.
+#[derive(Debug)]
+struct Told {
+    file: File,
+    latest: Mutex<(u64, u32)>,
+}
+
+impl Told {
+    fn open(path: &Path) -> io::Result<Told> {
+        let mut options = OpenOptions::new();
+        let mut file = options.create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let mut numbers = text.split_whitespace();
+        // A line that a power loss tore says nothing.
+        let seq = numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let last_job = numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        Ok(Told { file, latest: Mutex::new((seq, last_job)) })
+    }
+
+    fn latest(&self) -> (u64, u32) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, seq: u64, last_job: u32) -> io::Result<()> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if seq > latest.0 || last_job > latest.1 {
+            *latest = (seq.max(latest.0), last_job.max(latest.1));
+            self.write(*latest)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&self) -> io::Result<()> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = (0, 0);
+        self.write(*latest)?;
+        self.file.sync_all()
+    }
+
+    fn write(&self, (seq, last_job): (u64, u32)) -> io::Result<()> {
+        self.file.write_all_at(format!("{seq:020} {last_job:010}\n").as_bytes(), 0)
+    }
+}
+
+/// Whom a spool's node obeys; nobody yet where there is no such file.
+fn read_allegiance(path: &Path) -> io::Result<Allegiance> {
+    match fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Allegiance::default()),
+        Err(error) => Err(error),
+    }
+}
+
 impl Spool {
     /// Opens the spool, making it if need be, and keeps every other spurd out of it.
     ///
@@ -137,11 +194,12 @@ impl Spool {
         let root = fs::canonicalize(root).map_err(at(root.to_owned()))?;
         make_blank(&root).map_err(at(root.join(BLANK)))?;
         let id = own_id(&root).map_err(at(root.join("id")))?;
-        let text = fs::read_to_string(root.join("epoch")).unwrap_or_default();
-        let epoch = AtomicU64::new(text.trim().parse().unwrap_or(0));
+        let allegiance =
+            Mutex::new(read_allegiance(&root.join("history")).map_err(at(root.join("history")))?);
+        let told = Told::open(&root.join("told")).map_err(at(root.join("told")))?;
         let inode = fs::metadata(&root).map_err(at(root.clone()))?.ino();
         let place = format!("{id}_{inode}");
-        let spool = Spool { marks: start_committer(&root)?, root, id, place, epoch, _lock: lock };
+        let spool = Spool { marks: start_committer(&root)?, root, id, place, allegiance, told, _lock: lock };
         spool.sweep_unspawned().map_err(at(spool.root.join("attempts")))?;
         Ok(spool)
     }
@@ -156,19 +214,40 @@ impl Spool {
         &self.place
     }
 
-    /// The latest reign of a controller whose orders were obeyed; 0 if there was none.
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+    /// Whom this node obeys.
+    pub fn allegiance(&self) -> Allegiance {
+        *self.allegiance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the reign whose orders are obeyed from now on.
+    /// Keeps whom this node obeys from now on. What it was told of by controllers of another history does not count
+    /// any more.
     ///
     /// # Errors
     /// What the file system refused.
-    pub fn set_epoch(&self, epoch: u64) -> io::Result<()> {
-        write_durably(&self.root.join("epoch"), &epoch.to_string())?;
-        self.epoch.store(epoch, Ordering::Release);
+    pub fn set_allegiance(&self, new: Allegiance) -> io::Result<()> {
+        let mut kept = self.allegiance.lock().unwrap_or_else(PoisonError::into_inner);
+        if *kept == new {
+            return Ok(());
+        }
+        if kept.history != new.history {
+            self.told.forget()?;
+        }
+        write_durably(&self.root.join("history"), &serde_json::to_string(&new)?)?;
+        *kept = new;
         Ok(())
+    }
+
+    /// The latest entry of the journal and the largest job number that this node was told of.
+    pub fn told(&self) -> (u64, u32) {
+        self.told.latest()
+    }
+
+    /// Keeps what an order says of the journal. A power loss may take the last of it.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn tell(&self, seq: u64, last_job: u32) -> io::Result<()> {
+        self.told.keep(seq, last_job)
     }
 
     /// The directory of an attempt.
@@ -513,6 +592,8 @@ fn commit(path: &Path, blank: &Path, directory: &File, batch: Vec<Waiting>) {
 
 #[cfg(test)]
 mod tests {
+    use spur_core::id::HistoryId;
+
     use super::*;
 
     fn attempt(text: &str) -> StepAttempt {
@@ -548,6 +629,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (batch, acknowledged) = (attempt("5.1.batch"), attempt("5.1.0"));
         let record = Record { terminated: true, epilog: None };
+        let allegiance = Allegiance { history: Some(HistoryId([3; 16])), epoch: 7, reign: u64::MAX };
         let id = {
             let spool = Spool::open(root.path()).unwrap();
             spool.remember(batch.attempt, &record).unwrap();
@@ -557,11 +639,13 @@ mod tests {
                 spool.mark_spawning(step).await.unwrap();
             }
             spool.acknowledge(acknowledged).unwrap();
-            spool.set_epoch(7).unwrap();
+            spool.set_allegiance(allegiance).unwrap();
+            spool.tell(12, 6).unwrap();
+            spool.tell(11, 7).unwrap();
             spool.id().to_owned()
         };
         let spool = Spool::open(root.path()).unwrap();
-        assert_eq!((spool.id(), spool.epoch()), (id.as_str(), 7));
+        assert_eq!((spool.id(), spool.allegiance(), spool.told()), (id.as_str(), allegiance, (12, 7)));
         let (found, live) = spool.recover().unwrap();
         let five = Recovered {
             attempt: batch.attempt,

@@ -141,13 +141,20 @@ impl Cluster {
         self.start_daemon(name, self.node(name, Command::new(program("spurd"))));
     }
 
+    /// The same with its service at a port of this host.
+    pub(crate) fn start_node_at(&mut self, name: &str, port: u16) {
+        let mut command = self.node(name, Command::new(program("spurd")));
+        command.arg("--listen").arg(format!("127.0.0.1:{port}"));
+        self.start_daemon(name, command);
+    }
+
     /// Starts one more daemon under a node's name, known to the test as `daemon`, with a copy of the node's spool.
     pub(crate) fn start_clone(&mut self, node: &str, daemon: &str) {
         let spool = self.path("spool").join(daemon);
         let copied = Command::new("cp").arg("-a").arg(self.path("spool").join(node)).arg(&spool).status();
         assert!(copied.expect("cp is there").success());
         let mut command = self.node(node, Command::new(program("spurd")));
-        command.arg("--spool").arg(spool);
+        command.arg("--spool").arg(spool).args(["--listen", "127.0.0.1:0"]);
         self.start_daemon(daemon, command);
     }
 
@@ -237,6 +244,15 @@ impl Cluster {
         while !self.log(name).contains(words) {
             assert!(begun.elapsed() < PATIENCE, "{name} does not say `{words}`:\n{}", self.log(name));
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until something holds that nobody can be asked to announce.
+    pub(crate) fn wait_until(&self, holds: impl Fn(&Self) -> bool) {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < PATIENCE, "it does not come true:\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 
@@ -467,7 +483,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 
 /// A port below those that the system gives to outgoing connections, so that none takes it while a controller is
 /// down.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u32 = 10_240;
     const PORTS: u32 = 20_000;

@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod faults;
 mod het;
+mod history;
 mod identity;
 mod life;
 mod mpi;

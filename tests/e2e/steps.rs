@@ -1,6 +1,6 @@
 //! `srun` inside a job: its tasks, their order, input, output, ends and signals.
 
-use crate::cluster::{Cluster, Setup};
+use crate::cluster::{Cluster, Setup, free_port};
 
 /// Two leaves, whose nodes do not follow each other by name.
 const FABRIC: &str = r#"
@@ -118,4 +118,23 @@ fn signals_reach_the_tasks_of_a_step() {
     cluster.ok(&["scancel", "-s", "USR1", &format!("{job}.0")]);
     cluster.client().wait_for(job, "COMPLETED");
     assert_eq!(sorted(&cluster.read("out")), ["0", "0: got it", "1: got it"]);
+}
+
+#[test]
+fn a_node_whose_daemon_was_started_anew_gets_a_newer_credential() {
+    let mut cluster = Cluster::prepare(&Setup::default());
+    let port = free_port();
+    cluster.start_controller();
+    cluster.start_node_at("n1", port);
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let job = cluster.sbatch(&["-o", "out", "--wrap", "echo x >up; read x <gate; srun echo launched"]);
+    up.wait();
+    cluster.kill("n1");
+    gate.open();
+    // Issued while no daemon is there: whoever starts later cannot know whether it was used.
+    cluster.wait_until(|cluster| cluster.ok(&["squeue", "-s", "-h"]).contains(&format!("{job}.0")));
+    cluster.start_node_at("n1", port);
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(cluster.read("out"), "launched\n");
+    cluster.wait_for_log("n1", "issued before this node's daemon started");
 }

@@ -97,9 +97,26 @@ fn summary(cluster: &Cluster) -> String {
             let place = place.filter(|path| !path.is_empty());
             let _ = place.map(|path| write!(text, " at {}:{path}", topology.name));
         }
+        for (what, attempts) in [("stale", &node.stale), ("foreign", &node.foreign)] {
+            text.extend(attempts.iter().map(|attempt| format!(" {what} {attempt}")));
+        }
+        let before = node.predecessor.as_ref();
+        text.extend(before.map(|before| format!(" was on {} until {}", before.hostname, before.until.0)));
         text.push('\n');
     }
+    lineage(cluster, &mut text);
     text
+}
+
+fn lineage(cluster: &Cluster, text: &mut String) {
+    if let Some(history) = cluster.history() {
+        let from: Vec<String> = history.ancestors.iter().map(ToString::to_string).collect();
+        let _ =
+            writeln!(text, "history {} from [{}] to job {}", history.id, from.join(" "), cluster.last_job());
+        let known = [1, 2, 3, 4].map(|epoch| cluster.knows_reign(epoch, cluster.reign()));
+        let _ =
+            writeln!(text, "reign {} known {known:?} doubted {}", cluster.reign(), cluster.doubt().is_some());
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
 use spur_core::model::config::Config;
+use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
 use spur_core::model::node::Registration;
 use spur_core::model::phase::Phase;
@@ -254,6 +255,7 @@ impl Session {
             name: rest[0].into(),
             registration: Arc::new(registration),
             held: held.collect(),
+            seen: Seen::default(),
             connection: 0,
         }
     }

@@ -32,6 +32,7 @@ pub(crate) fn reply(reply: &Reply) -> String {
                 .map(|part| format!(" node {}: {} tasks on CPUs {}", part.node, part.tasks, part.cpus));
             format!("step {}{}\n", step.id, parts.collect::<String>())
         }
+        Reply::Doubted { why } => format!("doubted: {why}"),
         Reply::Reserved { name } => format!("reservation {name}\n"),
         Reply::Reconfigured { changes } => {
             changes.iter().map(|change| format!("changed {change}\n")).collect()
@@ -59,18 +60,21 @@ fn alloc(alloc: &Alloc) -> String {
     format!("{}{}", parts.collect::<Vec<_>>().join(" "), if alloc.exclusive { " exclusive" } else { "" })
 }
 
+fn submitted(
+    (job, spec): (&spur_core::id::JobId, &std::sync::Arc<spur_core::model::job::JobSpec>),
+) -> String {
+    format!("{job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
+}
+
 pub(crate) fn event(event: &Event) -> String {
     match event {
         Event::PolicyChanged { .. } => "PolicyChanged".to_owned(),
-        Event::JobSubmitted { job, spec } => {
-            format!("JobSubmitted {job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
-        }
+        Event::JobSubmitted { job, spec } => format!("JobSubmitted {}", submitted((job, spec))),
         Event::HetJobSubmitted { jobs, specs } => {
-            let one =
-                |(job, spec): (&spur_core::id::JobId, &std::sync::Arc<spur_core::model::job::JobSpec>)| {
-                    format!("{job} limit={} in {}", spec.time_limit, spec.partitions.join(","))
-                };
-            format!("HetJobSubmitted {}", jobs.iter().zip(specs).map(one).collect::<Vec<_>>().join(" : "))
+            format!(
+                "HetJobSubmitted {}",
+                jobs.iter().zip(specs).map(submitted).collect::<Vec<_>>().join(" : ")
+            )
         }
         Event::JobUpdated { job, spec } => format!("JobUpdated {job} limit={}", spec.time_limit),
         Event::JobHeld { job, by } => format!("JobHeld {job} by {by:?}"),
@@ -114,6 +118,10 @@ pub(crate) fn event(event: &Event) -> String {
         Event::StepNodeEnded { job, step, node, exit } => {
             format!("StepNodeEnded {job}.{step} on {node} {exit}")
         }
+        Event::HistoryBegun { .. }
+        | Event::ReignBegun { .. }
+        | Event::JournalDoubted { .. }
+        | Event::ForeignDropped { .. } => format!("{event:?}"),
         Event::NodeRegistered { node, stale, .. } => format!("NodeRegistered {node} stale={stale:?}"),
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),

@@ -10,6 +10,7 @@ use spur_core::controller::{Command, Effect, Input, Reply, timers};
 use spur_core::id::{Attempt, BlobId, JobId, NodeId, RequestId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Policy;
+use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch as Script, Extra, FabricAsk, JobSpec, Shape};
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::text::array::ArraySpec;
@@ -498,7 +499,13 @@ impl World {
             Some(controller) if controller.cluster.node_named(&name).is_some() => {
                 controller.sessions.insert(id, session);
                 controller.open.remove(&id);
-                self.input(Input::Registered { name, registration, held, connection: session });
+                self.input(Input::Registered {
+                    name,
+                    registration,
+                    held,
+                    seen: Seen::default(),
+                    connection: session,
+                });
             }
             _ => self.lose_link(node),
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use spur_core::controller::command::{Held, Report};
-use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::id::{Attempt, HistoryId, JobId, StepId};
 use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::caller::Owner;
+use spur_core::model::history::Seen;
 use spur_core::model::job::Batch;
 use spur_core::model::node::{NodeGres, NodeShape, Registration};
 use spur_core::text::exit::ExitCode;
@@ -59,6 +60,32 @@ fn node_shape(shape: &v1::NodeShape) -> NodeShape {
 pub fn held(hello: &v1::Hello) -> Vec<Held> {
     let one = |held: &v1::HeldAttempt| Some(Held { attempt: attempt(held.attempt?), live: held.live });
     hello.attempts.iter().filter_map(one).collect()
+}
+
+/// The name of a history, from the wire; none if nothing is said.
+///
+/// # Errors
+/// Something that is no such name.
+pub fn history(wire: &[u8]) -> Result<Option<HistoryId>, BadField> {
+    match <[u8; 16]>::try_from(wire) {
+        Ok(id) => Ok(Some(HistoryId(id))),
+        Err(_) if wire.is_empty() => Ok(None),
+        Err(_) => Err(BadField::new("history", format!("16 bytes name a history, not {}", wire.len()))),
+    }
+}
+
+/// How far a node has been led.
+///
+/// # Errors
+/// A history that is none.
+pub fn seen(hello: &v1::Hello) -> Result<Seen, BadField> {
+    Ok(Seen {
+        history: history(&hello.history)?,
+        epoch: hello.epoch,
+        reign: hello.reign,
+        seq: hello.seq,
+        last_job: JobId(hello.last_job),
+    })
 }
 
 /// An attempt, from the wire.

@@ -63,6 +63,7 @@ pub fn render(cluster: &Cluster, node: &Node, pulse: Pulse, planned: bool, now: 
         configured_tres: configured_tres(node).to_string(),
         allocated_tres: tres(node, |_, used| used).to_string(),
         jobs: node.jobs.iter().map(|job| job.0).collect(),
+        foreign: node.foreign.iter().map(ToString::to_string).collect(),
         ..v1::Node::default()
     };
     registration(node, &mut message);
@@ -80,6 +81,7 @@ pub fn state(cluster: &Cluster, node: &Node, planned: bool) -> &'static str {
         (_, Some(_)) => "draining",
         (Health::Down { .. }, None) => "down",
         (Health::Unknown, None) => "unknown",
+        (Health::Up, None) if !node.foreign.is_empty() => "draining",
         (Health::Up, None) if clearing => "completing",
         (Health::Up, None) if node.idle() && (planned || !node.nominees.is_empty()) => "planned",
         (Health::Up, None) if node.idle() => "idle",
@@ -114,6 +116,9 @@ fn complaint(node: &Node) -> (String, String, Option<Time>) {
         (Some(drain), _) => (drain.reason.to_string(), drain.by.to_string(), Some(drain.at)),
         (None, Health::Down { reason, at, by, .. }) => {
             (reason.to_string(), by.as_deref().unwrap_or("spur").to_owned(), Some(*at))
+        }
+        (None, Health::Up) if !node.foreign.is_empty() => {
+            ("runs what an earlier history of the journal has left".to_owned(), "spur".to_owned(), None)
         }
         (None, Health::Up | Health::Unknown) => (String::new(), String::new(), None),
     }

@@ -42,7 +42,9 @@ pub fn status(reject: &Reject) -> Status {
         | Reject::ReservationOverlap(_)
         | Reject::TooManyJobs(_)
         | Reject::PartitionUnavailable(_)
-        | Reject::Stale(_) => Code::FailedPrecondition,
+        | Reject::Stale(_)
+        | Reject::OldCopy(_)
+        | Reject::ForeignNode { .. } => Code::FailedPrecondition,
         Reject::NoDefaultPartition
         | Reject::InvalidQos(_)
         | Reject::InvalidNodeCount(_)

@@ -8,6 +8,7 @@ use spur_core::controller::{Command, Input, Reply, handle};
 use spur_core::id::{JobId, NodeId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::config::Config;
+use spur_core::model::history::Seen;
 use spur_core::model::node::{NodeShape, Registration};
 use spur_core::model::reason::Reason;
 use spur_core::sched;
@@ -80,6 +81,7 @@ impl World {
                 name: name.into(),
                 registration: registration.into(),
                 held: Vec::new(),
+                seen: Seen::default(),
                 connection: 0,
             });
         }

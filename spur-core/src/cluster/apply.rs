@@ -13,7 +13,7 @@ use crate::model::alloc::Alloc;
 use crate::model::array::ArrayPart;
 use crate::model::config::{PartitionState, Policy};
 use crate::model::job::{Job, JobSpec};
-use crate::model::node::{Health, Predecessor};
+use crate::model::node::Health;
 use crate::model::phase::{Completing, Ended, Hold, Outcome, Pauses, Pending, Phase, Preempted, Then};
 use crate::text::array::TaskSet;
 use crate::text::exit::ExitCode;
@@ -53,19 +53,11 @@ impl Cluster {
             | Event::JobResumed { .. } => self.apply_to_suspended(&entry.event, at),
             Event::TasksSplit { job, from, tasks } => self.split(*job, *from, tasks, at),
             Event::JobStarted { job, alloc, split } => self.start(*job, alloc, *split, at),
-            Event::JobWarned { job } => self.jobs.change(*job, |job| {
-                if let Phase::Running { warned, .. } = &mut job.phase {
-                    *warned = true;
-                }
-            }),
+            Event::JobWarned { job } => self.jobs.change(*job, note_warning),
             Event::JobNodeLost { job, node, lingers } => self.lose_node(*job, *node, *lingers, at),
             Event::JobNodesReplaced { job, replaced, why } => self.replace_nodes(*job, replaced, why),
             Event::JobEnding { .. } => self.begin_end(&entry.event, at),
-            Event::JobKilled { job } => self.jobs.change(*job, |job| {
-                if let Phase::Completing(completing) = &mut job.phase {
-                    completing.kill_at = None;
-                }
-            }),
+            Event::JobKilled { job } => self.jobs.change(*job, note_kill),
             Event::NodeReleased { job, node, lost } => self.release(*job, *node, *lost, at),
             Event::JobEnded { job, outcome } => self.end(*job, outcome, at),
             Event::JobRequeued { job, not_before, hold } => self.requeue(*job, *not_before, *hold, at),
@@ -77,7 +69,11 @@ impl Cluster {
             Event::StepNodeEnded { job, step, node, exit } => {
                 self.jobs.change(*job, |job| end_step_node(job, *step, *node, *exit));
             }
+            Event::HistoryBegun { .. } | Event::ReignBegun { .. } | Event::JournalDoubted { .. } => {
+                self.apply_to_lineage(&entry.event, entry.epoch, at);
+            }
             Event::NodeRegistered { .. }
+            | Event::ForeignDropped { .. }
             | Event::NodeCleaned { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
@@ -98,6 +94,7 @@ impl Cluster {
     fn apply_to_node(&mut self, event: &Event, at: Time) {
         let id = match event {
             Event::NodeRegistered { node, .. }
+            | Event::ForeignDropped { node }
             | Event::NodeCleaned { node, .. }
             | Event::NodeDowned { node, .. }
             | Event::NodeDrained { node, .. }
@@ -106,27 +103,25 @@ impl Cluster {
             _ => return,
         };
         self.derived = Derived::default();
+        if let Event::NodeRegistered { last_job: Some(seen), .. } = event {
+            self.mark.last_job = self.mark.last_job.max(*seen);
+        }
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
         let before = Arc::clone(&node.shape);
         match event {
-            Event::NodeRegistered { registration, stale, .. } => {
-                let before = node.registration.replace(Arc::clone(registration));
-                if let Some(before) = before.filter(|before| registration.is_another(before)) {
-                    node.predecessor = Some(Arc::new(Predecessor {
-                        hostname: Arc::clone(&before.hostname),
-                        peer: Arc::clone(&before.peer),
-                        spool_id: Arc::clone(&before.spool_id),
-                        until: at,
-                    }));
-                }
+            Event::NodeRegistered { registration, stale, foreign, .. } => {
+                node.register(registration, at);
                 node.stale.clone_from(stale);
-                match &mut node.health {
-                    Health::Down { silent, by: Some(_), .. } => *silent = false,
-                    health => *health = Health::Up,
-                }
-                node.reshape();
+                node.foreign.clone_from(foreign);
             }
-            Event::NodeCleaned { attempt, .. } => node.stale.retain(|stale| stale != attempt),
+            Event::NodeCleaned { attempt, .. } => {
+                node.stale.retain(|stale| stale != attempt);
+                node.foreign.retain(|foreign| foreign != attempt);
+            }
+            Event::ForeignDropped { .. } => {
+                let foreign = std::mem::take(&mut node.foreign);
+                node.stale.extend(foreign);
+            }
             Event::NodeDowned { reason, silent, by, .. } => {
                 let (reason, silent, by) = (Arc::clone(reason), *silent, by.clone());
                 node.health = Health::Down { reason, at, silent, by };
@@ -463,6 +458,20 @@ fn begin_end(job: &mut Job, outcome: &Outcome, then: Then, kill_at: Option<Time>
         pauses,
         suspended,
     });
+}
+
+/// The signal of `--signal` is not sent again.
+fn note_warning(job: &mut Job) {
+    if let Phase::Running { warned, .. } = &mut job.phase {
+        *warned = true;
+    }
+}
+
+/// What is left of an ending job has been killed.
+fn note_kill(job: &mut Job) {
+    if let Phase::Completing(completing) = &mut job.phase {
+        completing.kill_at = None;
+    }
 }
 
 fn end_step_node(job: &mut Job, step: crate::id::StepId, node: NodeId, exit: ExitCode) {

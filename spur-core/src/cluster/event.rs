@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{ArrayTaskId, Attempt, JobId, NodeId, RequestId, StepId};
+use crate::id::{ArrayTaskId, Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::alloc::{Alloc, Replacement, Why};
 use crate::model::config::Policy;
 use crate::model::idset::IdSet;
@@ -75,6 +75,31 @@ pub struct Split {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
+    /// The journal is of this history from here on.
+    HistoryBegun {
+        /// Its name.
+        history: HistoryId,
+        /// The histories that it goes on from, the latest first.
+        #[serde(default)]
+        parents: Vec<HistoryId>,
+        /// The largest job number that anybody is known to have seen; the next job gets a larger one.
+        #[serde(default)]
+        last_job: JobId,
+    },
+    /// A controller has opened the journal.
+    ReignBegun {
+        /// Drawn at random: a copy of the journal that is opened has another one under the same epoch.
+        reign: u64,
+    },
+    /// The journal is an old copy: somebody has seen a later state of it. Nothing starts, ends or changes until a new
+    /// history begins.
+    JournalDoubted {
+        /// Who has seen what, for people.
+        why: Arc<str>,
+        /// The largest job number that they have seen.
+        #[serde(default)]
+        last_job: JobId,
+    },
     /// The policy half of the configuration is now this one. Nodes with new names are allotted numbers in order.
     PolicyChanged {
         /// Partitions, nodes, scheduler, topologies.
@@ -297,6 +322,17 @@ pub enum Event {
         /// Attempts it still has processes of and that nobody wants.
         #[serde(default)]
         stale: Vec<Attempt>,
+        /// Attempts of a history before this one that it still has processes of.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        foreign: Vec<Attempt>,
+        /// The largest job number that it has seen, if that is larger than any of this journal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_job: Option<JobId>,
+    },
+    /// An operator has what is foreign on a node ended.
+    ForeignDropped {
+        /// Which node.
+        node: NodeId,
     },
     /// A node got rid of an attempt that nobody wanted.
     NodeCleaned {
@@ -417,7 +453,11 @@ impl Event {
             | Event::StepNodeEnded { job, .. } => std::slice::from_ref(job),
             Event::HetJobSubmitted { jobs, .. } | Event::JobsForgotten { jobs, .. } => jobs,
             Event::PolicyChanged { .. }
+            | Event::HistoryBegun { .. }
+            | Event::ReignBegun { .. }
+            | Event::JournalDoubted { .. }
             | Event::NodeRegistered { .. }
+            | Event::ForeignDropped { .. }
             | Event::NodeCleaned { .. }
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }

@@ -8,6 +8,7 @@ mod apply;
 mod arrays;
 mod dependency;
 pub mod event;
+pub mod history;
 pub mod invariant;
 mod jobs;
 mod lost;
@@ -35,6 +36,7 @@ pub use nominate::Kept;
 pub use partition::Partition;
 pub use suspend::ClaimOrder;
 
+use self::history::Lineage;
 use crate::id::{JobId, NodeId};
 use crate::model::config::Policy;
 use crate::model::fabric::{Fabric, Pos};
@@ -46,6 +48,7 @@ use crate::text::time::Time;
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     mark: Mark,
+    lineage: Arc<Lineage>,
     policy: Arc<Policy>,
     nodes: Vec<Node>,
     names: BTreeMap<Arc<str>, NodeId>,

@@ -49,6 +49,9 @@ pub struct Node {
     /// Attempts it still has processes of and that nobody wants; it gets no work until they are gone.
     #[serde(default)]
     pub stale: Vec<Attempt>,
+    /// Attempts of a history before this one that it still has processes of; it gets no work until they are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<Attempt>,
     /// When it last became free of jobs.
     #[serde(default)]
     pub last_busy: Option<Time>,
@@ -120,6 +123,7 @@ impl Node {
             nominees: Vec::new(),
             exclusive: None,
             stale: Vec::new(),
+            foreign: Vec::new(),
             last_busy: None,
             past: Past::default(),
             places: BTreeMap::new(),
@@ -135,7 +139,11 @@ impl Node {
     /// Whether new work may be put on it, if there is room.
     #[must_use]
     pub fn available(&self) -> bool {
-        self.configured && self.health == Health::Up && self.drain.is_none() && self.stale.is_empty()
+        self.configured
+            && self.health == Health::Up
+            && self.drain.is_none()
+            && self.stale.is_empty()
+            && self.foreign.is_empty()
     }
 
     /// Whether it is out of service because nothing is heard of it.
@@ -185,6 +193,24 @@ impl Node {
     pub fn free_gres(&self, entry: usize) -> IdSet {
         let all = self.shape.gres.get(entry).map_or(IdSet::EMPTY, |gres| IdSet::first(gres.count));
         self.used.gres.get(entry).map_or(all.clone(), |used| all.difference(used))
+    }
+
+    /// Takes what a daemon that speaks for it says of itself: it is up, unless an operator has taken it out of service.
+    pub(super) fn register(&mut self, registration: &Arc<Registration>, at: Time) {
+        let before = self.registration.replace(Arc::clone(registration));
+        if let Some(before) = before.filter(|before| registration.is_another(before)) {
+            self.predecessor = Some(Arc::new(Predecessor {
+                hostname: Arc::clone(&before.hostname),
+                peer: Arc::clone(&before.peer),
+                spool_id: Arc::clone(&before.spool_id),
+                until: at,
+            }));
+        }
+        match &mut self.health {
+            Health::Down { silent, by: Some(_), .. } => *silent = false,
+            health => *health = Health::Up,
+        }
+        self.reshape();
     }
 
     /// Recomputes the shape after its configuration or its registration changed.

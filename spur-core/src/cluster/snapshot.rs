@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::history::Lineage;
 use super::{Cluster, EndedTasks, Mark, Names, Node};
 use crate::id::JobId;
 use crate::model::config::{PartitionState, Policy};
@@ -16,11 +17,13 @@ use crate::model::job::{Job, JobSpec};
 use crate::model::phase::Phase;
 use crate::model::reservation::Reservation;
 
-/// One record of a snapshot. The order is: the mark, the policy, then the rest.
+/// One record of a snapshot. The order is: the mark, the policy, which journal it is, then the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
     /// Where in the journal the snapshot stands.
     Mark(Mark),
+    /// Which journal it is.
+    Lineage(Box<Lineage>),
     /// The policy in force.
     Policy(Arc<Policy>),
     /// A node.
@@ -47,6 +50,8 @@ pub enum Record {
 
 /// All records of a cluster, made one at a time.
 pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
+    let known = cluster.lineage.history.is_some();
+    let lineage = known.then(|| Record::Lineage(Box::new(Lineage::clone(&cluster.lineage))));
     let head = [Record::Mark(cluster.mark), Record::Policy(Arc::clone(&cluster.policy))];
     let nodes = cluster.nodes.iter().map(|node| Record::Node(Box::new(node.clone())));
     let partitions = cluster.partitions.iter().map(|partition| Record::Partition {
@@ -57,7 +62,13 @@ pub fn records(cluster: &Cluster) -> impl Iterator<Item = Record> + '_ {
     let jobs = cluster.jobs.iter().map(|job| Record::Job(Box::new(job.clone())));
     let arrays = cluster.jobs.arrays().filter(|(_, array)| !array.ended().is_empty());
     let arrays = arrays.map(|(id, array)| Record::Array { id, ended: array.ended().clone() });
-    head.into_iter().chain(nodes).chain(partitions).chain(reservations).chain(jobs).chain(arrays)
+    head.into_iter()
+        .chain(lineage)
+        .chain(nodes)
+        .chain(partitions)
+        .chain(reservations)
+        .chain(jobs)
+        .chain(arrays)
 }
 
 /// Builds a cluster from the records of a snapshot.
@@ -75,6 +86,7 @@ impl Restore {
     pub fn push(&mut self, record: Record) {
         match record {
             Record::Mark(mark) => self.cluster.mark = mark,
+            Record::Lineage(lineage) => self.cluster.lineage = Arc::new(*lineage),
             Record::Policy(policy) => self.cluster.policy = policy,
             Record::Node(node) => {
                 self.cluster.names.insert(Arc::clone(node.name()), node.id);

@@ -11,6 +11,8 @@
 //! A job that has this node alone is over here with its batch script, unless a step still runs: the node need not be
 //! told so, and what follows (epilog, `NodeDone`) begins at once.
 
+pub mod allegiance;
+pub mod credential;
 mod held;
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::id::{Attempt, JobId, NodeId, RequestId, StepId};
+use crate::id::{Attempt, HistoryId, JobId, NodeId, RequestId, StepId};
 use crate::model::caller::Caller;
 use crate::model::change::JobChange;
 use crate::model::config::{PartitionState, Policy};
+use crate::model::history::Seen;
 use crate::model::job::JobSpec;
 use crate::model::node::Registration;
 pub use crate::model::report::Report;
@@ -56,6 +57,8 @@ pub enum Input {
         registration: Arc<Registration>,
         /// Attempts in its spool.
         held: Vec<Held>,
+        /// How far it has been led.
+        seen: Seen,
         /// The shell's number of the stream, which comes back in [`Effect::Open`](super::Effect::Open).
         connection: u64,
     },
@@ -74,6 +77,24 @@ pub enum Input {
     Silent {
         /// Which; what is lost with them is lost at once.
         nodes: Vec<NodeId>,
+    },
+    /// A controller has opened the journal: the first input of each.
+    Begin {
+        /// A history for a journal that has none.
+        history: HistoryId,
+        /// What tells this reign from those of copies of the journal.
+        reign: u64,
+        /// The entry that accounting has got to, and the largest job number in it.
+        accounting: (u64, JobId),
+    },
+    /// The operator lets an old copy of a journal, or another one in the place of one that is lost, go on.
+    NewHistory {
+        /// The name of what begins.
+        history: HistoryId,
+        /// A history that is lost, whose nodes are taken over too.
+        adopted: Option<HistoryId>,
+        /// The largest job number in accounting.
+        last_job: JobId,
     },
     /// The time that `timers::next_wakeup` named has come.
     Wakeup,
@@ -227,6 +248,8 @@ pub struct NodeChange {
     pub weight: Option<u32>,
     /// The new features.
     pub features: Option<Vec<Arc<str>>>,
+    /// End what runs on it that an earlier history of the journal has left.
+    pub end_foreign: bool,
     /// All places that it has in the network from now on.
     pub places: Option<Places>,
 }
@@ -264,6 +287,11 @@ pub enum Reply {
         job: JobId,
         /// What its user should know.
         warnings: Vec<String>,
+    },
+    /// The journal is an old copy, for this reason: the node is not let in.
+    Doubted {
+        /// For people.
+        why: Arc<str>,
     },
     /// Nodes were reserved.
     Reserved {

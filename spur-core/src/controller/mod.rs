@@ -51,7 +51,7 @@ pub fn handle(cluster: &mut Cluster, epoch: u64, now: Time, input: Input) -> Out
     };
     let mut ctx = Ctx { cluster, now, epoch, request, entries: Vec::new(), effects: Vec::new() };
     let answer = handle::dispatch(&mut ctx, input);
-    if !ctx.entries.is_empty() {
+    if !ctx.entries.is_empty() && ctx.cluster.doubt().is_none() {
         recall::settle(&mut ctx);
         replace::settle(&mut ctx);
         replenish::settle(&mut ctx);

@@ -28,6 +28,11 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::JobEnded { job, .. } => forget(cluster, *job, effects),
         Event::JobWarned { job } => warn(cluster, *job, effects),
         Event::StepNodeEnded { job, .. } => effects.push(Effect::StepsChanged { job: *job }),
+        Event::ForeignDropped { node } => {
+            let stale = cluster.node(*node).map_or(&[][..], |node| &node.stale);
+            let kill = |attempt| Effect::Terminate { node: *node, attempt, kill: true };
+            effects.extend(stale.iter().copied().map(kill));
+        }
         Event::NodeRegistered { node, stale, .. } => {
             let kill = |attempt| Effect::Terminate { node: *node, attempt, kill: true };
             effects.extend(stale.iter().copied().map(kill));
@@ -39,7 +44,10 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         Event::NodeCleaned { node, attempt } => {
             effects.push(Effect::Forget { node: *node, attempt: *attempt });
         }
-        Event::PolicyChanged { .. }
+        Event::HistoryBegun { .. }
+        | Event::ReignBegun { .. }
+        | Event::JournalDoubted { .. }
+        | Event::PolicyChanged { .. }
         | Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }
         | Event::HetJobSubmitted { .. }

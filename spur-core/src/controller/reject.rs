@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::id::{JobId, StepId};
+use crate::id::{HistoryId, JobId, StepId};
 use crate::model::job::HetPart;
 
 /// Why something was not done. Texts are Slurm's where Slurm has one; programs match [`Reject::code`].
@@ -143,6 +143,26 @@ pub enum Reject {
     /// A report from a node about an attempt that is not there.
     #[error("nothing is known of that")]
     Unknown,
+    /// The journal is an old copy, for this reason.
+    #[error(
+        "this controller has an old copy of its journal ({0}); it starts and changes nothing. Restore the latest copy, or \
+         stop spurctld and run spurctld --new-history, which lets it go on from here"
+    )]
+    OldCopy(Arc<str>),
+    /// A node that belongs to another history than the controller's journal.
+    #[error(
+        "node {node} belongs to history {theirs}, this controller's journal is of {ours}: is its state directory the \
+         right one, and mounted? If history {theirs} is lost for good, stop spurctld and run spurctld --new-history \
+         --adopt {theirs}"
+    )]
+    ForeignNode {
+        /// Which node.
+        node: Arc<str>,
+        /// Its history.
+        theirs: HistoryId,
+        /// The journal's.
+        ours: HistoryId,
+    },
     /// A policy that cannot be put in force.
     #[error("{0}")]
     InvalidPolicy(String),
@@ -208,6 +228,8 @@ impl Reject {
             Reject::InvalidStep { .. } => "ESLURM_INVALID_JOB_STEP",
             Reject::StepBusy | Reject::NodesBusy(_) => "ESLURM_NODES_BUSY",
             Reject::TooManyJobs(_) => "ESLURM_ACCOUNTING_POLICY",
+            Reject::OldCopy(_) => "ESLURM_OLD_COPY",
+            Reject::ForeignNode { .. } => "ESLURM_FOREIGN_HISTORY",
             Reject::Stale(_) | Reject::Unknown => "ESLURM_STALE",
         }
     }

@@ -65,6 +65,7 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::NodeRegistered { node, .. }
         | Event::NodeCleaned { node, .. }
         | Event::NodeResumed { node }
+        | Event::ForeignDropped { node }
         | Event::NodeUpdated { node, .. } => News::Node(*node),
         Event::JobResumed { job } => News::For(job),
         Event::JobEnded { job, .. } if !never_ran(*job) => News::Nothing,
@@ -84,7 +85,10 @@ fn news<'a>(cluster: &Cluster, event: &'a Event) -> News<'a> {
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }
         | Event::ReservationDeleted { .. } => News::Any,
-        Event::JobSubmitted { .. }
+        Event::HistoryBegun { .. }
+        | Event::ReignBegun { .. }
+        | Event::JournalDoubted { .. }
+        | Event::JobSubmitted { .. }
         | Event::HetJobSubmitted { .. }
         | Event::JobReleased { .. }
         | Event::StartPromised { .. }

@@ -43,7 +43,11 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::ReservationCreated { .. }
         | Event::ReservationUpdated { .. }
         | Event::ReservationDeleted { .. } => true,
-        Event::JobSubmitted { .. }
+        Event::HistoryBegun { .. }
+        | Event::ReignBegun { .. }
+        | Event::JournalDoubted { .. }
+        | Event::ForeignDropped { .. }
+        | Event::JobSubmitted { .. }
         | Event::TasksSplit { .. }
         | Event::HetJobSubmitted { .. }
         | Event::JobUpdated { .. }

@@ -22,6 +22,9 @@ const DUE_AT_ONCE: usize = 1000;
 /// [`Wakeup`]: super::Input::Wakeup
 #[must_use]
 pub fn next_wakeup(cluster: &Cluster) -> Option<Time> {
+    if cluster.doubt().is_some() {
+        return None;
+    }
     let age = cluster.policy().jobs.min_job_age.0;
     let forget = cluster.jobs().ended().next().map(|(ended, _)| ended + age);
     next_due(cluster).into_iter().chain(forget).min()

@@ -8,6 +8,7 @@ pub mod caller;
 pub mod change;
 pub mod config;
 pub mod fabric;
+pub mod history;
 pub mod idset;
 pub mod job;
 pub mod layout;

@@ -40,7 +40,13 @@ impl World {
         for node in (0..nodes).map(|index| NodeId(u32::try_from(index).unwrap())) {
             let shape = (*world.cluster.node(node).unwrap().shape).clone();
             let registration = Arc::new(registration(shape));
-            world.apply(Event::NodeRegistered { node, registration, stale: Vec::new() });
+            world.apply(Event::NodeRegistered {
+                node,
+                registration,
+                stale: Vec::new(),
+                foreign: Vec::new(),
+                last_job: None,
+            });
         }
         world
     }

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use spur_core::controller::Input;
+use spur_core::controller::{Input, Reject};
 use spur_core::id::NodeId;
 use spur_core::model::node::Health;
 use spur_core::text::time::Seconds;
@@ -21,6 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::claim::Identity;
 use super::{Agents, Errand, Renderer, report_number};
+use crate::answer::Answer;
 use crate::inbox::{Inbox, Refused};
 use crate::rpc::access::Identified;
 use crate::stop::Stop;
@@ -125,12 +127,13 @@ impl Attendance {
         }
         let mut registration = convert::registration(hello).map_err(|bad| reject::bad_field_error(&bad))?;
         registration.peer = peer.map(|peer| peer.to_string()).unwrap_or_default().into();
+        let seen = convert::seen(hello).map_err(|bad| reject::bad_field_error(&bad))?;
         let known = self.renderer.replica.read().node_named(&hello.node_name).map(|node| {
             let up = node.health == Health::Up;
             (node.id, node.registration.clone().filter(|_| up))
         });
         let Some((node, before)) = known else {
-            let unknown = spur_core::controller::Reject::UnknownNode(hello.node_name.clone());
+            let unknown = Reject::UnknownNode(hello.node_name.clone());
             return Err(reject::error(&unknown));
         };
         let identity = Identity::of(hello, peer);
@@ -145,9 +148,14 @@ impl Attendance {
             name: hello.node_name.as_str().into(),
             registration: registration.into(),
             held: convert::held(hello),
+            seen,
             connection,
         };
         let refused = match self.inbox.insist(input).await.map(|answered| answered.answer) {
+            Ok(Ok(Answer::Doubted { why })) => {
+                tracing::error!("{}", Reject::OldCopy(Arc::clone(&why)));
+                reject::error(&Reject::OldCopy(why))
+            }
             Ok(Ok(_)) => return Ok((node, connection, queue)),
             Ok(Err(Refused::Rejected(rejected))) => reject::error(&rejected),
             Ok(Err(Refused::Unsure | Refused::Fault)) => v1::Error::new(refusal::BUSY, "try again"),
@@ -162,10 +170,15 @@ impl Attendance {
         let policy = cluster.policy();
         let often = policy.recovery.node_timeout.0 / SPARE_HEARTBEATS;
         let interval = self.heartbeat_interval.0.min(often).max(1);
-        self.renderer.sealed(Order::Welcome(v1::Welcome {
+        let ancestors = cluster.history().map_or(&[][..], |history| &history.ancestors);
+        let welcome = v1::Welcome {
             cluster_name: policy.cluster_name.to_string(),
             heartbeat_interval: u32::try_from(interval).unwrap_or(u32::MAX),
-        }))
+            reign: cluster.reign(),
+            ancestors: ancestors.iter().map(|history| history.0.to_vec().into()).collect(),
+        };
+        drop(cluster);
+        self.renderer.sealed(Order::Welcome(welcome))
     }
 
     /// Takes what the node says, until it says no more.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use spur_core::cluster::{Cluster, Node};
 use spur_core::controller::command::Report;
 use spur_core::controller::{Effect, Input, environment};
@@ -16,6 +17,7 @@ use spur_proto::v1;
 use spur_proto::v1::order::Order;
 
 use crate::blobs::Blobs;
+use crate::clock;
 use crate::inbox::Inbox;
 use crate::replica::Replica;
 
@@ -61,7 +63,15 @@ impl Renderer {
 
     /// An order of this reign.
     pub(super) fn sealed(&self, order: Order) -> v1::Order {
-        v1::Order { epoch: self.epoch, order: Some(order) }
+        let cluster = self.replica.read();
+        v1::Order {
+            epoch: self.epoch,
+            history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
+            seq: cluster.seq(),
+            last_job: cluster.last_job().0,
+            now_ms: clock::now_ms(),
+            order: Some(order),
+        }
     }
 
     async fn launch(&self, node: NodeId, attempt: Attempt) -> Option<v1::Launch> {

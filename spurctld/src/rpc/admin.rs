@@ -36,6 +36,8 @@ impl Desk {
             epoch: self.epoch,
             seq: cluster.seq(),
             started: self.started.0,
+            history: cluster.history().map(|history| history.id.to_string()).unwrap_or_default(),
+            old_copy: cluster.doubt().map(|doubt| doubt.why.to_string()).unwrap_or_default(),
         }
     }
 
@@ -55,6 +57,7 @@ impl Desk {
             reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
             weight: request.weight,
             features,
+            end_foreign: request.end_foreign,
             places,
         };
         let nodes = filter::node_names(&self.replica.read(), &request.nodes)?;

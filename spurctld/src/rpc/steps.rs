@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prost::Message;
 use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Reject, environment};
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::caller::Caller;
 use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
 use spur_core::model::step::Step;
 use spur_proto::convert::{agent, reject, step};
 use spur_proto::v1;
@@ -19,15 +21,15 @@ use crate::answer::Answer;
 use crate::clock;
 use crate::inbox::Ask;
 
-/// How long a credential allows a launch, in seconds; a step that runs may be attached to for as long as it does.
-const CREDENTIAL_SECONDS: i64 = 600;
-
 impl Desk {
     pub(super) async fn lay_out(
         &self,
         caller: Caller,
         request: v1::CreateStepRequest,
     ) -> Result<v1::CreateStepResponse, Status> {
+        if let Some(step) = request.renew_step {
+            return self.renew(&caller, JobId(request.job_id), StepId(step));
+        }
         let name = Name::read(&request.request_id, request.retry)?;
         let wish = step::spec(&request).map_err(|bad| reject::bad_field(&bad))?;
         let command = Command::CreateStep { job: JobId(request.job_id), step: wish };
@@ -39,10 +41,29 @@ impl Desk {
         }
     }
 
+    /// A new credential for a step that has not ended: the daemon of one of its nodes may have been started since.
+    fn renew(&self, caller: &Caller, job: JobId, step: StepId) -> Result<v1::CreateStepResponse, Status> {
+        let (attempt, step) = {
+            let cluster = self.replica.read();
+            let found = cluster.job(job).ok_or_else(|| reject::status(&Reject::InvalidJobId))?;
+            if !caller.may_change(&found.spec.owner) {
+                return Err(reject::status(&Reject::AccessDenied));
+            }
+            let known = found.steps.iter().find(|known| known.id == step);
+            let known = known.ok_or_else(|| reject::status(&Reject::InvalidStep { job, step }))?;
+            (found.attempt(), Arc::clone(known))
+        };
+        self.created(attempt, &step)
+    }
+
     fn created(&self, attempt: Attempt, step: &Arc<Step>) -> Result<v1::CreateStepResponse, Status> {
         let cluster = self.replica.read();
-        let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt);
-        // It has ended since, or waits again: then the step has ended with it.
+        let runs = |job: &&Job| {
+            matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_))
+                && job.steps.iter().any(|known| known.id == step.id)
+        };
+        let job = cluster.job(attempt.job).filter(|job| job.attempt() == attempt).filter(runs);
+        // It has ended since, or ends, or waits again: then the step has ended with it.
         let job = job.ok_or_else(|| reject::status(&Reject::AlreadyDone))?;
         let credential = self.credential(&cluster, job, step);
         let credential = match &self.key {
@@ -119,12 +140,13 @@ impl Desk {
             gid: owner.gid,
             user: owner.user.to_string(),
             group: owner.group.to_string(),
-            expires: clock::now().0 + CREDENTIAL_SECONDS,
             cpus_per_task: step.cpus_per_task,
             total_tasks: first_task,
             nodes,
             epoch: self.epoch,
             job_name: job.spec.name.to_string(),
+            history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
+            issued_ms: clock::now_ms(),
         }
     }
 

@@ -257,6 +257,23 @@ impl Accounting {
         self.database.reached().await
     }
 
+    /// The largest job number in it; 0 without one.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn last_job(&self) -> Result<u32, StoreError> {
+        self.database.last_job().await
+    }
+
+    /// Follows a journal that ends at entry `last` and is an old copy of the one that the rows are from; all rows stay. One
+    /// that has not got so far stays where it is.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn rewind(&self, last: u64) -> Result<(), StoreError> {
+        self.database.rewind(last).await
+    }
+
     /// Writes rows, each in the place of the one with its key, and the entry they reach, at once and durably.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prost::Message as _;
-use spur_proto::auth::{self, AuthError, ClusterKey};
+use spur_proto::auth::{AuthError, ClusterKey};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_server::Steps;
@@ -20,8 +20,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use self::session::{Left, Session};
 use crate::assemble::NodeFacts;
-use crate::owner::Message;
-use crate::register::now;
+use crate::clock::ControllerClock;
+use crate::owner::{Message, NotLaunched};
 use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
 use crate::step::launcher::Step;
@@ -39,6 +39,7 @@ pub(crate) struct StepService {
     pub(crate) facts: watch::Receiver<Arc<NodeFacts>>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) key: Option<ClusterKey>,
+    pub(crate) clock: Arc<ControllerClock>,
     /// How often each step has been attached to: tells whether its client came back.
     pub(crate) visits: Arc<Mutex<BTreeMap<StepAttempt, u64>>>,
 }
@@ -133,16 +134,19 @@ impl StepService {
     }
 
     async fn launch(&self, launch: v1::StepLaunch) -> Result<Step, Refused> {
+        // Which history the node belongs to, and how old a credential is, a controller has to say first.
+        self.clock.known().await;
         let credential = self.credential(&launch.credential)?;
-        auth::launchable(&credential, now())
-            .map_err(|error| Refused("ESLURMD_CREDENTIAL_EXPIRED", error.to_string()))?;
         let setup = |message| Refused("ESLURMD_SETUP_ENVIRONMENT_ERROR", message);
-        let facts = Arc::clone(&self.facts.borrow());
+        let (facts, issued_ms) = (Arc::clone(&self.facts.borrow()), credential.issued_ms);
         let prepared = Box::new(facts.step(&credential, launch).map_err(setup)?);
         let (answer, answered) = oneshot::channel();
         let stopping = || setup("spurd is stopping on this node".to_owned());
-        self.inbox.send(Message::LaunchStep { prepared, answer }).await.map_err(|_| stopping())?;
-        answered.await.map_err(|_| stopping())?.map_err(setup)
+        self.inbox.send(Message::LaunchStep { prepared, issued_ms, answer }).await.map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())?.map_err(|refused| match refused {
+            NotLaunched::Expired(message) => Refused("ESLURMD_CREDENTIAL_EXPIRED", message),
+            NotLaunched::Failed(message) => setup(message),
+        })
     }
 
     async fn find(&self, step: StepAttempt) -> Result<Step, Refused> {
@@ -157,7 +161,13 @@ impl StepService {
             Some(key) => key.open(sealed),
             None => v1::StepCredential::decode(sealed).map_err(|_| AuthError::Malformed("credential")),
         };
-        opened.map_err(|error| Refused("ESLURMD_INVALID_JOB_CREDENTIAL", error.to_string()))
+        let invalid = |message| Refused("ESLURMD_INVALID_JOB_CREDENTIAL", message);
+        let credential = opened.map_err(|error| invalid(error.to_string()))?;
+        let own = self.spool.allegiance().history;
+        if own.is_none_or(|own| own.0[..] != credential.history[..]) {
+            return Err(invalid("the credential is of another history than this node's".to_owned()));
+        }
+        Ok(credential)
     }
 
     fn visit(&self, step: StepAttempt) -> u64 {

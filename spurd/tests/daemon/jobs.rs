@@ -6,7 +6,7 @@ use spur_proto::v1;
 use spur_proto::v1::order::Order as Down;
 use spur_proto::v1::report::Report;
 
-use crate::world::{ATTEMPT, World, done, exited};
+use crate::world::{ATTEMPT, HISTORY, World, done, exited};
 
 #[tokio::test]
 async fn a_node_registers_and_runs_a_job_to_its_end() {
@@ -194,4 +194,37 @@ async fn a_stream_of_short_jobs_leaves_one_report_each() {
         assert!(seen.insert(report.attempt.unwrap().job_id), "reported twice");
     }
     println!("{jobs} jobs in {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_node_obeys_one_history_however_high_the_reign_of_another_is() {
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(5).await;
+    assert!(link.hello.history.is_empty(), "a new spool belongs to nobody");
+    link.order(world.launch(42, "echo x >begun; until [ -e go ]; do sleep 0.01; done")).await;
+    world.file("begun").await;
+    drop(link);
+    for (history, epoch) in [([8; 16], u64::MAX), ([8; 16], 1)] {
+        let mut rogue = world.welcome_of(history, epoch).await;
+        assert_eq!((&rogue.hello.history[..], rogue.hello.epoch), (&HISTORY[..], 5));
+        rogue.order(world.launch(43, "touch rogue")).await;
+        rogue.terminate(true).await;
+        // It leaves.
+        while let Ok(Some(_)) = rogue.up.message().await {}
+    }
+    let mut link = world.welcome(6).await;
+    assert_eq!((&link.hello.history[..], link.hello.epoch), (&HISTORY[..], 5), "nothing has changed");
+    // Nor does an order in the middle of a stream, whatever it says.
+    for (history, epoch) in [(HISTORY, u64::MAX), ([8; 16], 6)] {
+        let (true_history, true_epoch) = (link.history, link.epoch);
+        (link.history, link.epoch) = (history, epoch);
+        link.terminate(true).await;
+        while let Ok(Some(_)) = link.up.message().await {}
+        link = world.welcome_of(true_history, true_epoch).await;
+        assert_eq!((&link.hello.history[..], link.hello.epoch), (&HISTORY[..], 6));
+    }
+    fs::write(world.path("go"), "").unwrap();
+    assert_eq!(link.acknowledged_report().await, exited(0));
+    assert!(!world.path("rogue").exists());
 }

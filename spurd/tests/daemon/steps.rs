@@ -2,7 +2,9 @@
 
 use std::fs;
 
+use spur_proto::auth::ClusterKey;
 use spur_proto::v1;
+use spur_proto::v1::order::Order as Down;
 use spur_proto::v1::report::Report;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
@@ -11,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Streaming};
 
-use crate::world::{Link, World, done, myself};
+use crate::world::{ATTEMPT, HISTORY, Link, World, done, myself, now_ms};
 
 fn credential() -> v1::StepCredential {
     let me = myself();
@@ -22,7 +24,8 @@ fn credential() -> v1::StepCredential {
         gid: me.gid,
         user: me.name,
         group: me.group,
-        expires: i64::MAX,
+        history: HISTORY.to_vec().into(),
+        issued_ms: now_ms(),
         cpus_per_task: 1,
         total_tasks: 2,
         nodes: vec![v1::CredentialNode {
@@ -36,9 +39,13 @@ fn credential() -> v1::StepCredential {
     }
 }
 
+fn sealed(credential: &v1::StepCredential) -> prost::bytes::Bytes {
+    prost::Message::encode_to_vec(credential).into()
+}
+
 fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
     v1::StepLaunch {
-        credential: prost::Message::encode_to_vec(&credential()).into(),
+        credential: sealed(&credential()),
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
         environment: format!("PATH={}\0", std::env::var("PATH").unwrap()).into_bytes().into(),
         work_dir: world.directory.path().display().to_string(),
@@ -155,7 +162,7 @@ async fn a_client_and_its_step_survive_a_killed_spurd() {
     world.start();
     let link = world.welcome(1).await;
     let from = (0..2).map(|task| v1::StepOffset { task, stderr: false, offset: 7 }).collect();
-    let credential = prost::Message::encode_to_vec(&credential()).into();
+    let credential = sealed(&credential());
     let texts = client.texts;
     let mut client = Client::open(&link, Input::Attach(v1::StepAttach { credential, from })).await;
     client.texts = texts;
@@ -170,8 +177,8 @@ async fn nothing_starts_for_a_job_that_is_ending_or_with_an_old_credential() {
     world.start();
     let mut link = world.welcome(1).await;
     let mut launch = step_launch(&world, "touch ran");
-    let old = v1::StepCredential { expires: 1, ..credential() };
-    launch.credential = prost::Message::encode_to_vec(&old).into();
+    let old = v1::StepCredential { issued_ms: now_ms() - 61_000, ..credential() };
+    launch.credential = sealed(&old);
     let mut client = Client::open(&link, Input::Launch(launch)).await;
     let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
     assert_eq!(error.code, "ESLURMD_CREDENTIAL_EXPIRED");
@@ -181,4 +188,87 @@ async fn nothing_starts_for_a_job_that_is_ending_or_with_an_old_credential() {
     let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
     assert!(error.message.contains("is ending"), "{error:?}");
     assert!(!world.path("ran").exists());
+}
+
+/// How a launch with this credential is refused.
+async fn refusal(link: &Link, world: &World, credential: prost::bytes::Bytes) -> (String, String) {
+    let launch = v1::StepLaunch { credential, ..step_launch(world, "touch ran") };
+    let mut client = Client::open(link, Input::Launch(launch)).await;
+    let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
+    assert!(!world.path("ran").exists());
+    (error.code, error.message)
+}
+
+/// Waits until the job is over and forgotten.
+async fn forgotten(link: &mut Link, world: &World) {
+    link.order(Down::Forget(v1::Forget { attempts: vec![ATTEMPT] })).await;
+    while world.spooled("ended") + world.spooled("spawned") > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_credential_is_good_for_its_step_alone() {
+    let mut world = World::new().await;
+    world.start();
+    let mut link = world.welcome(1).await;
+    let used = credential();
+    let launch = v1::StepLaunch { credential: sealed(&used), ..step_launch(&world, "true") };
+    let mut client = Client::open(&link, Input::Launch(launch)).await;
+    client.until_done().await;
+    assert!(matches!(link.acknowledged_report().await, Report::StepEnded(_)));
+    // Twice, after the step's end.
+    let (code, message) = refusal(&link, &world, sealed(&used)).await;
+    assert!(code == "ESLURMD_SETUP_ENVIRONMENT_ERROR" && message.contains("before"), "{code} {message}");
+    // On another node, of another history, for nobody's step.
+    let elsewhere = v1::StepCredential {
+        nodes: vec![v1::CredentialNode { name: "n2".to_owned(), ..used.nodes[0].clone() }],
+        ..used.clone()
+    };
+    let (_, message) = refusal(&link, &world, sealed(&elsewhere)).await;
+    assert!(message.contains("n1"), "{message}");
+    let foreign = v1::StepCredential { history: vec![9; 16].into(), step_id: 1, ..used.clone() };
+    let nameless = v1::StepCredential { history: vec![].into(), step_id: 1, ..used.clone() };
+    for other in [&foreign, &nameless] {
+        let (code, message) = refusal(&link, &world, sealed(other)).await;
+        assert!(code == "ESLURMD_INVALID_JOB_CREDENTIAL" && message.contains("history"), "{message}");
+    }
+    // After the job was cancelled and the node has forgotten it, also for a step that never was.
+    link.terminate(true).await;
+    assert_eq!(link.acknowledged_report().await, done());
+    forgotten(&mut link, &world).await;
+    for step_id in [0, 1] {
+        let (code, message) =
+            refusal(&link, &world, sealed(&v1::StepCredential { step_id, ..used.clone() })).await;
+        assert!(code == "ESLURMD_CREDENTIAL_EXPIRED" && message.contains("has ended"), "{message}");
+    }
+    // A daemon that was started again knows nothing of what was before.
+    world.kill();
+    world.start();
+    let link = world.welcome(1).await;
+    let (code, message) = refusal(&link, &world, sealed(&used)).await;
+    assert!(code == "ESLURMD_CREDENTIAL_EXPIRED" && message.contains("started"), "{message}");
+}
+
+#[tokio::test]
+async fn a_credential_is_good_for_its_user_and_signed() {
+    let mut world = World::new().await;
+    let key = ClusterKey::generate().unwrap();
+    key.write_new(&world.path("key")).unwrap();
+    let text = fs::read_to_string(world.path("spur.toml")).unwrap();
+    let keyed = format!("method = \"key\"\nkey_file = \"{}\"", world.path("key").display());
+    fs::write(world.path("spur.toml"), text.replace("method = \"none\"", &keyed)).unwrap();
+    world.start();
+    let link = world.welcome(1).await;
+    let good = key.seal(&credential());
+    let signature = good[good.len() - 32..].to_vec();
+    let other = v1::StepCredential { uid: 0, user: "root".to_owned(), step_id: 1, ..credential() };
+    let forged = [prost::Message::encode_to_vec(&other), signature].concat();
+    let unsigned = prost::Message::encode_to_vec(&credential());
+    for bad in [forged, unsigned, ClusterKey::generate().unwrap().seal(&credential())] {
+        let (code, message) = refusal(&link, &world, bad.into()).await;
+        assert_eq!(code, "ESLURMD_INVALID_JOB_CREDENTIAL", "{message}");
+    }
+    let launch = v1::StepLaunch { credential: good.into(), ..step_launch(&world, "true") };
+    Client::open(&link, Input::Launch(launch)).await.until_done().await;
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use spur_proto::v1;
 use spur_proto::v1::agents_server::{Agents, AgentsServer};
@@ -20,6 +21,7 @@ pub(crate) struct Link {
     pub(crate) up: Streaming<v1::NodeMessage>,
     pub(crate) down: Orders,
     pub(crate) epoch: u64,
+    pub(crate) history: [u8; 16],
     pub(crate) hello: v1::Hello,
 }
 
@@ -46,7 +48,14 @@ impl Agents for Play {
 
 impl Link {
     pub(crate) async fn order(&self, order: Down) {
-        self.down.send(Ok(v1::Order { epoch: self.epoch, order: Some(order) })).await.unwrap();
+        let order = v1::Order {
+            epoch: self.epoch,
+            history: self.history.to_vec().into(),
+            now_ms: now_ms(),
+            order: Some(order),
+            ..v1::Order::default()
+        };
+        self.down.send(Ok(order)).await.unwrap();
     }
 
     /// The next report, which is not acknowledged by this.
@@ -74,6 +83,9 @@ impl Link {
 
 /// The program under test.
 pub(crate) const SPURD: &str = env!("CARGO_BIN_EXE_spurd");
+
+/// The history of the controller that the test plays.
+pub(crate) const HISTORY: [u8; 16] = [7; 16];
 
 pub(crate) const ATTEMPT: v1::Attempt = v1::Attempt { job_id: 42, restart: 0 };
 
@@ -151,12 +163,18 @@ impl World {
 
     /// The next stream the node opens, welcomed in this reign.
     pub(crate) async fn welcome(&mut self, epoch: u64) -> Link {
+        self.welcome_of(HISTORY, epoch).await
+    }
+
+    /// The same from a controller of another history.
+    pub(crate) async fn welcome_of(&mut self, history: [u8; 16], epoch: u64) -> Link {
         let (mut up, down) = self.links.recv().await.unwrap();
         let Some(Up::Hello(hello)) = up.message().await.unwrap().unwrap().message else {
             panic!("the first message is no hello");
         };
-        let link = Link { up, down, epoch, hello };
-        let welcome = v1::Welcome { cluster_name: "test".to_owned(), heartbeat_interval: 1 };
+        let link = Link { up, down, epoch, history, hello };
+        let welcome =
+            v1::Welcome { cluster_name: "test".to_owned(), heartbeat_interval: 1, ..v1::Welcome::default() };
         link.order(Down::Welcome(welcome)).await;
         link
     }
@@ -206,6 +224,11 @@ impl World {
     pub(crate) fn spooled(&self, part: &str) -> usize {
         fs::read_dir(self.path("spool").join(part)).unwrap().count()
     }
+}
+
+/// The clock of the controller that the test plays, in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
 pub(crate) fn myself() -> v1::User {

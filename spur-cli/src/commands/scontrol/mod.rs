@@ -129,7 +129,7 @@ scontrol [OPTIONS] COMMAND [ARGUMENTS]
     suspend JOBS                    stop running jobs; others may have their CPUs, not their memory or devices
     resume JOBS                     let them go on, as soon as their CPUs are free
     update JobId=JOBS KEY=VALUE …   change jobs, all keys at once
-    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Topology=
+    update NodeName=NODES …         State=DOWN|DRAIN|RESUME|UNDRAIN Reason= Weight= Features= Topology= Foreign=END
     update PartitionName=NAME …     State=UP|DOWN|DRAIN|INACTIVE
     create reservation KEY=VALUE …  ReservationName= StartTime= EndTime=|Duration= Nodes=|NodeCnt= PartitionName=
                                     Licenses= Features= Users= Accounts= Flags= Comment=
@@ -251,7 +251,13 @@ pub async fn ping(session: &mut Session) -> anyhow::Result<PingResponse> {
 
 /// What stands below the configuration, and is all that `ping` prints.
 fn is_up(answer: &PingResponse) -> String {
-    format!("Slurmctld(primary) at {} is UP", answer.hostname)
+    let but = match answer.old_copy.as_str() {
+        "" => String::new(),
+        why => format!(
+            " and starts nothing: it has an old copy of its journal ({why}); see spurctld --new-history"
+        ),
+    };
+    format!("Slurmctld(primary) at {} is UP{but}", answer.hostname)
 }
 
 /// Says whether the controller is there; fails if it is not.

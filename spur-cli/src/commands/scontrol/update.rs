@@ -156,8 +156,14 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
                 let places: Places = value.parse().map_err(|e: ParseError| Failure::new(e.to_string()))?;
                 request.topology = Some(places.to_string());
             }
+            "foreign" if value.eq_ignore_ascii_case("end") => request.end_foreign = true,
+            "foreign" => {
+                let text =
+                    format!("Invalid input: Foreign={value}; END ends what runs there and is not known here");
+                return Err(Failure::new(text));
+            }
             _ => {
-                let help = "nodes have State, Reason, Weight, Features and Topology";
+                let help = "nodes have State, Reason, Weight, Features, Topology and Foreign";
                 return Err(unsupported(&format!("{key}={value}"), help));
             }
         }
@@ -167,6 +173,7 @@ fn nodes(names: String, pairs: Vec<(&str, String)>) -> Result<UpdateNodesRequest
         return Err(Failure::new(text));
     }
     let asks = request.weight.is_some() || request.features.is_some() || request.topology.is_some();
+    let asks = asks || request.end_foreign;
     if !asks && request.state.is_empty() && request.reason.is_empty() {
         return Err(Failure::new("No changes specified"));
     }

@@ -175,6 +175,7 @@ fn update_nodes<W: Watch>(world: &mut World<W>, request: &UpdateNodesRequest) ->
         reason: (!request.reason.is_empty()).then(|| request.reason.as_str().into()),
         weight: request.weight,
         features: request.features.as_ref().map(words),
+        end_foreign: request.end_foreign,
         places: request.topology.as_deref().map(str::parse).transpose().map_err(problem)?,
     };
     let nodes = names.iter().map(Arc::from).collect();

@@ -23,7 +23,7 @@ use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
     AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepLaunch,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::error::{FAILURE, Failure};
@@ -263,7 +263,10 @@ impl Party {
             tokio::select! {
                 Some((index, event)) = self.events.recv() => {
                     if let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index) {
-                        run.take(session, index - run.first, event);
+                        match event {
+                            Event::Expired { renewed } => run.renew(session, renewed).await,
+                            event => run.take(session, index - run.first, event),
+                        }
                     }
                 }
                 signal = signals.next() => {
@@ -359,8 +362,24 @@ impl Run {
         }
     }
 
+    /// Asks for a newer credential of the step.
+    async fn renew(&mut self, session: &mut Session, renewed: oneshot::Sender<Bytes>) {
+        let request = CreateStepRequest {
+            job_id: self.job,
+            renew_step: Some(self.step),
+            ..CreateStepRequest::default()
+        };
+        let Ok(connection) = session.connection() else { return };
+        match connection.read(request, async |mut controller, r| controller.create_step(r).await).await {
+            // One that has given up needs none.
+            Ok(answer) => drop(renewed.send(answer.credential)),
+            Err(error) => session.error(&format!("no newer credential for the step: {error}")),
+        }
+    }
+
     fn take(&mut self, session: &mut Session, index: usize, event: Event) {
         match event {
+            Event::Expired { .. } => {}
             Event::Started => {
                 self.started += 1;
                 if self.wishes.verbose > 0 && self.started == self.nodes.len() {

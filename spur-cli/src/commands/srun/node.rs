@@ -17,7 +17,7 @@ use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
 use spur_proto::v1::steps_client::StepsClient;
 use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput, StepSignal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
@@ -27,6 +27,8 @@ use super::stdin::Stdin;
 
 /// For how long a node that does not answer the launch is tried.
 const LAUNCH_PATIENCE: Duration = Duration::from_secs(10);
+/// The code of a credential that does not allow a launch any more.
+const EXPIRED: &str = "ESLURMD_CREDENTIAL_EXPIRED";
 /// For how long a node that runs the step may be away, e.g. because its daemon is restarted.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -51,6 +53,8 @@ pub(super) enum Event {
     Done,
     /// It is given up; the second says whether it may have launched the step.
     Lost { why: String, launched: bool },
+    /// The credential is not good any more; a new one is waited for.
+    Expired { renewed: oneshot::Sender<Bytes> },
 }
 
 /// What is to be told to every node.
@@ -72,6 +76,8 @@ enum End {
     Done,
     /// The node has said no.
     Refused(String),
+    /// The node wants a newer credential.
+    Expired(String),
     Broken(String),
 }
 
@@ -80,6 +86,9 @@ struct Follower {
     index: usize,
     layout: StepNodeLayout,
     plan: Arc<Launch>,
+    credential: Bytes,
+    /// Whether a newer credential was asked for.
+    renewed: bool,
     events: mpsc::Sender<(usize, Event)>,
     source: mpsc::Receiver<Option<Bytes>>,
     stdin: Stdin,
@@ -107,6 +116,8 @@ pub(super) fn follow(
     let follower = Follower {
         index,
         layout: layout.clone(),
+        credential: plan.credential.clone(),
+        renewed: false,
         plan,
         events,
         source: stdin_end,
@@ -142,6 +153,12 @@ impl Follower {
                     attach = false;
                     continue;
                 }
+                End::Expired(why) => {
+                    if !self.renew().await {
+                        return Event::Lost { why, launched: self.started };
+                    }
+                    continue;
+                }
                 End::Refused(why) => return Event::Lost { why, launched: self.started },
                 End::Broken(why) => why,
             };
@@ -158,14 +175,29 @@ impl Follower {
         }
     }
 
+    /// Gets a newer credential, once: the node's daemon may have been started since this one was issued.
+    async fn renew(&mut self) -> bool {
+        if std::mem::replace(&mut self.renewed, true) {
+            return false;
+        }
+        let (renewed, newer) = oneshot::channel();
+        self.tell(Event::Expired { renewed }).await;
+        match newer.await {
+            Ok(newer) => self.credential = newer,
+            Err(_) => return false,
+        }
+        true
+    }
+
     fn launch(&self) -> Input {
-        Input::Launch(self.plan.launch.clone())
+        let credential = self.credential.clone();
+        Input::Launch(StepLaunch { credential, ..self.plan.launch.clone() })
     }
 
     fn attach(&self) -> Input {
         let from =
             self.taken.iter().map(|(&(task, stderr), &(offset, _))| StepOffset { task, stderr, offset });
-        Input::Attach(StepAttach { credential: self.plan.credential.clone(), from: from.collect() })
+        Input::Attach(StepAttach { credential: self.credential.clone(), from: from.collect() })
     }
 
     /// One connection, from its first message to its end.
@@ -270,6 +302,7 @@ impl Follower {
             Output::Aborted(why) => self.tell(Event::Aborted(why)).await,
             Output::StdinTaken(offset) => self.stdin.taken(offset),
             Output::Done(_) => return Some(End::Done),
+            Output::Failed(error) if error.code == EXPIRED => return Some(End::Expired(error.message)),
             Output::Failed(error) => return Some(End::Refused(error.message)),
         }
         None

@@ -3,6 +3,7 @@
 mod cancel;
 mod create_step;
 mod end_step;
+mod history;
 mod hold;
 mod move_nodes;
 mod preempt;
@@ -25,6 +26,8 @@ mod unsupported;
 mod update_job;
 mod update_nodes;
 
+use std::sync::Arc;
+
 use super::command::{Command, Input, Reply};
 use super::reject::Reject;
 use super::{Ctx, timers};
@@ -35,7 +38,20 @@ use crate::model::job::Job;
 use crate::text::jobid::JobRef;
 
 /// Sends an input to its verb.
+///
+/// # Errors
+/// The verb's refusal; of everything but the first and the last word on an old copy of a journal.
 pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject> {
+    let spoken_of = matches!(
+        input,
+        Input::Begin { .. }
+            | Input::NewHistory { .. }
+            | Input::Registered { .. }
+            | Input::Command { command: Command::Reconfigure(_), .. }
+    );
+    if let Some(doubt) = ctx.cluster().doubt().filter(|_| !spoken_of) {
+        return Err(Reject::OldCopy(Arc::clone(&doubt.why)));
+    }
     match input {
         Input::Command { caller, request, command } => command_of(ctx, &caller, request, command),
         Input::Start(start) => {
@@ -54,8 +70,13 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
             let jobs = hold::check_failed(ctx.cluster(), job)?;
             Ok(hold::enact_failed(ctx, jobs))
         }
-        Input::Registered { name, registration, held, connection } => {
-            let decision = register::check(ctx.cluster(), &name, registration, &held)?;
+        Input::Registered { name, registration, held, seen, connection } => {
+            let adopted = match history::examine(ctx.cluster(), &name, &seen)? {
+                history::Standing::Own => None,
+                history::Standing::Adopted => Some(seen.last_job),
+                history::Standing::Later { why, last_job } => return Ok(history::doubt(ctx, why, last_job)),
+            };
+            let decision = register::check(ctx.cluster(), &name, registration, &held, adopted)?;
             Ok(register::enact(ctx, decision, connection))
         }
         Input::Report { node, id, attempt, report } => {
@@ -65,6 +86,10 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
         Input::Silent { nodes } => {
             let silent = silent::check(ctx.cluster(), &nodes)?;
             Ok(silent::enact(ctx, silent))
+        }
+        Input::Begin { history, reign, accounting } => Ok(history::begin(ctx, history, reign, accounting)),
+        Input::NewHistory { history, adopted, last_job } => {
+            Ok(history::renew(ctx, history, adopted, last_job))
         }
         Input::Wakeup => Ok(timers::fire(ctx)),
     }

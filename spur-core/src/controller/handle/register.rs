@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::job::Job;
 use crate::model::node::{Drain, Registration};
-use crate::model::phase::{EndState, Phase};
+use crate::model::phase::{EndState, Hold, Phase};
 use crate::model::reason::Reason;
 
 pub(super) struct Decision {
@@ -18,6 +18,10 @@ pub(super) struct Decision {
     held: BTreeSet<Attempt>,
     /// Live on the node, unwanted here.
     stale: Vec<Attempt>,
+    /// Live on the node, of a history before this one and not known here.
+    foreign: Vec<Attempt>,
+    /// The largest job number that it has seen, if that is news.
+    last_job: Option<JobId>,
     /// Over on the node, unknown here.
     over: Vec<Attempt>,
     /// Jobs whose processes here are gone without a record: the node was booted or its spool is new.
@@ -28,11 +32,13 @@ pub(super) struct Decision {
     lacking: Option<String>,
 }
 
+/// `adopted` is the largest job number that the node has seen, if it comes from a history before this one.
 pub(super) fn check(
     cluster: &Cluster,
     name: &str,
     registration: Arc<Registration>,
     held: &[Held],
+    adopted: Option<JobId>,
 ) -> Result<Decision, Reject> {
     // One that was taken out of the configuration is let in for as long as jobs have something of it.
     let node = cluster.node_named(name).filter(|node| node.configured || !node.jobs.is_empty());
@@ -46,7 +52,10 @@ pub(super) fn check(
             .map(|held| held.attempt)
             .collect()
     };
-    let (stale, over) = (unwanted(true), unwanted(false));
+    let (live, over): (Vec<Attempt>, _) = (unwanted(true), unwanted(false));
+    // What an earlier history has left stays what it is, until it ends or the operator ends it.
+    let (foreign, stale) =
+        live.into_iter().partition(|attempt| adopted.is_some() || node.foreign.contains(attempt));
     let held: BTreeSet<Attempt> = held.iter().map(|held| held.attempt).collect();
     let fresh = node.registration.as_ref().is_some_and(|before| {
         before.boot_id != registration.boot_id || before.spool_id != registration.spool_id
@@ -56,7 +65,7 @@ pub(super) fn check(
         let absent = !held.contains(&job.attempt());
         match &job.phase {
             Phase::Running { .. } | Phase::Suspended(_)
-                if fresh && absent && !launchable(job, node, &registration) =>
+                if absent && (adopted.is_some() || fresh && !launchable(job, node, &registration)) =>
             {
                 lost.push(job.id)
             }
@@ -69,13 +78,23 @@ pub(super) fn check(
         }
     }
     let lacking = lacking(node, &registration);
-    Ok(Decision { node: node.id, registration, held, stale, over, lost, gone, lacking })
+    let last_job = adopted.filter(|seen| *seen > cluster.last_job());
+    let node = node.id;
+    Ok(Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking })
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> Reply {
-    let Decision { node, registration, held, stale, over, lost, gone, lacking } = decision;
+    let Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking } = decision;
+    let doubtful: Vec<JobId> = foreign.iter().map(|attempt| attempt.job).collect();
     ctx.effect(Effect::Open { node, connection });
-    ctx.emit(Event::NodeRegistered { node, registration, stale });
+    ctx.emit(Event::NodeRegistered { node, registration, stale, foreign, last_job });
+    for job in doubtful {
+        // It has started, and nobody here knows: it must not start beside itself.
+        let waits = ctx.cluster().job(job).map(|job| &job.phase);
+        if matches!(waits, Some(Phase::Pending(pending)) if pending.hold.is_none()) {
+            ctx.emit(Event::JobHeld { job, by: Hold::Admin });
+        }
+    }
     if let Some(reason) = lacking {
         let drain = Drain { reason: reason.into(), by: "spur".into(), at: ctx.now() };
         ctx.emit(Event::NodeDrained { node, drain });

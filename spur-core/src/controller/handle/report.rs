@@ -23,6 +23,8 @@ pub(super) enum Decision {
     Step(StepId, ExitCode),
     /// Nothing of the attempt is left here.
     Done { epilog_error: Option<String> },
+    /// The batch script of a foreign attempt has ended: what is left of that, on these nodes, may end.
+    Foreign(Vec<NodeId>),
     /// Nothing is left here of an attempt nobody wanted.
     Cleaned,
     /// Known already, or of no interest any more.
@@ -33,6 +35,16 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     let stale = cluster.node(node).is_some_and(|node| node.stale.contains(&attempt));
     if stale {
         return if report.is_last() { Decision::Cleaned } else { Decision::Nothing };
+    }
+    if cluster.node(node).is_some_and(|node| node.foreign.contains(&attempt)) {
+        return match report {
+            report if report.is_last() => Decision::Cleaned,
+            Report::BatchEnded { .. } | Report::LaunchFailed { .. } => {
+                let nodes = cluster.nodes().iter().filter(|node| node.foreign.contains(&attempt));
+                Decision::Foreign(nodes.map(|node| node.id).collect())
+            }
+            Report::StepEnded { .. } | Report::NodeDone { .. } => Decision::Nothing,
+        };
     }
     let Some(job) = cluster.job(attempt.job).filter(|job| job.attempt() == attempt) else {
         return Decision::Nothing;
@@ -100,6 +112,11 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
                 ending::release(ctx, job, node, false);
             }
         }
+        Decision::Foreign(nodes) => {
+            for node in nodes {
+                ctx.effect(Effect::Terminate { node, attempt, kill: false });
+            }
+        }
         Decision::Cleaned => ctx.emit(Event::NodeCleaned { node, attempt }),
         Decision::Nothing => {}
     }
@@ -109,7 +126,11 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
 
 /// Answers the report.
 fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
-    if ctx.cluster().job(attempt.job).is_none() {
+    let left = ctx
+        .cluster()
+        .node(node)
+        .is_some_and(|node| [&node.stale, &node.foreign].iter().any(|of| of.contains(&attempt)));
+    if ctx.cluster().job(attempt.job).is_none() && !left {
         ctx.effect(Effect::Forget { node, attempt });
     }
     let forgotten = Effect::Forget { node, attempt };

@@ -58,6 +58,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
             let (weight, features) = (change.weight, change.features.clone());
             ctx.emit(Event::NodeUpdated { node, weight, features });
         }
+        if change.end_foreign && ctx.cluster().node(node).is_some_and(|node| !node.foreign.is_empty()) {
+            ctx.emit(Event::ForeignDropped { node });
+        }
         match change.state {
             Some(NodeStateChange::Down) => {
                 let (reason, by) = (Arc::clone(&drain.reason), Some(Arc::clone(&drain.by)));

@@ -9,6 +9,7 @@ use crate::controller::{self, Command, Effect, Input, Reject, Reply};
 use crate::id::NodeId;
 use crate::model::caller::{Caller, Owner};
 use crate::model::config::Policy;
+use crate::model::history::Seen;
 use crate::model::node::{NodeShape, Registration};
 use crate::sim::fragmentation::{Fewest, Fragmentation};
 
@@ -57,7 +58,13 @@ impl<W: Watch> World<W> {
         };
         let name = Arc::clone(node.name());
         let registration = Arc::new(registration);
-        let answer = self.input(Input::Registered { name, registration, held: Vec::new(), connection: 0 });
+        let answer = self.input(Input::Registered {
+            name,
+            registration,
+            held: Vec::new(),
+            seen: Seen::default(),
+            connection: 0,
+        });
         debug_assert!(answer.is_ok(), "a configured node may register");
     }
 

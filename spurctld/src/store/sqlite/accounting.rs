@@ -93,6 +93,20 @@ impl Database {
         row.and_then(|row| row.try_get(0)).map(from_sql).map_err(|error| self.failed("read", error))
     }
 
+    pub(in crate::store) async fn last_job(&self) -> Result<u32, StoreError> {
+        let row =
+            sqlx::query("SELECT coalesce(max(job_id), 0) FROM job").fetch_one(&self.inner.readers).await;
+        row.and_then(|row| row.try_get(0)).map_err(|error| self.failed("read", error))
+    }
+
+    pub(in crate::store) async fn rewind(&self, last: u64) -> Result<(), StoreError> {
+        let mut guard = self.inner.writer.lock().await;
+        let writer = guard.as_mut().ok_or(StoreError::Stopped)?;
+        let rewound =
+            sqlx::query("UPDATE reached SET seq = min(seq, ?)").bind(sql_int(last)).execute(writer).await;
+        rewound.map(drop).map_err(|error| self.failed("write to", error))
+    }
+
     pub(in crate::store) async fn write(
         &self,
         reached: u64,

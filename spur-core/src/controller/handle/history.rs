@@ -1,0 +1,95 @@
+//! Which history the controller's journal is of, whether it is its latest copy, and how it goes on where it is not.
+
+use std::sync::Arc;
+
+use super::super::{Ctx, Reject, Reply};
+use crate::cluster::{Cluster, Event};
+use crate::id::{HistoryId, JobId};
+use crate::model::history::Seen;
+
+/// How a node stands to the controller's journal.
+pub(super) enum Standing {
+    /// It belongs to its history, or to none yet.
+    Own,
+    /// It belongs to a history that this one goes on from.
+    Adopted,
+    /// It has seen a later state of the journal.
+    Later {
+        /// For people.
+        why: Arc<str>,
+        /// The largest job number that anybody is known to have seen.
+        last_job: JobId,
+    },
+}
+
+/// Compares what a node has seen with what there is.
+pub(super) fn examine(cluster: &Cluster, name: &Arc<str>, seen: &Seen) -> Result<Standing, Reject> {
+    let doubted = || cluster.doubt().map(|doubt| Reject::OldCopy(Arc::clone(&doubt.why)));
+    let (Some(theirs), Some(ours)) = (seen.history, cluster.history()) else {
+        return doubted().map_or(Ok(Standing::Own), Err);
+    };
+    if theirs == ours.id {
+        let known = cluster.doubt().map_or(JobId(0), |doubt| doubt.last_job);
+        return match contradiction(cluster, seen) {
+            Some(what) if cluster.doubt().is_none() || seen.last_job > known => {
+                let first = cluster.doubt().map(|doubt| Arc::clone(&doubt.why));
+                let why = first.unwrap_or_else(|| format!("node {name} {what}").into());
+                Ok(Standing::Later { why, last_job: seen.last_job.max(known) })
+            }
+            _ => doubted().map_or(Ok(Standing::Own), Err),
+        };
+    }
+    if !ours.ancestors.contains(&theirs) {
+        return Err(Reject::ForeignNode { node: Arc::clone(name), theirs, ours: ours.id });
+    }
+    doubted().map_or(Ok(Standing::Adopted), Err)
+}
+
+/// What the journal would hold if it were the one by which the node was led.
+fn contradiction(cluster: &Cluster, seen: &Seen) -> Option<String> {
+    if seen.seq > cluster.seq() {
+        return Some(format!("has seen entry {} of it, which ends at {}", seen.seq, cluster.seq()));
+    }
+    if seen.last_job > cluster.last_job() {
+        return Some(format!("has seen job {}; the last one in it is {}", seen.last_job, cluster.last_job()));
+    }
+    if !cluster.knows_reign(seen.epoch, seen.reign) {
+        return Some(format!("was led by a controller, in reign {}, that is not in it", seen.epoch));
+    }
+    None
+}
+
+/// The journal is an old copy from here on.
+pub(super) fn doubt(ctx: &mut Ctx<'_>, why: Arc<str>, last_job: JobId) -> Reply {
+    ctx.emit(Event::JournalDoubted { why: Arc::clone(&why), last_job });
+    Reply::Doubted { why }
+}
+
+/// The first thing that a controller does.
+pub(super) fn begin(ctx: &mut Ctx<'_>, history: HistoryId, reign: u64, accounting: (u64, JobId)) -> Reply {
+    let (end, (reached, last_job)) = (ctx.cluster().seq(), accounting);
+    if ctx.cluster().history().is_none() {
+        ctx.emit(Event::HistoryBegun { history, parents: Vec::new(), last_job: JobId(0) });
+    }
+    ctx.emit(Event::ReignBegun { reign });
+    if reached > end && ctx.cluster().doubt().is_none() {
+        let why = format!("accounting has seen entry {reached} of it, which ends at {end}");
+        return doubt(ctx, why.into(), last_job);
+    }
+    Reply::Done
+}
+
+/// What was an old copy goes on as a history of its own, with job numbers above all that are known to be used.
+pub(super) fn renew(
+    ctx: &mut Ctx<'_>,
+    history: HistoryId,
+    adopted: Option<HistoryId>,
+    last_job: JobId,
+) -> Reply {
+    let cluster = ctx.cluster();
+    let known = cluster.doubt().map_or(JobId(0), |doubt| doubt.last_job);
+    let last_job = cluster.last_job().max(known).max(last_job);
+    let parents = cluster.history().map(|history| history.id).into_iter().chain(adopted).collect();
+    ctx.emit(Event::HistoryBegun { history, parents, last_job });
+    Reply::Done
+}

@@ -1,0 +1,72 @@
+//! Which journal this controller has: what it writes first, and how the operator lets an old copy go on.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use spur_core::cluster::{Cluster, Entry};
+use spur_core::controller::{self, Input};
+use spur_core::id::{HistoryId, JobId};
+
+use crate::clock;
+use crate::recover;
+use crate::store::accounting::Accounting;
+use crate::store::{Batch, Journal};
+
+/// The first entries of a reign. `accounting` is the entry that accounting has got to and the largest job number in it: a
+/// journal that ends before is an old copy.
+///
+/// # Errors
+/// No source of randomness.
+pub(crate) fn begin(
+    cluster: &mut Cluster,
+    epoch: u64,
+    accounting: (u64, JobId),
+) -> anyhow::Result<Vec<Arc<Entry>>> {
+    let (history, reign) = (HistoryId(random()?), u64::from_ne_bytes(random()?));
+    let input = Input::Begin { history, reign, accounting };
+    let outcome = controller::handle(cluster, epoch, clock::now(), input);
+    outcome.answer.context("the controller cannot begin")?;
+    Ok(outcome.entries)
+}
+
+/// `--new-history`: what was an old copy of a journal goes on as a history of its own. `adopted` is a history that is lost,
+/// whose nodes are to be taken over too. Says what has been done.
+///
+/// # Errors
+/// A journal that another controller has, that cannot be read, or that is new without there being a history to adopt;
+/// and what the disk refuses. Nothing has changed then.
+pub(crate) async fn renew(path: &Path, adopted: Option<HistoryId>) -> anyhow::Result<String> {
+    anyhow::ensure!(
+        path.exists() || adopted.is_some(),
+        "there is no journal at {}: is its file system mounted? A lost one is followed with --new-history --adopt HISTORY",
+        path.display()
+    );
+    let (journal, recovered) = Journal::open(path).await?;
+    let last = recovered.last_seq;
+    let mut cluster = recover::recover(recovered).await?.cluster;
+    let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;
+    let parent = cluster.history().map(|history| history.id);
+    let history = HistoryId(random()?);
+    let input = Input::NewHistory { history, adopted, last_job: JobId(accounting.last_job().await?) };
+    let outcome = controller::handle(&mut cluster, journal.epoch(), clock::now(), input);
+    outcome.answer.context("no history can begin")?;
+    let entries = outcome.entries.iter().map(|entry| recover::to_store(entry)).collect();
+    journal.commit(Batch { entries, ..Batch::default() }).await?;
+    // Only now: until the history is durable, that accounting is ahead shows that the journal is an old copy.
+    accounting.rewind(last).await?;
+    accounting.close().await?;
+    journal.close().await;
+    let from = parent.map(|parent| format!(", which goes on from {parent}")).unwrap_or_default();
+    let also = adopted.map(|adopted| format!(", and takes over the nodes of {adopted}")).unwrap_or_default();
+    let next = cluster.next_job();
+    Ok(format!("history {history} begins{from}{also}; the next job is {next}. Start spurctld now."))
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

@@ -154,6 +154,7 @@ fn commands_print_what_slurm_prints() {
     let update = std::env::var_os("UPDATE_EXPECT").is_some();
     let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.retain(|path| !path.ends_with("json-keys.txt"));
     files.sort();
     assert!(!files.is_empty());
     let mut wrong = Vec::new();
@@ -178,6 +179,42 @@ fn commands_print_what_slurm_prints() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `tests/data/format/json-keys.txt`: what programs look for in JSON is there.
+#[test]
+fn json_has_the_keys_of_slurm() {
+    let directory = directory();
+    let records = fs::read_to_string(directory.join("cluster.json")).unwrap();
+    let cluster: Cluster = serde_json::from_str(&records).unwrap();
+    let first = |line: &str, kind: &str| -> serde_json::Value {
+        let text = run(line, &cluster).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["meta"]["plugin"]["data_parser"], "data_parser/v0.0.41", "{line}");
+        document[kind][0].clone()
+    };
+    let rows = first("sinfo --json", "sinfo");
+    let show = Show::new(TimeZone::UTC, cluster.now);
+    let records = BTreeMap::from([
+        ("job", first("squeue --json -S i -t R", "jobs")),
+        ("node", spur_cli::format::json::node::node(&cluster.nodes[0], &show)),
+        ("partition", rows["partition"].clone()),
+        ("sinfo", rows),
+        ("step", first("squeue --json -s", "steps")),
+        ("account", first("sacct --json", "jobs")),
+    ]);
+    let text = fs::read_to_string(directory.join("json-keys.txt")).unwrap();
+    let mut missing = Vec::new();
+    let lines = text.lines().filter_map(|line| line.split_once(": "));
+    for (kind, keys) in lines.filter(|(kind, _)| !kind.starts_with('#')) {
+        for key in keys.split(' ') {
+            let found = key.split('/').try_fold(&records[kind], |value, key| value.get(key));
+            if found.is_none() {
+                missing.push(format!("{kind}: {key}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 fn first_difference(expected: &str, got: &str) -> String {

@@ -4,6 +4,7 @@
 pub mod demo;
 pub mod keygen;
 pub mod links;
+pub mod listing;
 pub mod moment;
 pub mod query;
 pub mod sacct;

@@ -1,16 +1,17 @@
 //! `sacct`: jobs and steps from accounting, ended ones too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use spur_core::text::hostlist::HostExpr;
 use spur_core::text::jobid::JobRef;
-use spur_core::text::time::When;
+use spur_core::text::time::{TimeLimit, When};
 use spur_proto::client::Controller;
 use spur_proto::v1::{AccountingRow, ListAccountingRequest};
 
+use super::listing::{self, Common, Listing};
 use super::moment::past_moment;
 use super::query::{self, Asked};
 use super::squeue::states;
@@ -45,11 +46,20 @@ pub struct Query {
     raw_units: bool,
     /// Earlier attempts of requeued jobs as well.
     duplicates: bool,
-    wish: Option<Wish>,
-    clusters: Vec<String>,
+    common: Common,
+    /// What the jobs must have.
+    wanted: Wanted,
+    /// Times outside of what was asked for are shown as its edges.
+    truncate: bool,
 }
 
 type QueryOpt = Opt<Query>;
+
+impl Listing for Query {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
+}
 
 /// How it is called.
 pub const LINE: CommandLine<Query> = CommandLine {
@@ -80,10 +90,7 @@ const OPTIONS: &[QueryOpt] = &[
         q.brief = true;
         Ok(())
     }),
-    QueryOpt::value("clusters", Some('M'), "NAMES", "all, or the name of this cluster", |q, text| {
-        q.clusters.extend(query::list(text));
-        Ok(())
-    }),
+    listing::clusters(),
     QueryOpt::value("delimiter", None, "TEXT", "what stands between values with -p and -P", |q, text| {
         q.delimiter = Some(text.to_owned());
         Ok(())
@@ -109,22 +116,75 @@ const OPTIONS: &[QueryOpt] = &[
         q.jobs.extend(JobRef::parse_list(text).map_err(|e| e.to_string())?);
         Ok(())
     }),
+    QueryOpt::flag("allclusters", Some('L'), "jobs of all clusters", |_, _| Ok(()))
+        .without_effect("there is one cluster, and no federation"),
+    QueryOpt::value("associations", Some('x'), "IDS", "only jobs of these associations", |_, _| Ok(()))
+        .refused("Spur has no associations; -A and -u choose accounts and users"),
+    QueryOpt::flag("batch-script", Some('B'), "the script of a job", |_, _| Ok(()))
+        .refused("`scontrol write batch_script JOB -` has the script of a job"),
+    QueryOpt::flag("completion", Some('c'), "from the log of completions", |_, _| Ok(()))
+        .refused("not supported by Spur: all that has ended is in accounting"),
     QueryOpt::value(
-        "json",
-        None,
-        "SHAPE",
-        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        "constraints",
+        Some('C'),
+        "NAMES",
+        "only jobs that ask for one of these features",
         |q, text| {
-            q.wish = Some(Wish::read(text, false)?);
+            q.wanted.constraints = query::list(text);
             Ok(())
         },
-    )
-    .optional(),
-    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
-        q.wish = Some(Wish::read(text, true)?);
+    ),
+    QueryOpt::flag("env-vars", None, "the environment of a job", |_, _| Ok(()))
+        .refused("not supported by Spur: the environment of a job is kept from others"),
+    QueryOpt::flag("expand-patterns", None, "names of files with their patterns filled in", |_, _| Ok(()))
+        .without_effect("they always are"),
+    listing::federation(&["SACCT_FEDERATION"]),
+    QueryOpt::value("file", Some('f'), "FILE", "from a file", |_, _| Ok(()))
+        .refused("not supported by Spur: accounting is a database"),
+    QueryOpt::value("flags", Some('F'), "FLAGS", "only jobs with these flags", |_, _| Ok(()))
+        .refused("not supported by Spur: accounting has no flags of jobs"),
+    QueryOpt::value("gid", Some('g'), "GROUPS", "only jobs of these groups", |q, text| {
+        q.wanted.groups = query::list(text);
         Ok(())
     })
-    .optional(),
+    .or(&["group"]),
+    listing::local(&["SACCT_LOCAL"]),
+    QueryOpt::value("ncpus", Some('I'), "N[-M]", "only jobs of so many CPUs", |q, text| {
+        q.wanted.cpus = Some(range(text)?);
+        Ok(())
+    }),
+    QueryOpt::value("nnodes", Some('i'), "N[-M]", "only jobs of so many nodes", |q, text| {
+        q.wanted.nodes = Some(range(text)?);
+        Ok(())
+    }),
+    QueryOpt::value("reason", Some('R'), "REASONS", "only jobs with these reasons", |q, text| {
+        q.wanted.reasons = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::value("timelimit-max", Some('K'), "TIME", "only jobs of up to this limit", |q, text| {
+        q.wanted.longest = Some(seconds(text)?);
+        Ok(())
+    }),
+    QueryOpt::value("timelimit-min", Some('k'), "TIME", "only jobs of at least this limit", |q, text| {
+        q.wanted.shortest = Some(seconds(text)?);
+        Ok(())
+    }),
+    QueryOpt::flag("truncate", Some('T'), "times outside of -S and -E as these", |q, _| {
+        q.truncate = true;
+        Ok(())
+    }),
+    QueryOpt::flag("use-local-uid", None, "names of users as this host has them", |_, _| Ok(()))
+        .without_effect("names are those under which jobs were submitted"),
+    listing::verbose(),
+    QueryOpt::value("wckeys", Some('W'), "NAMES", "only jobs of these keys", |q, text| {
+        q.wanted.wckeys = query::list(text);
+        Ok(())
+    }),
+    QueryOpt::value("whole-hetjob", None, "yes|no", "all components of het jobs", |_, _| Ok(()))
+        .optional()
+        .without_effect("the number of a het job means all its components, that of a component this one"),
+    listing::json(),
+    listing::yaml(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
         q.long = true;
         Ok(())
@@ -177,6 +237,53 @@ const OPTIONS: &[QueryOpt] = &[
     .or(&["uid"]),
 ];
 
+/// What jobs must have to be shown; what is not set says nothing.
+#[derive(Default)]
+struct Wanted {
+    constraints: Vec<String>,
+    groups: Vec<String>,
+    wckeys: Vec<String>,
+    reasons: Vec<String>,
+    nodes: Option<(u32, u32)>,
+    cpus: Option<(u32, u32)>,
+    shortest: Option<u64>,
+    longest: Option<u64>,
+}
+
+impl Wanted {
+    fn admits(&self, job: &AccountingRow) -> bool {
+        let among = |names: &[String], text: &str| names.is_empty() || names.iter().any(|name| name == text);
+        let within = |range: Option<(u32, u32)>, count: u32| {
+            range.is_none_or(|(least, most)| (least..=most).contains(&count))
+        };
+        let asked =
+            |name: &String| job.constraints.split(['&', '|', ',', '*', '[', ']']).any(|word| word == name);
+        let limit = job.time_limit.unwrap_or(u64::MAX);
+        (self.constraints.is_empty() || self.constraints.iter().any(asked))
+            && (among(&self.groups, &job.group) || among(&self.groups, &job.gid.to_string()))
+            && among(&self.wckeys, &job.wckey)
+            && among(&self.reasons, &job.reason)
+            && within(self.nodes, job.nodes)
+            && within(self.cpus, job.alloc_cpus.max(job.req_cpus))
+            && self.shortest.is_none_or(|shortest| limit >= shortest)
+            && self.longest.is_none_or(|longest| limit <= longest)
+    }
+}
+
+/// `4`, `4-8`.
+fn range(text: &str) -> Result<(u32, u32), String> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    match (least.trim().parse(), most.trim().parse()) {
+        (Ok(least), Ok(most)) => Ok((least, most)),
+        _ => Err(format!("`{text}` is no number; write N or N-M")),
+    }
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let limit: TimeLimit = text.parse().map_err(|error: spur_core::text::ParseError| error.to_string())?;
+    Ok(limit.seconds().unwrap_or(u64::MAX))
+}
+
 /// Drops the rows of attempts that another one followed.
 fn keep_last_attempts(rows: &mut Vec<AccountingRow>) {
     let mut last: BTreeMap<u32, u32> = BTreeMap::new();
@@ -199,7 +306,7 @@ impl Query {
             Settled::Run(operands) => operands,
         };
         query::no_operands(operands.into_iter())?;
-        if query.wish.is_some_and(|wish| wish.list) {
+        if query.common.wish.is_some_and(|wish| wish.list) {
             return Ok(Asked::Show(Wish::list()));
         }
         if query.help_format {
@@ -253,11 +360,13 @@ impl Query {
     /// # Errors
     /// A format that names a field that is not there.
     pub fn text(&self, mut rows: Vec<AccountingRow>, show: &Show) -> anyhow::Result<String> {
-        rows.retain(|row| self.admits(row));
+        let jobs = rows.iter().filter(|row| row.step_id.is_empty() && self.wanted.admits(row));
+        let jobs: BTreeSet<(u32, u32)> = jobs.map(|row| (row.job_id, row.restarts)).collect();
+        rows.retain(|row| jobs.contains(&(row.job_id, row.restarts)) && self.admits(row));
         if !self.duplicates {
             keep_last_attempts(&mut rows);
         }
-        if let Some(wish) = self.wish {
+        if let Some(wish) = self.common.wish {
             return Ok(match wish.spur {
                 true => wish.own(&[("jobs", json::to_value(&rows))]),
                 false => wish.slurm(show, &[("jobs", json::accounting::jobs(&rows, show))]),
@@ -283,7 +392,8 @@ impl Query {
     /// Whether the name of the cluster is printed.
     fn names_cluster(&self) -> bool {
         let format = self.format.as_deref().unwrap_or_default().to_lowercase();
-        self.wish.is_some() || format.split([',', '%']).any(|name| name == "all" || name.starts_with("clu"))
+        self.common.wish.is_some()
+            || format.split([',', '%']).any(|name| name == "all" || name.starts_with("clu"))
     }
 
     /// Jobs named without a step come whole, steps alone.
@@ -334,19 +444,20 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let user = whoami();
     let now = Timestamp::from_second(show.now)?;
     let request = query.request(&show.zone, now, (user.uid, &user.user))?;
-    let mut named = query.clusters.iter().filter(|name| *name != "all").peekable();
-    if named.peek().is_some() {
-        let own = query::cluster_name(session).await?;
-        if let Some(other) = named.find(|name| **name != own) {
-            return Err(Failure::new(format!("there is no cluster {other} here; this one is {own}")).into());
-        }
-    }
+    listing::check_clusters(session, &query.common.clusters).await?;
+    let (from, until) = (request.start, request.end);
     let connection = session.connection()?;
     let call = async |mut controller: Controller, request| controller.list_accounting(request).await;
     let mut stream = connection.read(request, call).await?;
     let mut rows = Vec::new();
     while let Some(message) = connection.next(&mut stream).await? {
         rows.extend(message.rows);
+    }
+    if query.truncate {
+        for row in &mut rows {
+            row.start_time = row.start_time.map(|start| start.max(from.unwrap_or(start)));
+            row.end_time = row.end_time.map(|end| end.min(until.unwrap_or(end)));
+        }
     }
     let text = query.text(rows, &show)?;
     write!(session.out, "{text}")?;

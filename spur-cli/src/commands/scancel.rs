@@ -9,6 +9,7 @@ use spur_core::text::signal::Signal;
 use spur_proto::client::{Controller, JOBS_AT_ONCE};
 use spur_proto::v1::{CancelJobsRequest, CancelJobsResponse, Job, JobFilter};
 
+use super::listing;
 use super::query::{self, Asked};
 use crate::error::{FAILURE, Failure};
 use crate::options::{CommandLine, Opt, OptionError, Settled};
@@ -23,6 +24,7 @@ const INVALID_ID: &str = "ESLURM_INVALID_JOB_ID";
 #[derive(Debug, Default)]
 pub struct Order {
     filter: JobFilter,
+    clusters: Vec<String>,
     steps: Vec<String>,
     signal: Option<u32>,
     batch: bool,
@@ -58,6 +60,20 @@ const OPTIONS: &[OrderOpt] = &[
     .env(&["SCANCEL_BATCH"]),
     OrderOpt::flag("ctld", None, "ask the controller, as is always done", |_, _| Ok(()))
         .env(&["SCANCEL_CTLD"]),
+    OrderOpt::value("clusters", Some('M'), "NAMES", "all, or the name of this cluster", |o, text| {
+        o.clusters = super::query::list(text);
+        Ok(())
+    })
+    .or(&["cluster"])
+    .env(&["SLURM_CLUSTERS"]),
+    OrderOpt::flag("cron", None, "confirm to cancel jobs of scrontab", |_, _| Ok(()))
+        .without_effect("there are no such jobs"),
+    OrderOpt::flag("hurry", Some('H'), "without staging out burst buffers", |_, _| Ok(()))
+        .without_effect("there are no burst buffers"),
+    OrderOpt::value("sibling", None, "CLUSTER", "on a sibling of the federation", |_, _| Ok(()))
+        .without_effect("there is one cluster, and no federation"),
+    OrderOpt::value("wckey", None, "NAME", "only jobs of this key", |_, _| Ok(()))
+        .refused("not supported by Spur; `squeue -o '%i %w'` shows the keys of jobs"),
     OrderOpt::flag("full", Some('f'), "signal the batch script and all steps", |o, _| {
         o.full = true;
         Ok(())
@@ -303,6 +319,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
         }
         Asked::Run(order) => order,
     };
+    listing::check_clusters(session, &order.clusters).await?;
     if let Some(user) = query::unknown_users(session, &order.filter.users).await?.first() {
         return Err(Failure::new(format!("Invalid user name: {user}")).into());
     }

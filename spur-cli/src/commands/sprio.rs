@@ -4,6 +4,7 @@ use std::io::Write;
 
 use spur_proto::v1::{JobFilter, PriorityFactors};
 
+use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
 use crate::error::Failure;
 use crate::format::fields::priority::{Row, TABLE, Weights};
@@ -24,7 +25,13 @@ pub struct Query {
     norm: bool,
     no_header: bool,
     weights: bool,
-    wish: Option<Wish>,
+    common: Common,
+}
+
+impl Listing for Query {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
 }
 
 /// How it is called.
@@ -52,22 +59,13 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     })
     .optional(),
-    QueryOpt::value(
-        "json",
-        None,
-        "SHAPE",
-        "as JSON: v0.0.41, spur, or list for the shapes there are",
-        |q, text| {
-            q.wish = Some(Wish::read(text, false)?);
-            Ok(())
-        },
-    )
-    .optional(),
-    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
-        q.wish = Some(Wish::read(text, true)?);
-        Ok(())
-    })
-    .optional(),
+    listing::clusters(),
+    listing::federation(&["SPRIO_FEDERATION"]),
+    listing::local(&["SPRIO_LOCAL"]),
+    listing::sibling(&["SPRIO_SIBLING"]),
+    listing::verbose(),
+    listing::json(),
+    listing::yaml(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
         q.long = true;
         Ok(())
@@ -117,7 +115,7 @@ impl Query {
             query.filter.job_ids = query::job_ids(&list).map_err(Failure::new)?;
         }
         query::no_operands(operands)?;
-        if query.wish.is_some_and(|wish| wish.list) {
+        if query.common.wish.is_some_and(|wish| wish.list) {
             return Ok(Asked::Show(Wish::list()));
         }
         Ok(Asked::Run(query))
@@ -170,7 +168,7 @@ impl Query {
         };
         let sort = self.sort.as_deref().unwrap_or("i");
         Sort::parse(sort, &TABLE, None).map_err(Failure::new)?.apply(&mut rows, show);
-        if let Some(wish) = self.wish {
+        if let Some(wish) = self.common.wish {
             // Slurm has no shape for this.
             let jobs: Vec<PriorityFactors> = rows.into_iter().filter_map(|row| row.job).collect();
             return Ok(match self.weights {
@@ -204,7 +202,11 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     for user in query::unknown_users(session, &query.filter.users).await? {
         session.error(&format!("Invalid user: {user}\n"));
     }
-    let show = query::show(&|name| session.env(name))?;
+    listing::check_clusters(session, &query.common.clusters).await?;
+    let mut show = query::show(&|name| session.env(name))?;
+    if query.columns.is_some() {
+        show.cluster = query::cluster_name(session).await?;
+    }
     let connection = session.connection()?;
     let settings = query::settings(connection).await?;
     let order = settings.iter().find(|setting| setting.key == "scheduler.order");

@@ -7,6 +7,7 @@ use spur_core::text::jobid::JobRef;
 use spur_core::text::nearest::nearest;
 use spur_proto::v1::{Job, JobFilter, Step};
 
+use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
 use crate::error::Failure;
 use crate::format::fields::{job, step};
@@ -66,8 +67,19 @@ pub struct Query {
     start: bool,
     per_task: bool,
     raw_units: bool,
-    wish: Option<Wish>,
+    common: Common,
+    licenses: Vec<String>,
+    /// Jobs that wait in several partitions once for each.
+    per_partition: bool,
+    /// Jobs of all others.
+    not_mine: bool,
     iterate: Option<Duration>,
+}
+
+impl Listing for Query {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
 }
 
 /// How it is called.
@@ -117,22 +129,41 @@ const OPTIONS: &[QueryOpt] = &[
         Ok(())
     })
     .optional(),
+    QueryOpt::flag("array-unique", None, "the same as --array", |q, _| {
+        q.per_task = true;
+        Ok(())
+    })
+    .env(&["SQUEUE_ARRAY_UNIQUE"]),
+    listing::clusters(),
+    QueryOpt::flag("expand-patterns", None, "names of files with their patterns filled in", |_, _| Ok(()))
+        .without_effect("they always are"),
+    listing::federation(&["SQUEUE_FEDERATION"]),
+    listing::hide(),
     QueryOpt::value(
-        "json",
-        None,
-        "SHAPE",
-        "as JSON: v0.0.41, spur, or list for the shapes there are",
+        "licenses",
+        Some('L'),
+        "NAMES",
+        "only jobs that want one of these licenses",
         |q, text| {
-            q.wish = Some(Wish::read(text, false)?);
+            q.licenses = query::list(text);
             Ok(())
         },
     )
-    .optional(),
-    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
-        q.wish = Some(Wish::read(text, true)?);
+    .env(&["SQUEUE_LICENSES"]),
+    listing::local(&["SQUEUE_LOCAL"]),
+    QueryOpt::flag("notme", None, "only jobs of others", |q, _| {
+        q.not_mine = true;
+        Ok(())
+    }),
+    QueryOpt::flag("priority", Some('P'), "jobs that wait in several partitions once for each", |q, _| {
+        q.per_partition = true;
         Ok(())
     })
-    .optional(),
+    .env(&["SQUEUE_PRIORITY"]),
+    listing::sibling(&["SQUEUE_SIBLING"]),
+    listing::verbose(),
+    listing::json(),
+    listing::yaml(),
     QueryOpt::flag("long", Some('l'), "more columns", |q, _| {
         q.long = true;
         Ok(())
@@ -249,7 +280,7 @@ impl Query {
             query.steps(&list).map_err(Failure::new)?;
         }
         query::no_operands(operands)?;
-        if query.wish.is_some_and(|wish| wish.list) {
+        if query.common.wish.is_some_and(|wish| wish.list) {
             return Ok(Asked::Show(Wish::list()));
         }
         Ok(Asked::Run(query))
@@ -287,6 +318,14 @@ impl Query {
     }
 
     fn admits(&self, job: &Job) -> bool {
+        let wanted = |name: &String| {
+            job.licenses.split(',').any(|license| license.split([':', '@']).next() == Some(name))
+        };
+        if !self.licenses.is_empty() && !self.licenses.iter().any(wanted)
+            || self.not_mine && job.user == whoami().user
+        {
+            return false;
+        }
         let states = &self.filter.states;
         let ended = STATES[ENDED].iter().any(|(long, _)| job.state == *long);
         match states.first() {
@@ -315,7 +354,7 @@ impl Query {
     /// Whether the name of the cluster is printed.
     fn names_cluster(&self) -> bool {
         let shown = |columns: &Columns| columns.read(&job::TABLE).shows("Cluster");
-        self.wish.is_some() || self.columns.as_ref().is_some_and(shown)
+        self.common.wish.is_some() || self.columns.as_ref().is_some_and(shown)
     }
 
     fn surroundings(&self, show: &Show) -> Show {
@@ -331,10 +370,13 @@ impl Query {
         if self.per_task {
             jobs = jobs.into_iter().flat_map(job::one_per_task).collect();
         }
+        if self.per_partition {
+            jobs = jobs.into_iter().flat_map(job::one_per_partition).collect();
+        }
         let show = self.surroundings(show);
         let sort = self.sort.as_deref().unwrap_or(if self.start { "S" } else { "P,t,-p" });
         Sort::parse(sort, &job::TABLE, None).map_err(Failure::new)?.apply(&mut jobs, &show);
-        if let Some(wish) = self.wish {
+        if let Some(wish) = self.common.wish {
             let slurm = || jobs.iter().map(|found| json::job::job(found, &show)).collect();
             return Ok(wish.listing(&show, "jobs", &jobs, slurm));
         }
@@ -355,7 +397,7 @@ impl Query {
         let mut steps: Vec<Step> = steps.into_iter().filter(|step| self.admits_step(step)).collect();
         let sort = self.sort.as_deref().unwrap_or("P,i");
         Sort::parse(sort, &step::TABLE, None).map_err(Failure::new)?.apply(&mut steps, show);
-        if let Some(wish) = self.wish {
+        if let Some(wish) = self.common.wish {
             let slurm = || steps.iter().map(|found| json::step::step(found, show)).collect();
             return Ok(wish.listing(show, "steps", &steps, slurm));
         }
@@ -376,6 +418,7 @@ impl Query {
     }
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
+        listing::check_clusters(session, &self.common.clusters).await?;
         let mut show = query::show(&|name| session.env(name))?;
         if self.names_cluster() {
             query::identify(session, &mut show).await?;
@@ -389,7 +432,7 @@ impl Query {
         }
         let answer = match self.start {
             true => query::jobs_with_starts(connection, self.request()).await,
-            false => query::jobs_with(connection, self.request(), self.wish.is_some()).await,
+            false => query::jobs_with(connection, self.request(), self.common.wish.is_some()).await,
         };
         let jobs = match answer {
             // Of several there may be none left.

@@ -183,7 +183,8 @@ fn job_row(job: JobRow) -> v1::AccountingRow {
         derived_exit_code: job.derived_exit_code,
         derived_exit_signal: 0,
         submit_time: job.submitted,
-        eligible_time: job.eligible,
+        // What has started and was never told to wait was eligible at once.
+        eligible_time: job.eligible.or(job.started.map(|_| job.submitted)),
         start_time: job.started,
         end_time: job.ended,
         alloc_cpus: job.alloc_cpus,

@@ -123,8 +123,12 @@ async fn jobs(session: &mut Session, settings: Settings, name: &str) -> anyhow::
     let show = surroundings(session, settings).await?;
     let job_ids = if name.is_empty() { Vec::new() } else { update::job_ids(name)? };
     let filter = JobFilter { job_ids: job_ids.clone(), states: vec!["all".into()], ..JobFilter::default() };
-    let mut jobs =
-        query::jobs_with(session.connection()?, filter, settings.details || settings.wish.is_some()).await?;
+    let details = settings.details || settings.wish.is_some();
+    let mut jobs = match query::jobs_with(session.connection()?, filter, details).await {
+        // What there is to say of them is said below.
+        Err(error) if error.code() == Some("ESLURM_INVALID_JOB_ID") => Vec::new(),
+        answer => answer?,
+    };
     let unknown = query::unknown_jobs(&jobs, &job_ids)?;
     for written in &job_ids {
         jobs = show_job::alone(jobs, &written.parse()?);

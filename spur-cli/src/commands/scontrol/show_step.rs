@@ -18,7 +18,7 @@ fn record(step: &Step, show: &Show) -> Record {
     let mut r = Record::default();
     r.line([
         ("StepId", id(step)),
-        ("UserId", step.user.clone()),
+        ("UserId", step.uid.to_string()),
         ("StartTime", time(Some(step.start_time), "Unknown", show)),
         ("TimeLimit", "UNLIMITED".into()),
     ]);
@@ -34,5 +34,14 @@ fn record(step: &Step, show: &Show) -> Record {
         ("Name", step.name.clone()),
         ("Network", "(null)".into()),
     ]);
+    // Of the script of a job Slurm says no more than this.
+    let tres = match step.step_id.as_str() {
+        "batch" => "(null)".to_owned(),
+        _ => format!("cpu={},node={nodes}", step.cpus),
+    };
+    r.line([("TRES", tres)]);
+    r.line([("ResvPorts", "(null)".into())]);
+    r.line([("CPUFreqReq", "Default".into())]);
+    r.line([("SrunHost:Pid", "(null):0".into())]);
     r
 }

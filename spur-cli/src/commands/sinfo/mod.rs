@@ -10,6 +10,7 @@ use std::time::Duration;
 use spur_core::text::hostlist::{HostExpr, HostList};
 use spur_proto::v1::{ListTopologyRequest, Node, Partition, Reservation, Topology};
 
+use super::listing::{self, Common, Listing};
 use super::query::{self, Asked};
 use super::scontrol::show_reservation;
 use crate::error::Failure;
@@ -83,8 +84,14 @@ pub struct Query {
     topology: Option<String>,
     reservations: bool,
     no_header: bool,
-    wish: Option<Wish>,
+    common: Common,
     iterate: Option<Duration>,
+}
+
+impl Listing for Query {
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
 }
 
 /// How it is called.
@@ -124,22 +131,15 @@ const OPTIONS: &[QueryOpt] = &[
         q.iterate = Some(query::interval(text)?);
         Ok(())
     }),
-    QueryOpt::value(
-        "json",
-        None,
-        "SHAPE",
-        "as JSON: v0.0.41, spur, or list for the shapes there are",
-        |q, text| {
-            q.wish = Some(Wish::read(text, false)?);
-            Ok(())
-        },
-    )
-    .optional(),
-    QueryOpt::value("yaml", None, "SHAPE", "the same as YAML", |q, text| {
-        q.wish = Some(Wish::read(text, true)?);
-        Ok(())
-    })
-    .optional(),
+    listing::clusters(),
+    listing::federation(&["SINFO_FEDERATION"]),
+    listing::hide(),
+    listing::local(&["SINFO_LOCAL"]),
+    QueryOpt::flag("noconvert", None, "amounts of memory in megabytes", |_, _| Ok(()))
+        .without_effect("they always are"),
+    listing::verbose(),
+    listing::json(),
+    listing::yaml(),
     QueryOpt::flag("list-reasons", Some('R'), "why nodes are down or drained", |q, _| {
         q.reasons = true;
         Ok(())
@@ -252,7 +252,7 @@ impl Query {
             Settled::Run(operands) => operands,
         };
         query::no_operands(operands.into_iter())?;
-        if query.wish.is_some_and(|wish| wish.list) {
+        if query.common.wish.is_some_and(|wish| wish.list) {
             return Ok(Asked::Show(Wish::list()));
         }
         if query.dead && query.responding {
@@ -273,7 +273,7 @@ impl Query {
 
     /// The text for reservations.
     pub fn reservations_text(&self, reservations: &[Reservation], show: &Show) -> String {
-        match self.wish {
+        match self.common.wish {
             Some(wish) => wish.listing(show, "reservations", reservations, || {
                 reservations.iter().map(json::other::reservation).collect()
             }),
@@ -288,7 +288,7 @@ impl Query {
 
     /// The text for a topology.
     pub fn topology_text(&self, topology: &Topology) -> String {
-        fabric::text(topology, self.wish, !self.no_header)
+        fabric::text(topology, self.common.wish, !self.no_header)
     }
 
     /// The text for these partitions and nodes; `wanted` are the nodes that `-n` names.
@@ -312,7 +312,7 @@ impl Query {
         let nodes: Vec<Rc<Node>> = nodes.into_iter().filter(admitted).map(Rc::new).collect();
         let partitions: Vec<Rc<Partition>> =
             partitions.into_iter().filter(|p| chosen(&p.name)).map(Rc::new).collect();
-        if let Some(wish) = self.wish.filter(|wish| wish.spur) {
+        if let Some(wish) = self.common.wish.filter(|wish| wish.spur) {
             let nodes: Vec<&Node> = nodes.iter().map(Rc::as_ref).collect();
             let partitions: Vec<&Partition> = partitions.iter().map(Rc::as_ref).collect();
             return Ok(
@@ -331,7 +331,7 @@ impl Query {
         let sort = self.sort.as_deref().unwrap_or(if single { "N" } else { "#P,-t" });
         let sort = Sort::parse(sort, &node::TABLE, Some(node::CONFIGURED)).map_err(Failure::new)?;
         sort.apply(&mut rows, show);
-        if let Some(wish) = self.wish {
+        if let Some(wish) = self.common.wish {
             let rows = rows.iter().map(|row| json::node::row(row, show)).collect();
             return Ok(wish.slurm(show, &[("sinfo", rows)]));
         }
@@ -370,15 +370,16 @@ impl Query {
     }
 
     async fn page(&self, session: &mut Session) -> anyhow::Result<String> {
+        listing::check_clusters(session, &self.common.clusters).await?;
         let mut show = query::show(&|name| session.env(name))?;
         let named = |columns: &Columns| columns.read(&node::TABLE).shows("Cluster");
-        if self.wish.is_some() || self.columns.as_ref().is_some_and(named) {
+        if self.common.wish.is_some() || self.columns.as_ref().is_some_and(named) {
             query::identify(session, &mut show).await?;
         }
         if let Some(name) = &self.topology {
             let request = ListTopologyRequest { name: name.clone(), ..ListTopologyRequest::default() };
             let topology = query::topology(session.connection()?, request).await?;
-            if topology.domains.is_empty() && self.wish.is_none() {
+            if topology.domains.is_empty() && self.common.wish.is_none() {
                 return Err(
                     Failure::new("There is no topology; [topology] in spur.toml describes one").into()
                 );

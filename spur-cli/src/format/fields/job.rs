@@ -213,6 +213,12 @@ pub fn one_per_task(job: Job) -> Vec<Job> {
     }
 }
 
+/// What stands for a job that waits in each of its partitions alone, as `squeue -P` lists them.
+pub fn one_per_partition(job: Job) -> Vec<Job> {
+    let partitions = job.partition.split(',').map(str::to_owned);
+    partitions.map(|partition| Job { partition, ..job.clone() }).collect()
+}
+
 /// Whether somebody means a job: by its own number, or by the array or het job that it is part of.
 pub fn is_meant(job: &Job, wanted: &JobRef) -> bool {
     let is = |number: Option<u32>| number == Some(wanted.job);

@@ -1,0 +1,102 @@
+//! Options that the commands which list things share, each said once.
+
+use spur_core::text::nearest::nearest;
+
+use super::query;
+use crate::error::Failure;
+use crate::format::json::Wish;
+use crate::options::Opt;
+use crate::session::Session;
+
+/// What the shared options say.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    /// Records as JSON or YAML.
+    pub wish: Option<Wish>,
+    /// `--clusters`.
+    pub clusters: Vec<String>,
+}
+
+/// The settings of a command that lists things.
+pub trait Listing {
+    /// Where the shared options leave what they say.
+    fn common(&mut self) -> &mut Common;
+}
+
+const ONE: &str = "there is one cluster, and no federation";
+
+/// `--json`.
+pub const fn json<S: Listing>() -> Opt<S> {
+    let help = "as JSON: v0.0.41, spur, or list for the shapes there are";
+    let set = |settings: &mut S, text: &str| {
+        settings.common().wish = Some(Wish::read(text, false)?);
+        Ok(())
+    };
+    Opt::value("json", None, "SHAPE", help, set).optional()
+}
+
+/// `--yaml`.
+pub const fn yaml<S: Listing>() -> Opt<S> {
+    let set = |settings: &mut S, text: &str| {
+        settings.common().wish = Some(Wish::read(text, true)?);
+        Ok(())
+    };
+    Opt::value("yaml", None, "SHAPE", "the same as YAML", set).optional()
+}
+
+/// `--clusters`, with the variable that says the same.
+pub const fn clusters<S: Listing>() -> Opt<S> {
+    let set = |settings: &mut S, text: &str| {
+        settings.common().clusters = query::list(text);
+        Ok(())
+    };
+    Opt::value("clusters", Some('M'), "NAMES", "all, or the name of this cluster", set)
+        .or(&["cluster"])
+        .env(&["SLURM_CLUSTERS"])
+}
+
+/// `--federation`.
+pub const fn federation<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
+    Opt::flag("federation", None, "all clusters of the federation", |_, _| Ok(()))
+        .env(env)
+        .without_effect(ONE)
+}
+
+/// `--local`.
+pub const fn local<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
+    Opt::flag("local", None, "this cluster only", |_, _| Ok(())).env(env).without_effect(ONE)
+}
+
+/// `--sibling`.
+pub const fn sibling<S: Listing>(env: &'static [&'static str]) -> Opt<S> {
+    Opt::flag("sibling", None, "sibling jobs of the federation", |_, _| Ok(())).env(env).without_effect(ONE)
+}
+
+/// `--hide`.
+pub const fn hide<S: Listing>() -> Opt<S> {
+    Opt::flag("hide", None, "without hidden partitions", |_, _| Ok(()))
+        .without_effect("no partition is ever hidden")
+}
+
+/// `--verbose`.
+pub const fn verbose<S: Listing>() -> Opt<S> {
+    Opt::flag("verbose", Some('v'), "say more", |_, _| Ok(())).without_effect("there is nothing more to say")
+}
+
+/// Refuses clusters other than this one, in Slurm's words.
+///
+/// # Errors
+/// The first that is another, or no answer.
+pub async fn check_clusters(session: &mut Session, named: &[String]) -> anyhow::Result<()> {
+    if named.iter().all(|name| name == "all") {
+        return Ok(());
+    }
+    let own = query::cluster_name(session).await?;
+    let Some(other) = named.iter().find(|name| *name != "all" && **name != own) else { return Ok(()) };
+    let hint = nearest(other, [own.as_str()]).map(|own| format!("; did you mean {own}?"));
+    let text = format!(
+        "'{other}' can't be reached now, or it is an invalid entry for --cluster; this cluster is {own}{}",
+        hint.unwrap_or_default()
+    );
+    Err(Failure::new(text).into())
+}

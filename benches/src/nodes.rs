@@ -23,7 +23,7 @@ pub(crate) async fn run(target: &Target, arguments: &Arguments) -> anyhow::Resul
     let keep = arguments.keep;
     let mut running = Vec::new();
     for name in names.iter() {
-        let channel = target.connect().await?;
+        let channel = target.connect(&name).await?;
         let introduction = target.introduction(&name)?;
         running.push(tokio::spawn(async move {
             let mut client = AgentsClient::with_interceptor(channel, introduction);

@@ -25,7 +25,7 @@ pub(crate) async fn calls(target: &Target, arguments: &Arguments) -> anyhow::Res
     let watch = arguments.beside.as_ref().map(Watch::begin).transpose()?;
     let mut clients = Vec::new();
     for client in 0..arguments.clients {
-        let channel = target.connect().await?;
+        let channel = target.connect("").await?;
         let mut service = ControllerClient::with_interceptor(channel, target.introduction("")?);
         let (hold, free) = (arguments.hold, arguments.free);
         let mut jobs = Jobs::of(client, arguments.nodes);
@@ -69,7 +69,7 @@ pub(crate) async fn streams(target: &Target, arguments: &Arguments) -> anyhow::R
     let begun = Instant::now();
     let mut running = Vec::new();
     for client in 0..arguments.clients {
-        let channel = target.connect().await?;
+        let channel = target.connect("").await?;
         let mut service = ControllerClient::with_interceptor(channel, target.introduction("")?);
         let (hold, nodes, window) = (arguments.hold, arguments.nodes, arguments.window);
         running.push(tokio::spawn(async move {
@@ -107,7 +107,7 @@ pub(crate) async fn streams(target: &Target, arguments: &Arguments) -> anyhow::R
 
 /// Waits until every job that is in the queue now has ended.
 pub(crate) async fn wait_until_ended(target: &Target) -> anyhow::Result<()> {
-    let channel = target.connect().await?;
+    let channel = target.connect("").await?;
     let mut service = ControllerClient::with_interceptor(channel, target.introduction("")?);
     let filter = Some(JobFilter::default());
     let mut list =

@@ -5,9 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use spur_core::text::address::HostPort;
-use spur_proto::auth::{self, ClusterKey};
-use spur_proto::channel;
+use spur_proto::auth;
+use spur_proto::channel::Dialer;
 use spur_proto::client::Introduction;
+use spur_proto::keys::{ClusterKeys, Role};
 use spur_proto::v1::TokenClaims;
 use tonic::transport::Channel;
 
@@ -16,22 +17,33 @@ use crate::arguments::Arguments;
 /// How long our tokens are good for, seconds.
 const LIFE: i64 = 3600;
 
+/// The name of the cluster.
+const CLUSTER: &str = "bench";
+
 /// A controller and a way to be believed by it.
 pub(crate) struct Target {
     address: HostPort,
-    key: Option<ClusterKey>,
+    keys: Option<ClusterKeys>,
 }
 
 impl Target {
     pub(crate) fn new(arguments: &Arguments) -> anyhow::Result<Self> {
         let address = std::env::var("SPUR_CONTROLLER").unwrap_or_else(|_| "127.0.0.1:6817".to_owned());
-        let key = arguments.key.as_ref().map(|file| ClusterKey::read(Path::new(file))).transpose()?;
-        Ok(Self { address: address.parse().with_context(|| address.clone())?, key })
+        let keys =
+            arguments.key.as_ref().map(|file| ClusterKeys::read(Path::new(file), CLUSTER)).transpose()?;
+        Ok(Self { address: address.parse().with_context(|| address.clone())?, keys })
     }
 
-    /// A connection of its own.
-    pub(crate) async fn connect(&self) -> anyhow::Result<Channel> {
-        Ok(channel::endpoint(&self.address)?.connect().await?)
+    /// A connection of its own; `node` for a node's.
+    pub(crate) async fn connect(&self, node: &str) -> anyhow::Result<Channel> {
+        let dialer = match &self.keys {
+            None => Dialer::believing(),
+            Some(keys) => {
+                let own = (!node.is_empty()).then(|| keys.own(&Role::Node(node.into())).remove(0));
+                Dialer::expecting(&keys.public(&Role::Controller), own)
+            }
+        };
+        Ok(dialer.connect(&self.address).await?)
     }
 
     /// What every call carries; `node` for a node's.
@@ -45,8 +57,8 @@ impl Target {
             expires: i64::try_from(now.as_secs())? + LIFE,
             node: node.to_owned(),
         };
-        let token = match &self.key {
-            Some(key) => key.mint(&claims),
+        let token = match &self.keys {
+            Some(keys) => keys.mint(&claims),
             None => auth::unsigned(&claims),
         };
         Introduction::new(&token).context("a token that no header can carry")

@@ -2,43 +2,55 @@
 //!
 //! A token is `CLAIMS.SIGNATURE`, both in URL-safe base64 without padding; the claims are a serialized
 //! [`TokenClaims`], the signature is HMAC-SHA256. Without keys (`auth.method = "none"`, loopback only) the
-//! signature is empty. A credential is a serialized [`StepCredential`] with its signature appended. What is
-//! signed begins with its purpose, so that neither can pass for the other.
-
-use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+//! signature is empty. A credential is a serialized [`StepCredential`], followed by the HMAC-SHA256 of its SHA-256 by
+//! every valid key and one byte that says how many these are. What is signed begins with its purpose, so that neither
+//! can pass for the other.
+//!
+//! A call to a node carries the [`pass`] of its credential in the metadata, so that the node need not read a body to know
+//! that somebody may speak.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use prost::Message;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use tonic::metadata::MetadataMap;
 
+use crate::keys::{ClusterKey, ClusterKeys};
 use crate::v1::{PeerPass, StepCredential, TokenClaims};
 
 /// How long a token for a person is good, in seconds.
 pub const TOKEN_SECONDS: i64 = 300;
+/// The code of a refusal because of a token that is not accepted.
+pub const BAD_TOKEN: &str = "ESLURM_AUTH_CRED_INVALID";
 /// The scheme of the `authorization` metadata.
 pub const SCHEME: &str = "Spur ";
+/// The scheme for a step's pass, where a node asks for one.
+pub const STEP_SCHEME: &str = "Spur-Step ";
+/// The scheme for the pass of another node.
+pub const PEER_SCHEME: &str = "Spur-Peer ";
 
-const KEY_BYTES: usize = 32;
 const SIGNATURE_BYTES: usize = 32;
-/// What a key file may hold at most; a key of 32 bytes is written in 43 characters.
-const KEY_FILE_LIMIT: u64 = 4096;
 const TOKEN_PURPOSE: &[u8] = b"spur token v1\0";
-const CREDENTIAL_PURPOSE: &[u8] = b"spur step credential v1\0";
-const PASS_PURPOSE: &[u8] = b"spur peer pass v1\0";
+const CREDENTIAL_PURPOSE: &[u8] = b"spur step credential v2\0";
+/// How many signatures of a credential are looked at.
+const SIGNATURES: usize = 2;
+const TOKEN: &str = "token";
+const CREDENTIAL: &str = "credential";
+const PEER_PURPOSE: &[u8] = b"spur peer pass v2\0";
+const PEER: &str = "pass";
 
 /// Why a token or a credential is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The call carries none.
-    #[error("no token: the call carries no `authorization: Spur TOKEN`")]
-    Missing,
+    #[error("no {what}: the call carries no `authorization: {scheme}…`")]
+    Missing {
+        /// Token or credential.
+        what: &'static str,
+        /// How it is announced.
+        scheme: &'static str,
+    },
     /// It is not of the form that is read here.
     #[error("malformed {0}")]
     Malformed(&'static str),
@@ -55,180 +67,182 @@ pub enum AuthError {
     },
 }
 
-/// Why the cluster key cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The file cannot be read or written.
-    #[error("cluster key {}: cannot {action} it", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Others could read or change it.
-    #[error(
-        "cluster key {}: mode {mode:04o} lets others in; make it 0600 (chmod 600 {})",
-        path.display(), path.display()
-    )]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// It belongs to somebody who could have written anything into it.
-    #[error("cluster key {}: it belongs to uid {uid}; it must be yours or root's", path.display())]
-    Owner {
-        /// The file.
-        path: PathBuf,
-        /// Whose it is.
-        uid: u32,
-    },
-    /// It holds no key.
-    #[error("cluster key {}: it must hold {KEY_BYTES} bytes in base64 (URL-safe, no padding) and nothing else", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
-/// The secret that all daemons of a cluster share.
-#[derive(Clone)]
-pub struct ClusterKey([u8; KEY_BYTES]);
-
-impl fmt::Debug for ClusterKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClusterKey(..)")
-    }
-}
-
-impl ClusterKey {
-    /// A key from the bytes themselves.
-    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> ClusterKey {
-        ClusterKey(bytes)
-    }
-
-    /// A new key from the system's source of randomness.
-    ///
-    /// # Errors
-    /// What the system says if there is no such source.
-    pub fn generate() -> io::Result<ClusterKey> {
-        let mut bytes = [0; KEY_BYTES];
-        fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        Ok(ClusterKey(bytes))
-    }
-
-    /// Reads the key from a file that only its owner, who is this user or root, can read.
-    ///
-    /// # Errors
-    /// A file that cannot be read, that others could have read or written, or that holds no key.
-    pub fn read(path: &Path) -> Result<ClusterKey, KeyError> {
-        let failed = |action| move |source| KeyError::Io { path: path.to_owned(), action, source };
-        let file = fs::File::open(path).map_err(failed("open"))?;
-        let status = file.metadata().map_err(failed("examine"))?;
-        if status.mode() & 0o077 != 0 {
-            return Err(KeyError::Mode { path: path.to_owned(), mode: status.mode() & 0o7777 });
-        }
-        let own = fs::metadata("/proc/self").map_err(failed("find out who may own"))?.uid();
-        if status.uid() != own && status.uid() != 0 {
-            return Err(KeyError::Owner { path: path.to_owned(), uid: status.uid() });
-        }
-        let mut text = String::new();
-        file.take(KEY_FILE_LIMIT).read_to_string(&mut text).map_err(failed("read"))?;
-        let bytes = BASE64.decode(text.trim_end()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(ClusterKey).ok_or_else(|| KeyError::Content { path: path.to_owned() })
-    }
-
-    /// Writes the key to a new file with mode 0600.
-    ///
-    /// # Errors
-    /// A file that is there already or cannot be written.
-    pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
-        let failed = |action| move |source| KeyError::Io { path: path.to_owned(), action, source };
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create_new(true).mode(0o600).open(path).map_err(failed("create"))?;
-        writeln!(file, "{}", BASE64.encode(self.0)).map_err(failed("write"))?;
-        file.sync_all().map_err(failed("write"))
-    }
-
+impl ClusterKeys {
     /// A signed token for these claims.
     pub fn mint(&self, claims: &TokenClaims) -> String {
         let claims = claims.encode_to_vec();
-        let signature = self.mac(TOKEN_PURPOSE, &claims).finalize().into_bytes();
+        let signature = mac(&self.all()[0], TOKEN_PURPOSE, &claims).finalize().into_bytes();
         format!("{}.{}", BASE64.encode(&claims), BASE64.encode(signature))
     }
 
-    /// What a token says, if it was signed with this key and has not expired at `now` (epoch seconds).
+    /// What a token says, if it was signed with a valid key and has not expired at `now` (epoch seconds).
     ///
     /// # Errors
     /// Anything but a good token.
     pub fn verify(&self, token: &str, now: i64) -> Result<TokenClaims, AuthError> {
-        let (claims, signature) = split(token)?;
-        let mac = self.mac(TOKEN_PURPOSE, &claims);
-        mac.verify_slice(&signature).map_err(|_| AuthError::BadSignature("token"))?;
+        let (claims, signature) = split(token, TOKEN)?;
+        let mut macs = self.all().iter().map(|key| mac(key, TOKEN_PURPOSE, &claims));
+        if !macs.any(|mac| mac.verify_slice(&signature).is_ok()) {
+            return Err(AuthError::BadSignature(TOKEN));
+        }
         read_claims(&claims, now)
     }
 
     /// A signed credential for a step.
+    ///
+    /// Every valid key signs it: a node that has not heard of a new key yet believes the old one.
     pub fn seal(&self, credential: &StepCredential) -> Vec<u8> {
-        self.sealed(CREDENTIAL_PURPOSE, credential)
+        let body = credential.encode_to_vec();
+        let digest = Sha256::digest(&body);
+        let macs = self.all().iter().map(|key| mac(key, CREDENTIAL_PURPOSE, &digest));
+        let signatures: Vec<u8> = macs.flat_map(|mac| mac.finalize().into_bytes()).collect();
+        assemble(body, &signatures)
     }
 
-    /// A signed pass from a node to the first one of a step.
-    pub fn seal_pass(&self, pass: &PeerPass) -> Vec<u8> {
-        self.sealed(PASS_PURPOSE, pass)
-    }
-
-    fn sealed(&self, purpose: &[u8], message: &impl Message) -> Vec<u8> {
-        let mut sealed = message.encode_to_vec();
-        let signature = self.mac(purpose, &sealed).finalize().into_bytes();
-        sealed.extend_from_slice(&signature);
-        sealed
-    }
-
-    /// What a credential says, if it was signed with this key. Whether it still allows a launch is for the node
+    /// What a credential says, if it was signed with a valid key. Whether it still allows a launch is for the node
     /// to judge; a step that runs may be attached to for as long as it does.
     ///
     /// # Errors
     /// Anything but a good credential.
     pub fn open(&self, sealed: &[u8]) -> Result<StepCredential, AuthError> {
-        let body = self.signed(CREDENTIAL_PURPOSE, "credential", sealed)?;
-        StepCredential::decode(body).map_err(|_| AuthError::Malformed("credential"))
+        let (body, signatures) = take_apart(sealed)?;
+        self.any_of(CREDENTIAL_PURPOSE, CREDENTIAL, &Sha256::digest(body), signatures)?;
+        read_credential(body)
     }
 
-    /// What a pass says, if it was signed with this key and has not expired at `now` (epoch seconds).
+    /// What a pass says, if it was signed with a valid key.
     ///
     /// # Errors
     /// Anything but a good pass.
-    pub fn open_pass(&self, sealed: &[u8], now: i64) -> Result<PeerPass, AuthError> {
-        let body = self.signed(PASS_PURPOSE, "pass", sealed)?;
-        let pass = PeerPass::decode(body).map_err(|_| AuthError::Malformed("pass"))?;
-        not_expired("pass", pass.expires, now)?;
-        Ok(pass)
+    pub fn passed(&self, pass: &str) -> Result<Pass, AuthError> {
+        let (digest, signatures) = split(pass, CREDENTIAL)?;
+        self.any_of(CREDENTIAL_PURPOSE, CREDENTIAL, &digest, &signatures)?;
+        Ok(Pass(digest))
     }
 
-    fn signed<'a>(
+    /// A pass from a node to the first one of a step, signed by every valid key.
+    pub fn peer_pass(&self, pass: &PeerPass) -> String {
+        let body = pass.encode_to_vec();
+        let macs = self.all().iter().map(|key| mac(key, PEER_PURPOSE, &body));
+        let signatures: Vec<u8> = macs.flat_map(|mac| mac.finalize().into_bytes()).collect();
+        format!("{}.{}", BASE64.encode(&body), BASE64.encode(signatures))
+    }
+
+    /// What such a pass says, if it was signed with a valid key and has not expired at `now` (epoch seconds).
+    ///
+    /// # Errors
+    /// Anything but a good pass.
+    pub fn open_peer_pass(&self, pass: &str, now: i64) -> Result<PeerPass, AuthError> {
+        let (body, signatures) = split(pass, PEER)?;
+        self.any_of(PEER_PURPOSE, PEER, &body, &signatures)?;
+        read_peer_pass(&body, now)
+    }
+
+    /// Whether one of these is a signature of a message by a valid key.
+    fn any_of(
         &self,
         purpose: &[u8],
         what: &'static str,
-        sealed: &'a [u8],
-    ) -> Result<&'a [u8], AuthError> {
-        let body = sealed.len().checked_sub(SIGNATURE_BYTES).ok_or(AuthError::Malformed(what))?;
-        let (body, signature) = sealed.split_at(body);
-        self.mac(purpose, body).verify_slice(signature).map_err(|_| AuthError::BadSignature(what))?;
-        Ok(body)
+        message: &[u8],
+        signatures: &[u8],
+    ) -> Result<(), AuthError> {
+        let good = |signature: &[u8]| {
+            let mut macs = self.all().iter().map(|key| mac(key, purpose, message));
+            macs.any(|mac| mac.verify_slice(signature).is_ok())
+        };
+        // Nobody has more keys than two.
+        let mut signatures = signatures.chunks(SIGNATURE_BYTES).take(SIGNATURES);
+        if signatures.any(good) { Ok(()) } else { Err(AuthError::BadSignature(what)) }
+    }
+}
+
+/// The short form of a credential, which goes ahead of it with the call: its digest, and the signatures of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass(Vec<u8>);
+
+impl Pass {
+    /// Whether this is the credential that it was made of.
+    pub fn is_for(&self, sealed: &[u8]) -> bool {
+        take_apart(sealed).is_ok_and(|(body, _)| *self.0 == *Sha256::digest(body))
     }
 
-    fn mac(&self, purpose: &[u8], message: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.update(purpose);
-        mac.update(message);
-        mac
+    /// What a pass says, whoever signed it or did not: only for clusters that use no keys.
+    ///
+    /// # Errors
+    /// A malformed pass.
+    pub fn read_unverified(pass: &str) -> Result<Pass, AuthError> {
+        split(pass, CREDENTIAL).map(|(digest, _)| Pass(digest))
     }
+}
+
+/// The pass of a credential: whoever has the one can make the other.
+///
+/// # Errors
+/// A malformed credential.
+pub fn pass(sealed: &[u8]) -> Result<String, AuthError> {
+    let (body, signatures) = take_apart(sealed)?;
+    Ok(format!("{}.{}", BASE64.encode(Sha256::digest(body)), BASE64.encode(signatures)))
+}
+
+/// A pass to the first node of a step without a signature, for clusters that use no keys.
+pub fn unsigned_peer_pass(pass: &PeerPass) -> String {
+    format!("{}.", BASE64.encode(pass.encode_to_vec()))
+}
+
+/// What such a pass says, whoever signed it or did not: only for clusters that use no keys.
+///
+/// # Errors
+/// A malformed or expired pass.
+pub fn read_unverified_peer_pass(pass: &str, now: i64) -> Result<PeerPass, AuthError> {
+    let (body, _) = split(pass, PEER)?;
+    read_peer_pass(&body, now)
+}
+
+fn read_peer_pass(body: &[u8], now: i64) -> Result<PeerPass, AuthError> {
+    let pass = PeerPass::decode(body).map_err(|_| AuthError::Malformed(PEER))?;
+    not_expired(PEER, pass.expires, now)?;
+    Ok(pass)
+}
+
+/// A credential without a signature, for clusters that use no keys.
+pub fn unsealed(credential: &StepCredential) -> Vec<u8> {
+    assemble(credential.encode_to_vec(), &[])
+}
+
+/// What a credential says, whoever signed it or did not: only for clusters that use no keys.
+///
+/// # Errors
+/// A malformed credential.
+pub fn open_unverified(sealed: &[u8]) -> Result<StepCredential, AuthError> {
+    read_credential(take_apart(sealed)?.0)
+}
+
+/// A credential: what it says, its signatures, and how many there are.
+fn assemble(mut body: Vec<u8>, signatures: &[u8]) -> Vec<u8> {
+    body.extend_from_slice(signatures);
+    body.push(u8::try_from(signatures.len() / SIGNATURE_BYTES).expect("there are at most two keys"));
+    body
+}
+
+/// What a credential says, and its signatures.
+fn take_apart(sealed: &[u8]) -> Result<(&[u8], &[u8]), AuthError> {
+    let malformed = AuthError::Malformed(CREDENTIAL);
+    let Some((&count, rest)) = sealed.split_last() else { return Err(malformed) };
+    match rest.len().checked_sub(usize::from(count) * SIGNATURE_BYTES) {
+        Some(body) => Ok(rest.split_at(body)),
+        None => Err(malformed),
+    }
+}
+
+fn read_credential(body: &[u8]) -> Result<StepCredential, AuthError> {
+    StepCredential::decode(body).map_err(|_| AuthError::Malformed(CREDENTIAL))
+}
+
+fn mac(key: &ClusterKey, purpose: &[u8], message: &[u8]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.bytes()).expect("HMAC takes keys of any length");
+    mac.update(purpose);
+    mac.update(message);
+    mac
 }
 
 /// A token without a signature, for clusters that use no keys.
@@ -241,7 +255,7 @@ pub fn unsigned(claims: &TokenClaims) -> String {
 /// # Errors
 /// A malformed or expired token.
 pub fn read_unverified(token: &str, now: i64) -> Result<TokenClaims, AuthError> {
-    let (claims, _) = split(token)?;
+    let (claims, _) = split(token, TOKEN)?;
     read_claims(&claims, now)
 }
 
@@ -250,20 +264,46 @@ pub fn read_unverified(token: &str, now: i64) -> Result<TokenClaims, AuthError> 
 /// # Errors
 /// A call without one.
 pub fn token_of(metadata: &MetadataMap) -> Result<&str, AuthError> {
-    let value = metadata.get("authorization").ok_or(AuthError::Missing)?;
-    let text = value.to_str().map_err(|_| AuthError::Malformed("token"))?;
-    text.strip_prefix(SCHEME).map(str::trim).ok_or(AuthError::Missing)
+    authorization(metadata, SCHEME, TOKEN)
 }
 
-fn split(token: &str) -> Result<(Vec<u8>, Vec<u8>), AuthError> {
-    let part = |text: &str| BASE64.decode(text).map_err(|_| AuthError::Malformed("token"));
-    let (claims, signature) = token.split_once('.').ok_or(AuthError::Malformed("token"))?;
-    Ok((part(claims)?, part(signature)?))
+/// The pass that a call carries.
+///
+/// # Errors
+/// A call without one.
+pub fn pass_of(metadata: &MetadataMap) -> Result<&str, AuthError> {
+    authorization(metadata, STEP_SCHEME, CREDENTIAL)
+}
+
+/// The pass that a call of another node carries.
+///
+/// # Errors
+/// A call without one.
+pub fn peer_pass_of(metadata: &MetadataMap) -> Result<&str, AuthError> {
+    authorization(metadata, PEER_SCHEME, PEER)
+}
+
+fn authorization<'a>(
+    metadata: &'a MetadataMap,
+    scheme: &'static str,
+    what: &'static str,
+) -> Result<&'a str, AuthError> {
+    let missing = AuthError::Missing { what, scheme };
+    let Some(value) = metadata.get("authorization") else { return Err(missing) };
+    let text = value.to_str().map_err(|_| AuthError::Malformed(what))?;
+    text.strip_prefix(scheme).map(str::trim).ok_or(missing)
+}
+
+/// Two things in base64 with a dot between them.
+fn split(text: &str, what: &'static str) -> Result<(Vec<u8>, Vec<u8>), AuthError> {
+    let part = |text: &str| BASE64.decode(text).map_err(|_| AuthError::Malformed(what));
+    let (first, second) = text.split_once('.').ok_or(AuthError::Malformed(what))?;
+    Ok((part(first)?, part(second)?))
 }
 
 fn read_claims(claims: &[u8], now: i64) -> Result<TokenClaims, AuthError> {
-    let claims = TokenClaims::decode(claims).map_err(|_| AuthError::Malformed("token"))?;
-    not_expired("token", claims.expires, now)?;
+    let claims = TokenClaims::decode(claims).map_err(|_| AuthError::Malformed(TOKEN))?;
+    not_expired(TOKEN, claims.expires, now)?;
     Ok(claims)
 }
 
@@ -277,12 +317,23 @@ fn not_expired(what: &'static str, expires: i64, now: i64) -> Result<(), AuthErr
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
-    fn key(byte: u8) -> ClusterKey {
-        ClusterKey::from_bytes([byte; KEY_BYTES])
+    fn key(byte: u8) -> ClusterKeys {
+        ClusterKeys::of(ClusterKey::from_bytes([byte; 32]), "test")
+    }
+
+    fn both(new: u8, old: u8) -> ClusterKeys {
+        let file = std::env::temp_dir().join(format!("spur-both-{new}-{old}-{}", std::process::id()));
+        ClusterKey::from_bytes([old; 32]).write_new(&file).unwrap();
+        let old = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        ClusterKey::from_bytes([new; 32]).write_new(&file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap() + &old;
+        std::fs::write(&file, text).unwrap();
+        let keys = ClusterKeys::read(&file, "test").unwrap();
+        std::fs::remove_file(&file).unwrap();
+        keys
     }
 
     fn claims() -> TokenClaims {
@@ -325,7 +376,7 @@ mod tests {
         let sealed = key(1).seal(&credential);
         assert_eq!(key(1).open(&sealed), Ok(credential.clone()));
         assert_eq!(key(2).open(&sealed), Err(AuthError::BadSignature("credential")));
-        let (body, signature) = sealed.split_at(sealed.len() - SIGNATURE_BYTES);
+        let (body, signature) = sealed[..sealed.len() - 1].split_at(sealed.len() - 1 - SIGNATURE_BYTES);
         let forged = format!("{}.{}", BASE64.encode(body), BASE64.encode(signature));
         assert!(key(1).verify(&forged, 0).is_err());
         assert!(key(1).open(&sealed[1..]).is_err());
@@ -333,40 +384,68 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_is_made_by_daemons_alone() {
+    fn a_peer_pass_is_made_by_daemons_alone() {
         let pass = PeerPass { job_id: 42, node: "n2".into(), expires: 9, ..PeerPass::default() };
-        let sealed = key(1).seal_pass(&pass);
-        assert_eq!(key(1).open_pass(&sealed, 8), Ok(pass));
-        assert_eq!(key(1).open_pass(&sealed, 9), Err(AuthError::Expired { what: "pass", seconds: 0 }));
-        assert_eq!(key(2).open_pass(&sealed, 8), Err(AuthError::BadSignature("pass")));
+        let sealed = both(1, 3).peer_pass(&pass);
+        assert_eq!(key(1).open_peer_pass(&sealed, 8), Ok(pass.clone()));
+        assert_eq!(key(3).open_peer_pass(&sealed, 8), Ok(pass.clone()), "nodes have either key");
+        assert_eq!(key(1).open_peer_pass(&sealed, 9), Err(AuthError::Expired { what: "pass", seconds: 0 }));
+        assert_eq!(key(2).open_peer_pass(&sealed, 8), Err(AuthError::BadSignature("pass")));
+        assert_eq!(read_unverified_peer_pass(&unsigned_peer_pass(&pass), 8), Ok(pass));
         let credential = StepCredential { job_id: 42, ..StepCredential::default() };
-        assert!(key(1).open_pass(&key(1).seal(&credential), 0).is_err(), "what clients hold is no pass");
+        let clients = super::pass(&key(1).seal(&credential)).unwrap();
+        assert!(key(1).open_peer_pass(&clients, 0).is_err(), "what clients hold is no pass");
     }
 
     #[test]
-    fn a_key_file_is_for_its_owner_alone() {
-        let dir = std::env::temp_dir().join(format!("spur-key-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let path = dir.join("spur.key");
-        let generated = ClusterKey::generate().unwrap();
-        generated.write_new(&path).unwrap();
-        assert!(generated.write_new(&path).is_err(), "an existing key is never overwritten");
-        assert_eq!(ClusterKey::read(&path).unwrap().0, generated.0);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(ClusterKey::read(&path), Err(KeyError::Mode { mode: 0o640, .. })));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, "secret").unwrap();
-        assert!(matches!(ClusterKey::read(&path), Err(KeyError::Content { .. })));
-        assert!(matches!(ClusterKey::read(&dir.join("none")), Err(KeyError::Io { action: "open", .. })));
-        fs::remove_dir_all(&dir).unwrap();
+    fn while_a_key_is_replaced_both_are_believed() {
+        let both = both(2, 1);
+        assert_eq!(both.count(), 2);
+        for of in [key(1), key(2)] {
+            assert_eq!(both.verify(&of.mint(&claims()), 0), Ok(claims()));
+        }
+        let token = both.mint(&claims());
+        assert!(key(2).verify(&token, 0).is_ok() && key(1).verify(&token, 0).is_err(), "the new one signs");
+        let credential = StepCredential { job_id: 42, ..StepCredential::default() };
+        let sealed = both.seal(&credential);
+        for of in [key(1), key(2), both] {
+            assert_eq!(of.open(&sealed), Ok(credential.clone()), "nodes have either");
+            assert!(of.passed(&pass(&sealed).unwrap()).unwrap().is_for(&sealed));
+        }
+        assert!(key(3).open(&sealed).is_err());
+    }
+
+    #[test]
+    fn a_pass_is_for_one_credential() {
+        let sealed = key(1).seal(&StepCredential { job_id: 42, ..StepCredential::default() });
+        let other = key(1).seal(&StepCredential { job_id: 43, ..StepCredential::default() });
+        let text = pass(&sealed).unwrap();
+        let good = key(1).passed(&text).unwrap();
+        assert!(good.is_for(&sealed) && !good.is_for(&other) && !good.is_for(b""));
+        assert_eq!(key(2).passed(&text), Err(AuthError::BadSignature("credential")));
+        assert_eq!(Pass::read_unverified(&text), Ok(good));
+        for wrong in ["", ".", "a.b", "AAAA.", &text[1..]] {
+            assert!(key(1).passed(wrong).is_err(), "{wrong}");
+        }
+        assert!(pass(b"").is_err() && pass(&[9]).is_err());
+    }
+
+    #[test]
+    fn an_unsigned_credential_is_only_read_where_nobody_asks_for_a_signature() {
+        let credential = StepCredential { job_id: 42, ..StepCredential::default() };
+        let sealed = unsealed(&credential);
+        assert_eq!(open_unverified(&sealed), Ok(credential));
+        assert!(Pass::read_unverified(&pass(&sealed).unwrap()).unwrap().is_for(&sealed));
+        assert_eq!(key(1).open(&sealed), Err(AuthError::BadSignature("credential")));
+        assert!(key(1).passed(&pass(&sealed).unwrap()).is_err());
     }
 
     #[test]
     fn the_token_is_taken_from_the_authorization_metadata() {
         let mut metadata = MetadataMap::new();
-        assert_eq!(token_of(&metadata), Err(AuthError::Missing));
+        assert!(matches!(token_of(&metadata), Err(AuthError::Missing { .. })));
         metadata.insert("authorization", "Bearer abc".parse().unwrap());
-        assert_eq!(token_of(&metadata), Err(AuthError::Missing));
+        assert!(matches!(token_of(&metadata), Err(AuthError::Missing { .. })));
         metadata.insert("authorization", "Spur abc.def".parse().unwrap());
         assert_eq!(token_of(&metadata), Ok("abc.def"));
     }

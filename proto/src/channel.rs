@@ -1,10 +1,26 @@
 //! How one end reaches another: addresses, time limits and message limits that all of Spur agrees on.
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use spur_core::text::address::HostPort;
-use tonic::transport::Endpoint;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::{Channel, Endpoint};
+use tower::Service;
+
+use crate::keys::{PublicKey, RoleKey};
+use crate::tls::{self, ClientConfig};
 
 /// How long a connection may take to come up.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,13 +50,174 @@ pub const MAX_MESSAGE: usize = MAX_SCRIPT + MAX_ENVIRONMENT + (4 << 20);
 /// The largest message that the controller sends: what it says of a job is little more than what it was told.
 pub const MAX_REPLY: usize = 4 * MAX_MESSAGE;
 
-/// Where to connect to for a service, with all of Spur's settings.
-///
-/// # Errors
-/// An address that cannot be part of a URI.
-pub fn endpoint(address: &HostPort) -> Result<Endpoint, AddressError> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"));
-    endpoint.map(settings).map_err(|_| AddressError(address.to_string()))
+/// How to reach others, and whom to believe there.
+#[derive(Clone, Debug)]
+pub struct Dialer {
+    /// `None` where the cluster uses no keys.
+    tls: Option<Arc<ClientConfig>>,
+    /// Who is asked for.
+    name: ServerName<'static>,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DialError {
+    /// The address is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Whoever answers there would be believed.
+    #[error(
+        "{0} is not on this host: with [auth] method = \"none\" whoever answers is believed, so only loopback is dialled; \
+         use method = \"key\""
+    )]
+    Afar(HostPort),
+    /// Nobody answers, or somebody else than was asked for.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+impl Dialer {
+    /// Believes whoever answers, on loopback alone: for clusters that use no keys.
+    pub fn believing() -> Dialer {
+        Dialer { tls: None, name: server_name("loopback.spur".to_owned()) }
+    }
+
+    /// Expects one of these keys, and shows its own if it has one.
+    pub fn expecting(keys: &[PublicKey], own: Option<RoleKey>) -> Dialer {
+        let name = keys.first().map_or("none.spur".to_owned(), PublicKey::server_name);
+        Dialer { tls: Some(tls::client(keys.to_vec(), own)), name: server_name(name) }
+    }
+
+    /// Expects a certificate, as `config` says; `name` is the name that is asked for.
+    pub fn certified(config: Arc<ClientConfig>, name: &str) -> Dialer {
+        Dialer { tls: Some(config), name: server_name(name.to_owned()) }
+    }
+
+    /// Connects. The other end may still refuse: whoever has an answer knows that it has not.
+    ///
+    /// # Errors
+    /// Nobody there, or not who was asked for.
+    pub async fn connect(&self, address: &HostPort) -> Result<Channel, DialError> {
+        let (endpoint, connector) = (self.endpoint(address)?, self.connector(address));
+        let connected = endpoint.connect_with_connector(connector).await;
+        connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
+    }
+
+    /// Connects when something is asked for the first time.
+    ///
+    /// # Errors
+    /// An address that nothing can connect to.
+    pub fn connect_lazily(&self, address: &HostPort) -> Result<Channel, DialError> {
+        Ok(self.endpoint(address)?.connect_with_connector_lazy(self.connector(address)))
+    }
+
+    fn endpoint(&self, address: &HostPort) -> Result<Endpoint, DialError> {
+        if self.tls.is_none() && !address.is_loopback() {
+            return Err(DialError::Afar(address.clone()));
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{address}"));
+        endpoint.map(settings).map_err(|_| AddressError(address.to_string()).into())
+    }
+
+    fn connector(
+        &self,
+        address: &HostPort,
+    ) -> impl Service<Uri, Response = TokioIo<Wire>, Error = io::Error, Future: Send> + Send + use<> {
+        let (dialer, address) = (self.clone(), address.clone());
+        tower::service_fn(move |_: Uri| {
+            let (dialer, address) = (dialer.clone(), address.clone());
+            async move { dialer.open(&address).await.map(TokioIo::new) }
+        })
+    }
+
+    async fn open(&self, address: &HostPort) -> io::Result<Wire> {
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        stream.set_nodelay(true)?;
+        let Some(config) = &self.tls else { return Ok(Wire::Plain(stream)) };
+        let secured = TlsConnector::from(Arc::clone(config)).connect(self.name.clone(), stream).await;
+        secured.map(|stream| Wire::Tls(Box::new(stream))).map_err(explain)
+    }
+}
+
+fn server_name(name: String) -> ServerName<'static> {
+    // Names of certificates were looked at when they were read; they may be addresses.
+    ServerName::try_from(name).unwrap_or(ServerName::IpAddress(IpAddr::from(Ipv4Addr::LOCALHOST).into()))
+}
+
+/// In words what is most often the matter.
+fn explain(error: io::Error) -> io::Error {
+    use rustls::{CertificateError, Error};
+    let Some(cause) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else { return error };
+    let text = match cause {
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
+            "somebody else answers there: it does not have the key that this cluster's daemon has".to_owned()
+        }
+        Error::InvalidMessage(_) => "whoever answers there does not speak TLS".to_owned(),
+        Error::InvalidCertificate(_) => format!("somebody else answers there: {cause}"),
+        _ => format!("no secure connection: {cause}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
+/// A connection that was opened.
+#[derive(Debug)]
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Wire::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Wire::Tls(stream) => Pin::new(stream).poll_write(cx, data),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+            Wire::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, data),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Wire::Plain(stream) => stream.is_write_vectored(),
+            Wire::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Wire::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
 }
 
 /// An address that nothing can connect to.
@@ -48,14 +225,35 @@ pub fn endpoint(address: &HostPort) -> Result<Endpoint, AddressError> {
 #[error("cannot connect to `{0}`: it is no address")]
 pub struct AddressError(pub String);
 
-/// Where to connect to for a Unix socket.
+/// Connects to a Unix socket that is served by root, this user or one of these others; who serves it is asked of the
+/// kernel.
 ///
 /// # Errors
-/// A path that cannot be part of a URI.
-pub fn unix_endpoint(path: &Path) -> Result<Endpoint, AddressError> {
-    let refused = || AddressError(path.display().to_string());
-    let text = path.to_str().ok_or_else(refused)?;
-    Endpoint::from_shared(format!("unix://{text}")).map(settings).map_err(|_| refused())
+/// Nobody there, or somebody else.
+pub async fn connect_locally(path: &Path, others: &[u32]) -> Result<Channel, DialError> {
+    let trusted = [&[0, rustix::process::geteuid().as_raw()], others].concat();
+    let connector = {
+        let path = path.to_owned();
+        tower::service_fn(move |_: Uri| {
+            let (path, trusted) = (path.clone(), trusted.clone());
+            async move {
+                let stream = UnixStream::connect(&path).await?;
+                let uid = stream.peer_cred()?.uid();
+                if trusted.contains(&uid) {
+                    return Ok(TokioIo::new(stream));
+                }
+                let text = format!(
+                    "{} is served by uid {uid}, who is neither root nor the user of [auth] user: nothing from there is \
+                     believed",
+                    path.display()
+                );
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+            }
+        })
+    };
+    let endpoint = settings(Endpoint::from_static("http://localhost"));
+    let connected = endpoint.connect_with_connector(connector).await;
+    connected.map_err(|error| DialError::Unreachable(crate::client::innermost(&error)))
 }
 
 fn settings(endpoint: Endpoint) -> Endpoint {
@@ -73,10 +271,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_become_endpoints() {
-        let port = |text: &str| endpoint(&text.parse().unwrap()).unwrap().uri().port_u16();
-        assert_eq!(port("head1:7000"), Some(7000));
-        assert_eq!(port("[::1]:5"), Some(5));
-        assert!(unix_endpoint(Path::new("/tmp/a.sock")).is_ok());
+    fn without_keys_only_loopback_is_dialled() {
+        let port = |text: &str| {
+            let endpoint = Dialer::believing().endpoint(&text.parse().unwrap());
+            endpoint.map(|endpoint| endpoint.uri().port_u16())
+        };
+        assert_eq!(port("localhost:7000").unwrap(), Some(7000));
+        assert_eq!(port("[::1]:5").unwrap(), Some(5));
+        assert!(matches!(port("head1:7000"), Err(DialError::Afar(_))));
+        assert!(matches!(port("10.0.0.1:7000"), Err(DialError::Afar(_))));
     }
 }

@@ -6,6 +6,7 @@
 //! could not take (no connection, a connection that broke, a queue that is full) is, for [`PATIENCE`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,12 +15,15 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::metadata::MetadataValue;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::channel::{self, AddressError, CALL_TIMEOUT, MAX_MESSAGE, MAX_REPLY, unix_endpoint};
+use crate::channel::{
+    AddressError, CALL_TIMEOUT, DialError, Dialer, MAX_MESSAGE, MAX_REPLY, connect_locally,
+};
+use crate::keys::{ClusterKeys, PublicKey, Role};
 use crate::refusal;
 use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
@@ -48,11 +52,20 @@ const TOKEN_MARGIN: i64 = 30;
 /// The controller's service, with who is asking already in every call.
 pub type Controller = ControllerClient<InterceptedService<Channel, Introduction>>;
 
-/// How a client says who it is.
+/// How a client says who it is, and learns whom to say it to.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// Gets tokens from the daemon behind this Unix socket, which asks the kernel.
-    Socket(PathBuf),
+    /// Gets tokens from the daemon behind a Unix socket, which asks the kernel.
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// Who may serve it, beside root and this user.
+        served_by: Vec<u32>,
+        /// Where controllers are known by certificates, not by the keys that the daemon tells.
+        certified: Option<Dialer>,
+    },
+    /// Says so itself, as whoever has the cluster's keys can.
+    Keys(Arc<ClusterKeys>, TokenClaims),
     /// Says so itself, where the cluster uses no keys.
     Unsigned(TokenClaims),
 }
@@ -106,6 +119,9 @@ pub enum CallError {
     /// The address is none.
     #[error(transparent)]
     Address(#[from] AddressError),
+    /// Whoever answers there would be believed.
+    #[error(transparent)]
+    Afar(DialError),
 }
 
 impl CallError {
@@ -134,7 +150,10 @@ impl CallError {
             | CallError::Unreachable { .. }
             | CallError::Broken { .. }
             | CallError::NoToken { .. } => true,
-            CallError::Refused { .. } | CallError::TimedOut { .. } | CallError::Address(_) => false,
+            CallError::Refused { .. }
+            | CallError::TimedOut { .. }
+            | CallError::Address(_)
+            | CallError::Afar(_) => false,
         }
     }
 
@@ -206,7 +225,7 @@ impl Interceptor for Introduction {
 
 /// The way to the controller of a cluster, which may be one of several hosts.
 pub struct Connection {
-    controllers: Vec<(String, Endpoint)>,
+    controllers: Vec<(String, HostPort)>,
     /// Which of them is asked.
     current: usize,
     identity: Identity,
@@ -221,11 +240,10 @@ impl Connection {
     /// # Errors
     /// An address that is none, or no address at all.
     pub fn new(controllers: &[HostPort], identity: Identity) -> Result<Connection, CallError> {
-        let endpoint = |address: &HostPort| Ok((address.to_string(), channel::endpoint(address)?));
-        let controllers = controllers.iter().map(endpoint).collect::<Result<Vec<_>, AddressError>>()?;
         if controllers.is_empty() {
             return Err(AddressError(String::new()).into());
         }
+        let controllers = controllers.iter().map(|address| (address.to_string(), address.clone())).collect();
         Ok(Connection { controllers, current: 0, identity, open: None, patience: PATIENCE })
     }
 
@@ -299,11 +317,17 @@ impl Connection {
         let busy_until = Instant::now() + BUSY_PATIENCE;
         let mut attempt = 0_usize;
         loop {
-            let begun = Instant::now();
+            let (begun, known) = (Instant::now(), self.open.is_some());
             let error = match self.attempt(limit, request(attempt > 0), &call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            // A token of a key that was valid when it was fetched; a new one is of the key that is.
+            let outdated = known && error.code() == Some(auth::BAD_TOKEN);
+            if outdated {
+                self.open = None;
+                continue;
+            }
             if !error.is_transient() {
                 self.open = None;
                 return Err(error);
@@ -360,14 +384,17 @@ impl Connection {
         {
             return Ok(controller.clone());
         }
-        let (token, expires) = self.token().await?;
-        let (address, endpoint) = &self.controllers[self.current];
-        let channel = endpoint.connect().await.map_err(|error| CallError::Unreachable {
-            address: address.clone(),
-            source: innermost(&error).into(),
-        })?;
+        let Introduced { token, expires, dialer } = self.introduced().await?;
+        let channel =
+            dialer.connect(&self.controllers[self.current].1).await.map_err(|error| match error {
+                DialError::Address(error) => CallError::Address(error),
+                error @ DialError::Afar(_) => CallError::Afar(error),
+                error @ DialError::Unreachable(_) => {
+                    CallError::Unreachable { address: self.address().to_owned(), source: error.into() }
+                }
+            })?;
         let introduction = Introduction::new(&token).map_err(|_| CallError::Refused {
-            code: "ESLURM_AUTH_CRED_INVALID".into(),
+            code: auth::BAD_TOKEN.into(),
             message: "the token that this host's daemon gave out is malformed".into(),
         })?;
         let controller = ControllerClient::with_interceptor(channel, introduction)
@@ -377,27 +404,49 @@ impl Connection {
         Ok(controller)
     }
 
-    async fn token(&self) -> Result<(String, i64), CallError> {
+    /// A token, and the way to whom it may be shown.
+    async fn introduced(&self) -> Result<Introduced, CallError> {
         match &self.identity {
             Identity::Unsigned(claims) => {
                 let expires = epoch_seconds() + auth::TOKEN_SECONDS;
-                Ok((auth::unsigned(&TokenClaims { expires, ..claims.clone() }), expires))
+                let token = auth::unsigned(&TokenClaims { expires, ..claims.clone() });
+                Ok(Introduced { token, expires, dialer: Dialer::believing() })
             }
-            Identity::Socket(socket) => {
-                let failed = |source| CallError::NoToken { socket: socket.clone(), source };
+            Identity::Keys(keys, claims) => {
+                let expires = epoch_seconds() + auth::TOKEN_SECONDS;
+                let token = keys.mint(&TokenClaims { expires, ..claims.clone() });
+                let dialer = Dialer::expecting(&keys.public(&Role::Controller), None);
+                Ok(Introduced { token, expires, dialer })
+            }
+            Identity::Socket { path, served_by, certified } => {
+                let failed = |source| CallError::NoToken { socket: path.clone(), source };
                 let minted = async {
-                    let channel =
-                        unix_endpoint(socket)?.connect().await.map_err(|error| innermost(&error))?;
+                    let channel = connect_locally(path, served_by).await?;
                     let answer = IdentityClient::new(channel).mint_token(MintTokenRequest {}).await;
                     answer.map(Response::into_inner).map_err(|status| status.message().to_owned().into())
                 };
                 let minted: Result<_, Box<dyn std::error::Error + Send + Sync>> =
                     timeout(CALL_TIMEOUT, minted).await.unwrap_or_else(|_| Err("no answer".into()));
                 let minted = minted.map_err(failed)?;
-                Ok((minted.token, minted.expires))
+                let keys = minted.controller_keys.iter().filter_map(|key| PublicKey::from_bytes(key));
+                let keys: Vec<PublicKey> = keys.collect();
+                let dialer = match certified {
+                    Some(certified) => certified.clone(),
+                    None if keys.is_empty() => return Err(failed("it names no controller's key".into())),
+                    None => Dialer::expecting(&keys, None),
+                };
+                Ok(Introduced { token: minted.token, expires: minted.expires, dialer })
             }
         }
     }
+}
+
+/// What a connection begins with.
+struct Introduced {
+    token: String,
+    /// Epoch seconds.
+    expires: i64,
+    dialer: Dialer,
 }
 
 fn identified<Q: Mutation>(request: Q) -> impl Fn(bool) -> Q {

@@ -1,4 +1,5 @@
-//! Tokens for the people on this host: who connects to the socket is asked of the kernel, not of the caller.
+//! Tokens for the people on this host, and whom they may show them to: who connects to the socket is asked of the
+//! kernel, not of the caller.
 //!
 //! Every daemon may hand them out. Of those on one host the first does, and the others leave it to that one.
 
@@ -6,16 +7,15 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Gid, Group, Uid, User};
 use tokio::net::{UnixListener, UnixStream};
-use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status};
 
-use crate::auth::{self, ClusterKey, TOKEN_SECONDS};
+use crate::auth::{self, TOKEN_SECONDS};
+use crate::keys::{Keyring, Role};
+use crate::listen::{Incoming, Limits, Origin, Peer};
 use crate::v1;
 use crate::v1::identity_server::{Identity, IdentityServer};
 
@@ -67,18 +67,14 @@ impl Window {
         Ok(Some(Window { listener, socket: socket.to_owned() }))
     }
 
-    /// Hands out tokens signed with `key`, or unsigned ones without, until `stopped`; then the socket goes.
+    /// Hands out tokens signed with the key in use, or unsigned ones without, until `stopped`; then the socket goes.
     ///
     /// # Errors
     /// The service's own end, and a socket that stays behind.
-    pub async fn serve(
-        self,
-        key: Option<Arc<ClusterKey>>,
-        stopped: impl Future<Output = ()>,
-    ) -> io::Result<()> {
+    pub async fn serve(self, keyring: Option<Keyring>, stopped: impl Future<Output = ()>) -> io::Result<()> {
         let Window { listener, socket } = self;
-        let server = tonic::transport::Server::builder().add_service(IdentityServer::new(Mint { key }));
-        let incoming = UnixListenerStream::new(listener);
+        let server = tonic::transport::Server::builder().add_service(IdentityServer::new(Mint { keyring }));
+        let incoming = Incoming::unix(listener, Limits::WINDOW);
         let served = server.serve_with_incoming_shutdown(incoming, stopped).await;
         let gone = std::fs::remove_file(&socket);
         served.map_err(io::Error::other).and(gone)
@@ -87,7 +83,7 @@ impl Window {
 
 /// Makes the tokens.
 struct Mint {
-    key: Option<Arc<ClusterKey>>,
+    keyring: Option<Keyring>,
 }
 
 #[tonic::async_trait]
@@ -96,9 +92,9 @@ impl Identity for Mint {
         &self,
         request: Request<v1::MintTokenRequest>,
     ) -> Result<Response<v1::MintTokenResponse>, Status> {
-        let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-        let peer = peer.ok_or_else(|| Status::unauthenticated("the kernel does not say who is asking"))?;
-        let (uid, gid) = (peer.uid(), peer.gid());
+        let Some(&Peer { origin: Origin::User { uid, gid }, .. }) = request.extensions().get() else {
+            return Err(Status::unauthenticated("the kernel does not say who is asking"));
+        };
         // A directory service may be behind these names, and take its time.
         let names = tokio::task::spawn_blocking(move || names(uid, gid)).await;
         let (user, group) = names.map_err(|error| Status::internal(error.to_string()))?;
@@ -106,11 +102,18 @@ impl Identity for Mint {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
         let expires = now + TOKEN_SECONDS;
         let claims = v1::TokenClaims { uid, gid, user, group, expires, node: String::new() };
-        let token = match &self.key {
-            Some(key) => key.mint(&claims),
-            None => auth::unsigned(&claims),
+        let Some(keyring) = &self.keyring else {
+            let token = auth::unsigned(&claims);
+            return Ok(Response::new(v1::MintTokenResponse { token, expires, controller_keys: Vec::new() }));
         };
-        Ok(Response::new(v1::MintTokenResponse { token, expires }))
+        let keys = keyring.now();
+        let controllers = keys.public(&Role::Controller);
+        let controllers = controllers.iter().map(|key| key.bytes().to_vec().into());
+        Ok(Response::new(v1::MintTokenResponse {
+            token: keys.mint(&claims),
+            expires,
+            controller_keys: controllers.collect(),
+        }))
     }
 }
 

@@ -1,12 +1,16 @@
 //! Spur's wire: the generated messages and services, what both ends must agree on beside them (addresses, limits,
-//! tokens, refusals), and the one door between messages and the core's types.
+//! keys, tokens, refusals), and the one door between messages and the core's types.
 
+pub mod arrival;
 pub mod auth;
 pub mod channel;
 pub mod client;
 pub mod convert;
 pub mod identity;
+pub mod keys;
+pub mod listen;
 pub mod refusal;
+pub mod tls;
 
 /// Generated from `spur/v1/*.proto`; documented there.
 #[expect(

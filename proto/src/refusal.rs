@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use crate::v1::Error;
 
 /// This protocol, as `MAJOR.MINOR`. Ends of the same major version understand each other.
-pub const PROTOCOL: &str = "1.0";
+pub const PROTOCOL: &str = "2.0";
 /// The metadata key under which a client says which protocol it speaks.
 pub const VERSION_KEY: &str = "spur-version";
 /// The code of a refusal because too much is going on; asking again a little later helps.
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn only_the_major_version_must_agree() {
-        for (theirs, good) in [("1.0", true), ("1.7", true), ("2.0", false), ("", false), ("x", false)] {
-            assert_eq!(compatible("1.0", theirs), good, "{theirs}");
+        for (theirs, good) in [("2.0", true), ("2.7", true), ("1.0", false), ("", false), ("x", false)] {
+            assert_eq!(compatible("2.0", theirs), good, "{theirs}");
             let mut metadata = MetadataMap::new();
             metadata.insert(VERSION_KEY, theirs.parse().unwrap());
             assert_eq!(check_version(&metadata).is_ok(), good, "{theirs}");

@@ -1,18 +1,25 @@
-//! A client's way to the controller, against one that breaks connections, is busy, or says no.
+//! A client's way to the controller, against one that breaks connections, is busy, or says no; and what lies under it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod fake;
+#[path = "transport/listen.rs"]
+mod listen;
+#[path = "transport/tls.rs"]
+mod trust;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake::{Answers, serve, somebody};
+use fake::{Answers, serve, serve_with, somebody};
 use spur_core::text::address::HostPort;
-use spur_proto::auth::{self, ClusterKey};
+use spur_proto::auth;
 use spur_proto::client::{CallError, Connection, Identity};
+use spur_proto::keys::{ClusterKey, ClusterKeys, Keyring, Role};
+use spur_proto::listen::Limits;
 use spur_proto::refusal;
+use spur_proto::tls;
 use spur_proto::v1::identity_server::{self, IdentityServer};
 use spur_proto::v1::{
     Error, MintTokenRequest, MintTokenResponse, PingRequest, PingResponse, SubmitRequest, SubmitResponse,
@@ -127,7 +134,7 @@ async fn nobody_at_all_is_an_error_that_names_the_place() {
 
 /// Mints tokens of short life, and counts them.
 struct Mint {
-    key: ClusterKey,
+    keyring: Keyring,
     minted: Arc<AtomicUsize>,
     expires: i64,
 }
@@ -137,17 +144,23 @@ impl identity_server::Identity for Mint {
     async fn mint_token(&self, _: Request<MintTokenRequest>) -> Result<Response<MintTokenResponse>, Status> {
         self.minted.fetch_add(1, Ordering::SeqCst);
         let claims = TokenClaims { uid: 7, expires: self.expires, ..TokenClaims::default() };
-        Ok(Response::new(MintTokenResponse { token: self.key.mint(&claims), expires: self.expires }))
+        let keys = self.keyring.now();
+        let controller = keys.public(&Role::Controller)[0].bytes().to_vec();
+        Ok(Response::new(MintTokenResponse {
+            token: keys.mint(&claims),
+            expires: self.expires,
+            controller_keys: vec![controller.into()],
+        }))
     }
 }
 
 /// Accepts only what a key has signed.
-struct Guarded(ClusterKey);
+struct Guarded(Keyring);
 
 impl Answers for Guarded {
     fn ping(&self, request: Request<PingRequest>) -> Result<PingResponse, Status> {
         let token = auth::token_of(request.metadata()).unwrap();
-        assert_eq!(self.0.verify(token, 0).unwrap().uid, 7);
+        assert_eq!(self.0.now().verify(token, 0).unwrap().uid, 7);
         Ok(PingResponse::default())
     }
 }
@@ -155,13 +168,18 @@ impl Answers for Guarded {
 async fn pings_with_tokens_until(expires: i64, name: &str) -> usize {
     let socket = std::env::temp_dir().join(format!("spur-{name}-{}.sock", std::process::id()));
     let minted = Arc::new(AtomicUsize::new(0));
-    let key = ClusterKey::generate().unwrap();
-    let mint = Mint { key: key.clone(), minted: minted.clone(), expires };
+    let keyring = Keyring::new(ClusterKeys::of(ClusterKey::generate().unwrap(), "test"));
+    let mint = Mint { keyring: keyring.clone(), minted: minted.clone(), expires };
     let listener = UnixListenerStream::new(UnixListener::bind(&socket).unwrap());
     let service = IdentityServer::new(mint);
     tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(listener));
-    let controller = serve(Guarded(key), 0).await;
-    let mut connection = Connection::new(&[controller], Identity::Socket(socket.clone())).unwrap();
+    let tls = tls::server(&keyring, Role::Controller);
+    let controller = serve_with(Guarded(keyring), 0, Some(tls), Limits::for_process(1000)).await;
+    let mut connection = Connection::new(
+        &[controller],
+        Identity::Socket { path: socket.clone(), served_by: vec![], certified: None },
+    )
+    .unwrap();
     for _ in 0..3 {
         connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await.unwrap();
     }
@@ -177,7 +195,8 @@ async fn a_token_is_fetched_once_and_again_before_it_expires() {
 
 #[tokio::test]
 async fn a_host_without_a_daemon_is_told_of() {
-    let identity = Identity::Socket("/nonexistent/auth.sock".into());
+    let path = "/nonexistent/auth.sock".into();
+    let identity = Identity::Socket { path, served_by: vec![], certified: None };
     let mut connection = Connection::new(&[nobody().await], identity).unwrap().with_patience(Duration::ZERO);
     let answer = connection.read(PingRequest {}, async |mut controller, r| controller.ping(r).await).await;
     let text = answer.unwrap_err().to_string();

@@ -66,7 +66,7 @@ impl Session {
     pub fn connection(&mut self) -> anyhow::Result<&mut Connection> {
         if self.connection.is_none() {
             let settings = Settings::load(&|name| self.env(name))?;
-            self.connection = Some(Connection::new(&settings.controllers, settings.identity(whoami))?);
+            self.connection = Some(Connection::new(&settings.controllers, settings.identity(whoami)?)?);
         }
         Ok(self.connection.as_mut().expect("it was made above"))
     }

@@ -1,16 +1,19 @@
 //! What a command needs of `spur.toml`: where the controller is and how to say who asks.
 //!
-//! The file of a large cluster is long and a command is short-lived, so only the two tables that matter here are
+//! The file of a large cluster is long and a command is short-lived, so only the three tables that matter here are
 //! parsed. The daemons read the whole file and refuse what they do not know.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use nix::unistd::User;
 use serde::Deserialize;
 use spur_core::model::config::{AuthLocal, Config, ControllerLocal};
 use spur_core::text::address::HostPort;
+use spur_proto::channel::Dialer;
 use spur_proto::client::Identity;
+use spur_proto::tls;
 use spur_proto::v1::TokenClaims;
 
 /// Where the controller is and how to introduce oneself.
@@ -20,6 +23,17 @@ pub struct Settings {
     pub controllers: Vec<HostPort>,
     method: Method,
     socket: PathBuf,
+    /// Who may serve it, beside root.
+    daemons: Option<u32>,
+    /// Which certificates make a controller, where that is how they are known.
+    certificates: Option<Certificates>,
+}
+
+/// An authority, and what is believed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Certificates {
+    ca_file: PathBuf,
+    names: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -27,7 +41,6 @@ pub struct Settings {
 enum Method {
     #[default]
     Key,
-    Munge,
     None,
 }
 
@@ -36,6 +49,7 @@ enum Method {
 struct File {
     controller: ControllerTable,
     auth: AuthTable,
+    tls: TlsTable,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -50,6 +64,16 @@ struct ControllerTable {
 struct AuthTable {
     method: Method,
     socket: Option<PathBuf>,
+    user: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TlsTable {
+    controller_names: Vec<String>,
+    ca_file: Option<PathBuf>,
+    listen_addr: Option<String>,
+    addr: Option<String>,
 }
 
 impl Settings {
@@ -79,34 +103,63 @@ impl Settings {
     }
 
     fn read(text: &str, controllers: Option<&str>, path: &Path) -> anyhow::Result<Settings> {
-        let wanted = only_tables(text, &["controller", "auth"]);
+        let wanted = only_tables(text, &["controller", "auth", "tls"]);
         let file: File = toml::from_str(&wanted).with_context(|| format!("{}", path.display()))?;
-        let place = |key: &str| format!("{}: controller.{key}", path.display());
+        let place = |key: &str| format!("{}: {key}", path.display());
+        let certified = file.tls.ca_file.is_some();
         let default = ControllerLocal::default().listen_addr.to_string();
         let (list, whose) = match (controllers, &file.controller) {
             (Some(list), _) => (list, "SPUR_CONTROLLER".to_owned()),
-            (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("addr")),
-            (None, ControllerTable { listen_addr: Some(list), .. }) => (list.as_str(), place("listen_addr")),
-            (None, _) => (default.as_str(), place("listen_addr")),
+            (None, _) if certified => match file.tls.addr.as_ref().or(file.tls.listen_addr.as_ref()) {
+                Some(list) => (list.as_str(), place("tls.addr")),
+                None => bail!("{}: tls.ca_file needs tls.addr", path.display()),
+            },
+            (None, ControllerTable { addr: Some(list), .. }) => (list.as_str(), place("controller.addr")),
+            (None, ControllerTable { listen_addr: Some(list), .. }) => {
+                (list.as_str(), place("controller.listen_addr"))
+            }
+            (None, _) => (default.as_str(), place("controller.listen_addr")),
         };
         let mut controllers = HostPort::parse_list(list).with_context(|| whose)?;
         for address in &mut controllers {
             reach(address);
         }
-        if file.auth.method == Method::Munge {
-            bail!("{}: auth.method = \"munge\" is not built into this program; use \"key\"", path.display());
-        }
         let socket = file.auth.socket.unwrap_or_else(|| AuthLocal::default().socket);
-        Ok(Settings { controllers, method: file.auth.method, socket })
+        let daemons = match file.auth.user {
+            Some(user) => Some(user_number(&user).with_context(|| {
+                format!("{}: auth.user: this host knows no user `{user}`", path.display())
+            })?),
+            None => None,
+        };
+        let names = file.tls.controller_names;
+        let certificates = file.tls.ca_file.map(|ca_file| Certificates { ca_file, names });
+        Ok(Settings { controllers, method: file.auth.method, socket, daemons, certificates })
     }
 
     /// How to say who asks; `user` is only called where the command has to say so itself.
-    pub fn identity(&self, user: impl FnOnce() -> TokenClaims) -> Identity {
-        match self.method {
+    ///
+    /// # Errors
+    /// A file of certificates that cannot be used.
+    pub fn identity(&self, user: impl FnOnce() -> TokenClaims) -> anyhow::Result<Identity> {
+        let certified = self.certificates.as_ref().map(|Certificates { ca_file, names }| {
+            let config = tls::certificate_client(ca_file, names)?;
+            anyhow::Ok(Dialer::certified(config, names.first().map_or("", String::as_str)))
+        });
+        Ok(match self.method {
             Method::None => Identity::Unsigned(user()),
-            Method::Key | Method::Munge => Identity::Socket(self.socket.clone()),
-        }
+            Method::Key => Identity::Socket {
+                path: self.socket.clone(),
+                served_by: self.daemons.into_iter().collect(),
+                certified: certified.transpose()?,
+            },
+        })
     }
+}
+
+/// The number of a user, who may be written as one.
+fn user_number(user: &str) -> Option<u32> {
+    let by_name = || User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
+    user.parse().ok().or_else(by_name)
 }
 
 /// Who listens everywhere is reached at home.
@@ -172,8 +225,10 @@ socket = "/tmp/demo/identity.sock"
     fn only_two_tables_are_read() {
         let settings = read(LONG, None).unwrap();
         assert_eq!(settings.controllers, [HostPort { host: "head".into(), port: 7000 }]);
-        let identity = settings.identity(TokenClaims::default);
-        assert!(matches!(identity, Identity::Socket(path) if path == Path::new("/tmp/demo/identity.sock")));
+        let identity = settings.identity(TokenClaims::default).unwrap();
+        assert!(
+            matches!(identity, Identity::Socket { path, .. } if path == Path::new("/tmp/demo/identity.sock"))
+        );
     }
 
     #[test]
@@ -194,8 +249,8 @@ socket = "/tmp/demo/identity.sock"
     fn what_is_left_out_has_the_documented_default() {
         let settings = read("[auth]\n", None).unwrap();
         assert_eq!(settings.controllers, [ControllerLocal::default().listen_addr]);
-        let identity = settings.identity(TokenClaims::default);
-        assert!(matches!(identity, Identity::Socket(path) if path == AuthLocal::default().socket));
+        let identity = settings.identity(TokenClaims::default).unwrap();
+        assert!(matches!(identity, Identity::Socket { path, .. } if path == AuthLocal::default().socket));
     }
 
     #[test]
@@ -203,6 +258,6 @@ socket = "/tmp/demo/identity.sock"
         let settings =
             read("[controller]\nlisten_addr = \"0.0.0.0:1\"\n[auth]\nmethod = \"none\"\n", None).unwrap();
         assert_eq!(settings.controllers[0].to_string(), "127.0.0.1:1");
-        assert!(matches!(settings.identity(TokenClaims::default), Identity::Unsigned(_)));
+        assert!(matches!(settings.identity(TokenClaims::default).unwrap(), Identity::Unsigned(_)));
     }
 }

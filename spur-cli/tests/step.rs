@@ -19,8 +19,8 @@ use spur_proto::v1::step_output::Output;
 use spur_proto::v1::steps_server::{Steps, StepsServer};
 use spur_proto::v1::{
     AbandonStepRequest, AbandonStepResponse, CreateStepRequest, CreateStepResponse, Error, Job, PeerInput,
-    PeerOutput, PingRequest, PingResponse, StepData, StepDone, StepInput, StepNodeLayout, StepOutput,
-    StepStarted, SubmitRequest, SubmitResponse, TaskEnded, WatchJobsRequest, WatchJobsResponse,
+    PeerOutput, PingRequest, PingResponse, StepCredential, StepData, StepDone, StepInput, StepNodeLayout,
+    StepOutput, StepStarted, SubmitRequest, SubmitResponse, TaskEnded, WatchJobsRequest, WatchJobsResponse,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -79,7 +79,9 @@ struct Layout {
 impl Answers for Layout {
     fn create_step(&self, request: CreateStepRequest) -> Result<CreateStepResponse, Status> {
         self.asked.lock().unwrap().push(request);
-        Ok(CreateStepResponse { step_id: 3, nodes: self.nodes.clone(), ..CreateStepResponse::default() })
+        let credential = spur_proto::auth::unsealed(&StepCredential::default()).into();
+        let nodes = self.nodes.clone();
+        Ok(CreateStepResponse { step_id: 3, nodes, credential, ..CreateStepResponse::default() })
     }
 
     fn abandon_step(&self, request: AbandonStepRequest) -> Result<AbandonStepResponse, Status> {
@@ -103,6 +105,7 @@ async fn run(addresses: Vec<String>, words: &[&str]) -> Outcome {
         first_task: u32::try_from(index).unwrap(),
         tasks: 1,
         ranks: String::new(),
+        public_keys: Vec::new(),
     };
     let nodes = addresses.into_iter().enumerate().map(layout).collect();
     let (asked, abandoned) = (Arc::default(), Arc::default());

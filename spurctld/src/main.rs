@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use spur_core::model::config::StateStore;
 use spurctld::args::{self, Args, Wish};
@@ -58,6 +59,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     log::begin(&config.local.log, args.verbose);
     fault::log_panics();
     detach::leave_terminal()?;
+    allow_many_files();
     let journal = match &config.local.controller.state {
         StateStore::Sqlite(file) => file.clone(),
         StateStore::Postgres { .. } => PathBuf::from("spurctld"),
@@ -72,6 +74,14 @@ fn run(args: Args) -> anyhow::Result<()> {
         signals.abort();
         ended
     })
+}
+
+/// Every connection is an open file, and a service manager begins with few.
+fn allow_many_files() {
+    let files = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
+        tracing::warn!(%error, "no more files can be opened than {:?}", files.current);
+    }
 }
 
 /// Stops at SIGTERM and SIGINT, reads the configuration again at SIGHUP.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use spur_core::controller::{Command, Input, Reject};
 use spur_core::model::caller::Caller;
-use spur_core::model::config::{Config, Local};
+use spur_core::model::config::{AuthMethod, Config, Local};
+use spur_proto::keys::{ClusterKeys, Keyring};
 
 use crate::answer::Answer;
 use crate::config_file::ConfigFile;
@@ -18,6 +19,8 @@ pub struct Reload {
     file: ConfigFile,
     /// The facts of this host that the controller was started with.
     local: Arc<Local>,
+    /// The keys that are believed, if any are needed.
+    keyring: Option<Keyring>,
 }
 
 /// Why the policy of before stays in force.
@@ -32,8 +35,8 @@ pub(crate) enum ReloadError {
 }
 
 impl Reload {
-    pub(crate) fn new(inbox: Inbox, file: ConfigFile, local: Arc<Local>) -> Self {
-        Self { inbox, file, local }
+    pub(crate) fn new(inbox: Inbox, file: ConfigFile, local: Arc<Local>, keyring: Option<Keyring>) -> Self {
+        Self { inbox, file, local, keyring }
     }
 
     /// Reads the file and puts its policy in force; what has changed is logged. A file that cannot be honoured is
@@ -51,9 +54,17 @@ impl Reload {
         if !caller.operator {
             return Err(Reject::AccessDenied.into());
         }
-        let file = self.file.clone();
-        let read = tokio::task::spawn_blocking(move || file.read()).await.map_err(|_| NoAnswer::Stopping)?;
-        let Config { policy, local } = read.map_err(|error| Reject::InvalidPolicy(format!("{error:#}")))?;
+        let (file, key_file) = (self.file.clone(), self.local.auth.key_file.clone());
+        let wants_keys = self.keyring.is_some();
+        let read = tokio::task::spawn_blocking(move || {
+            let config = file.read()?;
+            let keys = wants_keys && config.local.auth.method == AuthMethod::Key;
+            let keys = keys.then(|| ClusterKeys::read(&key_file, &config.policy.cluster_name)).transpose()?;
+            anyhow::Ok((config, keys))
+        });
+        let read = read.await.map_err(|_| NoAnswer::Stopping)?;
+        let (config, keys) = read.map_err(|error| Reject::InvalidPolicy(format!("{error:#}")))?;
+        let Config { policy, local } = config;
         let command = Command::Reconfigure(policy.into());
         let input = Input::Command { caller, request: None, command };
         let mut changes = match self.inbox.insist(input).await?.answer {
@@ -63,6 +74,15 @@ impl Reload {
             Err(Refused::Unsure | Refused::Fault) => return Err(NoAnswer::Busy.into()),
         };
         changes.extend(needs_restart(&self.local, &local));
+        if let (Some(keyring), Some(keys)) = (&self.keyring, keys) {
+            let count = keys.count();
+            if keyring.replace(keys) {
+                changes.push(match count {
+                    1 => "[auth] key_file: another key is in use, and no other is believed".to_owned(),
+                    _ => "[auth] key_file: a new key is in use, the old one is still believed".to_owned(),
+                });
+            }
+        }
         Ok(changes)
     }
 }
@@ -72,6 +92,7 @@ fn needs_restart(old: &Local, new: &Local) -> Vec<String> {
     let sections = [
         ("[controller] addresses and state", old.controller != new.controller),
         ("[auth]", old.auth != new.auth),
+        ("[tls]", old.tls != new.tls),
         ("[log]", old.log != new.log),
         ("[[nodes]] addr and port", old.node_addresses != new.node_addresses),
         ("[agent] heartbeat_interval", old.agent.heartbeat_interval != new.agent.heartbeat_interval),

@@ -13,19 +13,23 @@ use spur_core::controller::Reject;
 use spur_core::id::{HistoryId, JobId};
 use spur_core::model::config::{AuthMethod, Config, Local, StateStore};
 use spur_core::text::address::HostPort;
-use spur_proto::auth::ClusterKey;
+use spur_proto::arrival::Arrival;
 use spur_proto::channel::{
     CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE, MAX_REPLY,
     STREAM_WINDOW,
 };
 use spur_proto::identity::Window;
+use spur_proto::keys::{ClusterKeys, Keyring, Role};
+use spur_proto::listen::{Incoming, Limits};
+use spur_proto::tls;
 use spur_proto::v1::agents_server::AgentsServer;
 use spur_proto::v1::controller_server::ControllerServer;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::server::Router;
+use tower::layer::util::{Identity, Stack};
 
 use crate::agents::{self, Agents, Attendance, Renderer};
 use crate::alarm::{self, Alarm};
@@ -54,6 +58,12 @@ use crate::watchers::Watchers;
 
 /// How long calls under way may take when the controller stops.
 const GRACE: Duration = Duration::from_secs(5);
+/// Connections at a time, if so many files may be open: some 27 KiB each.
+const CONNECTIONS: usize = 65_536;
+/// Calls under way at a time on one connection.
+const CALLS: u32 = 256;
+/// What large requests may take that are on their way, in bytes.
+const ARRIVING: usize = 256 << 20;
 
 /// A controller that has recovered and listens.
 pub struct Server {
@@ -92,7 +102,7 @@ impl Server {
     /// A configuration that cannot be honoured, a state that cannot be read or is in use, an address that is.
     pub async fn start(config: Config, config_file: ConfigFile) -> anyhow::Result<Self> {
         let Config { policy, local } = config;
-        let key = key_of(&local)?;
+        let keyring = keyring_of(&local, &policy.cluster_name)?;
         let recovered = recover(&state_file(&local)?, policy).await?;
         let listener = bind("listen_addr", &local.controller.listen_addr).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
@@ -104,18 +114,31 @@ impl Server {
             Some(listen) => Some(bind("metrics_addr", listen).await?),
             None => None,
         };
+        let certified = match &local.tls.listener {
+            Some(tls) => {
+                let config = tls::certificate_server(&tls.cert_file, &tls.key_file)?;
+                Some((bind_for("[tls] listen_addr", &tls.listen_addr).await?, config))
+            }
+            None => None,
+        };
         let stop = Stop::default();
         let (failed, failure) = mpsc::unbounded_channel();
         let (journal, accounting) = (recovered.journal.clone(), recovered.accounting.clone());
         let mut machine = Machine { threads: Vec::new(), tasks: JoinSet::new(), failed };
         let local = Arc::new(local);
-        let desk = machine.begin(recovered, &local, config_file, key.clone(), &stop)?;
+        let desk = machine.begin(recovered, &local, config_file, keyring.clone(), &stop)?;
         let (inbox, reload) = (desk.inbox.clone(), desk.reload.clone());
         if let Some(metrics) = metrics {
             let numbers = Metrics { replica: desk.replica.clone(), epoch: desk.epoch };
             machine.tasks.spawn(numbers.serve(metrics, stop.clone()));
         }
-        machine.listen(desk, listener, window, &local, key, &stop);
+        if let Some((listener, config)) = certified {
+            let gate = Gate::for_people(keyring.clone());
+            let service = InterceptedService::new(controller_service(desk.clone()), gate);
+            let incoming = Incoming::tcp(listener, Some(config), Limits::for_process(CONNECTIONS));
+            machine.serve(transport().add_service(service), incoming, &stop);
+        }
+        machine.listen(desk, listener, window, &local, keyring, &stop);
         let Machine { threads, tasks, .. } = machine;
         Ok(Self { address, stop, inbox, reload, journal, accounting, threads, tasks, failure })
     }
@@ -181,21 +204,41 @@ pub async fn new_history(local: &Local, adopted: Option<HistoryId>) -> anyhow::R
 
 /// Listens where a key of `[controller]` says.
 async fn bind(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
-    let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
-    bound.with_context(|| format!("[controller] {key}: cannot listen on {listen}"))
+    bind_for(&format!("[controller] {key}"), listen).await
 }
 
-/// The cluster key, if the cluster uses keys.
-fn key_of(local: &Local) -> anyhow::Result<Option<Arc<ClusterKey>>> {
+async fn bind_for(key: &str, listen: &HostPort) -> anyhow::Result<TcpListener> {
+    let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
+    bound.with_context(|| format!("{key}: cannot listen on {listen}"))
+}
+
+/// What carries the services, with all of Spur's settings.
+fn transport() -> tonic::transport::Server<Stack<Arrival, Identity>> {
+    tonic::transport::Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES)
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .max_concurrent_streams(CALLS)
+        .layer(Arrival::new(ARRIVING))
+}
+
+/// The service for commands.
+fn controller_service(desk: Desk) -> ControllerServer<Desk> {
+    ControllerServer::new(desk).max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_REPLY)
+}
+
+/// The cluster's keys, if it uses any.
+fn keyring_of(local: &Local, cluster: &str) -> anyhow::Result<Option<Keyring>> {
     let listen = &local.controller.listen_addr;
     match local.auth.method {
-        AuthMethod::Key => Ok(Some(Arc::new(ClusterKey::read(&local.auth.key_file)?))),
+        AuthMethod::Key => Ok(Some(Keyring::new(ClusterKeys::read(&local.auth.key_file, cluster)?))),
         AuthMethod::None if listen.is_loopback() => Ok(None),
         AuthMethod::None => bail!(
             "[auth] method = \"none\" believes whoever connects, so [controller] listen_addr must be a loopback \
              address, not {listen}; use method = \"key\""
         ),
-        AuthMethod::Munge => bail!("[auth] method = \"munge\" is not supported by this release; use \"key\""),
     }
 }
 
@@ -261,7 +304,7 @@ impl Machine {
         recovered: Recovered,
         local: &Arc<Local>,
         config_file: ConfigFile,
-        key: Option<Arc<ClusterKey>>,
+        keyring: Option<Keyring>,
         stop: &Stop,
     ) -> anyhow::Result<Desk> {
         let Recovered { journal, accounting, base, entries, cluster, reached, snapshot } = recovered;
@@ -276,7 +319,7 @@ impl Machine {
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
         let epoch = journal.epoch();
-        let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local));
+        let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local), keyring.clone());
 
         let archive = Archive {
             cluster: base,
@@ -328,7 +371,7 @@ impl Machine {
             blobs,
             accounting,
             accounts,
-            key,
+            keyring,
             node_addresses: Arc::new(local.node_addresses.clone()),
             reload,
             quotas: Quotas::new(local.controller.shares),
@@ -357,6 +400,17 @@ impl Machine {
         Ok(())
     }
 
+    /// Serves who comes in until the controller is stopped.
+    fn serve(&mut self, router: Router<Stack<Arrival, Identity>>, incoming: Incoming, stop: &Stop) {
+        let (wish, failed) = (stop.clone(), self.failed.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = router.serve_with_incoming_shutdown(incoming, wish.wished()).await {
+                // Nobody listens only when the process ends for another reason.
+                let _ = failed.send(anyhow::Error::new(error).context("the service has failed"));
+            }
+        });
+    }
+
     /// Opens the doors.
     fn listen(
         &mut self,
@@ -364,7 +418,7 @@ impl Machine {
         listener: TcpListener,
         window: Option<Window>,
         local: &Local,
-        key: Option<Arc<ClusterKey>>,
+        keyring: Option<Keyring>,
         stop: &Stop,
     ) {
         let attendance = Attendance {
@@ -379,33 +433,20 @@ impl Machine {
             heartbeat_interval: local.agent.heartbeat_interval,
             stop: stop.clone(),
         };
-        let gate = Gate::new(key.clone());
-        let controller = ControllerServer::new(desk)
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_REPLY);
+        let (people, nodes) = (Gate::for_people(keyring.clone()), Gate::for_nodes(keyring.clone()));
         let agents = AgentsServer::new(attendance)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
-        let router = tonic::transport::Server::builder()
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(FRAME_BYTES)
-            .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
-            .add_service(InterceptedService::new(controller, gate.clone()))
-            .add_service(InterceptedService::new(agents, gate));
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let (wish, failed) = (stop.clone(), self.failed.clone());
-        self.tasks.spawn(async move {
-            if let Err(error) = router.serve_with_incoming_shutdown(incoming, wish.wished()).await {
-                // Nobody listens only when the process ends for another reason.
-                let _ = failed.send(anyhow::Error::new(error).context("the service has failed"));
-            }
-        });
+        let router = transport()
+            .add_service(InterceptedService::new(controller_service(desk), people))
+            .add_service(InterceptedService::new(agents, nodes));
+        let tls = keyring.as_ref().map(|keyring| tls::server(keyring, Role::Controller));
+        let incoming = Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS));
+        self.serve(router, incoming, stop);
         if let Some(window) = window {
             let stop = stop.clone();
             self.tasks.spawn(async move {
-                if let Err(error) = window.serve(key, stop.wished()).await {
+                if let Err(error) = window.serve(keyring, stop.wished()).await {
                     tracing::error!(%error, "tokens are no longer handed out");
                 }
             });

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
-use spur_proto::auth::ClusterKey;
+use spur_proto::arrival::Arrival;
 use spur_proto::channel::{KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, MAX_MESSAGE};
 use spur_proto::identity::Window;
+use spur_proto::keys::{ClusterKeys, Keyring, Role};
+use spur_proto::listen::{Incoming, Limits};
+use spur_proto::tls;
 use spur_proto::v1::steps_server::StepsServer;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::args::Args;
 use crate::assemble::NodeFacts;
@@ -25,6 +27,13 @@ use crate::rpc::StepService;
 use crate::settings::{self, Settings};
 use crate::spool::Spool;
 use crate::step::launcher::Launcher;
+
+/// Connections at a time, if so many files may be open.
+const CONNECTIONS: usize = 4096;
+/// Steps that may be followed at a time on one connection.
+const STEPS: u32 = 16;
+/// What large requests may take that are on their way, in bytes.
+const ARRIVING: usize = 64 << 20;
 
 /// Runs the daemon until it is told to stop. `ready` is called when everything is up.
 ///
@@ -43,6 +52,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     let groups = control_groups(&settings.name, spool.place());
     let address = advertised(&settings, port);
     let settings = Arc::new(settings);
+    let keyring = settings.keys.as_ref().map(|keys| Keyring::new(ClusterKeys::clone(keys)));
     let tools = Tools {
         settings: Arc::clone(&settings),
         facts: Arc::clone(&facts),
@@ -50,6 +60,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         launcher: Launcher::new(shim()?, Arc::clone(&spool), groups.clone()),
         groups: groups.clone(),
         clock: Arc::clone(&clock),
+        keyring: keyring.clone(),
     };
     let (owner, inbox, messages) = Owner::recover(tools).await.context("the spool cannot be read")?;
     let owner = tokio::spawn(owner.run(messages));
@@ -59,13 +70,15 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         inbox: inbox.clone(),
         facts: facts_seen,
         spool: Arc::clone(&spool),
-        key: settings.key.clone(),
+        keyring: keyring.clone(),
         clock: Arc::clone(&clock),
         visits: Arc::new(Mutex::new(BTreeMap::new())),
     };
-    let server = tokio::spawn(serve(listener, service));
-    if let Some(key) = settings.key.clone() {
-        tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), key));
+    let role = Role::Node(settings.name.as_str().into());
+    let tls = keyring.as_ref().map(|keyring| tls::server(keyring, role));
+    let server = tokio::spawn(serve(Incoming::tcp(listener, tls, Limits::for_process(CONNECTIONS)), service));
+    if let Some(keyring) = keyring.clone() {
+        tokio::spawn(hand_out_tokens(settings.identity_socket.clone(), keyring));
     }
     let registrar = Registrar {
         settings: settings_seen,
@@ -81,7 +94,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     let registrar = tokio::spawn(registrar.run());
     tracing::info!(node = settings.name, address, spool = %settings.spool.display(), "spurd is up");
     ready();
-    let reload = Reload { args, inventory, settings: settings_now, facts: facts_now, inbox };
+    let reload = Reload { args, inventory, settings: settings_now, facts: facts_now, keyring, inbox };
     tokio::select! {
         stopped = reload.until_stopped() => stopped?,
         ended = owner => ended.context("the owner of the node's state has failed")?,
@@ -95,21 +108,22 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
     Ok(())
 }
 
-async fn serve(listener: TcpListener, service: StepService) -> Result<(), tonic::transport::Error> {
+async fn serve(incoming: Incoming, service: StepService) -> Result<(), tonic::transport::Error> {
     let service = StepsServer::new(service).max_decoding_message_size(MAX_MESSAGE);
     tonic::transport::Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .max_concurrent_streams(STEPS)
+        .layer(Arrival::new(ARRIVING))
         .add_service(service)
-        .serve_with_incoming(TcpListenerStream::new(listener))
+        .serve_with_incoming(incoming)
         .await
 }
 
-async fn hand_out_tokens(socket: PathBuf, key: ClusterKey) {
+async fn hand_out_tokens(socket: PathBuf, keyring: Keyring) {
     let served = match Window::open(&socket).await {
         Ok(Some(window)) => {
-            window.serve(Some(Arc::new(key)), std::future::pending()).await.map_err(anyhow::Error::new)
+            window.serve(Some(keyring), std::future::pending()).await.map_err(anyhow::Error::new)
         }
         Ok(None) => {
             tracing::debug!(socket = %socket.display(), "another daemon of this host hands out tokens");
@@ -186,6 +200,7 @@ struct Reload {
     inventory: Arc<Inventory>,
     settings: watch::Sender<Arc<Settings>>,
     facts: watch::Sender<Arc<NodeFacts>>,
+    keyring: Option<Keyring>,
     inbox: tokio::sync::mpsc::Sender<crate::owner::Message>,
 }
 
@@ -216,6 +231,11 @@ impl Reload {
             tracing::warn!(
                 "a new listen address or spool directory takes effect when spurd is started again"
             );
+        }
+        if let (Some(keyring), Some(keys)) = (&self.keyring, &settings.keys)
+            && keyring.replace(ClusterKeys::clone(keys))
+        {
+            tracing::info!(valid = keys.count(), "the cluster's key has changed");
         }
         let facts = Arc::new(facts(&settings, &self.inventory));
         let told = crate::owner::Message::Settings(Arc::clone(&settings), Arc::clone(&facts));

@@ -11,6 +11,7 @@ use spur_core::compute::credential::Ended;
 use spur_core::compute::{Compute, Effect, Input, Site, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use spur_core::text::signal::Signal;
+use spur_proto::keys::Keyring;
 use spur_proto::{convert, v1};
 use tokio::sync::{mpsc, oneshot};
 
@@ -65,12 +66,14 @@ pub(crate) struct Tools {
     pub(crate) launcher: Launcher,
     pub(crate) groups: Option<Groups>,
     pub(crate) clock: Arc<ControllerClock>,
+    /// The keys of the cluster, as they are now.
+    pub(crate) keyring: Option<Keyring>,
 }
 
 impl Tools {
     /// Who speaks for the steps of this node to other nodes.
     fn speaker(&self) -> Speaker {
-        Speaker { node: self.facts.name.clone(), key: self.settings.key.clone() }
+        Speaker { node: self.facts.name.clone(), keyring: self.keyring.clone() }
     }
 }
 

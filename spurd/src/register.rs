@@ -13,9 +13,10 @@ use spur_core::id::HistoryId;
 use spur_core::model::node::NodeShape;
 use spur_core::text::address::HostPort;
 use spur_proto::auth;
-use spur_proto::channel;
+use spur_proto::channel::{DialError, Dialer};
 use spur_proto::client::Introduction;
 use spur_proto::convert::{BadField, agent};
+use spur_proto::keys::Role;
 use spur_proto::refusal::PROTOCOL;
 use spur_proto::v1;
 use spur_proto::v1::agents_client::AgentsClient;
@@ -54,10 +55,8 @@ pub(crate) struct Registrar {
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
-    #[error(transparent)]
-    Address(#[from] spur_proto::channel::AddressError),
     #[error("cannot be reached: {0}")]
-    Unreachable(String),
+    Unreachable(#[from] DialError),
     #[error("{}", .0.message())]
     Broken(#[from] Box<tonic::Status>),
     #[error("does not answer the registration")]
@@ -129,12 +128,7 @@ impl Registrar {
         controller: &HostPort,
         welcomed: &mut bool,
     ) -> Result<(), StreamError> {
-        let channel = channel::endpoint(controller)?.connect().await.map_err(|error| {
-            // What the system said lies at the bottom.
-            let chain = std::iter::successors(std::error::Error::source(&error), |error| error.source());
-            let cause = chain.last().map_or_else(|| error.to_string(), ToString::to_string);
-            StreamError::Unreachable(cause)
-        })?;
+        let channel = dialer(settings).connect(controller).await?;
         let introduction = Introduction::new(&token(settings)).map_err(|_| StreamError::Ended)?;
         let mut client = AgentsClient::with_interceptor(channel, introduction)
             .max_decoding_message_size(spur_proto::channel::MAX_MESSAGE);
@@ -255,6 +249,13 @@ impl Registrar {
     }
 }
 
+/// Where this daemon shows who it is, and what it expects of a controller.
+fn dialer(settings: &Settings) -> Dialer {
+    let Some(keys) = &settings.keys else { return Dialer::believing() };
+    let own = keys.own(&Role::Node(settings.name.as_str().into())).into_iter().next();
+    Dialer::expecting(&keys.public(&Role::Controller), own)
+}
+
 /// Who this daemon is, for the controller.
 fn token(settings: &Settings) -> String {
     let claims = v1::TokenClaims {
@@ -265,8 +266,8 @@ fn token(settings: &Settings) -> String {
         expires: now() + auth::TOKEN_SECONDS,
         node: settings.name.clone(),
     };
-    match &settings.key {
-        Some(key) => key.mint(&claims),
+    match &settings.keys {
+        Some(keys) => keys.mint(&claims),
         None => auth::unsigned(&claims),
     }
 }

@@ -14,7 +14,7 @@ use crate::step::attempt::StepAttempt;
 use crate::step::launcher::{Launcher, Step, StepEvent};
 use crate::step::message::Request;
 use crate::step::order::{Confinement, Identity};
-use crate::uplink::Speaker;
+use crate::uplink::{First, Speaker};
 
 /// What is wanted of a step that starts or runs.
 #[derive(Debug)]
@@ -124,8 +124,8 @@ pub(crate) async fn follow(
     let end = loop {
         tokio::select! {
             event = events.recv() => match event {
-                Some(StepEvent::UplinkWanted { address }) => if uplink.is_none() {
-                    uplink = Some(AbortOnDrop(tokio::spawn(speaker.clone().tie(step.clone(), address))));
+                Some(StepEvent::UplinkWanted { node, address }) => if uplink.is_none() {
+                    uplink = Some(AbortOnDrop(tokio::spawn(speaker.clone().tie(step.clone(), First { node, address }))));
                 },
                 Some(StepEvent::Stopped) => {
                     let told = Input::StepStopped { attempt: attempt.attempt, step: attempt.step };

@@ -7,7 +7,7 @@ use spur_core::model::config::{AgentLocal, AuthMethod, Config, Local, LogLocal};
 use spur_core::model::node::{NodeGres, NodeShape};
 use spur_core::text::address::HostPort;
 use spur_core::text::gres::GresSpec;
-use spur_proto::auth::ClusterKey;
+use spur_proto::keys::ClusterKeys;
 
 use crate::args::Args;
 use crate::inventory::Inventory;
@@ -33,8 +33,8 @@ pub struct Settings {
     pub agent: AgentLocal,
     /// How messages are written.
     pub log: LogLocal,
-    /// The cluster's key; `None` where nobody is asked for one.
-    pub key: Option<ClusterKey>,
+    /// The cluster's keys; `None` where nobody is asked for one.
+    pub keys: Option<Arc<ClusterKeys>>,
     /// Where this host hands out tokens.
     pub identity_socket: PathBuf,
     /// What the command line says the node has.
@@ -74,7 +74,7 @@ pub enum SettingsError {
     Config(String),
     /// The cluster's key cannot be had.
     #[error(transparent)]
-    Key(#[from] spur_proto::auth::KeyError),
+    Key(#[from] spur_proto::keys::KeyError),
     /// Something does not go together.
     #[error("{0}")]
     Refused(String),
@@ -100,16 +100,18 @@ impl Settings {
         })?;
         let path = std::path::absolute(&path).unwrap_or(path);
         let parsed = Config::parse(&text, &path.display().to_string());
-        let local = parsed.map_err(|errors| SettingsError::Config(errors.to_string()))?.local;
+        let Config { policy, local } = parsed.map_err(|errors| SettingsError::Config(errors.to_string()))?;
         let told_controllers = args.controllers.clone().or_else(|| variable("SPUR_CONTROLLER"));
         let controllers = match &told_controllers {
             Some(list) => HostPort::parse_list(list)
                 .map_err(|error| SettingsError::Refused(format!("controllers {list}: {error}")))?,
             None => local.controller.addresses.clone(),
         };
+        // Commands that know controllers by certificates reach them elsewhere than nodes do.
+        let told_controllers = told_controllers.filter(|_| local.tls.ca_file.is_none());
         let name = args.name.clone().map_or_else(own_name, Ok)?;
         let listen = args.listen.clone().unwrap_or_else(|| local.agent_listens_on(&name));
-        let key = key(&local, &listen)?;
+        let keys = keys(&local, &policy.cluster_name, &listen, &controllers)?;
         let configured = local.node_addresses.get(name.as_str()).and_then(|node| node.host.clone());
         let address = configured.map(|_| local.agent_address(&name));
         Ok(Settings {
@@ -121,7 +123,7 @@ impl Settings {
             listen,
             agent: local.agent,
             log: local.log,
-            key,
+            keys,
             identity_socket: local.auth.socket,
             overrides: Overrides {
                 cpus: args.cpus,
@@ -135,19 +137,28 @@ impl Settings {
     }
 }
 
-/// The key that everybody must show, where somebody must.
-fn key(local: &Local, listen: &HostPort) -> Result<Option<ClusterKey>, SettingsError> {
-    match local.auth.method {
-        AuthMethod::Key => Ok(Some(ClusterKey::read(Path::new(&local.auth.key_file))?)),
-        AuthMethod::None if listen.is_loopback() => Ok(None),
-        AuthMethod::None => Err(SettingsError::Refused(format!(
+/// The keys by which everybody knows everybody, where anybody asks.
+fn keys(
+    local: &Local,
+    cluster: &str,
+    listen: &HostPort,
+    controllers: &[HostPort],
+) -> Result<Option<Arc<ClusterKeys>>, SettingsError> {
+    let afar = controllers.iter().find(|address| !address.is_loopback());
+    match (local.auth.method, afar) {
+        (AuthMethod::Key, _) => {
+            Ok(Some(Arc::new(ClusterKeys::read(Path::new(&local.auth.key_file), cluster)?)))
+        }
+        (AuthMethod::None, Some(afar)) => Err(SettingsError::Refused(format!(
+            "auth.method = \"none\" believes whoever answers, so spurd registers on loopback only, not with {afar}: \
+             use auth.method = \"key\""
+        ))),
+        (AuthMethod::None, None) if listen.is_loopback() => Ok(None),
+        (AuthMethod::None, None) => Err(SettingsError::Refused(format!(
             "auth.method = \"none\" believes everybody, so spurd listens on loopback only, not on {listen}: use \
              --listen 127.0.0.1:{} or auth.method = \"key\"",
             listen.port
         ))),
-        AuthMethod::Munge => Err(SettingsError::Refused(
-            "auth.method = \"munge\" is not supported by this release of spurd: use \"key\"".to_owned(),
-        )),
     }
 }
 
@@ -234,8 +245,11 @@ mod tests {
         let plain = load(OPEN, on_loopback()).unwrap();
         assert_eq!((plain.name.as_str(), plain.spool), ("n1", PathBuf::from("/var/spool/spurd/n1")));
         assert_eq!(plain.controllers[0].to_string(), "127.0.0.1:6817");
-        let args =
-            Args { spool: Some("/s".into()), controllers: Some("c1:1,c2:2".to_owned()), ..on_loopback() };
+        let args = Args {
+            spool: Some("/s".into()),
+            controllers: Some("127.0.0.1:1,localhost:2".to_owned()),
+            ..on_loopback()
+        };
         let told = load(OPEN, args).unwrap();
         assert_eq!((told.spool, told.controllers.len()), (PathBuf::from("/s"), 2));
     }
@@ -245,6 +259,9 @@ mod tests {
         let args = Args { listen: "0.0.0.0:6818".parse().ok(), ..on_loopback() };
         let refused = load(OPEN, args).unwrap_err().to_string();
         assert!(refused.contains("loopback only"), "{refused}");
+        let args = Args { controllers: Some("127.0.0.1:1,head:2".to_owned()), ..on_loopback() };
+        let refused = load(OPEN, args).unwrap_err().to_string();
+        assert!(refused.contains("not with head:2"), "{refused}");
         let refused = load("auth = 3\n", on_loopback()).unwrap_err().to_string();
         assert!(refused.contains("spur.toml"), "{refused}");
     }

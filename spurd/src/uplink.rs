@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use prost::Message as _;
 use spur_core::text::address::HostPort;
-use spur_proto::auth::ClusterKey;
-use spur_proto::channel::{self, MAX_MESSAGE};
+use spur_proto::auth;
+use spur_proto::channel::{DialError, Dialer, MAX_MESSAGE};
 use spur_proto::client;
+use spur_proto::keys::{Keyring, Role};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_client::StepsClient;
@@ -34,7 +34,15 @@ const QUEUE: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Speaker {
     pub(crate) node: String,
-    pub(crate) key: Option<ClusterKey>,
+    pub(crate) keyring: Option<Keyring>,
+}
+
+/// The first node of a step.
+#[derive(Clone, Debug)]
+pub(crate) struct First {
+    pub(crate) node: String,
+    /// `host:port` of its service.
+    pub(crate) address: String,
 }
 
 /// How one connection came to its end.
@@ -48,11 +56,11 @@ enum End {
 
 impl Speaker {
     /// Ties a step to its first node for as long as it lives.
-    pub(crate) async fn tie(self, step: Step, address: String) {
+    pub(crate) async fn tie(self, step: Step, first: First) {
         let mut pause = FIRST_PAUSE;
         let mut heard = Instant::now();
         loop {
-            let why = match self.connection(&step, &address, &mut heard).await {
+            let why = match self.connection(&step, &first, &mut heard).await {
                 End::Over => return,
                 End::Broken(_) if heard.elapsed() < PATIENCE => {
                     sleep(pause).await;
@@ -72,7 +80,7 @@ impl Speaker {
         }
     }
 
-    fn pass(&self, step: &Step) -> Vec<u8> {
+    fn pass(&self, step: &Step) -> String {
         let attempt = step.attempt();
         let pass = v1::PeerPass {
             job_id: attempt.attempt.job.0,
@@ -81,36 +89,48 @@ impl Speaker {
             node: self.node.clone(),
             expires: now() + PASS_SECONDS,
         };
-        self.key.as_ref().map_or_else(|| pass.encode_to_vec(), |key| key.seal_pass(&pass))
+        match &self.keyring {
+            Some(keyring) => keyring.now().peer_pass(&pass),
+            None => auth::unsigned_peer_pass(&pass),
+        }
     }
 
-    async fn connection(&self, step: &Step, address: &str, heard: &mut Instant) -> End {
-        let endpoint = address.parse::<HostPort>().map_err(|error| error.to_string());
-        let endpoint =
-            endpoint.and_then(|address| channel::endpoint(&address).map_err(|error| error.to_string()));
-        let channel = match endpoint {
-            Ok(endpoint) => endpoint.connect().await,
-            Err(why) => return End::Refused(why),
+    async fn connection(&self, step: &Step, first: &First, heard: &mut Instant) -> End {
+        let address = match first.address.parse::<HostPort>() {
+            Ok(address) => address,
+            Err(error) => return End::Refused(error.to_string()),
         };
-        let channel = match channel {
-            Ok(channel) => channel,
-            Err(error) => {
-                return End::Broken(format!("cannot connect to {address}: {}", client::innermost(&error)));
+        let dialer = match &self.keyring {
+            Some(keyring) => {
+                let role = Role::Node(first.node.as_str().into());
+                Dialer::expecting(&keyring.now().public(&role), None)
             }
+            None => Dialer::believing(),
+        };
+        let channel = match dialer.connect(&address).await {
+            Ok(channel) => channel,
+            Err(error @ DialError::Unreachable(_)) => {
+                return End::Broken(format!("cannot connect to {address}: {error}"));
+            }
+            Err(error) => return End::Refused(error.to_string()),
+        };
+        let shown = format!("{}{}", auth::PEER_SCHEME, self.pass(step));
+        let Ok(shown) = MetadataValue::try_from(shown) else {
+            return End::Refused("this node's name is none that a header can carry".to_owned());
         };
         let mut steps = StepsClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
         let (inputs, outgoing) = mpsc::channel(QUEUE);
-        let join = peer_input::Input::Join(v1::PeerJoin { pass: self.pass(step).into() });
-        if inputs.send(v1::PeerInput { input: Some(join) }).await.is_err() {
-            return End::Broken("the connection was closed".to_owned());
-        }
         let mut request = tonic::Request::new(ReceiverStream::new(outgoing));
         request.metadata_mut().insert(refusal::VERSION_KEY, MetadataValue::from_static(refusal::PROTOCOL));
+        request.metadata_mut().insert("authorization", shown);
         let outputs = match steps.peer(request).await {
             Ok(answer) => answer.into_inner(),
-            Err(status) => return End::Broken(client::detail(&status)),
+            Err(status) => match refusal::error_of(&status) {
+                Some(error) => return End::Refused(error.message),
+                None => return End::Broken(client::detail(&status)),
+            },
         };
         match carry(step, inputs, outputs, heard).await {
             Ok(end) => end,

@@ -1,9 +1,7 @@
 //! A client of the controller's service, for what is awaited and for many submissions.
 
-use std::time::Duration;
-
-use spur_proto::client::{CallError, Connection, Identity};
-use spur_proto::v1::{self, Batch, Job, JobFilter, JobSpec, TokenClaims};
+use spur_proto::client::{CallError, Connection};
+use spur_proto::v1::{self, Batch, Job, JobFilter, JobSpec};
 use tokio::runtime::Runtime;
 
 use crate::cluster::PATIENCE;
@@ -15,15 +13,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client of the controller at a port of this host.
-    pub(crate) fn new(port: u16) -> Self {
-        Self::of(port, rustix::process::getuid().as_raw())
-    }
-
-    /// The same in the name of somebody.
-    pub(crate) fn of(port: u16, uid: u32) -> Self {
+    /// A client that asks over this connection.
+    pub(crate) fn new(connection: Connection) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Self { runtime: runtime.expect("threads can be made"), connection: connection(port, uid) }
+        Self { runtime: runtime.expect("threads can be made"), connection }
     }
 
     /// Submits a job, asking again until there is an answer.
@@ -130,20 +123,6 @@ async fn find(
             assert!(!ended, "job {id} has ended otherwise: {last:?}");
         }
     }
-}
-
-/// A connection of a user, which asks again for as long as a controller may take to come back.
-pub(crate) fn connection(port: u16, uid: u32) -> Connection {
-    let address = format!("127.0.0.1:{port}").parse().expect("an address");
-    let claims = TokenClaims {
-        uid,
-        gid: uid,
-        user: format!("u{uid}"),
-        group: format!("g{uid}"),
-        ..TokenClaims::default()
-    };
-    let connection = Connection::new(&[address], Identity::Unsigned(claims)).expect("an address");
-    connection.with_patience(PATIENCE.saturating_sub(Duration::from_secs(10)))
 }
 
 /// A batch job of one task.

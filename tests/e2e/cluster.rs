@@ -8,14 +8,20 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use spur_core::text::address::HostPort;
+use spur_proto::client::{Connection, Identity};
+use spur_proto::keys::{ClusterKey, ClusterKeys};
+use spur_proto::v1::TokenClaims;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -23,13 +29,16 @@ use crate::client::Client;
 /// For how long anything is waited for that should happen at once. Only a failing test ever waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The name of every cluster.
+const NAME: &str = "e2e";
+
 /// What a test wants of its cluster.
 pub(crate) struct Setup {
     /// How many nodes there are: n1, n2, …
     pub nodes: usize,
     /// CPUs of each.
     pub cpus: u32,
-    /// The section `[auth]`, beside the socket.
+    /// `[auth] method`.
     pub auth: &'static str,
     /// More lines of spur.toml.
     pub more: &'static str,
@@ -37,13 +46,14 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { nodes: 1, cpus: 4, auth: "method = \"none\"", more: "" }
+        Self { nodes: 1, cpus: 4, auth: "key", more: "" }
     }
 }
 
 /// A cluster.
 pub(crate) struct Cluster {
     directory: TempDir,
+    method: &'static str,
     port: u16,
     cpus: u32,
     /// Where each node listens, so that it does so again when it is started again.
@@ -82,13 +92,16 @@ impl Cluster {
             tempfile::Builder::new().prefix("spur-e2e-").tempdir().expect("there is room in /tmp");
         let port = free_port();
         let ports = (1..=setup.nodes).map(|number| (format!("n{number}"), free_port())).collect();
-        let cluster = Self { directory, port, cpus: setup.cpus, ports, daemons: BTreeMap::new() };
+        let (method, cpus) = (setup.auth, setup.cpus);
+        let cluster = Self { directory, method, port, cpus, ports, daemons: BTreeMap::new() };
         for name in ["state", "spool", "work", "bin", "log"] {
             fs::create_dir(cluster.path(name)).expect("the directory is ours");
         }
         for name in ["spur", "sbatch", "srun", "squeue", "sinfo", "sprio", "scancel", "scontrol", "sacct"] {
             std::os::unix::fs::symlink(program("spur"), cluster.path("bin").join(name)).expect("it is empty");
         }
+        let key = ClusterKey::generate().expect("there is randomness");
+        key.write_new(&cluster.path("key")).expect("the directory is ours");
         fs::write(cluster.path("spur.toml"), configuration(setup, port, cluster.directory.path()))
             .expect("the directory is ours");
         cluster
@@ -171,6 +184,8 @@ impl Cluster {
         let socket = self.path(&format!("{name}.notify"));
         let _ = fs::remove_file(&socket);
         let ready = UnixDatagram::bind(&socket).expect("the path is short");
+        // A daemon of another user is ready, too.
+        fs::set_permissions(&socket, PermissionsExt::from_mode(0o666)).expect("it is ours");
         let log = self.path("log").join(name);
         let out = File::options().create(true).append(true).open(&log).expect("the directory is ours");
         self.surround(&mut command);
@@ -258,7 +273,40 @@ impl Cluster {
 
     /// A client of the controller's service.
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.port)
+        self.client_of(rustix::process::getuid().as_raw())
+    }
+
+    /// The same in the name of somebody.
+    pub(crate) fn client_of(&self, uid: u32) -> Client {
+        Client::new(self.connection(uid))
+    }
+
+    /// A connection of a user, which asks again for as long as a controller may take to come back.
+    pub(crate) fn connection(&self, uid: u32) -> Connection {
+        let claims = TokenClaims {
+            uid,
+            gid: uid,
+            user: format!("u{uid}"),
+            group: format!("g{uid}"),
+            ..TokenClaims::default()
+        };
+        let identity = match self.keys() {
+            Some(keys) => Identity::Keys(keys, claims),
+            None => Identity::Unsigned(claims),
+        };
+        let connection = Connection::new(&[self.address()], identity).expect("an address");
+        connection.with_patience(PATIENCE.saturating_sub(Duration::from_secs(10)))
+    }
+
+    /// Where the controller listens.
+    pub(crate) fn address(&self) -> HostPort {
+        HostPort { host: "127.0.0.1".to_owned(), port: self.port }
+    }
+
+    /// The keys of the cluster, if it uses any.
+    pub(crate) fn keys(&self) -> Option<Arc<ClusterKeys>> {
+        let keys = || ClusterKeys::read(&self.path("key"), NAME).expect("it is ours");
+        (self.method == "key").then(|| Arc::new(keys()))
     }
 
     /// A command, in the cluster's surroundings: `&["sbatch", "-N", "2", …]`.
@@ -438,13 +486,14 @@ pub(crate) fn said(output: Output) -> Said {
 fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
     let (directory, Setup { nodes, cpus, auth, more }) = (directory.display(), setup);
     format!(
-        r#"cluster_name = "e2e"
+        r#"cluster_name = "{NAME}"
 [controller]
 listen_addr = "127.0.0.1:{port}"
 state = "{directory}/state"
 kill_wait = "1s"
 [auth]
-{auth}
+method = "{auth}"
+key_file = "{directory}/key"
 socket = "{directory}/auth.sock"
 [agent]
 listen_addr = "127.0.0.1:0"

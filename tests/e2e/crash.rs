@@ -13,6 +13,8 @@ use rustix::process::Signal;
 use spur_proto::v1::Job;
 
 use crate::chance::Chance;
+use spur_proto::client::Connection;
+
 use crate::client::{Client, batch_job};
 use crate::cluster::{Cluster, PATIENCE, Setup, said};
 
@@ -71,14 +73,14 @@ fn now() -> i64 {
 
 /// Submits jobs that leave a mark when they begin and when they end, until told to stop.
 fn submit_all_the_time(
-    port: u16,
+    connection: Connection,
     number: usize,
     work: PathBuf,
     going: Arc<AtomicBool>,
     tell: Sender<Accepted>,
 ) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let mut client = Client::new(port);
+        let mut client = Client::new(connection);
         for count in 0.. {
             if !going.load(Ordering::Relaxed) {
                 return;
@@ -119,7 +121,8 @@ fn killing_the_controller_loses_nothing_and_runs_nothing_twice() {
     let going = Arc::new(AtomicBool::new(true));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            submit_all_the_time(cluster.port(), number, cluster.path("work"), going.clone(), tell.clone())
+            let connection = cluster.connection(rustix::process::getuid().as_raw());
+            submit_all_the_time(connection, number, cluster.path("work"), going.clone(), tell.clone())
         })
         .collect();
     let mut ledger = Ledger::default();

@@ -25,4 +25,5 @@ mod simulated;
 mod steps;
 mod suspend;
 mod topology;
+mod trust;
 mod wrong;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use spur_core::text::address::HostPort;
+use spur_proto::channel::Dialer;
 use spur_proto::client::Introduction;
+use spur_proto::keys::{ClusterKeys, Role};
 use spur_proto::v1::agents_client::AgentsClient;
 use spur_proto::v1::report::Report as Said;
 use spur_proto::v1::{
@@ -14,8 +17,9 @@ use spur_proto::v1::{
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Channel;
 
-use crate::cluster::PATIENCE;
+use crate::cluster::{Cluster, PATIENCE};
 
 /// The nodes of a cluster, for as long as this lives.
 pub(crate) struct Nodes {
@@ -43,8 +47,8 @@ impl Voice {
 }
 
 impl Nodes {
-    /// Nodes of these names with so many CPUs each, when the controller at a port of this host has taken them in.
-    pub(crate) fn start(port: u16, names: &[String], cpus: u32) -> Self {
+    /// Nodes of these names with so many CPUs each, when the controller of a cluster has taken them in.
+    pub(crate) fn start(cluster: &Cluster, names: &[String], cpus: u32) -> Self {
         let (launches, launched) = channel();
         let (welcomes, welcomed) = channel();
         let mut voices = BTreeMap::new();
@@ -57,11 +61,20 @@ impl Nodes {
             voices.insert(name.clone(), voice.clone());
             receivers.push((name.clone(), voice, UnboundedReceiverStream::new(receiver)));
         }
+        let (address, keys) = (cluster.address(), cluster.keys().expect("it has a key"));
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("threads can be made").block_on(async {
                 let attending = receivers.into_iter().map(|(name, voice, messages)| {
-                    tokio::spawn(attend(port, name, voice, messages, welcomes.clone(), launches.clone()))
+                    let introduced = introduced(&address, &keys, &name);
+                    tokio::spawn(attend(
+                        introduced,
+                        name,
+                        voice,
+                        messages,
+                        welcomes.clone(),
+                        launches.clone(),
+                    ))
                 });
                 for node in attending.collect::<Vec<_>>() {
                     node.await.expect("a node does not panic");
@@ -92,19 +105,24 @@ impl Nodes {
     }
 }
 
+/// The way of a node to the controller.
+fn introduced(address: &HostPort, keys: &ClusterKeys, name: &str) -> (Channel, Introduction) {
+    let own = keys.own(&Role::Node(name.into())).remove(0);
+    let dialer = Dialer::expecting(&keys.public(&Role::Controller), Some(own));
+    let claims = TokenClaims { node: name.to_owned(), expires: i64::MAX, ..TokenClaims::default() };
+    let introduction = Introduction::new(&keys.mint(&claims)).expect("a plain name");
+    (dialer.connect_lazily(address).expect("an address"), introduction)
+}
+
 /// One node, until the controller ends or this side does.
 async fn attend(
-    port: u16,
+    (channel, introduction): (Channel, Introduction),
     name: String,
     voice: Voice,
     messages: UnboundedReceiverStream<NodeMessage>,
     welcomes: Sender<()>,
     launches: Sender<(String, Launch)>,
 ) {
-    let address = format!("127.0.0.1:{port}").parse().expect("an address");
-    let channel = spur_proto::channel::endpoint(&address).expect("an address").connect_lazy();
-    let claims = TokenClaims { node: name.clone(), expires: i64::MAX, ..TokenClaims::default() };
-    let introduction = Introduction::new(&spur_proto::auth::unsigned(&claims)).expect("a plain name");
     let mut client = AgentsClient::with_interceptor(channel, introduction);
     let mut orders = client.attend(messages).await.expect("the controller listens").into_inner();
     let mut batches = Vec::new();

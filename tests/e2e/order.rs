@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::Command;
 use std::thread;
 
-use crate::client::{Client, batch_job, submissions_answered};
+use crate::client::{batch_job, submissions_answered};
 use crate::cluster::{Cluster, Setup};
 
 /// How many clients submit at a time, and how many jobs each.
@@ -34,7 +34,7 @@ fn no_reply_precedes_the_sync_of_its_entry() {
             .unwrap();
         return;
     }
-    let mut cluster = Cluster::prepare(&Setup::default());
+    let mut cluster = Cluster::prepare(&Setup { auth: "none", ..Setup::default() });
     let trace = cluster.path("strace");
     let mut strace = Command::new("strace");
     strace.args([
@@ -76,7 +76,7 @@ fn no_reply_precedes_the_sync_of_its_entry() {
 
 /// Submits one job after the other.
 fn submit(cluster: &Cluster, number: usize) -> Vec<(u32, String)> {
-    let mut client = Client::new(cluster.port());
+    let mut client = cluster.client();
     let submit = |count| {
         let name = format!("order-{number}-{count}-");
         let job = batch_job(&name, "#!/bin/sh\ntrue\n", &cluster.path("work"));

@@ -11,7 +11,7 @@ use std::thread;
 
 use spur_powerloss::{Image, Loss, Recorder, Trace};
 
-use crate::client::{Client, batch_job, submissions_answered};
+use crate::client::{batch_job, submissions_answered};
 use crate::cluster::{Cluster, Setup, program};
 
 /// How many clients submit, and how many jobs each.
@@ -30,7 +30,7 @@ struct Cut {
 
 #[test]
 fn power_loss_takes_nothing_that_was_acknowledged() {
-    let mut cluster = Cluster::prepare(&Setup { cpus: 64, ..Setup::default() });
+    let mut cluster = Cluster::prepare(&Setup { cpus: 64, auth: "none", ..Setup::default() });
     let recorder = Recorder::new(&cluster.path("state"), &cluster.path("trace")).unwrap();
     cluster.start_controller_as(recorder.command(program("spurctld")));
     cluster.start_node("n1");
@@ -57,7 +57,7 @@ fn power_loss_takes_nothing_that_was_acknowledged() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let mut left = Cluster::prepare(&Setup { cpus: 64, ..Setup::default() });
+                let mut left = Cluster::prepare(&Setup { cpus: 64, auth: "none", ..Setup::default() });
                 while let Some(cut) = cuts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     check(&mut left, cut, &names);
                 }
@@ -69,7 +69,7 @@ fn power_loss_takes_nothing_that_was_acknowledged() {
 
 /// Submits jobs and waits until each has ended, which is noted in the records.
 fn submit(cluster: &Cluster, recorder: &Recorder, number: usize) -> Vec<(u32, String)> {
-    let mut client = Client::new(cluster.port());
+    let mut client = cluster.client();
     let mut submitted = Vec::new();
     for count in 0..JOBS {
         let name = format!("c{number}-{count}");

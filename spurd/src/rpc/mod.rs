@@ -8,20 +8,22 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use prost::Message as _;
-use spur_proto::auth::{AuthError, ClusterKey};
+use spur_proto::auth::{self, AuthError, Pass};
+use spur_proto::keys::Keyring;
+use spur_proto::listen::{Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1;
 use spur_proto::v1::steps_server::Steps;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use self::session::{Left, Session};
 use crate::assemble::NodeFacts;
 use crate::clock::ControllerClock;
 use crate::owner::{Message, NotLaunched};
+use crate::register::now;
 use crate::spool::Spool;
 use crate::step::attempt::StepAttempt;
 use crate::step::launcher::Step;
@@ -38,11 +40,14 @@ pub(crate) struct StepService {
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) facts: watch::Receiver<Arc<NodeFacts>>,
     pub(crate) spool: Arc<Spool>,
-    pub(crate) key: Option<ClusterKey>,
+    pub(crate) keyring: Option<Keyring>,
     pub(crate) clock: Arc<ControllerClock>,
     /// How often each step has been attached to: tells whether its client came back.
     pub(crate) visits: Arc<Mutex<BTreeMap<StepAttempt, u64>>>,
 }
+
+/// The code of a credential that is not accepted.
+const BAD_CREDENTIAL: &str = "ESLURMD_INVALID_JOB_CREDENTIAL";
 
 type Output = Result<v1::StepOutput, Status>;
 
@@ -58,9 +63,10 @@ impl Steps for StepService {
         request: Request<Streaming<v1::StepInput>>,
     ) -> Result<Response<Self::RunStream>, Status> {
         refusal::check_version(request.metadata())?;
+        let pass = self.pass(&request)?;
         let input = request.into_inner();
         let (output, outputs) = mpsc::channel(BACKLOG);
-        tokio::spawn(self.clone().serve(input, output));
+        tokio::spawn(self.clone().serve(pass, input, output));
         Ok(Response::new(Box::pin(ReceiverStream::new(outputs))))
     }
 
@@ -71,15 +77,16 @@ impl Steps for StepService {
         request: Request<Streaming<v1::PeerInput>>,
     ) -> Result<Response<Self::PeerStream>, Status> {
         refusal::check_version(request.metadata())?;
+        let pass = self.peer_pass(&request)?;
         let (output, outputs) = mpsc::channel(BACKLOG);
-        tokio::spawn(peer::serve(self.clone(), request.into_inner(), output));
+        tokio::spawn(peer::serve(self.clone(), pass, request.into_inner(), output));
         Ok(Response::new(Box::pin(ReceiverStream::new(outputs))))
     }
 }
 
 impl StepService {
-    async fn serve(self, mut input: Streaming<v1::StepInput>, output: mpsc::Sender<Output>) {
-        let opened = match self.open(&mut input).await {
+    async fn serve(self, pass: Pass, mut input: Streaming<v1::StepInput>, output: mpsc::Sender<Output>) {
+        let opened = match self.open(&pass, &mut input).await {
             Ok(opened) => opened,
             Err(Refused(code, message)) => {
                 tracing::warn!("client refused: {message}");
@@ -114,15 +121,18 @@ impl StepService {
     /// Reads the first message and does what it asks for; the live step, and where its client wants to go on.
     async fn open(
         &self,
+        pass: &Pass,
         input: &mut Streaming<v1::StepInput>,
     ) -> Result<Option<(Step, Vec<v1::StepOffset>)>, Refused> {
         use v1::step_input::Input;
         // A client that leaves without a word wanted nothing.
         let Ok(Some(first)) = input.message().await else { return Ok(None) };
         match first.input {
-            Some(Input::Launch(launch)) => self.launch(launch).await.map(|step| Some((step, Vec::new()))),
+            Some(Input::Launch(launch)) => {
+                self.launch(pass, launch).await.map(|step| Some((step, Vec::new())))
+            }
             Some(Input::Attach(attach)) => {
-                let credential = self.credential(&attach.credential)?;
+                let credential = self.credential(pass, &attach.credential)?;
                 let step = self.find(attempt_of(&credential)).await?;
                 Ok(Some((step, attach.from)))
             }
@@ -133,10 +143,10 @@ impl StepService {
         }
     }
 
-    async fn launch(&self, launch: v1::StepLaunch) -> Result<Step, Refused> {
+    async fn launch(&self, pass: &Pass, launch: v1::StepLaunch) -> Result<Step, Refused> {
         // Which history the node belongs to, and how old a credential is, a controller has to say first.
         self.clock.known().await;
-        let credential = self.credential(&launch.credential)?;
+        let credential = self.credential(pass, &launch.credential)?;
         let setup = |message| Refused("ESLURMD_SETUP_ENVIRONMENT_ERROR", message);
         let (facts, issued_ms) = (Arc::clone(&self.facts.borrow()), credential.issued_ms);
         let prepared = Box::new(facts.step(&credential, launch).map_err(setup)?);
@@ -156,12 +166,33 @@ impl StepService {
         answered.await.ok().flatten().ok_or_else(gone)
     }
 
-    fn credential(&self, sealed: &[u8]) -> Result<v1::StepCredential, Refused> {
-        let opened = match &self.key {
-            Some(key) => key.open(sealed),
-            None => v1::StepCredential::decode(sealed).map_err(|_| AuthError::Malformed("credential")),
+    /// What a call of a client shows before anything of it is read.
+    fn pass<T>(&self, request: &Request<T>) -> Result<Pass, Status> {
+        let pass = auth::pass_of(request.metadata()).and_then(|pass| match &self.keyring {
+            Some(keyring) => keyring.now().passed(pass),
+            None => Pass::read_unverified(pass),
+        });
+        known(request, pass)
+    }
+
+    /// The same for a call of another node.
+    fn peer_pass<T>(&self, request: &Request<T>) -> Result<v1::PeerPass, Status> {
+        let pass = auth::peer_pass_of(request.metadata()).and_then(|pass| match &self.keyring {
+            Some(keyring) => keyring.now().open_peer_pass(pass, now()),
+            None => auth::read_unverified_peer_pass(pass, now()),
+        });
+        known(request, pass)
+    }
+
+    fn credential(&self, pass: &Pass, sealed: &[u8]) -> Result<v1::StepCredential, Refused> {
+        if !pass.is_for(sealed) {
+            return Err(Refused(BAD_CREDENTIAL, "the call was made with another credential".to_owned()));
+        }
+        let opened = match &self.keyring {
+            Some(keyring) => keyring.now().open(sealed),
+            None => auth::open_unverified(sealed),
         };
-        let invalid = |message| Refused("ESLURMD_INVALID_JOB_CREDENTIAL", message);
+        let invalid = |message| Refused(BAD_CREDENTIAL, message);
         let credential = opened.map_err(|error| invalid(error.to_string()))?;
         let own = self.spool.allegiance().history;
         if own.is_none_or(|own| own.0[..] != credential.history[..]) {
@@ -180,6 +211,18 @@ impl StepService {
     fn last_visit(&self, step: StepAttempt) -> Option<u64> {
         self.visits.lock().unwrap_or_else(PoisonError::into_inner).get(&step).copied()
     }
+}
+
+/// Lets in who has shown something good.
+fn known<T, P>(request: &Request<T>, shown: Result<P, AuthError>) -> Result<P, Status> {
+    let refused = |error: AuthError| {
+        refusal::status(Code::Unauthenticated, &v1::Error::new(BAD_CREDENTIAL, error.to_string()))
+    };
+    let shown = shown.map_err(refused)?;
+    if let Some(peer) = request.extensions().get::<Peer>() {
+        peer.prove(Proved::Known).map_err(|many| refusal::busy(&many.to_string()))?;
+    }
+    Ok(shown)
 }
 
 fn attempt_of(credential: &v1::StepCredential) -> StepAttempt {

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use prost::Message as _;
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_proto::v1;
 use spur_proto::v1::{peer_input, peer_output};
@@ -10,7 +9,6 @@ use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::{Refused, StepService};
-use crate::register::now;
 use crate::step::attempt::StepAttempt;
 use crate::step::launcher::{PeerReader, PeerWriter};
 
@@ -19,17 +17,16 @@ pub(super) type Output = Result<v1::PeerOutput, Status>;
 /// Serves one other node to the end of the step or of the connection.
 pub(super) async fn serve(
     service: StepService,
-    mut input: Streaming<v1::PeerInput>,
+    pass: v1::PeerPass,
+    input: Streaming<v1::PeerInput>,
     output: mpsc::Sender<Output>,
 ) {
-    match open(&service, &mut input).await {
-        Ok(Some((reader, writer))) => {
+    match open(&service, pass).await {
+        Ok((reader, writer)) => {
             if let Err(error) = carry(reader, writer, input, &output).await {
                 tracing::debug!(%error, "a connection between nodes is broken");
             }
         }
-        // Whoever leaves without a word wanted nothing.
-        Ok(None) => {}
         Err(Refused(code, message)) => {
             tracing::warn!("another node refused: {message}");
             let failed = peer_output::Output::Failed(v1::Error::new(code, message));
@@ -39,25 +36,11 @@ pub(super) async fn serve(
     }
 }
 
-async fn open(
-    service: &StepService,
-    input: &mut Streaming<v1::PeerInput>,
-) -> Result<Option<(PeerReader, PeerWriter)>, Refused> {
-    let Ok(Some(first)) = input.message().await else { return Ok(None) };
-    let Some(peer_input::Input::Join(join)) = first.input else {
-        return Err(Refused("SLURM_UNEXPECTED_MSG_ERROR", "the first message is no pass".to_owned()));
-    };
-    let pass = match &service.key {
-        Some(key) => key.open_pass(&join.pass, now()).map_err(|error| error.to_string()),
-        None => v1::PeerPass::decode(&join.pass[..]).map_err(|error| error.to_string()),
-    };
-    let pass = pass.map_err(|error| Refused("ESLURMD_INVALID_JOB_CREDENTIAL", error))?;
+async fn open(service: &StepService, pass: v1::PeerPass) -> Result<(PeerReader, PeerWriter), Refused> {
     let attempt = Attempt { job: JobId(pass.job_id), restart: pass.restart };
     let step = service.find(StepAttempt { attempt, step: StepId(pass.step_id) }).await?;
     let ends = step.peer(pass.node).await;
-    let ends =
-        ends.map_err(|error| Refused("ESLURMD_STEP_NOTRUNNING", format!("the step has ended: {error}")))?;
-    Ok(Some(ends))
+    ends.map_err(|error| Refused("ESLURMD_STEP_NOTRUNNING", format!("the step has ended: {error}")))
 }
 
 async fn carry(

@@ -64,6 +64,8 @@ pub enum StepEvent {
     Stopped,
     /// It wants a way to the step's first node ([`Step::uplink`]).
     UplinkWanted {
+        /// That node.
+        node: String,
         /// `host:port` of that node's service.
         address: String,
     },
@@ -350,7 +352,7 @@ impl Follower {
                 Event::Status { order, started_ms, pids: _, ended } => {
                     StepEvent::Found { order, started_ms, ended }
                 }
-                Event::UplinkWanted { address } => StepEvent::UplinkWanted { address },
+                Event::UplinkWanted { node, address } => StepEvent::UplinkWanted { node, address },
                 // The client hears of these; the end of the step follows.
                 Event::Detached | Event::Aborted { .. } => continue,
             };

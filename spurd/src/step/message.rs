@@ -113,6 +113,8 @@ pub enum Event {
     /// The step has something to say to its first node: a connection is to be brought that leads there
     /// ([`Request::Uplink`]).
     UplinkWanted {
+        /// That node.
+        node: String,
         /// `host:port` of that node's service.
         address: String,
     },

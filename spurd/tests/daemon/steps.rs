@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use spur_proto::auth::ClusterKey;
+use spur_proto::auth;
+use spur_proto::channel::Dialer;
+use spur_proto::keys::{ClusterKey, ClusterKeys, Role};
 use spur_proto::v1;
 use spur_proto::v1::order::Order as Down;
 use spur_proto::v1::report::Report;
@@ -39,13 +41,9 @@ fn credential() -> v1::StepCredential {
     }
 }
 
-fn sealed(credential: &v1::StepCredential) -> prost::bytes::Bytes {
-    prost::Message::encode_to_vec(credential).into()
-}
-
 fn step_launch(world: &World, script: &str) -> v1::StepLaunch {
     v1::StepLaunch {
-        credential: sealed(&credential()),
+        credential: world.keys.seal(&credential()).into(),
         argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
         environment: format!("PATH={}\0", std::env::var("PATH").unwrap()).into_bytes().into(),
         work_dir: world.directory.path().display().to_string(),
@@ -63,13 +61,27 @@ struct Client {
 }
 
 impl Client {
-    async fn open(link: &Link, first: Input) -> Client {
+    async fn open(world: &World, link: &Link, first: Input) -> Client {
+        let credential = match &first {
+            Input::Launch(launch) => launch.credential.clone(),
+            Input::Attach(attach) => attach.credential.clone(),
+            other => panic!("a client does not begin with {other:?}"),
+        };
+        Client::open_with(world, link, &credential, first).await
+    }
+
+    /// With the pass of another credential, perhaps.
+    async fn open_with(world: &World, link: &Link, credential: &[u8], first: Input) -> Client {
+        let pass = format!("{}{}", auth::STEP_SCHEME, auth::pass(credential).unwrap());
         let (input, inputs) = mpsc::channel(64);
         input.send(v1::StepInput { input: Some(first) }).await.unwrap();
-        let mut client = StepsClient::connect(format!("http://{}", link.hello.address)).await.unwrap();
+        let dialer = Dialer::expecting(&world.keys.public(&Role::Node("n1".into())), None);
+        let mut client =
+            StepsClient::new(dialer.connect(&link.hello.address.parse().unwrap()).await.unwrap());
         let mut request = Request::new(ReceiverStream::new(inputs));
         let version = spur_proto::refusal::PROTOCOL.parse().unwrap();
         request.metadata_mut().insert(spur_proto::refusal::VERSION_KEY, version);
+        request.metadata_mut().insert("authorization", pass.parse().unwrap());
         let output = client.run(request).await.unwrap().into_inner();
         Client { input, output, texts: vec![String::new(); 2], exits: vec![] }
     }
@@ -101,12 +113,41 @@ impl Client {
 }
 
 #[tokio::test]
+async fn nobody_is_heard_without_a_credential() {
+    let mut world = World::new().await;
+    world.start();
+    let link = world.welcome(1).await;
+    let dialer = Dialer::expecting(&world.keys.public(&Role::Node("n1".into())), None);
+    let mut client = StepsClient::new(dialer.connect(&link.hello.address.parse().unwrap()).await.unwrap());
+    let foreign = ClusterKeys::of(ClusterKey::generate().unwrap(), "test").seal(&credential());
+    for pass in [None, Some("nonsense".to_owned()), Some(auth::pass(&foreign).unwrap())] {
+        let mut request = Request::new(tokio_stream::pending());
+        let version = spur_proto::refusal::PROTOCOL.parse().unwrap();
+        request.metadata_mut().insert(spur_proto::refusal::VERSION_KEY, version);
+        if let Some(pass) = &pass {
+            let shown = format!("{}{pass}", auth::STEP_SCHEME);
+            request.metadata_mut().insert("authorization", shown.parse().unwrap());
+        }
+        // The answer comes although nothing was sent.
+        let refused = client.run(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{pass:?}: {refused}");
+    }
+    // A good pass is for the credential that it was made of.
+    let other = world.keys.seal(&v1::StepCredential { job_id: 43, ..credential() });
+    let launch = v1::StepLaunch { credential: other.into(), ..step_launch(&world, "true") };
+    let mut client =
+        Client::open_with(&world, &link, &world.keys.seal(&credential()), Input::Launch(launch)).await;
+    let Some(Output::Failed(error)) = client.next().await else { panic!("it was launched") };
+    assert_eq!(error.code, "ESLURMD_INVALID_JOB_CREDENTIAL");
+}
+
+#[tokio::test]
 async fn a_client_launches_a_step_and_feeds_it() {
     let mut world = World::new().await;
     world.start();
     let mut link = world.welcome(1).await;
     let script = "read line; echo $SLURM_PROCID: $line; exit $SLURM_PROCID";
-    let mut client = Client::open(&link, Input::Launch(step_launch(&world, script))).await;
+    let mut client = Client::open(&world, &link, Input::Launch(step_launch(&world, script))).await;
     client.send(Input::Stdin(v1::StepStdin { data: b"hello\n".to_vec().into(), end: true })).await;
     client.until_done().await;
     client.exits.sort_unstable();
@@ -117,7 +158,7 @@ async fn a_client_launches_a_step_and_feeds_it() {
     let ended = v1::StepNodeEnded { step_id: 0, exit_code: 1, exit_signal: 0 };
     assert_eq!(link.acknowledged_report().await, Report::StepEnded(ended));
     // What ran once is not launched again.
-    let mut again = Client::open(&link, Input::Launch(step_launch(&world, script))).await;
+    let mut again = Client::open(&world, &link, Input::Launch(step_launch(&world, script))).await;
     let Some(Output::Failed(error)) = again.next().await else { panic!("launched twice") };
     assert!(error.message.contains("launched on this node before"), "{error:?}");
 }
@@ -129,7 +170,7 @@ async fn more_input_than_fits_anywhere_comes_out_again() {
     let link = world.welcome(1).await;
     let mut launch = step_launch(&world, "cat");
     launch.stdin_task = Some(1);
-    let mut client = Client::open(&link, Input::Launch(launch)).await;
+    let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
     let text: String = (0..200_000).map(|number| format!("{number}\n")).collect();
     let (mut sent, mut taken) = (0, 0);
     while !matches!(client.exits.as_slice(), [_, _]) || client.texts[1].len() < text.len() {
@@ -153,7 +194,7 @@ async fn a_client_and_its_step_survive_a_killed_spurd() {
     world.start();
     let link = world.welcome(1).await;
     let script = "echo before; until [ -e go ]; do sleep 0.01; done; echo after";
-    let mut client = Client::open(&link, Input::Launch(step_launch(&world, script))).await;
+    let mut client = Client::open(&world, &link, Input::Launch(step_launch(&world, script))).await;
     while client.texts.iter().any(String::is_empty) {
         client.next().await.unwrap();
     }
@@ -162,9 +203,9 @@ async fn a_client_and_its_step_survive_a_killed_spurd() {
     world.start();
     let link = world.welcome(1).await;
     let from = (0..2).map(|task| v1::StepOffset { task, stderr: false, offset: 7 }).collect();
-    let credential = sealed(&credential());
+    let credential = world.keys.seal(&credential()).into();
     let texts = client.texts;
-    let mut client = Client::open(&link, Input::Attach(v1::StepAttach { credential, from })).await;
+    let mut client = Client::open(&world, &link, Input::Attach(v1::StepAttach { credential, from })).await;
     client.texts = texts;
     fs::write(world.path("go"), "").unwrap();
     client.until_done().await;
@@ -178,13 +219,13 @@ async fn nothing_starts_for_a_job_that_is_ending_or_with_an_old_credential() {
     let mut link = world.welcome(1).await;
     let mut launch = step_launch(&world, "touch ran");
     let old = v1::StepCredential { issued_ms: now_ms() - 61_000, ..credential() };
-    launch.credential = sealed(&old);
-    let mut client = Client::open(&link, Input::Launch(launch)).await;
+    launch.credential = world.keys.seal(&old).into();
+    let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
     let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
     assert_eq!(error.code, "ESLURMD_CREDENTIAL_EXPIRED");
     link.terminate(true).await;
     assert_eq!(link.acknowledged_report().await, done());
-    let mut client = Client::open(&link, Input::Launch(step_launch(&world, "touch ran"))).await;
+    let mut client = Client::open(&world, &link, Input::Launch(step_launch(&world, "touch ran"))).await;
     let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
     assert!(error.message.contains("is ending"), "{error:?}");
     assert!(!world.path("ran").exists());
@@ -193,7 +234,7 @@ async fn nothing_starts_for_a_job_that_is_ending_or_with_an_old_credential() {
 /// How a launch with this credential is refused.
 async fn refusal(link: &Link, world: &World, credential: prost::bytes::Bytes) -> (String, String) {
     let launch = v1::StepLaunch { credential, ..step_launch(world, "touch ran") };
-    let mut client = Client::open(link, Input::Launch(launch)).await;
+    let mut client = Client::open(world, link, Input::Launch(launch)).await;
     let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
     assert!(!world.path("ran").exists());
     (error.code, error.message)
@@ -213,24 +254,24 @@ async fn a_credential_is_good_for_its_step_alone() {
     world.start();
     let mut link = world.welcome(1).await;
     let used = credential();
-    let launch = v1::StepLaunch { credential: sealed(&used), ..step_launch(&world, "true") };
-    let mut client = Client::open(&link, Input::Launch(launch)).await;
+    let launch = v1::StepLaunch { credential: world.keys.seal(&used).into(), ..step_launch(&world, "true") };
+    let mut client = Client::open(&world, &link, Input::Launch(launch)).await;
     client.until_done().await;
     assert!(matches!(link.acknowledged_report().await, Report::StepEnded(_)));
     // Twice, after the step's end.
-    let (code, message) = refusal(&link, &world, sealed(&used)).await;
+    let (code, message) = refusal(&link, &world, world.keys.seal(&used).into()).await;
     assert!(code == "ESLURMD_SETUP_ENVIRONMENT_ERROR" && message.contains("before"), "{code} {message}");
     // On another node, of another history, for nobody's step.
     let elsewhere = v1::StepCredential {
         nodes: vec![v1::CredentialNode { name: "n2".to_owned(), ..used.nodes[0].clone() }],
         ..used.clone()
     };
-    let (_, message) = refusal(&link, &world, sealed(&elsewhere)).await;
+    let (_, message) = refusal(&link, &world, world.keys.seal(&elsewhere).into()).await;
     assert!(message.contains("n1"), "{message}");
     let foreign = v1::StepCredential { history: vec![9; 16].into(), step_id: 1, ..used.clone() };
     let nameless = v1::StepCredential { history: vec![].into(), step_id: 1, ..used.clone() };
     for other in [&foreign, &nameless] {
-        let (code, message) = refusal(&link, &world, sealed(other)).await;
+        let (code, message) = refusal(&link, &world, world.keys.seal(other).into()).await;
         assert!(code == "ESLURMD_INVALID_JOB_CREDENTIAL" && message.contains("history"), "{message}");
     }
     // After the job was cancelled and the node has forgotten it, also for a step that never was.
@@ -239,36 +280,36 @@ async fn a_credential_is_good_for_its_step_alone() {
     forgotten(&mut link, &world).await;
     for step_id in [0, 1] {
         let (code, message) =
-            refusal(&link, &world, sealed(&v1::StepCredential { step_id, ..used.clone() })).await;
+            refusal(&link, &world, world.keys.seal(&v1::StepCredential { step_id, ..used.clone() }).into())
+                .await;
         assert!(code == "ESLURMD_CREDENTIAL_EXPIRED" && message.contains("has ended"), "{message}");
     }
     // A daemon that was started again knows nothing of what was before.
     world.kill();
     world.start();
     let link = world.welcome(1).await;
-    let (code, message) = refusal(&link, &world, sealed(&used)).await;
+    let (code, message) = refusal(&link, &world, world.keys.seal(&used).into()).await;
     assert!(code == "ESLURMD_CREDENTIAL_EXPIRED" && message.contains("started"), "{message}");
 }
 
 #[tokio::test]
 async fn a_credential_is_good_for_its_user_and_signed() {
     let mut world = World::new().await;
-    let key = ClusterKey::generate().unwrap();
-    key.write_new(&world.path("key")).unwrap();
-    let text = fs::read_to_string(world.path("spur.toml")).unwrap();
-    let keyed = format!("method = \"key\"\nkey_file = \"{}\"", world.path("key").display());
-    fs::write(world.path("spur.toml"), text.replace("method = \"none\"", &keyed)).unwrap();
     world.start();
     let link = world.welcome(1).await;
-    let good = key.seal(&credential());
-    let signature = good[good.len() - 32..].to_vec();
+    let good = world.keys.seal(&credential());
+    let signature = good[good.len() - 33..].to_vec();
     let other = v1::StepCredential { uid: 0, user: "root".to_owned(), step_id: 1, ..credential() };
     let forged = [prost::Message::encode_to_vec(&other), signature].concat();
-    let unsigned = prost::Message::encode_to_vec(&credential());
-    for bad in [forged, unsigned, ClusterKey::generate().unwrap().seal(&credential())] {
-        let (code, message) = refusal(&link, &world, bad.into()).await;
-        assert_eq!(code, "ESLURMD_INVALID_JOB_CREDENTIAL", "{message}");
+    let foreign = ClusterKeys::of(ClusterKey::generate().unwrap(), "test").seal(&credential());
+    for bad in [forged, auth::unsealed(&credential()), foreign] {
+        let launch = v1::StepLaunch { credential: bad.into(), ..step_launch(&world, "touch ran") };
+        // Behind the pass of a good one; behind its own it is not even heard.
+        let mut client = Client::open_with(&world, &link, &good, Input::Launch(launch)).await;
+        let Some(Output::Failed(error)) = client.next().await else { panic!("launched") };
+        assert_eq!(error.code, "ESLURMD_INVALID_JOB_CREDENTIAL", "{}", error.message);
+        assert!(!world.path("ran").exists());
     }
     let launch = v1::StepLaunch { credential: good.into(), ..step_launch(&world, "true") };
-    Client::open(&link, Input::Launch(launch)).await.until_done().await;
+    Client::open(&world, &link, Input::Launch(launch)).await.until_done().await;
 }

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use spur_proto::keys::{ClusterKey, ClusterKeys, Keyring, Role};
+use spur_proto::listen::{Incoming, Limits};
+use spur_proto::tls;
 use spur_proto::v1;
 use spur_proto::v1::agents_server::{Agents, AgentsServer};
 use spur_proto::v1::node_message::Message as Up;
@@ -13,7 +16,7 @@ use spur_proto::v1::order::Order as Down;
 use spur_proto::v1::report::Report;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// One stream that a node has opened.
@@ -92,6 +95,7 @@ pub(crate) const ATTEMPT: v1::Attempt = v1::Attempt { job_id: 42, restart: 0 };
 /// A controller, and a directory for a node.
 pub(crate) struct World {
     pub(crate) directory: tempfile::TempDir,
+    pub(crate) keys: ClusterKeys,
     pub(crate) controller: SocketAddr,
     pub(crate) links: mpsc::Receiver<(Streaming<v1::NodeMessage>, Orders)>,
     pub(crate) daemon: Option<Child>,
@@ -105,14 +109,22 @@ impl Drop for World {
 
 impl World {
     pub(crate) async fn new() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        ClusterKey::generate().unwrap().write_new(&directory.path().join("key")).unwrap();
+        let keys = ClusterKeys::read(&directory.path().join("key"), "test").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let controller = listener.local_addr().unwrap();
         let (links, received) = mpsc::channel(8);
         let server = tonic::transport::Server::builder().add_service(AgentsServer::new(Play { links }));
-        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-        let directory = tempfile::tempdir().unwrap();
-        let world = World { directory, controller, links: received, daemon: None };
-        fs::write(world.path("spur.toml"), "cluster_name = \"test\"\n[auth]\nmethod = \"none\"\n").unwrap();
+        let tls = tls::server(&Keyring::new(keys.clone()), Role::Controller);
+        let incoming = Incoming::tcp(listener, Some(tls), Limits::for_process(100));
+        tokio::spawn(server.serve_with_incoming(incoming));
+        let world = World { directory, keys, controller, links: received, daemon: None };
+        let files = world.directory.path().display();
+        let text = format!(
+            "cluster_name = \"test\"\n[auth]\nkey_file = \"{files}/key\"\nsocket = \"{files}/auth.sock\"\n"
+        );
+        fs::write(world.path("spur.toml"), text).unwrap();
         world
     }
 

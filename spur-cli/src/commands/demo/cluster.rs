@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
-use spur_proto::auth::ClusterKey;
+use spur_proto::keys::ClusterKey;
 use spur_proto::v1::PingRequest;
 use tokio::process::Command;
 use tokio::sync::mpsc;

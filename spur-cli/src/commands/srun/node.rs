@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use spur_core::text::address::HostPort;
-use spur_proto::channel::{self, MAX_MESSAGE};
+use spur_proto::auth;
+use spur_proto::channel::{DialError, Dialer, MAX_MESSAGE};
 use spur_proto::client;
+use spur_proto::keys::PublicKey;
 use spur_proto::refusal;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
@@ -203,23 +205,20 @@ impl Follower {
     /// One connection, from its first message to its end.
     async fn connection(&mut self, first: Input, launched: &mut bool) -> End {
         let (inputs, outgoing) = mpsc::channel(QUEUE);
-        let endpoint = match self.layout.address.parse::<HostPort>() {
-            Ok(address) => channel::endpoint(&address).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+        let address = match self.layout.address.parse::<HostPort>() {
+            Ok(address) => address,
+            Err(error) => return End::Refused(error.to_string()),
         };
-        let channel = match endpoint {
-            Ok(endpoint) => endpoint.connect().await,
-            Err(why) => return End::Refused(why),
+        let pass = auth::pass(&self.plan.credential).map(|pass| format!("{}{pass}", auth::STEP_SCHEME));
+        let Some(pass) = pass.ok().and_then(|pass| MetadataValue::try_from(pass).ok()) else {
+            return End::Refused("the controller gave a credential that is none".to_owned());
         };
-        let channel = match channel {
+        let channel = match dialer(&self.layout).connect(&address).await {
             Ok(channel) => channel,
-            Err(error) => {
-                return End::Broken(format!(
-                    "cannot connect to {}: {}",
-                    self.layout.address,
-                    client::innermost(&error)
-                ));
+            Err(error @ DialError::Unreachable(_)) => {
+                return End::Broken(format!("cannot connect to {address}: {error}"));
             }
+            Err(error) => return End::Refused(error.to_string()),
         };
         *launched = true;
         self.stdin.connected(matches!(first, Input::Attach(_)));
@@ -232,6 +231,7 @@ impl Follower {
         let mut request = Request::new(ReceiverStream::new(outgoing));
         let version = MetadataValue::from_static(refusal::PROTOCOL);
         request.metadata_mut().insert(refusal::VERSION_KEY, version);
+        request.metadata_mut().insert("authorization", pass);
         match steps.run(request).await {
             Ok(answer) => self.exchange(inputs, answer.into_inner()).await,
             Err(status) => ended_by(&status),
@@ -312,6 +312,14 @@ impl Follower {
         // Nobody listens any more when the command is ending.
         let _ = self.events.send((self.index, event)).await;
     }
+}
+
+/// The node is whom the controller says it is.
+fn dialer(layout: &StepNodeLayout) -> Dialer {
+    let keys: Vec<PublicKey> =
+        layout.public_keys.iter().filter_map(|key| PublicKey::from_bytes(key)).collect();
+    // No keys at all: the cluster uses none. One that is none is nobody's.
+    if layout.public_keys.is_empty() { Dialer::believing() } else { Dialer::expecting(&keys, None) }
 }
 
 fn ended_by(status: &Status) -> End {

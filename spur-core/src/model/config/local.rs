@@ -14,6 +14,8 @@ pub struct Local {
     pub controller: ControllerLocal,
     /// `[auth]`.
     pub auth: AuthLocal,
+    /// `[tls]`.
+    pub tls: TlsLocal,
     /// `[agent]`.
     pub agent: AgentLocal,
     /// `[log]`.
@@ -93,18 +95,42 @@ pub struct AuthLocal {
     pub key_file: PathBuf,
     /// `socket`: where the daemon of each host hands out tokens.
     pub socket: PathBuf,
+    /// `user`: who runs the daemons beside root, by name or number; commands believe nobody else at the socket.
+    pub user: Option<String>,
 }
 
 /// `[auth] method`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthMethod {
-    /// Tokens signed with the cluster's key.
+    /// Tokens signed with the cluster's key, and TLS with keys derived from it.
     #[default]
     Key,
-    /// Credentials of MUNGE.
-    Munge,
     /// Whoever connects is believed; on loopback only.
     None,
+}
+
+/// `[tls]`: a site's own certificates, for commands, on a listener of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsLocal {
+    /// `controller_names`: names that a controller's certificate may bear.
+    pub controller_names: Vec<String>,
+    /// `ca_file`: the authority whose certificates commands believe; with it, they go to `addr`.
+    pub ca_file: Option<PathBuf>,
+    /// `addr`: where commands reach that listener.
+    pub addresses: Vec<HostPort>,
+    /// The listener, if the controller has one.
+    pub listener: Option<TlsListener>,
+}
+
+/// The controller's listener for certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsListener {
+    /// `listen_addr`.
+    pub listen_addr: HostPort,
+    /// `cert_file`: the controller's certificate and those between it and the authority.
+    pub cert_file: PathBuf,
+    /// `key_file`: its private key.
+    pub key_file: PathBuf,
 }
 
 /// `[agent]`: what a node's daemon needs.
@@ -208,6 +234,7 @@ impl Default for AuthLocal {
             method: AuthMethod::default(),
             key_file: "/etc/spur/cluster.key".into(),
             socket: "/run/spur/auth.sock".into(),
+            user: None,
         }
     }
 }

@@ -104,6 +104,11 @@ impl Mpi {
         self.order.nodes.get(node as usize).map_or("?", |node| &node.name)
     }
 
+    /// Says that a way to the first node is wanted.
+    fn uplink_wanted(&self) -> Event {
+        Event::UplinkWanted { node: self.name(FIRST).to_owned(), address: self.order.first.clone() }
+    }
+
     /// The number of a node by its name.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         let at = self.order.nodes.iter().position(|node| node.name == name)?;
@@ -220,7 +225,7 @@ impl Shim {
     /// Whether a new listener must hear that a way to the first node is wanted.
     pub(super) fn uplink_wanted(&self) -> Option<Event> {
         let mpi = self.mpi.as_ref().filter(|mpi| mpi.wants_uplink)?;
-        Some(Event::UplinkWanted { address: mpi.order.first.clone() })
+        Some(mpi.uplink_wanted())
     }
 
     /// Carries on what has become possible between tasks and nodes, and ends the step if that is due.
@@ -241,7 +246,7 @@ impl Shim {
             && open(connections, FIRST).is_none();
         if wanted {
             mpi.wants_uplink = true;
-            let event = Event::UplinkWanted { address: mpi.order.first.clone() };
+            let event = mpi.uplink_wanted();
             self.tell(&event);
         }
         self.abort_if_due();

@@ -6,6 +6,7 @@ use super::policy::set;
 use super::section::Section;
 use crate::model::config::{
     AgentLocal, AuthLocal, AuthMethod, ControllerLocal, LogFormat, LogLevel, LogLocal, StateStore,
+    TlsListener, TlsLocal,
 };
 use crate::text::address::HostPort;
 
@@ -63,23 +64,64 @@ fn state(section: &mut Section<'_>) -> Option<StateStore> {
     Some(StateStore::Sqlite(path))
 }
 
-/// `[auth]`; without authentication the controller listens on loopback only.
-pub(super) fn auth(mut section: Section<'_>, listens_on: &HostPort) -> AuthLocal {
+/// `[auth]`; without authentication the controller listens, and is reached, on loopback only.
+pub(super) fn auth(mut section: Section<'_>, controller: &ControllerLocal) -> AuthLocal {
     let mut auth = AuthLocal::default();
     set!(
         auth.method => section.choice("method", &[
             ("key", AuthMethod::Key),
-            ("munge", AuthMethod::Munge),
             ("none", AuthMethod::None),
         ]),
         auth.key_file => path(&mut section, "key_file"),
         auth.socket => path(&mut section, "socket"),
     );
-    if auth.method == AuthMethod::None && !listens_on.is_loopback() {
-        section.refuse("method", loopback_only("controller", listens_on));
+    auth.user = section.name("user").map(str::to_owned);
+    if auth.method == AuthMethod::None {
+        if !controller.listen_addr.is_loopback() {
+            section.refuse("method", loopback_only("controller", &controller.listen_addr));
+        }
+        if let Some(afar) = controller.addresses.iter().find(|address| !address.is_loopback()) {
+            let text = format!("\"none\" is for loopback only, and [controller] addr is {afar}; use \"key\"");
+            section.refuse("method", text);
+        }
     }
     section.finish();
     auth
+}
+
+/// `[tls]`: certificates are shown with `listen_addr`, `cert_file` and `key_file`, and believed with `ca_file` and
+/// `controller_names`.
+pub(super) fn tls(mut section: Section<'_>, method: AuthMethod) -> TlsLocal {
+    let names = section.strings("controller_names");
+    let mut tls = TlsLocal {
+        controller_names: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
+        ca_file: path(&mut section, "ca_file"),
+        ..TlsLocal::default()
+    };
+    let listen: Option<HostPort> = section.parsed("listen_addr");
+    let files = (path(&mut section, "cert_file"), path(&mut section, "key_file"));
+    tls.addresses = addresses(&mut section).unwrap_or_else(|| listen.iter().cloned().collect());
+    match (listen, files) {
+        (Some(listen_addr), (Some(cert_file), Some(key_file))) => {
+            tls.listener = Some(TlsListener { listen_addr, cert_file, key_file });
+        }
+        (None, (None, None)) => {}
+        _ => section.refuse("listen_addr", "a listener needs all of listen_addr, cert_file and key_file"),
+    }
+    if tls.ca_file.is_some() && tls.controller_names.is_empty() {
+        section.refuse("ca_file", "it makes nobody a controller without `controller_names`");
+    }
+    if tls.ca_file.is_none() && !tls.controller_names.is_empty() {
+        section.refuse("controller_names", "names are believed of an authority only, which `ca_file` names");
+    }
+    if tls.ca_file.is_some() && tls.addresses.is_empty() {
+        section.refuse("ca_file", "commands must know where the listener is: say so with `addr`");
+    }
+    if method == AuthMethod::None && tls != TlsLocal::default() {
+        section.refuse("controller_names", "it has no place beside [auth] method = \"none\"");
+    }
+    section.finish();
+    tls
 }
 
 fn loopback_only(who: &str, listens_on: &HostPort) -> String {

@@ -49,10 +49,11 @@ fn sections(top: &mut Section<'_>) -> Config {
 
 /// Who may speak, and with that where the nodes' daemons may listen.
 fn auth(top: &mut Section<'_>, local: &mut Local) {
-    let listens_on = &local.controller.listen_addr;
     if let Some(section) = top.section("auth") {
-        local.auth = daemons::auth(section, listens_on);
+        local.auth = daemons::auth(section, &local.controller);
     }
+    local.tls =
+        top.section("tls").map(|section| daemons::tls(section, local.auth.method)).unwrap_or_default();
     local.agent = daemons::agent(top.section("agent"), local.auth.method);
 }
 

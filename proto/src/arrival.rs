@@ -1,0 +1,349 @@
+//! How a request's body comes in: in time, and not more of it at once than there is room for.
+//!
+//! A message that has begun must be there in [`PATIENCE`], as must the first one of a call. Large messages that are on
+//! their way take their room from one store for the whole daemon; who finds it empty waits for others to be done. What
+//! a message is, is read off gRPC's framing: a byte, its length, and itself.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+use tonic::body::Body;
+use tower::{Layer, Service};
+
+use crate::channel::MAX_MESSAGE;
+use crate::listen::{Busy, Complaint, Peer};
+use crate::refusal;
+
+/// How long a message may take from its first byte to its last, and the first one of a call to begin and end.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Messages that are larger take their room from the common store.
+const SMALL: usize = 64 << 10;
+/// What the store is counted in, in bytes.
+const UNIT: usize = 1 << 10;
+/// The length of what stands before every message.
+const HEADER: usize = 5;
+
+/// Watches over the bodies of a server's requests.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    room: Arc<Semaphore>,
+    patience: Duration,
+    late: Arc<Complaint>,
+}
+
+impl Arrival {
+    /// With room for so many bytes of large messages on their way.
+    pub fn new(room: usize) -> Arrival {
+        Arrival { room: Arc::new(Semaphore::new(room / UNIT)), patience: PATIENCE, late: Arc::default() }
+    }
+
+    /// The same with another patience.
+    pub fn with_patience(self, patience: Duration) -> Arrival {
+        Arrival { patience, ..self }
+    }
+}
+
+impl<S> Layer<S> for Arrival {
+    type Service = Watched<S>;
+
+    fn layer(&self, inner: S) -> Watched<S> {
+        Watched { inner, arrival: self.clone() }
+    }
+}
+
+/// A service whose requests are watched over.
+#[derive(Clone, Debug)]
+pub struct Watched<S> {
+    inner: S,
+    arrival: Arrival,
+}
+
+impl<S> Service<http::Request<Body>> for Watched<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Answering>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let busy = request.extensions().get::<Peer>().map(Peer::busy);
+        let arrival = self.arrival.clone();
+        let answer = self.inner.call(request.map(|body| Body::new(Arriving::new(body, arrival))));
+        Box::pin(async move { Ok(answer.await?.map(|inner| Answering { inner, _busy: busy })) })
+    }
+}
+
+/// The body of an answer; until it has been sent, its connection is not silent.
+#[derive(Debug)]
+pub struct Answering {
+    inner: Body,
+    _busy: Option<Busy>,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The body of a request.
+struct Arriving {
+    inner: Body,
+    arrival: Arrival,
+    messages: Messages,
+    /// Whether the first message, or the rest of one, is expected.
+    expecting: bool,
+    /// Runs while something is expected and does not come.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// What the message that is on its way may take.
+    room: Option<OwnedSemaphorePermit>,
+    /// What has come and waits for room.
+    waiting: Option<(Frame<Bytes>, Waiting)>,
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
+impl Arriving {
+    fn new(inner: Body, arrival: Arrival) -> Arriving {
+        let messages = Messages::default();
+        Arriving { inner, arrival, messages, expecting: true, deadline: None, room: None, waiting: None }
+    }
+
+    /// What came, or the end of patience.
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some((_, room)) = &mut self.waiting {
+            let room = ready!(room.as_mut().poll(cx));
+            let (frame, _) = self.waiting.take().expect("it was there a line ago");
+            self.room = room;
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            ended => return Poll::Ready(ended),
+        };
+        let Some(data) = frame.data_ref() else { return Poll::Ready(Some(Ok(frame))) };
+        let finished = self.messages.feed(data);
+        if finished > 0 {
+            (self.room, self.expecting, self.deadline) = (None, false, None);
+        }
+        let Some(length) = self.messages.under_way() else { return Poll::Ready(Some(Ok(frame))) };
+        self.expecting = true;
+        if length <= SMALL || self.room.is_some() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let units = u32::try_from(length.min(MAX_MESSAGE).div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let store = Arc::clone(&self.arrival.room);
+        if let Ok(room) = Arc::clone(&store).try_acquire_many_owned(units) {
+            self.room = Some(room);
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let room: Waiting = Box::pin(async move { store.acquire_many_owned(units).await.ok() });
+        self.waiting = Some((frame, room));
+        self.next(cx)
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Poll::Ready(come) = self.next(cx) {
+            return Poll::Ready(come);
+        }
+        if !self.expecting {
+            return Poll::Pending;
+        }
+        let patience = self.arrival.patience;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(deadline.as_mut().poll(cx));
+        let status = if self.waiting.is_some() {
+            refusal::busy("too many large requests are on their way at once")
+        } else {
+            Status::deadline_exceeded(format!(
+                "the request was not there within {} s",
+                patience.as_secs_f32()
+            ))
+        };
+        let why = status.message();
+        self.arrival.late.tell(|more| tracing::warn!(more, "a request was given up: {why}"));
+        // What is left of it is not read any more.
+        (self.inner, self.waiting, self.room, self.expecting) = (Body::empty(), None, None, false);
+        Poll::Ready(Some(Err(status)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.waiting.is_none() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Where in the sequence of messages a body is.
+#[derive(Debug, Default)]
+struct Messages {
+    header: [u8; HEADER],
+    /// How much of the header is there.
+    have: usize,
+    /// The length of the message whose header is there.
+    length: usize,
+    /// How much of it is to come.
+    left: usize,
+}
+
+impl Messages {
+    /// Reads on; returns how many messages have become whole.
+    fn feed(&mut self, mut data: &[u8]) -> usize {
+        let mut finished = 0;
+        while data.has_remaining() {
+            if self.have < HEADER {
+                let part = data.len().min(HEADER - self.have);
+                self.header[self.have..self.have + part].copy_from_slice(&data[..part]);
+                self.have += part;
+                data.advance(part);
+                if self.have < HEADER {
+                    break;
+                }
+                let [_, length @ ..] = self.header;
+                self.length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                self.left = self.length;
+            }
+            let part = data.len().min(self.left);
+            self.left -= part;
+            data.advance(part);
+            if self.left == 0 {
+                finished += 1;
+                *self = Messages::default();
+            }
+        }
+        finished
+    }
+
+    /// The length of the message that has begun and is not whole; 0 while that is not known.
+    fn under_way(&self) -> Option<usize> {
+        (self.have > 0).then_some(self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Patience that is soon at its end.
+    const MOMENT: Duration = Duration::from_millis(10);
+
+    /// Gives these pieces, then is silent for ever.
+    struct Pieces(VecDeque<Bytes>);
+
+    impl HttpBody for Pieces {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            self.0.pop_front().map_or(Poll::Pending, |piece| Poll::Ready(Some(Ok(Frame::data(piece)))))
+        }
+    }
+
+    fn message(length: usize) -> Vec<u8> {
+        let mut message = vec![0];
+        message.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
+        message.resize(HEADER + length, 7);
+        message
+    }
+
+    fn arriving(arrival: &Arrival, pieces: &[&[u8]]) -> Pin<Box<Arriving>> {
+        let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+        Box::pin(Arriving::new(Body::new(Pieces(pieces)), arrival.clone()))
+    }
+
+    async fn next(body: &mut Pin<Box<Arriving>>) -> Result<usize, Status> {
+        let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+        frame.expect("it goes on").map(|frame| frame.into_data().unwrap().len())
+    }
+
+    #[test]
+    fn messages_are_told_apart_however_they_are_cut() {
+        let stream: Vec<u8> = [message(3), message(0), message(70_000), message(1)].concat();
+        for size in [1, 2, 5, 7, 4096, stream.len()] {
+            let mut messages = Messages::default();
+            let finished: usize = stream.chunks(size).map(|piece| messages.feed(piece)).sum();
+            assert_eq!((finished, messages.under_way()), (4, None), "{size}");
+        }
+        let mut messages = Messages::default();
+        assert_eq!((messages.feed(&message(9)[..8]), messages.under_way()), (0, Some(9)));
+    }
+
+    #[tokio::test]
+    async fn a_message_that_does_not_come_in_time_is_given_up() {
+        let arrival = Arrival::new(1 << 20).with_patience(MOMENT);
+        for begun in [&[][..], &[0], &message(9)[..8]] {
+            let mut body = arriving(&arrival, &[begun]);
+            assert_eq!(next(&mut body).await.unwrap(), begun.len());
+            assert_eq!(next(&mut body).await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
+        }
+    }
+
+    #[tokio::test]
+    async fn between_messages_there_is_all_the_time_in_the_world() {
+        let mut body = arriving(&Arrival::new(1 << 20).with_patience(MOMENT), &[&message(9)]);
+        next(&mut body).await.unwrap();
+        let waited = tokio::time::timeout(MOMENT * 5, next(&mut body)).await;
+        assert!(waited.is_err(), "it goes on waiting");
+    }
+
+    #[tokio::test]
+    async fn large_messages_on_their_way_share_one_store() {
+        let arrival = Arrival::new(200 << 10);
+        let large = message(150 << 10);
+        let (mut first, mut second) =
+            (arriving(&arrival, &[&large[..8], &large[8..]]), arriving(&arrival, &[&large[..8]]));
+        next(&mut first).await.unwrap();
+        let waits = tokio::time::timeout(MOMENT, next(&mut second)).await;
+        assert!(waits.is_err(), "there is no room for it");
+        next(&mut first).await.unwrap();
+        next(&mut second).await.expect("the first has made room");
+        let mut third = arriving(&arrival.clone().with_patience(MOMENT), &[&large[..8]]);
+        let busy = next(&mut third).await.unwrap_err();
+        assert_eq!(refusal::error_of(&busy).unwrap().code, refusal::BUSY);
+        drop(second);
+        next(&mut arriving(&arrival, &[&large[..8]])).await.expect("who is gone takes no room");
+        next(&mut arriving(&arrival, &[&message(9)])).await.expect("small ones need none");
+    }
+}

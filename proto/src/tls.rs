@@ -1,0 +1,372 @@
+//! TLS 1.3 between the parts of a cluster, whose peers know each other by raw public keys ([RFC 7250]).
+//!
+//! A server shows the key of its role, a node that dials shows its own, and commands show none: they bear a token. No
+//! clock, host name or authority is asked. A site may offer commands a listener with certificates of its own beside
+//! that; of their authority only the names of controllers are believed.
+//!
+//! A client that the server refuses sees its handshake succeed at first; whoever connects believes in a connection when
+//! the first answer is there.
+//!
+//! [RFC 7250]: https://www.rfc-editor.org/rfc/rfc7250
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, RootCertStore,
+    SignatureScheme,
+};
+
+pub use rustls::{ClientConfig, ServerConfig};
+
+use crate::keys::{ClusterKeys, Keyring, PublicKey, Role, RoleKey};
+
+/// Why the certificates of `[tls]` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateFileError {
+    /// A file that holds none, or that cannot be read.
+    #[error("[tls] {key}: cannot read {what} from {}: {problem}", path.display())]
+    Read {
+        /// The key in the configuration.
+        key: &'static str,
+        /// What it should hold.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Certificate and key do not belong together, or are of a kind that is not known.
+    #[error("[tls] cert_file and key_file: {0}")]
+    Pair(Error),
+    /// A name that no certificate bears.
+    #[error("[tls] controller_names: `{0}` is no name that a certificate bears")]
+    Name(String),
+    /// An authority that cannot be used.
+    #[error("[tls] ca_file: {0}")]
+    Authority(String),
+}
+
+/// What a server needs that shows the key of `role` to clients, and asks those that have one for theirs.
+pub fn server(keyring: &Keyring, role: Role) -> Arc<ServerConfig> {
+    let shown = Shown { keyring: keyring.clone(), role, last: Mutex::new(None) };
+    let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+    let config = config.expect("the provider has suites of TLS 1.3");
+    let mut config = config.with_client_cert_verifier(Arc::new(AnyKey)).with_cert_resolver(Arc::new(shown));
+    without_sessions(&mut config);
+    Arc::new(config)
+}
+
+/// What a client needs that expects one of these keys of a server; `own` is what it shows.
+pub fn client(expected: Vec<PublicKey>, own: Option<RoleKey>) -> Arc<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+    let config = config.expect("the provider has suites of TLS 1.3").dangerous();
+    let config = config.with_custom_certificate_verifier(Arc::new(Expected(expected)));
+    let mut config = config.with_client_cert_resolver(Arc::new(Own(own.map(|own| own.certified))));
+    config.resumption = Resumption::disabled();
+    Arc::new(config)
+}
+
+/// What a server needs that shows a site's own certificate; it asks clients for nothing.
+///
+/// # Errors
+/// Files that hold no certificate or key, or two that do not belong together.
+pub fn certificate_server(
+    cert_file: &Path,
+    key_file: &Path,
+) -> Result<Arc<ServerConfig>, CertificateFileError> {
+    let chain = certificates("cert_file", cert_file)?;
+    let key =
+        PrivateKeyDer::from_pem_file(key_file).map_err(unreadable("key_file", "a private key", key_file))?;
+    let config = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
+    let config = config.expect("the provider has suites of TLS 1.3").with_no_client_auth();
+    let mut config = config.with_single_cert(chain, key).map_err(CertificateFileError::Pair)?;
+    without_sessions(&mut config);
+    Ok(Arc::new(config))
+}
+
+/// What a client needs that believes controllers with one of these names in a certificate of this authority, whatever
+/// address they have.
+///
+/// # Errors
+/// A file that holds no certificate, or names that no certificate bears.
+pub fn certificate_client(
+    ca_file: &Path,
+    names: &[String],
+) -> Result<Arc<ClientConfig>, CertificateFileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ca_file", ca_file)? {
+        roots.add(certificate).map_err(|error| CertificateFileError::Authority(error.to_string()))?;
+    }
+    let provider = provider();
+    let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let chain = chain.map_err(|error| CertificateFileError::Authority(error.to_string()))?;
+    let names = names
+        .iter()
+        .map(|name| ServerName::try_from(name.clone()).map_err(|_| CertificateFileError::Name(name.clone())));
+    let verifier = Named { chain, names: names.collect::<Result<_, _>>()? };
+    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
+    let config = config.expect("the provider has suites of TLS 1.3").dangerous();
+    let mut config = config.with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+fn certificates(
+    key: &'static str,
+    file: &Path,
+) -> Result<Vec<CertificateDer<'static>>, CertificateFileError> {
+    let found = CertificateDer::pem_file_iter(file).map_err(unreadable(key, "certificates", file))?;
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(unreadable(key, "certificates", file))?;
+    if found.is_empty() {
+        return Err(unreadable(key, "certificates", file)("it holds none"));
+    }
+    Ok(found)
+}
+
+fn unreadable<E: fmt::Display>(
+    key: &'static str,
+    what: &'static str,
+    file: &Path,
+) -> impl Fn(E) -> CertificateFileError {
+    let path = file.to_owned();
+    move |problem| CertificateFileError::Read { key, what, path: path.clone(), problem: problem.to_string() }
+}
+
+/// `ring`, with the suite first that is fastest where processors have AES.
+fn provider() -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites = vec![
+        ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
+        ring::cipher_suite::TLS13_AES_256_GCM_SHA384,
+        ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+    Arc::new(provider)
+}
+
+/// A handshake costs less than what tickets would have to be kept for.
+fn without_sessions(config: &mut ServerConfig) {
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+}
+
+/// The public key of a peer that has shown one.
+pub fn key_of(shown: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
+    PublicKey::of_spki(shown?.first()?)
+}
+
+fn signed_by_raw_key(
+    message: &[u8],
+    shown: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = SubjectPublicKeyInfoDer::from(shown.as_ref());
+    let algorithms = ring::default_provider().signature_verification_algorithms;
+    verify_tls13_signature_with_raw_key(message, &key, signature, &algorithms)
+}
+
+/// The key that a server shows: the one that the client asks for by its id, otherwise the one in use.
+struct Shown {
+    keyring: Keyring,
+    role: Role,
+    /// What was derived last, and of which keys.
+    last: Mutex<Option<(Arc<ClusterKeys>, Vec<RoleKey>)>>,
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shown({:?})", self.role)
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let keys = self.keyring.now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(of, _)| !Arc::ptr_eq(of, &keys)) {
+            *last = Some((Arc::clone(&keys), keys.own(&self.role)));
+        }
+        let (_, own) = last.as_ref()?;
+        let wanted = own.iter().find(|key| hello.server_name() == Some(&key.public.server_name()));
+        wanted.or(own.first()).map(|key| Arc::clone(&key.certified))
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// The key that a client shows, if it has one.
+#[derive(Debug)]
+struct Own(Option<Arc<CertifiedKey>>);
+
+impl ResolvesClientCert for Own {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.clone()
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        true
+    }
+
+    fn has_certs(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// Believes servers that have one of these keys.
+#[derive(Debug)]
+struct Expected(Vec<PublicKey>);
+
+impl ServerCertVerifier for Expected {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match PublicKey::of_spki(shown) {
+            Some(key) if self.0.contains(&key) => Ok(ServerCertVerified::assertion()),
+            _ => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signed_by_raw_key(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// Takes any key of a client that proves that it has it; what it may do with that is asked later.
+#[derive(Debug)]
+struct AnyKey;
+
+impl ClientCertVerifier for AnyKey {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match PublicKey::of_spki(shown) {
+            Some(_) => Ok(ClientCertVerified::assertion()),
+            None => Err(Error::InvalidCertificate(CertificateError::BadEncoding)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        signed_by_raw_key(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// Believes servers with a certificate for one of these names, whichever was dialled.
+#[derive(Debug)]
+struct Named {
+    chain: Arc<WebPkiServerVerifier>,
+    names: Vec<ServerName<'static>>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let mut last = Error::InvalidCertificate(CertificateError::NotValidForName);
+        for name in &self.names {
+            match self.chain.verify_server_cert(shown, intermediates, name, ocsp, now) {
+                Ok(believed) => return Ok(believed),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}

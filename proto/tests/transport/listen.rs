@@ -1,0 +1,105 @@
+//! Who is let in, how many, and for how long.
+
+use std::time::Duration;
+
+use spur_core::text::address::HostPort;
+use spur_proto::listen::{Limits, Peer, Proved};
+use spur_proto::refusal;
+use spur_proto::v1::controller_client::ControllerClient;
+use spur_proto::v1::{PingRequest, PingResponse};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use crate::fake::{Answers, serve_with};
+
+/// Long enough for nothing to happen by itself while a test runs.
+const LONG: Duration = Duration::from_secs(600);
+
+const LIMITS: Limits = Limits { all: 6, strangers: 4, of_one: 4, of_user: 2, patience: LONG, silence: LONG };
+
+/// Believes everybody to be user 7.
+struct Believing;
+
+impl Answers for Believing {
+    fn ping(&self, request: Request<PingRequest>) -> Result<PingResponse, Status> {
+        let peer = request.extensions().get::<Peer>().expect("every connection has another end");
+        peer.prove(Proved::User(7)).map_err(|many| refusal::busy(&many.to_string()))?;
+        Ok(PingResponse::default())
+    }
+}
+
+async fn within(answers: Believing, limits: Limits) -> HostPort {
+    serve_with(answers, 0, None, limits).await
+}
+
+async fn client(address: &HostPort) -> Result<ControllerClient<Channel>, Status> {
+    let channel = spur_proto::channel::Dialer::believing().connect(address).await.unwrap();
+    let mut client = ControllerClient::new(channel);
+    client.ping(PingRequest {}).await.map(|_| client)
+}
+
+async fn silent(address: &HostPort) -> TcpStream {
+    TcpStream::connect((address.host.as_str(), address.port)).await.unwrap()
+}
+
+/// Waits for the end of a connection, past what the server says of itself.
+async fn end(mut stream: TcpStream) {
+    let mut said = Vec::new();
+    // However it is closed.
+    let _ = stream.read_to_end(&mut said).await;
+}
+
+#[tokio::test]
+async fn a_stranger_has_to_say_who_it_is() {
+    let address = within(Believing, Limits { patience: Duration::from_millis(50), ..LIMITS }).await;
+    end(silent(&address).await).await;
+}
+
+#[tokio::test]
+async fn the_oldest_stranger_makes_room() {
+    let address = within(Believing, LIMITS).await;
+    let oldest = silent(&address).await;
+    let mut others = Vec::new();
+    for _ in 0..LIMITS.of_one {
+        others.push(silent(&address).await);
+    }
+    end(oldest).await;
+    client(&address).await.expect("it has said who it is");
+}
+
+#[tokio::test]
+async fn a_user_has_so_many_connections_and_no_more() {
+    let address = within(Believing, LIMITS).await;
+    let (first, _second) = (client(&address).await.unwrap(), client(&address).await.unwrap());
+    let refused = client(&address).await.unwrap_err();
+    assert_eq!(refusal::error_of(&refused).unwrap().code, refusal::BUSY);
+    drop(first);
+    // When the server hears of the end is its own affair.
+    while client(&address).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn there_are_so_many_connections_and_no_more() {
+    let address = within(Believing, Limits { all: 3, of_user: 9, ..LIMITS }).await;
+    let mut there = Vec::new();
+    for _ in 0..3 {
+        there.push(client(&address).await.unwrap());
+    }
+    end(silent(&address).await).await;
+    there[0].ping(PingRequest {}).await.expect("those that are there stay");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed() {
+    let limits = Limits { silence: Duration::from_millis(50), of_user: 1, ..LIMITS };
+    let address = within(Believing, limits).await;
+    let _first = client(&address).await.unwrap();
+    // One user may have one connection: there is room for another when the first was closed.
+    while client(&address).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -215,10 +215,13 @@ fn a_requeued_job_runs_again_from_its_beginning() {
         "-o",
         "out.txt",
         "--wrap",
-        "echo run ${SLURM_RESTART_COUNT:-0}; read x <gate",
+        "trap '' TERM; echo run ${SLURM_RESTART_COUNT:-0}; read x <gate",
     ]);
     client.wait_for(job, "RUNNING");
     cluster.ok(&["scontrol", "requeue", &job.to_string()]);
+    // Neither while it ends nor afterwards was it cancelled.
+    let states = cluster.ok(&["sacct", "-D", "-X", "-n", "-P", "-o", "State", "-j", &job.to_string()]);
+    assert_eq!(states.lines().next(), Some("REQUEUED"), "{states}");
     let again = client.wait(job, |job| job.state == "RUNNING" && job.restarts == 1);
     assert_eq!(again.restarts, 1);
     gate.open();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spur_core::cluster::{Cluster, Entry, Event};
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::job::{Job, MemoryNeed};
-use spur_core::model::phase::{EndState, Phase};
+use spur_core::model::phase::{Completing, EndState, Phase, Then};
 use spur_core::model::step::Step;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::hostlist::HostList;
@@ -58,12 +58,7 @@ impl Rows {
                 let Some(job) = cluster.job(*job) else { return };
                 self.close_steps(cluster, job, entry.at);
                 if matches!(entry.event, Event::JobRequeued { .. }) {
-                    let mut row = job_row(cluster, job);
-                    // Ended by a request to requeue, not by one to cancel; Slurm's accounting has a word for it.
-                    if ended_as(job) == Some(EndState::Cancelled) {
-                        "REQUEUED".clone_into(&mut row.state);
-                    }
-                    self.jobs.insert(job.attempt(), row);
+                    self.jobs.insert(job.attempt(), job_row(cluster, job));
                     self.changed.remove(&job.id);
                     self.batch_step(cluster, job);
                 }
@@ -270,6 +265,15 @@ fn suspended(job: &Job, before: u64) -> i64 {
 }
 
 /// The row of the run that a job is in.
+/// The state of an attempt that is ending. One that a request to requeue has ended was not cancelled; Slurm's accounting has a
+/// word for it.
+fn state_of(completing: &Completing) -> &'static str {
+    match (completing.outcome.state, completing.then) {
+        (EndState::Cancelled, Then::Requeue { .. }) => "REQUEUED",
+        (state, _) => state.name(),
+    }
+}
+
 fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
     let mut row = requested(job);
     let (mut exit, mut state) = (ExitCode::default(), job.phase.names().0);
@@ -280,7 +284,7 @@ fn job_row(cluster: &Cluster, job: &Job) -> JobRow {
         }
         Phase::Running { .. } | Phase::Suspended(_) => {}
         Phase::Completing(completing) => {
-            (exit, state) = (completing.outcome.exit, completing.outcome.state.name());
+            (exit, state) = (completing.outcome.exit, state_of(completing));
             row.reason = completing.outcome.reason.name().to_owned();
             row.cancelled_by = completing.outcome.by;
             row.ended = Some(completing.ended.0);
@@ -357,12 +361,4 @@ fn requested(job: &Job) -> JobRow {
         row.licenses = licenses.collect::<Vec<_>>().join(",");
     }
     row
-}
-
-/// How an attempt that is being ended will have ended.
-fn ended_as(job: &Job) -> Option<EndState> {
-    match &job.phase {
-        Phase::Completing(completing) => Some(completing.outcome.state),
-        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => None,
-    }
 }

@@ -182,7 +182,8 @@ impl Controller for Desk {
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
 
-    async fn ping(&self, _: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
+    async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
+        let _share = self.quotas.take(&caller_of(&request)?, Kind::Request)?;
         match tokio::time::timeout(PING_WAIT, self.inbox.ping()).await {
             Ok(Ok(())) => Ok(Response::new(self.describe())),
             Ok(Err(error)) => Err(no_answer(error)),

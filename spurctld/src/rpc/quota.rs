@@ -18,6 +18,8 @@ use super::Listing;
 
 /// Seconds for which lists that were not asked for may be asked for later.
 const BURST_SECONDS: u32 = 10;
+/// Users who have nothing under way are forgotten when there are so many of them.
+const REMEMBERED: usize = 65_536;
 /// A list costs so many tokens; one comes back in a thousandth of a list's second.
 const LIST_TOKENS: u64 = 1000;
 
@@ -76,6 +78,9 @@ impl Quotas {
         let UserShares { requests, lists, lists_per_second } = self.shares;
         let most = u64::from(lists_per_second) * u64::from(BURST_SECONDS) * LIST_TOKENS;
         let mut users = self.users();
+        if users.len() >= REMEMBERED {
+            users.retain(|_, usage| usage.requests + usage.lists > 0);
+        }
         let new = Usage { requests: 0, lists: 0, tokens: most, counted: now };
         let usage = users.entry(uid).or_insert(new);
         let since = u64::try_from(now.duration_since(usage.counted).as_millis()).unwrap_or(u64::MAX);

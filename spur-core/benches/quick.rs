@@ -146,7 +146,7 @@ impl Site {
     fn press(&mut self) {
         if let Some(job) = self.urgent.take() {
             let (exit, reason) = (ExitCode::default(), Reason::None);
-            let outcome = Outcome { state: EndState::Cancelled, exit, reason, by: None };
+            let outcome = Outcome { state: EndState::Cancelled, exit, reason, by: None, detail: None };
             self.world.apply(Event::JobEnded { job, outcome });
             self.tell();
             self.pass();

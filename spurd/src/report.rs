@@ -17,9 +17,12 @@ pub(crate) fn report(id: u64, attempt: Attempt, report: &Report) -> v1::NodeMess
             lost: *lost,
             done: *done,
         }),
-        Report::LaunchFailed { message, node_fault } => {
-            Wire::LaunchFailed(v1::LaunchFailed { message: message.clone(), node_fault: *node_fault })
-        }
+        Report::LaunchFailed { message, node_fault, exit } => Wire::LaunchFailed(v1::LaunchFailed {
+            message: message.clone(),
+            node_fault: *node_fault,
+            exit_code: exit.code.into(),
+            exit_signal: exit.signal.into(),
+        }),
         Report::StepEnded { step, exit } => Wire::StepEnded(v1::StepNodeEnded {
             step_id: step.0,
             exit_code: exit.code.into(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nix::unistd::{Gid, Uid};
 use spur_core::compute::{Input, StepEnd};
+use spur_core::text::exit::ExitCode;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::assemble::Prepared;
@@ -37,7 +38,7 @@ pub(crate) struct Starting {
 
 /// The end of a step that did not start.
 pub(crate) fn not_launched(message: String, node_fault: bool) -> StepEnd {
-    StepEnd::NotLaunched { message, node_fault }
+    StepEnd::NotLaunched { message, node_fault, exit: ExitCode::exited(1) }
 }
 
 impl Starting {

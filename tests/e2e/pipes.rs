@@ -109,3 +109,17 @@ fn a_node_stops_and_comes_back_while_jobs_wait_for_pipes() {
         assert_eq!(client.wait(job, has_ended).state, "CANCELLED");
     }
 }
+
+#[test]
+fn an_output_file_that_cannot_be_opened_is_named() {
+    let cluster = Cluster::start(&Setup::default());
+    cluster.script("plain", "");
+    let job = cluster.sbatch(&["-o", "plain/out", "--wrap", "true"]);
+    let ended = cluster.client().wait(job, has_ended);
+    assert_eq!((ended.state.as_str(), ended.reason.as_str()), ("FAILED", "JobLaunchFailure"));
+    assert_eq!((ended.exit_code, ended.exit_signal), (0, 53));
+    assert!(ended.reason_detail.contains("Could not open stdout file"), "{}", ended.reason_detail);
+    assert!(ended.reason_detail.contains("plain/out"), "{}", ended.reason_detail);
+    let shown = cluster.ok(&["scontrol", "show", "job", &job.to_string()]);
+    assert!(shown.contains("Reason=JobLaunchFailure") && shown.contains("plain/out"), "{shown}");
+}

@@ -272,8 +272,16 @@ impl Session {
             "lost" => {
                 Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
             }
-            "failed" => Report::LaunchFailed { message: "no such script".to_owned(), node_fault: false },
-            "fault" => Report::LaunchFailed { message: "prolog failed".to_owned(), node_fault: true },
+            "failed" => Report::LaunchFailed {
+                message: "no such script".to_owned(),
+                node_fault: false,
+                exit: ExitCode::exited(1),
+            },
+            "fault" => Report::LaunchFailed {
+                message: "prolog failed".to_owned(),
+                node_fault: true,
+                exit: ExitCode::exited(1),
+            },
             "step" => Report::StepEnded { step: StepId(rest[3].parse().expect("a step")), exit: exit(4) },
             "done" => Report::NodeDone { epilog_error: None },
             _ => return None,

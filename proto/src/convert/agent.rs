@@ -113,7 +113,12 @@ pub fn report(wire: v1::Report) -> Result<(Attempt, Report), BadField> {
             done: ended.done,
         },
         Wire::LaunchFailed(failed) => {
-            Report::LaunchFailed { message: failed.message, node_fault: failed.node_fault }
+            let exit = match exit(failed.exit_code, failed.exit_signal) {
+                // A node of an earlier release does not say.
+                none if none.is_success() => ExitCode::exited(1),
+                known => known,
+            };
+            Report::LaunchFailed { message: failed.message, node_fault: failed.node_fault, exit }
         }
         Wire::StepEnded(ended) => {
             Report::StepEnded { step: StepId(ended.step_id), exit: exit(ended.exit_code, ended.exit_signal) }

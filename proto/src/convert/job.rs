@@ -69,11 +69,13 @@ pub fn render(cluster: &Cluster, job: &Job, outlook: Outlook<'_>, now: Time) -> 
             message.end_time = Some(completing.ended.0);
             message.ending_as = completing.outcome.state.name().to_owned();
             message.reason = completing.outcome.reason.name().to_owned();
+            message.reason_detail = completing.outcome.detail.as_deref().unwrap_or_default().to_owned();
             held(cluster, &completing.alloc, completing.started, &mut message);
         }
         Phase::Ended(ended) => {
             message.end_time = Some(ended.ended.0);
             message.reason = ended.outcome.reason.name().to_owned();
+            message.reason_detail = ended.outcome.detail.as_deref().unwrap_or_default().to_owned();
             message.start_time = Some(ended.started.unwrap_or(ended.ended).0);
             if let (Some(alloc), Some(started)) = (&ended.alloc, ended.started) {
                 held(cluster, alloc, started, &mut message);

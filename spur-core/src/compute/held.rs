@@ -104,12 +104,14 @@ pub(super) fn report(step: StepId, end: StepEnd) -> Report {
         StepEnd::Exited { exit, out_of_memory } if batch => {
             Report::BatchEnded { exit, out_of_memory, lost: false, done: false }
         }
-        StepEnd::NotLaunched { message, node_fault } if batch => Report::LaunchFailed { message, node_fault },
+        StepEnd::NotLaunched { message, node_fault, exit } if batch => {
+            Report::LaunchFailed { message, node_fault, exit }
+        }
         StepEnd::Lost if batch => {
             Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
         }
         StepEnd::Exited { exit, .. } => Report::StepEnded { step, exit },
-        StepEnd::NotLaunched { .. } => Report::StepEnded { step, exit: ExitCode::exited(1) },
+        StepEnd::NotLaunched { exit, .. } => Report::StepEnded { step, exit },
         StepEnd::Lost => Report::StepEnded { step, exit: ExitCode::signaled(9) },
     }
 }

@@ -127,6 +127,8 @@ pub enum StepEnd {
         message: String,
         /// The node is at fault, not the job.
         node_fault: bool,
+        /// What its exit code is taken for.
+        exit: ExitCode,
     },
     /// There is no record of its end.
     Lost,
@@ -424,7 +426,8 @@ impl Compute {
             held.steps.insert(step, Run::Ended);
             out.push(Effect::Refuse { attempt, step, reason: error.clone() });
         }
-        self.report(attempt, Report::LaunchFailed { message: error, node_fault: true }, out);
+        let exit = ExitCode::exited(1);
+        self.report(attempt, Report::LaunchFailed { message: error, node_fault: true, exit }, out);
         self.finish(attempt, out);
     }
 

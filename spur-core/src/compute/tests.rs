@@ -201,7 +201,10 @@ fn a_failed_prolog_is_the_nodes_fault() {
     let mut compute = both();
     let failed = Input::PrologDone { attempt: ATTEMPT, error: Some("exit 1".to_owned()) };
     let effects = after(&mut compute, [launch(), failed]);
-    let report = report(1, Report::LaunchFailed { message: "exit 1".to_owned(), node_fault: true });
+    let report = report(
+        1,
+        Report::LaunchFailed { message: "exit 1".to_owned(), node_fault: true, exit: ExitCode::exited(1) },
+    );
     assert_eq!(effects.last(), Some(&report));
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Spawn { .. })));
 }

@@ -20,7 +20,7 @@ use crate::text::time::Time;
 
 /// An outcome without an exit code of its own.
 pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
-    Outcome { state, exit: ExitCode::default(), reason, by: None }
+    Outcome { state, exit: ExitCode::default(), reason, by: None, detail: None }
 }
 
 /// Ends a running job's attempt: TERM now, KILL after KillWait; a suspended one has no CPUs to end on, and is killed. A

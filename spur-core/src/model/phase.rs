@@ -250,6 +250,9 @@ pub struct Outcome {
     /// The user who ended it, if somebody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<u32>,
+    /// The sentence behind the reason, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Arc<str>>,
 }
 
 /// A final state, with Slurm's names.

@@ -23,6 +23,8 @@ pub enum Report {
         message: String,
         /// Whether the node is at fault rather than the job.
         node_fault: bool,
+        /// What its exit code is taken for.
+        exit: ExitCode,
     },
     /// The tasks of a step on this node have ended.
     StepEnded {

@@ -412,7 +412,7 @@ fn end_the_late(world: &mut World) {
     let late: Vec<JobId> = world.cluster.jobs().pending().filter(late).map(|job| job.id).collect();
     for job in late {
         let (state, exit) = (EndState::Deadline, ExitCode::default());
-        let outcome = Outcome { state, exit, reason: Reason::DeadLine, by: None };
+        let outcome = Outcome { state, exit, reason: Reason::DeadLine, by: None, detail: None };
         world.apply(Event::JobEnded { job, outcome });
     }
 }

@@ -313,7 +313,7 @@ fn jobs(world: &World, which: impl Fn(&Phase) -> bool) -> Vec<JobId> {
 }
 
 fn outcome(state: EndState) -> Outcome {
-    Outcome { state, exit: ExitCode::default(), reason: Reason::None, by: None }
+    Outcome { state, exit: ExitCode::default(), reason: Reason::None, by: None, detail: None }
 }
 
 fn reconfigure(world: &mut World, change: impl FnOnce(&mut Policy)) {

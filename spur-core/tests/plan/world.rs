@@ -223,8 +223,13 @@ impl World {
 
     /// Ends a job on all its nodes at once.
     pub(crate) fn end(&mut self, job: JobId) {
-        let outcome =
-            Outcome { state: EndState::Completed, exit: ExitCode::default(), reason: Reason::None, by: None };
+        let outcome = Outcome {
+            state: EndState::Completed,
+            exit: ExitCode::default(),
+            reason: Reason::None,
+            by: None,
+            detail: None,
+        };
         let alloc = Arc::clone(self.cluster.job(job).unwrap().phase.alloc().expect("it runs"));
         let ending = Event::JobEnding { job, outcome: outcome.clone(), then: Then::End, kill_at: None };
         self.apply(ending);

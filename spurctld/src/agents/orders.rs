@@ -88,7 +88,11 @@ impl Renderer {
             Err(error) => format!("its script cannot be read: {error}"),
         };
         tracing::error!(%attempt, problem, "a job cannot be launched");
-        let report = Report::LaunchFailed { message: problem, node_fault: false };
+        let report = Report::LaunchFailed {
+            message: problem,
+            node_fault: false,
+            exit: spur_core::text::exit::ExitCode::exited(1),
+        };
         // The acknowledgement goes to no connection, because the node reported nothing. A controller that is
         // stopping will find the job running and say all this again.
         let _ = self.inbox.tell(Input::Report { node, id: 0, attempt, report }).await;

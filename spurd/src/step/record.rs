@@ -94,15 +94,19 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
-    /// The end of the step as the node's pure half knows it. Standard files that cannot be opened are the job's own
-    /// failure with Slurm's status for it; what else keeps tasks from starting is told as such.
+    /// The end of the step as the node's pure half knows it. What keeps tasks from starting is told as such; standard files that
+    /// cannot be opened have Slurm's status for that.
     pub fn end(&self) -> StepEnd {
         match &self.failure {
-            Some(failure) if failure.stage != LaunchStage::StandardFiles => StepEnd::NotLaunched {
+            Some(failure) => StepEnd::NotLaunched {
                 message: failure.message.clone(),
                 node_fault: failure.stage == LaunchStage::Confinement || failure.stage == LaunchStage::Fork,
+                exit: match failure.stage {
+                    LaunchStage::StandardFiles => NO_STANDARD_FILES,
+                    _ => ExitCode::exited(1),
+                },
             },
-            _ => StepEnd::Exited { exit: self.status(), out_of_memory: self.out_of_memory },
+            None => StepEnd::Exited { exit: self.status(), out_of_memory: self.out_of_memory },
         }
     }
 

@@ -65,10 +65,11 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
         }
         // The end was decided before; that nothing is left is news all the same.
         Report::BatchEnded { done: true, .. } => Decision::Done { epilog_error: None },
-        Report::LaunchFailed { message, node_fault: true } if running => Decision::NodeFault(message),
-        Report::LaunchFailed { .. } if running => {
-            let exit = ExitCode::exited(1);
-            let outcome = Outcome { exit, ..ending::outcome(EndState::Failed, Reason::JobLaunchFailure) };
+        Report::LaunchFailed { message, node_fault: true, .. } if running => Decision::NodeFault(message),
+        Report::LaunchFailed { message, exit, .. } if running => {
+            let detail = Some(message.into()).filter(|message: &Arc<str>| !message.is_empty());
+            let outcome =
+                Outcome { exit, detail, ..ending::outcome(EndState::Failed, Reason::JobLaunchFailure) };
             Decision::End { outcome, then: Then::End, done: false }
         }
         Report::StepEnded { step, exit } => {

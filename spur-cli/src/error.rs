@@ -9,6 +9,8 @@ use crate::session::Session;
 
 /// The exit code of a command that failed by itself.
 pub const FAILURE: u8 = 1;
+/// The exit code of a command that asks for nodes with an option that there is not, or a value that is none, as Slurm's.
+const BAD_OPTION: u8 = 255;
 /// The exit code when nobody reads the output any more: what a shell shows for SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
@@ -39,14 +41,26 @@ pub fn report(session: &mut Session, error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         return BROKEN_PIPE;
     }
+    let option = error.chain().find_map(|cause| cause.downcast_ref::<OptionError>());
+    let getopts = option.is_some_and(OptionError::is_about_usage) && error.chain().count() == 1;
     for line in render(error).lines() {
-        // Indented lines quote somebody else.
-        if line.starts_with(' ') { session.say(line) } else { session.error(line) }
+        if getopts {
+            // As `getopt_long` prints it.
+            let name = session.name;
+            session.say(&format!("{name}: {line}"));
+        } else if line.starts_with(' ') {
+            // Indented lines quote somebody else.
+            session.say(line);
+        } else {
+            session.error(line);
+        }
     }
     if let Some(hint) = hint(session.name, error) {
         session.say(&hint);
     }
-    error.downcast_ref::<Failure>().map_or(FAILURE, |failure| failure.code)
+    let for_jobs = matches!(session.name, "sbatch" | "salloc" | "srun");
+    let code = if option.is_some() && for_jobs { BAD_OPTION } else { FAILURE };
+    error.downcast_ref::<Failure>().map_or(code, |failure| failure.code)
 }
 
 /// The error with its causes on one line, each only if it adds something.
@@ -124,7 +138,7 @@ mod tests {
     fn usage_is_pointed_to_where_it_helps() {
         let error = OptionError::usage(crate::options::Origin::Argument("-N".into()), "it needs a value");
         let (_, text) = reported(error.into());
-        assert_eq!(text, "sbatch: error: -N: it needs a value\nTry \"sbatch --help\" for more information\n");
+        assert_eq!(text, "sbatch: -N: it needs a value\nTry \"sbatch --help\" for more information\n");
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod metrics;
 mod outbox;
 mod owner;
 pub mod planner;
+mod post;
 mod recover;
 pub mod reload;
 pub mod replica;

@@ -15,6 +15,7 @@ use crate::agents::Agents;
 use crate::fault;
 use crate::feed::Feed;
 use crate::inbox::Answered;
+use crate::post::Post;
 use crate::store::{Commit, StoreError};
 
 /// What came of a batch of inputs.
@@ -62,7 +63,7 @@ fn submitted(entry: &Entry) -> Option<&str> {
 ///
 /// # Errors
 /// When something could not be made durable: nothing more leaves, and the process must end.
-pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents) -> Result<(), StoreError> {
+pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents, post: &Post) -> Result<(), StoreError> {
     while let Ok((commit, held)) = queue.recv() {
         if let Some(commit) = commit {
             commit.wait_blocking()?;
@@ -75,7 +76,10 @@ pub(crate) fn run(queue: &Queue, feed: &mut Feed, agents: &Agents) -> Result<(),
             let _ = reply.send(answered);
         }
         for effect in effects {
-            agents.order(effect);
+            match effect {
+                Effect::Mail { to, subject, variables } => post.send(to, subject, variables),
+                order => agents.order(order),
+            }
         }
     }
     Ok(())

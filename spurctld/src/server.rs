@@ -45,6 +45,7 @@ use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox};
 use crate::owner::{self, Owner};
 use crate::planner::{Overlay, Planning};
+use crate::post::Post;
 use crate::recover::{self, History};
 use crate::reload::Reload;
 use crate::replica::Replica;
@@ -349,7 +350,8 @@ impl Machine {
             archive: to_archive,
         };
         let orders = agents.clone();
-        self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders)?))?;
+        let post = Post::new(local.controller.mail_prog.clone(), tokio::runtime::Handle::current());
+        self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, &post)?))?;
         let owner = Owner {
             cluster,
             journal,

@@ -209,6 +209,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Signal { node, attempt, signal, .. } => format!("signal {signal} to {attempt} on {node}"),
         Effect::Acknowledge { node, report } => format!("acknowledge {report} to {node}"),
         Effect::Forget { node, attempt } => format!("forget {attempt} on {node}"),
+        Effect::Mail { to, subject, .. } => format!("mail to {to}: {subject}"),
         Effect::StepsChanged { job } => format!("steps of {job} changed"),
     }
 }

@@ -8,7 +8,7 @@ use spur_core::controller::command::Submission;
 use spur_core::id::{BlobId, JobId};
 use spur_core::model::caller::Owner;
 use spur_core::model::change::licenses;
-use spur_core::model::job::{Batch, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::job::{Batch, CoreAsk, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::length;
@@ -190,6 +190,15 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
             return Err(BadField::new(field, "must be at least 1"));
         }
     }
+    let cores = wire.cores.as_ref().map(|cores| CoreAsk {
+        sockets_per_node: cores.sockets_per_node,
+        cores_per_socket: cores.cores_per_socket,
+        threads_per_core: cores.threads_per_core,
+        tasks_per_core: cores.tasks_per_core,
+        tasks_per_socket: cores.tasks_per_socket,
+        cpus_per_gpu: cores.cpus_per_gpu,
+        memory_per_gpu: cores.memory_per_gpu_mb,
+    });
     let mut gres = gres_list("--gres", &wire.gres)?;
     gres.extend(gpus("--gpus-per-node", &wire.gpus_per_node)?);
     Ok(Shape {
@@ -213,6 +222,7 @@ fn shape(wire: &v1::JobSpec) -> Result<Shape, BadField> {
             Ok(v1::Sharing::Topo) => Sharing::Topo,
             Err(_) => return Err(BadField::new("--exclusive", "this release does not know that kind")),
         },
+        cores: cores.filter(|cores| *cores != CoreAsk::default()).map(Box::new),
     })
 }
 

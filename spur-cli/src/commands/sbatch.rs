@@ -13,6 +13,7 @@ use crate::commands::{scontrol, watch};
 use crate::error::{FAILURE, Failure};
 use crate::options::Layer;
 use crate::options::defs::SBATCH_LINE;
+use crate::options::directive;
 use crate::options::het::{self, Reading};
 use crate::options::submission::{Export, Submission};
 use crate::place::{self, Environment, Here};
@@ -43,9 +44,16 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
     let script = Script::take(&components, operands, &|name| session.env(name))?;
     let text = String::from_utf8_lossy(&script.body);
     let mut wishes = Submission::settle(components, &|name| session.env(name), Some(&text))?.into_iter();
+    let ours = text.lines().any(|line| line.starts_with("#SBATCH"));
+    let foreign = directive::foreign(&text).filter(|_| !ours);
     let (mut first, rest) = (wishes.next().unwrap_or_default(), wishes);
     for note in first.notes.iter().filter(|_| first.verbose > 0) {
         session.inform(note);
+    }
+    if let Some((line, mark)) = foreign.filter(|_| !first.ignore_pbs) {
+        session.warn(&format!(
+            "line {line} of the script: lines that begin with {mark} are not read; write #SBATCH, or say --ignore-pbs"
+        ));
     }
     place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
     check_cluster(session, first.clusters.as_deref()).await?;
@@ -240,8 +248,11 @@ impl Script {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        if self.body.iter().all(u8::is_ascii_whitespace) {
+        if self.body.is_empty() {
             bail!("Batch script is empty!");
+        }
+        if self.body.iter().all(u8::is_ascii_whitespace) {
+            bail!("Batch script contains only whitespace!");
         }
         if self.body.contains(&0) {
             bail!("the batch script contains a NUL character, which no script may");

@@ -1,7 +1,7 @@
 //! `#SBATCH` lines of a batch script.
 //!
 //! They are read from the lines that begin with exactly `#SBATCH`, up to the first line that is neither blank nor a
-//! comment. A line holds words like a shell's, with quotes and backslashes; a `#` at the beginning of a word ends it.
+//! comment. A line holds words like a shell's, with quotes and backslashes; a `#` outside quotes ends it.
 
 use super::{CommandLine, Layer, OptionError, Origin, Reader, Reading};
 
@@ -32,7 +32,7 @@ pub fn from_script<S>(line: &CommandLine<S>, script: &str) -> Result<Vec<Layer<S
             return Err(OptionError::usage(place(""), "--help, --usage and --version have no place here"));
         };
         if let Some(word) = operands.first() {
-            let problem = format!("`{word}` is no option; options begin with a dash");
+            let problem = format!("Invalid directive found in batch script: {word}");
             return Err(OptionError::usage(place(""), problem));
         }
         layer.extend(args.into_iter().map(|said| super::Said { origin: moved(said.origin), ..said }));
@@ -54,6 +54,13 @@ fn directives(script: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// The first line of options for another batch system, with the mark that it begins with.
+pub fn foreign(script: &str) -> Option<(usize, &'static str)> {
+    let head = script.lines().enumerate().take_while(|(_, line)| line.is_empty() || line.starts_with('#'));
+    let mark = |line: &str| ["#PBS", "#BSUB"].into_iter().find(|mark| line.starts_with(mark));
+    head.filter_map(|(at, line)| Some((at + 1, mark(line)?))).next()
+}
+
 /// Cuts a line into words.
 pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
@@ -62,7 +69,7 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, String> {
     while let Some(c) = chars.next() {
         match c {
             ' ' | '\t' => words.extend(word.take()),
-            '#' if word.is_none() => break,
+            '#' => break,
             '\\' => {
                 let next = chars.next().ok_or("nothing follows the backslash")?;
                 word.get_or_insert_default().push(next);
@@ -101,7 +108,9 @@ mod tests {
             (" -N 4  -n8", &["-N", "4", "-n8"][..]),
             (" --comment='a b' # c", &["--comment=a b"]),
             (r#" --comment="a \"b\" \n" x\ y"#, &[r#"--comment=a "b" \n"#, "x y"]),
-            (" --constraint=a#b", &["--constraint=a#b"]),
+            (" --constraint=a#b", &["--constraint=a"]),
+            (" -N2#two", &["-N2"]),
+            (" -J'a#b'", &["-Ja#b"]),
             (" ''", &[""]),
             ("", &[]),
         ] {

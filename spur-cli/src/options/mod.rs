@@ -263,7 +263,7 @@ pub fn fold<S: 'static>(
         for said in layer {
             let value = said.value.as_deref().unwrap_or_default();
             let refuse = |problem| OptionError { origin: said.origin.clone(), problem, usage: false };
-            (said.option.set)(settings, value).map_err(refuse)?;
+            (said.option.set)(settings, value).map_err(|problem| invalid(&said, &problem))?;
             match said.option.effect {
                 Effect::Works => {}
                 Effect::Nothing(why) => notes.push(format!("{} has no effect: {why}", said.origin)),
@@ -272,6 +272,25 @@ pub fn fold<S: 'static>(
         }
     }
     Ok(notes)
+}
+
+/// A value that is not accepted, in Slurm's words first: a problem that names `{option}` is a sentence already.
+fn invalid<S>(said: &Said<S>, problem: &str) -> OptionError {
+    let option = match (said.option.long, &said.origin) {
+        ("", Origin::Variable(name)) => (*name).to_owned(),
+        (long, _) => format!("--{long}"),
+    };
+    let place = match &said.origin {
+        Origin::Variable(name) if !said.option.long.is_empty() => format!(" ({name})"),
+        Origin::Script { line, .. } => format!(" (line {line} of the script)"),
+        _ => String::new(),
+    };
+    let problem = if problem.contains("{option}") {
+        format!("{}{place}", problem.replace("{option}", &option))
+    } else {
+        format!("Invalid {option} specification{place}: {problem}")
+    };
+    OptionError::together(problem)
 }
 
 /// Where something was said.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spur_core::text::dependency::Dependency;
 use spur_core::text::time::{Civil, CivilNow, Time, When};
-use spur_proto::v1::JobSpec;
+use spur_proto::v1::{CoreAsk, JobSpec};
 
 use super::defs::SBATCH_LINE;
 use super::{CommandLine, Layer, OptionError, Origin, Settled, directive, fold, het};
@@ -35,6 +35,12 @@ pub struct Submission {
     pub login_environment: Option<String>,
     /// `--export-file`.
     pub export_file: Option<String>,
+    /// `--gpus-per-socket`.
+    pub gpus_per_socket: Option<String>,
+    /// `--ntasks-per-gpu`.
+    pub tasks_per_gpu: Option<u32>,
+    /// `--use-min-nodes`.
+    pub use_min_nodes: bool,
     /// `--umask`.
     pub umask: Option<u32>,
     /// `--clusters`.
@@ -226,9 +232,52 @@ impl Submission {
     }
 
     /// Sets the one amount of memory that was asked for, MiB: of each node, CPU or GPU.
-    pub(super) fn memory(&mut self, node: Option<u64>, cpu: Option<u64>, _gpu: Option<u64>) {
+    pub(super) fn memory(&mut self, node: Option<u64>, cpu: Option<u64>, gpu: Option<u64>) {
         self.spec.memory_per_node_mb = node;
         self.spec.memory_per_cpu_mb = cpu;
+        if gpu.is_some() || self.spec.cores.is_some() {
+            self.cores().memory_per_gpu_mb = gpu;
+        }
+    }
+
+    /// What is asked of sockets, cores and threads, and for each GPU.
+    pub(super) fn cores(&mut self) -> &mut CoreAsk {
+        self.spec.cores.get_or_insert_default()
+    }
+
+    /// Works out what follows from several options together: tasks from GPUs or GPUs from tasks (`--ntasks-per-gpu`), GPUs of
+    /// a node from those of its sockets, and the node count of `--use-min-nodes`.
+    fn derive(&mut self) -> Result<(), OptionError> {
+        if let Some(each) = &self.gpus_per_socket {
+            let sockets = self.spec.cores.as_ref().and_then(|cores| cores.sockets_per_node);
+            let sockets = sockets.ok_or_else(|| {
+                OptionError::together("--gpus-per-socket option requires --sockets-per-node")
+            })?;
+            self.spec.gpus_per_node = times(each, sockets);
+        }
+        if let Some(each) = self.tasks_per_gpu {
+            let spec = &mut self.spec;
+            let devices = spec.gres.split(',').filter(|item| item.split(':').next() == Some("gpu"));
+            let devices = number_of_gpus(&devices.collect::<Vec<_>>().join(","));
+            let (on_node, of_job) =
+                (number_of_gpus(&spec.gpus_per_node).max(devices), number_of_gpus(&spec.gpus));
+            match spec.tasks {
+                Some(tasks) if of_job == 0 && on_node == 0 => spec.gpus = tasks.div_ceil(each).to_string(),
+                Some(_) => {}
+                None if of_job > 0 => spec.tasks = Some(of_job.saturating_mul(each)),
+                None if on_node > 0 => spec.tasks_per_node = Some(on_node.saturating_mul(each)),
+                None => {
+                    return Err(OptionError::together("--ntasks-per-gpu needs --ntasks or a number of GPUs"));
+                }
+            }
+        }
+        if self.use_min_nodes
+            && self.spec.tasks.is_none()
+            && let Some((least, _)) = self.spec.nodes.split_once('-')
+        {
+            self.spec.nodes = least.to_owned();
+        }
+        Ok(())
     }
 
     /// Folds the layers of a batch job, component by component: script, environment, command line. `components` is what the
@@ -259,7 +308,8 @@ impl Submission {
     ///
     /// # Errors
     /// A time that does not exist, a job that is none.
-    pub fn into_spec(self, world: &dyn Surroundings) -> Result<JobSpec, OptionError> {
+    pub fn into_spec(mut self, world: &dyn Surroundings) -> Result<JobSpec, OptionError> {
+        self.derive()?;
         let mut spec = self.spec;
         let refuse = |option: &str, problem: String| OptionError {
             origin: Origin::Argument(option.to_owned()),
@@ -283,4 +333,29 @@ impl Submission {
         spec.gather_with = self.gather_with.map(|name| job(&name, "--gather-with")).transpose()?;
         Ok(spec)
     }
+}
+
+/// How many GPUs a list of devices, or of GPUs, names.
+fn number_of_gpus(list: &str) -> u32 {
+    let count = |item: &str| {
+        let rest = item.strip_prefix("gpu:").unwrap_or(item);
+        match item.split(':').next() {
+            Some("gpu") if rest == item => Some(1),
+            _ => rest.rsplit(':').next().and_then(|count| count.parse().ok()),
+        }
+    };
+    list.split(',').filter(|item| !item.is_empty()).filter_map(count).fold(0, u32::saturating_add)
+}
+
+/// A list of GPUs, each number multiplied.
+fn times(list: &str, factor: u32) -> String {
+    let one = |item: &str| match item.rsplit_once(':') {
+        Some((kind, count)) => {
+            format!("{kind}:{}", count.parse::<u32>().unwrap_or(1).saturating_mul(factor))
+        }
+        None => item
+            .parse::<u32>()
+            .map_or_else(|_| format!("{item}:{factor}"), |count| count.saturating_mul(factor).to_string()),
+    };
+    list.split(',').map(one).collect::<Vec<_>>().join(",")
 }

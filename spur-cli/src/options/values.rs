@@ -43,7 +43,7 @@ pub(super) fn parsed_or_none<T: FromStr<Err: Display>>(value: &str) -> Result<Op
 
 /// A number of a type.
 pub(super) fn number<T: FromStr>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("`{value}` is no number that fits here"))
+    value.parse().map_err(|_| format!("Invalid numeric value \"{value}\" for {{option}}."))
 }
 
 /// A number of a type, or what stands for none.
@@ -74,12 +74,50 @@ pub(super) fn extra_node_info(value: &str) -> Result<[Option<u32>; 3], String> {
     if parts.next().is_some() { Err(wrong()) } else { Ok(least) }
 }
 
+/// The least of a number or a range; `*` for any.
+pub(super) fn least(value: &str) -> Result<Option<u32>, String> {
+    if value == "*" { Ok(None) } else { count(value.split('-').next().unwrap_or_default()).map(Some) }
+}
+
+/// `--distribution`: over nodes, sockets and cores, and whether nodes are packed.
+pub(super) fn distribution(value: &str) -> Result<String, String> {
+    let wrong = || {
+        format!(
+            "`{value}` is no distribution; write block, cyclic, plane=SIZE, arbitrary or *, then :block, :cyclic or :fcyclic"
+        )
+    };
+    let (layers, packing) = value.split_once(',').unwrap_or((value, ""));
+    let mut layers = layers.split(':');
+    let over_nodes = layers.next().unwrap_or_default().to_ascii_lowercase();
+    let plane = over_nodes.strip_prefix("plane").map(|size| size.strip_prefix('=').unwrap_or("1"));
+    let known = matches!(over_nodes.as_str(), "*" | "block" | "cyclic" | "arbitrary" | "nopack" | "pack")
+        || plane.is_some_and(|size| count(size).is_ok());
+    let below =
+        |layer: &str| matches!(layer.to_ascii_lowercase().as_str(), "*" | "block" | "cyclic" | "fcyclic");
+    let below = layers.by_ref().take(2).all(below) && layers.next().is_none();
+    let packing = matches!(packing.to_ascii_lowercase().as_str(), "" | "pack" | "nopack");
+    if known && below && packing { Ok(value.to_owned()) } else { Err(wrong()) }
+}
+
+/// CPUs, and GPUs with their type, of `--tres-per-task`.
+pub(super) fn tres_per_task(value: &str) -> Result<(Option<u32>, Option<String>), String> {
+    let (mut cpus, mut gpus) = (None, None);
+    for item in value.split(',') {
+        let (name, amount) = item.split_once(['=', ':']).unwrap_or((item, "1"));
+        match name {
+            "cpu" => cpus = Some(count(amount)?),
+            "gres/gpu" => gpus = Some(amount.to_owned()),
+            other => return Err(format!("`{other}` of each task cannot be honoured; say cpu or gres/gpu")),
+        }
+    }
+    Ok((cpus, gpus))
+}
+
 /// A number of at least one.
 pub(super) fn count(value: &str) -> Result<u32, String> {
     match value.parse() {
-        Ok(0) => Err("it must be at least 1".to_owned()),
-        Ok(count) => Ok(count),
-        Err(_) => Err(format!("`{value}` is no number; give one of at least 1")),
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("Invalid numeric value \"{value}\" for {{option}}.")),
     }
 }
 

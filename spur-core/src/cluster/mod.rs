@@ -38,8 +38,10 @@ pub use suspend::ClaimOrder;
 
 use self::history::Lineage;
 use crate::id::{JobId, NodeId};
+use crate::model::alloc::NodeAlloc;
 use crate::model::config::Policy;
 use crate::model::fabric::{Fabric, Pos};
+use crate::model::idset::IdSet;
 use crate::model::job::Job;
 use crate::model::reservation::Reservation;
 use crate::text::time::Time;
@@ -233,6 +235,15 @@ impl Cluster {
     pub(crate) fn standing<T: Any + Send + Sync>(&self, derive: impl Fn(&Self) -> T) -> Arc<T> {
         let kept = self.derived.0.get_or_init(|| Arc::new(derive(self)));
         Arc::clone(kept).downcast().unwrap_or_else(|_| Arc::new(derive(self)))
+    }
+
+    /// The CPUs of a job on a node to which its tasks may be bound: of each core only as many threads as the job uses.
+    #[must_use]
+    pub fn task_cpus(&self, job: &Job, part: &NodeAlloc) -> IdSet {
+        let cores = job.spec.shape.cores.as_ref().filter(|cores| cores.threads_per_core.is_some());
+        let (Some(cores), Some(node)) = (cores, self.node(part.node)) else { return part.cpus.clone() };
+        let (there, used) = (node.shape.threads_per_core.max(1), cores.threads(&node.shape));
+        part.cpus.iter().filter(|cpu| cpu % there < used).collect()
     }
 
     /// The names of nodes, in the order given.

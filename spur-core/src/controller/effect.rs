@@ -69,6 +69,15 @@ pub enum Effect {
         /// The attempt.
         attempt: Attempt,
     },
+    /// Send mail, once; nobody waits for it.
+    Mail {
+        /// To whom.
+        to: String,
+        /// What it says.
+        subject: String,
+        /// What the program that sends it finds in its environment.
+        variables: Vec<(&'static str, String)>,
+    },
     /// CPUs of a job's steps became free, or the job is ending: step requests that wait should be tried again.
     StepsChanged {
         /// Which job.

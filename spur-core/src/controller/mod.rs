@@ -10,6 +10,7 @@ pub mod effect;
 mod ending;
 pub mod environment;
 mod handle;
+mod mail;
 mod react;
 mod recall;
 pub mod reject;

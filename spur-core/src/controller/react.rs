@@ -1,6 +1,7 @@
 //! What follows from an event outside the cluster.
 
 use super::effect::Effect;
+use super::mail;
 use crate::cluster::{Cluster, Event};
 use crate::id::JobId;
 use crate::model::job::Job;
@@ -9,6 +10,7 @@ use crate::text::signal::Signal;
 
 /// Adds what the shell must do when `event`, already applied, is durable.
 pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
+    mail::tell(cluster, event, effects);
     match event {
         Event::JobStarted { job, .. } => {
             if let Some(job) = cluster.job(*job) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::array::ArrayPart;
 use super::caller::Owner;
+use super::node::NodeShape;
 use super::nomination::Nomination;
 use super::phase::Phase;
 use super::step::Step;
@@ -198,6 +199,62 @@ pub struct Shape {
     pub exclude: Option<Box<HostExpr>>,
     /// `--exclusive`, `--oversubscribe`.
     pub sharing: Sharing,
+    /// `-B`, `--threads-per-core` and their kin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<Box<CoreAsk>>,
+}
+
+impl Shape {
+    /// `--mem-per-gpu`, MiB.
+    #[must_use]
+    pub fn memory_per_gpu(&self) -> Option<u64> {
+        self.cores.as_ref().and_then(|cores| cores.memory_per_gpu)
+    }
+}
+
+/// What a job asks of sockets, cores and threads, and what each GPU brings along.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoreAsk {
+    /// `--sockets-per-node`: sockets that a node must have at least.
+    pub sockets_per_node: Option<u32>,
+    /// `--cores-per-socket`: cores that each socket must have at least.
+    pub cores_per_socket: Option<u32>,
+    /// `--threads-per-core`: threads that each core must have at least, and that the job uses at most.
+    pub threads_per_core: Option<u32>,
+    /// `--ntasks-per-core`: most tasks on one core.
+    pub tasks_per_core: Option<u32>,
+    /// `--ntasks-per-socket`: most tasks on a node for each of its sockets.
+    pub tasks_per_socket: Option<u32>,
+    /// `--cpus-per-gpu`.
+    pub cpus_per_gpu: Option<u32>,
+    /// `--mem-per-gpu`, MiB.
+    pub memory_per_gpu: Option<u64>,
+}
+
+impl CoreAsk {
+    /// Whether a node of that shape has what is asked for.
+    #[must_use]
+    pub fn suits(&self, shape: &NodeShape) -> bool {
+        let has = |asked: Option<u32>, there: u32| asked.is_none_or(|asked| asked <= there.max(1));
+        has(self.sockets_per_node, shape.sockets)
+            && has(self.cores_per_socket, shape.cores_per_socket)
+            && has(self.threads_per_core, shape.threads_per_core)
+    }
+
+    /// Cores that so many CPUs and tasks take on a node of that shape.
+    #[must_use]
+    pub fn cores(&self, shape: &NodeShape, cpus: u64, tasks: u64) -> u64 {
+        let by_tasks = self.tasks_per_core.map_or(0, |most| tasks.div_ceil(u64::from(most.max(1))));
+        cpus.div_ceil(u64::from(self.threads(shape))).max(by_tasks)
+    }
+
+    /// Threads of each core that the job uses.
+    #[must_use]
+    pub fn threads(&self, shape: &NodeShape) -> u32 {
+        let there = shape.threads_per_core.max(1);
+        self.threads_per_core.map_or(there, |most| most.clamp(1, there))
+    }
 }
 
 /// Memory asked for, MiB.

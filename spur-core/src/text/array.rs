@@ -338,13 +338,17 @@ impl FromStr for ArraySpec {
 
     fn from_str(text: &str) -> Result<ArraySpec, ParseError> {
         let refuse = |problem: String| ParseError::new(WHAT, text, problem, HELP);
-        let (tasks, limit) = match text.split_once('%') {
+        // Slurm takes brackets, as it prints them: `[0-4]`, `[1-3]%2`, `1-3,[5-6]`.
+        let plain = text.replace(['[', ']'], "");
+        let balanced = text.matches('[').count() == text.matches(']').count();
+        let (tasks, limit) = match plain.split_once('%').filter(|_| balanced) {
             Some((tasks, limit)) => {
                 let limit = integer32(limit).map_err(|e| refuse(format!("`%{limit}`: {e}")))?;
                 // Slurm reads a limit of zero as none.
                 (tasks, Some(limit).filter(|&limit| limit > 0))
             }
-            None => (text, None),
+            None if balanced => (plain.as_str(), None),
+            None => return Err(refuse("a bracket stands alone".to_owned())),
         };
         let tasks: TaskSet = tasks.parse().map_err(|e: ParseError| refuse(e.problem))?;
         if tasks.is_empty() {

@@ -99,7 +99,7 @@ impl Agents {
             | Effect::Signal { node, .. }
             | Effect::Acknowledge { node, .. }
             | Effect::Forget { node, .. } => *node,
-            Effect::StepsChanged { .. } => return,
+            Effect::StepsChanged { .. } | Effect::Mail { .. } => return,
         };
         let mut table = self.table();
         let Some(slot) = table.nodes.get_mut(&node).filter(|slot| slot.open) else { return };

@@ -56,7 +56,7 @@ impl Renderer {
             Effect::Forget { attempt, .. } => {
                 Order::Forget(v1::Forget { attempts: vec![convert::wire_attempt(attempt)] })
             }
-            Effect::Open { .. } | Effect::StepsChanged { .. } => return None,
+            Effect::Open { .. } | Effect::StepsChanged { .. } | Effect::Mail { .. } => return None,
         };
         Some(order)
     }

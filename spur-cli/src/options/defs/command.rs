@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::values::{level, number, text};
 use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
-const NO_PBS: &str = "lines that begin with #PBS or #BSUB are comments here, of which a warning tells";
+const NO_PBS: &str = "lines that begin with #PBS or #BSUB are not read; without it a warning tells of them";
 
 pub(super) const OPTIONS: &[Def] = &[
     Def::value("wrap", None, "command string", "wrap command string in a sh script and submit", |s, v| {

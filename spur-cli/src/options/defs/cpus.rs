@@ -3,13 +3,15 @@
 //! tidy: table
 
 use spur_core::text::memory::MemoryMb;
+use spur_core::text::nodes::NodeCount;
 
-use super::super::values::{count, extra_node_info, parsed, text};
-use super::{Def, JOB, SRUN, nothing};
+use super::super::values::{count, distribution, extra_node_info, least, parsed, tres_per_task};
+use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
 pub(super) const RESOURCES: &[Def] = &[
     Def::value("nodes", Some('N'), "N", "number of nodes on which to run (N = min[-max])", |s, v| {
-        parsed::<spur_core::text::nodes::NodeCount>(v)?;
+        let wrong = |error| format!("\"{v}\" is not a valid node count for {{option}}: {error}");
+        v.parse::<NodeCount>().map_err(wrong)?;
         s.spec.nodes = v.to_owned();
         Ok(())
     })
@@ -67,42 +69,69 @@ pub(super) const RESOURCES: &[Def] = &[
         .only(JOB)
         .env(&["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"])
         .without_effect("as with Slurm where AllowSpecResourcesUsage is not set; administrators keep cores with reserved_cpus"),
-    Def::value("tres-per-task", None, "list", "list of tres required per task", nothing)
-        .only(JOB)
-        .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"])
-        .refused("say --cpus-per-task, --mem-per-cpu and --gpus-per-task"),
-];
-
-const SHAPE: &str = "the shape of cores is not counted; say --cpus-per-task or --ntasks-per-node";
-
-pub(super) const AFFINITY: &[Def] = &[
-    Def::value("extra-node-info", Some('B'), "S[:C[:T]]", "sockets, cores and threads that nodes must have", |_, v| {
-        extra_node_info(v).map(|_| ())
+    Def::value("tres-per-task", None, "list", "CPUs and devices of each task, e.g. cpu:2,gres/gpu:1", |s, v| {
+        let (cpus, gpus) = tres_per_task(v)?;
+        s.spec.cpus_per_task = cpus.or(s.spec.cpus_per_task);
+        if let Some(gpus) = gpus {
+            s.spec.gpus_per_task = gpus;
+        }
+        Ok(())
     })
     .only(JOB)
-    .refused(SHAPE),
-    Def::value("sockets-per-node", None, "S", "number of sockets per node to allocate", nothing)
-        .only(JOB)
-        .refused(SHAPE),
-    Def::value("cores-per-socket", None, "C", "number of cores per socket to allocate", nothing)
-        .only(JOB)
-        .refused(SHAPE),
-    Def::value("threads-per-core", None, "T", "number of threads per core to allocate", nothing)
-        .only(JOB)
-        .env(&["SBATCH_THREADS_PER_CORE", "SALLOC_THREADS_PER_CORE", "SLURM_THREADS_PER_CORE"])
-        .refused(SHAPE),
-    Def::value("ntasks-per-core", None, "n", "number of tasks to invoke on each core", nothing)
-        .only(JOB)
-        .env(&["SBATCH_NTASKS_PER_CORE", "SALLOC_NTASKS_PER_CORE", "SLURM_NTASKS_PER_CORE"])
-        .refused(SHAPE),
-    Def::value("ntasks-per-socket", None, "n", "number of tasks to invoke on each socket", nothing)
-        .only(JOB)
-        .env(&["SLURM_NTASKS_PER_SOCKET"])
-        .refused(SHAPE),
-    Def::value("hint", None, "type", "compute_bound, memory_bound or [no]multithread", nothing)
-        .only(JOB)
-        .env(&["SLURM_HINT", "SBATCH_HINT", "SALLOC_HINT"])
-        .refused(SHAPE),
+    .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"]),
+];
+
+pub(super) const AFFINITY: &[Def] = &[
+    Def::value("extra-node-info", Some('B'), "S[:C[:T]]", "sockets, cores and threads that nodes must have", |s, v| {
+        let [sockets, cores, threads] = extra_node_info(v)?;
+        let ask = s.cores();
+        (ask.sockets_per_node, ask.cores_per_socket) = (sockets, cores.or(ask.cores_per_socket));
+        ask.threads_per_core = threads.or(ask.threads_per_core);
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("sockets-per-node", None, "S", "number of sockets per node to allocate", |s, v| {
+        s.cores().sockets_per_node = least(v)?;
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("cores-per-socket", None, "C", "number of cores per socket to allocate", |s, v| {
+        s.cores().cores_per_socket = least(v)?;
+        Ok(())
+    })
+    .only(JOB),
+    Def::value("threads-per-core", None, "T", "number of threads per core to allocate", |s, v| {
+        s.cores().threads_per_core = least(v)?;
+        s.advise("SLURM_THREADS_PER_CORE", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_THREADS_PER_CORE", "SALLOC_THREADS_PER_CORE", "SLURM_THREADS_PER_CORE"]),
+    Def::value("ntasks-per-core", None, "n", "number of tasks to invoke on each core", |s, v| {
+        s.cores().tasks_per_core = least(v)?;
+        s.advise("SLURM_NTASKS_PER_CORE", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_NTASKS_PER_CORE", "SALLOC_NTASKS_PER_CORE", "SLURM_NTASKS_PER_CORE"]),
+    Def::value("ntasks-per-socket", None, "n", "number of tasks to invoke on each socket", |s, v| {
+        s.cores().tasks_per_socket = least(v)?;
+        s.advise("SLURM_NTASKS_PER_SOCKET", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SLURM_NTASKS_PER_SOCKET"]),
+    Def::value("hint", None, "type", "compute_bound, memory_bound or [no]multithread", |s, v| {
+        s.cores().threads_per_core = match v.to_ascii_lowercase().as_str() {
+            "compute_bound" | "memory_bound" | "nomultithread" => Some(1),
+            "multithread" => None,
+            _ => return Err(format!("`{v}` is not known; say compute_bound, memory_bound, multithread or nomultithread")),
+        };
+        s.advise("SLURM_HINT", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SLURM_HINT", "SBATCH_HINT", "SALLOC_HINT"]),
     Def::value("mem-bind", None, "type", "bind memory to locality domains", |s, v| {
         s.advise("SLURM_MEM_BIND", v);
         Ok(())
@@ -110,14 +139,34 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"])
     .without_effect("memory is taken where the CPUs are that a task is bound to"),
-    Def::value("distribution", Some('m'), "type", "distribution method for processes to nodes (type = block|cyclic|arbitrary)", |s, v| {
-        s.step.distribution = text(v)?;
-        s.advise("SLURM_DISTRIBUTION", v);
-        Ok(())
-    })
-    .only(JOB)
-    .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION", "SLURM_DISTRIBUTION"])
-    .refused("tasks are laid on nodes in blocks"),
+    Def::value(
+        "distribution",
+        Some('m'),
+        "type",
+        "distribution method for processes to nodes (type = block|cyclic|arbitrary)",
+        |s, v| {
+            s.step.distribution = distribution(v)?;
+            s.advise("SLURM_DISTRIBUTION", v);
+            Ok(())
+        },
+    )
+    .only(SBATCH | SALLOC)
+    .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION"]),
+    Def::value(
+        "distribution",
+        Some('m'),
+        "type",
+        "distribution method for processes to nodes (type = block|cyclic|arbitrary)",
+        |s, v| {
+            s.step.distribution = distribution(v)?;
+            match v.split(':').next() {
+                Some("block" | "*") => Ok(()),
+                _ => Err(format!("`{v}` cannot be honoured: tasks are laid on nodes in blocks; say block, or nothing")),
+            }
+        },
+    )
+    .only(SRUN)
+    .env(&["SLURM_DISTRIBUTION"]),
     Def::value("cpu-freq", None, "min[-max[:gov]]", "requested cpu frequency (and governor)", |s, v| {
         s.advise("SLURM_CPU_FREQ_REQ", v);
         Ok(())

@@ -50,24 +50,35 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(JOB)
     .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
-    Def::value("gpus-per-socket", None, "n", "number of GPUs required per allocated socket", |_, v| gpus(v))
-        .only(JOB)
-        .env(&["SBATCH_GPUS_PER_SOCKET", "SALLOC_GPUS_PER_SOCKET", "SLURM_GPUS_PER_SOCKET"])
-        .refused("sockets are not counted; say --gpus-per-node"),
-    Def::value("cpus-per-gpu", None, "n", "number of CPUs required per allocated GPU", |_, v| count(v).map(|_| ()))
-        .only(JOB)
-        .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"])
-        .refused("say --cpus-per-task"),
-    Def::value("mem-per-gpu", None, "size", "real memory required per allocated GPU", |_, v| {
-        parsed::<MemoryMb>(v).map(|_| ())
+    Def::value("gpus-per-socket", None, "n", "number of GPUs required per allocated socket", |s, v| {
+        gpus(v)?;
+        s.gpus_per_socket = Some(v.to_owned());
+        Ok(())
     })
     .only(JOB)
-    .env(&["SBATCH_MEM_PER_GPU", "SALLOC_MEM_PER_GPU", "SLURM_MEM_PER_GPU"])
-    .refused("say --mem or --mem-per-cpu"),
-    Def::value("ntasks-per-gpu", None, "n", "number of tasks to invoke for each GPU", |_, v| count(v).map(|_| ()))
-        .only(JOB)
-        .env(&["SBATCH_NTASKS_PER_GPU", "SALLOC_NTASKS_PER_GPU", "SLURM_NTASKS_PER_GPU"])
-        .refused("say --ntasks-per-node and --gpus-per-node"),
+    .env(&["SBATCH_GPUS_PER_SOCKET", "SALLOC_GPUS_PER_SOCKET", "SLURM_GPUS_PER_SOCKET"]),
+    Def::value("cpus-per-gpu", None, "n", "number of CPUs required per allocated GPU", |s, v| {
+        s.cores().cpus_per_gpu = Some(count(v)?);
+        s.advise("SLURM_CPUS_PER_GPU", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"]),
+    Def::value("mem-per-gpu", None, "size", "real memory required per allocated GPU", |s, v| {
+        s.memory(None, None, Some(parsed::<MemoryMb>(v)?.0));
+        s.advise("SLURM_MEM_PER_GPU", v);
+        Ok(())
+    })
+    .only(JOB)
+    .excluding(&["mem", "mem-per-cpu"])
+    .env(&["SBATCH_MEM_PER_GPU", "SALLOC_MEM_PER_GPU", "SLURM_MEM_PER_GPU"]),
+    Def::value("ntasks-per-gpu", None, "n", "number of tasks to invoke for each GPU", |s, v| {
+        s.tasks_per_gpu = Some(count(v)?);
+        s.advise("SLURM_NTASKS_PER_GPU", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_NTASKS_PER_GPU", "SALLOC_NTASKS_PER_GPU", "SLURM_NTASKS_PER_GPU"]),
     Def::value("gpu-bind", None, "type", "task to gpu binding options", |s, v| {
         s.advise("SLURM_GPU_BIND", v);
         match v.strip_prefix("verbose,").or(v.strip_prefix("v,")).unwrap_or(v) {

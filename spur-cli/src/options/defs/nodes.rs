@@ -9,7 +9,7 @@ use spur_core::text::time::TimeLimit;
 use spur_proto::v1::Sharing;
 
 use super::super::values::{count, parsed, parsed_or_none, text};
-use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
+use super::{Def, JOB, SALLOC, SBATCH, SRUN};
 
 pub(super) const OPTIONS: &[Def] = &[
     Def::value("constraint", Some('C'), "list", "features that nodes must have, e.g. ib&(a|b)", |s, v| {
@@ -93,10 +93,17 @@ pub(super) const OPTIONS: &[Def] = &[
     .or(&["share"])
     .only(JOB)
     .env(&["SBATCH_OVERSUBSCRIBE", "SALLOC_OVERSUBSCRIBE", "SLURM_OVERSUBSCRIBE"]),
-    Def::flag("use-min-nodes", None, "if a range of node counts is given, prefer the smaller count", nothing)
-        .only(JOB)
-        .env(&["SBATCH_USE_MIN_NODES", "SALLOC_USE_MIN_NODES", "SLURM_USE_MIN_NODES"])
-        .refused("of a range of node counts the largest that fits is taken; say the smaller number"),
+    Def::flag(
+        "use-min-nodes",
+        None,
+        "if a range of node counts is given, prefer the smaller count",
+        |s, _| {
+            s.use_min_nodes = true;
+            Ok(())
+        },
+    )
+    .only(JOB)
+    .env(&["SBATCH_USE_MIN_NODES", "SALLOC_USE_MIN_NODES", "SLURM_USE_MIN_NODES"]),
     Def::flag("spread-job", None, "spread job across as many nodes as possible", |s, _| {
         s.advise("SLURM_SPREAD_JOB", "1");
         Ok(())

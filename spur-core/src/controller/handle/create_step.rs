@@ -57,7 +57,7 @@ pub(super) fn check(
     }
     let most = |free: bool| {
         let room = candidates.iter().map(|candidate| {
-            let cpus = if free { candidate.free.len() } else { candidate.part.cpus.len() };
+            let cpus = if free { candidate.free.len() } else { cluster.task_cpus(job, candidate.part).len() };
             (cpus / cpus_per_task).min(wish.tasks_per_node.unwrap_or(u32::MAX))
         });
         room.collect::<Vec<u32>>()
@@ -127,12 +127,13 @@ fn candidates<'a>(
         (named.is_empty() || named.contains(&name)) && !excluded.contains(&name)
     };
     let free = |part: &NodeAlloc| {
+        let usable = cluster.task_cpus(job, part);
         if wish.overlap {
-            return part.cpus.clone();
+            return usable;
         }
         let parts = job.steps.iter().filter(|step| !step.overlap).flat_map(|step| step.nodes.iter());
         let held = parts.filter(|held| held.node == part.node && held.exit.is_none());
-        held.fold(part.cpus.clone(), |free, held| free.difference(&held.cpus))
+        held.fold(usable, |free, held| free.difference(&held.cpus))
     };
     let nodes = alloc.nodes[first..].iter().filter(usable);
     Ok(nodes.map(|part| Candidate { part, free: free(part) }).collect())

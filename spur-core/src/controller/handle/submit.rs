@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::Submission;
 use super::super::{Ctx, Reject, Reply, ending, tasks};
-use super::{qos, reservation, set_partition, unsupported};
+use super::{qos, reservation, set_partition};
 use crate::cluster::{Cluster, Event, Partition};
 use crate::id::JobId;
 use crate::model::caller::{Caller, Owner};
@@ -136,7 +136,7 @@ fn resolve(cluster: &Cluster, caller: &Caller, submission: Submission) -> Result
     let limit = time_limit.unwrap_or_else(|| default_time(&partitions).min(wall));
     spec.time_limit = spec.time_min.map_or(limit, |least| limit.min(longest(&partitions, wall, least)));
     spec.requeue = requeue.unwrap_or(cluster.policy().jobs.requeue);
-    if spec.shape.memory.is_none() {
+    if spec.shape.memory.is_none() && spec.shape.memory_per_gpu().is_none() {
         let default = partitions.iter().filter_map(|partition| partition.config.def_mem_per_cpu).max();
         spec.shape.memory = default.map(MemoryNeed::PerCpu);
     }
@@ -181,6 +181,12 @@ fn count_nodes(spec: &mut JobSpec) -> Option<String> {
         }
         return Some(format!("can't run {tasks} processes on {least} nodes, setting nnodes to {tasks}"));
     }
+    // Of more nodes than it may have it takes the first.
+    if let (Some(most), Some(named)) = (max.filter(|_| listed > max), &named) {
+        let first = HostList::from_names(named.iter().take(most as usize));
+        shape.nodelist = first.to_string().parse().ok().map(Box::new);
+        return Some(format!("{} nodes are named for {most}: the first {most} are taken", named.len()));
+    }
     if let (None, None, Some(listed)) = (&shape.nodes, shape.tasks, listed) {
         shape.nodes = Some(NodeCount::exactly(listed));
     }
@@ -201,7 +207,6 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
                 .to_owned(),
         ));
     }
-    unsupported::of_job(spec)?;
     het(spec)?;
     for name in spec.reservations() {
         let known = reservation::named(cluster, name)?;
@@ -211,6 +216,11 @@ pub(super) fn judge(cluster: &Cluster, now: Time, spec: &JobSpec) -> Result<Vec<
     }
     if let Some(deadline) = spec.deadline {
         let shortest = spec.least_time();
+        if spec.begin.is_some_and(|begin| begin >= deadline) {
+            let text =
+                "Incompatible begin and deadline time specification: it would begin after its deadline";
+            return Err(Reject::Invalid(text.to_owned()));
+        }
         if deadline <= now {
             return Err(Reject::InvalidTimeLimit("--deadline has passed; give a later one".to_owned()));
         }

@@ -53,6 +53,8 @@ pub struct ControllerLocal {
     pub state: StateStore,
     /// What one user may ask at a time.
     pub shares: UserShares,
+    /// `mail_prog`: what sends mail, called with `-s SUBJECT USER`; none: no mail is sent.
+    pub mail_prog: Option<PathBuf>,
 }
 
 /// What one user may ask of a controller at a time; operators may ask without limit.
@@ -224,6 +226,7 @@ impl Default for ControllerLocal {
             metrics_addr: None,
             shares: UserShares::default(),
             state: StateStore::Sqlite("/var/lib/spur/spur.db".into()),
+            mail_prog: None,
         }
     }
 }

@@ -68,6 +68,17 @@ pub(super) fn too_large(
         true => Offer::AtMost(knob, most),
         false => Offer::Other(knob),
     };
+    if !admitted().any(|shape| need.cores.suits(shape)) {
+        let ask = &need.cores;
+        let named = [
+            ("sockets", ask.sockets_per_node),
+            ("cores in each socket", ask.cores_per_socket),
+            ("threads in each core", ask.threads_per_core),
+        ];
+        let named = named.into_iter().filter_map(|(what, least)| Some(format!("{} {what}", least?)));
+        let named = named.collect::<Vec<_>>().join(" and ");
+        return refused(format!("no node of partition {name} has {named}"), Vec::new());
+    }
     let asked = need.tasks(1).saturating_mul(need.cpus_per_task).max(need.min_cpus);
     if asked > cpus {
         let text = format!("{asked} CPUs on one node: the largest of partition {name} has {cpus}");

@@ -14,7 +14,7 @@ pub(super) mod wish;
 use smallvec::SmallVec;
 
 use crate::model::config::{Oversubscribe, PartitionConfig};
-use crate::model::job::{JobSpec, MemoryNeed, Shape, Sharing};
+use crate::model::job::{CoreAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use crate::model::node::{NodeGres, NodeShape};
 use crate::sched::scene::room::{CPUS, GRES, MEMORY, capacity};
 use crate::text::gres::GresSpec;
@@ -85,6 +85,8 @@ pub struct Need {
     pub gres_per_task: Vec<GresSpec>,
     /// Whether nodes are taken whole.
     pub whole: bool,
+    /// What is asked of sockets, cores and threads, and for each GPU.
+    pub cores: CoreAsk,
 }
 
 /// Why a request makes no sense as it stands.
@@ -126,11 +128,12 @@ impl Request {
 
     /// Turns `--gpus`, a number for the whole job, into devices of each task, of each node, or slots.
     fn spread_gpus(&mut self, shape: &Shape) -> Result<(), BadRequest> {
+        let by_tasks = self.slots.is_some();
         let each = |count: u32| -> Result<Vec<GresSpec>, BadRequest> {
             let share = |spec: &GresSpec| match spec.count.checked_rem(u64::from(count)) {
                 Some(0) => Ok(GresSpec { count: spec.count / u64::from(count), ..spec.clone() }),
                 _ => {
-                    let unit = if self.slots.is_some() { "tasks" } else { "nodes" };
+                    let unit = if by_tasks { "tasks" } else { "nodes" };
                     Err(BadRequest(format!(
                         "--gpus={} cannot be divided evenly over {count} {unit}",
                         spec.count
@@ -142,9 +145,23 @@ impl Request {
         if shape.gpus.is_empty() {
             return Ok(());
         }
+        // What cannot be divided over tasks lies on one node, where that may be.
+        let alone = self.nodes.is_none_or(|(min, _)| min == 1);
+        let too_few = |nodes: u32| shape.gpus.iter().all(|gpus| gpus.count < u64::from(nodes));
+        let by_node = shape.tasks_per_node.is_some_and(|tasks| tasks > 1);
         match (self.nodes, shape.tasks) {
-            (_, Some(tasks)) if self.need.slot == Slot::Task => self.need.gres_per_task.extend(each(tasks)?),
-            (Some((min, max)), _) if min == max => self.need.gres_per_node.extend(each(min)?),
+            (_, Some(tasks)) if self.need.slot == Slot::Task => match each(tasks) {
+                Ok(gpus) => self.need.gres_per_task.extend(gpus),
+                Err(_) if alone => self.on_one_node(shape),
+                Err(error) => return Err(error),
+            },
+            // Otherwise each GPU is a slot, and every node has one task.
+            (Some((min, max)), _)
+                if min == max && (each(min).is_ok() || shape.gpus.len() > 1 || by_node || too_few(min)) =>
+            {
+                self.need.gres_per_node.extend(each(min)?);
+            }
+            _ if alone && shape.gpus.len() > 1 => self.on_one_node(shape),
             (nodes, _) => {
                 let [gpus] = shape.gpus.as_slice() else {
                     return Err(BadRequest(
@@ -159,6 +176,12 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// All that it asks for, with all of its GPUs, on one node.
+    fn on_one_node(&mut self, shape: &Shape) {
+        self.nodes = Some((1, 1));
+        self.need.gres_per_node.extend(shape.gpus.iter().cloned());
     }
 
     /// Whether people would say that it wants nodes: so it does where it has one task on one node.
@@ -199,8 +222,9 @@ impl Need {
         let (memory_per_node, memory_per_cpu) = match (shape.memory, partition.def_mem_per_cpu) {
             (Some(MemoryNeed::PerNode(0)), _) => (u64::MAX, 0),
             (Some(MemoryNeed::PerNode(memory)), _) => (memory, 0),
-            (Some(MemoryNeed::PerCpu(memory)), _) | (None, Some(memory)) => (0, memory),
-            (None, None) => (0, 0),
+            (Some(MemoryNeed::PerCpu(memory)), _) => (0, memory),
+            (None, Some(memory)) if shape.memory_per_gpu().is_none() => (0, memory),
+            (None, _) => (0, 0),
         };
         Self {
             slot,
@@ -213,6 +237,7 @@ impl Need {
             gres_per_node: shape.gres.clone(),
             gres_per_task: shape.gpus_per_task.clone(),
             whole: takes_whole_nodes(spec, partition),
+            cores: shape.cores.as_deref().cloned().unwrap_or_default(),
         }
     }
 
@@ -220,9 +245,13 @@ impl Need {
     #[must_use]
     pub fn slots(&self, shape: &NodeShape, amount: &[u64]) -> u32 {
         let idle = amount[CPUS] == u64::from(shape.cpus);
-        if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) {
+        if shape.tmp_disk_mb < self.tmp_disk_mb || (self.whole && !idle) || !self.cores.suits(shape) {
             return 0;
         }
+        let by_sockets = self.cores.tasks_per_socket.map_or(u32::MAX, |most| {
+            let tasks = most.saturating_mul(shape.sockets.max(1));
+            if self.slot == Slot::Task || self.tasks(1) <= tasks { tasks } else { 0 }
+        });
         let most = match self.slot {
             Slot::Node { .. } if self.whole => 1,
             Slot::Node { .. } => amount[CPUS] / self.cpus_of_slot().max(1),
@@ -230,6 +259,7 @@ impl Need {
             Slot::Gpu => amount[GRES..].iter().sum(),
         };
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.most.unwrap_or(u32::MAX));
+        let most = if self.slot == Slot::Task || by_sockets == 0 { most.min(by_sockets) } else { most };
         if most == 0 {
             return 0;
         }
@@ -266,7 +296,8 @@ impl Need {
         let is_node = self.counts_nodes() && self.most.is_none() && !self.whole;
         let entries = |spec: &GresSpec| shape.gres.iter().filter(|gres| matches(gres, spec)).count();
         let plain = self.gres_per_node.iter().chain(&self.gres_per_task).all(|spec| entries(spec) == 1);
-        let may = is_node && plain && shape.tmp_disk_mb >= self.tmp_disk_mb;
+        let sockets = self.cores.tasks_per_socket.is_none() && self.cores.suits(shape);
+        let may = is_node && plain && sockets && shape.tmp_disk_mb >= self.tmp_disk_mb;
         may.then(|| self.takes(shape, &capacity(shape), 1)).flatten()
     }
 
@@ -291,7 +322,9 @@ impl Need {
             u64::MAX => shape.memory_mb.checked_mul(nodes)?,
             memory => {
                 let by_cpus = taken[CPUS].checked_mul(self.memory_per_cpu)?;
-                memory.checked_mul(nodes)?.checked_add(by_cpus)?
+                let of_gpu = self.cores.memory_per_gpu.unwrap_or(0);
+                let by_gpus = of_gpu.checked_mul(self.gpus(slots))?;
+                memory.checked_mul(nodes)?.checked_add(by_cpus)?.checked_add(by_gpus)?
             }
         };
         if taken[MEMORY] > amount[MEMORY] {
@@ -354,14 +387,40 @@ impl Need {
         }
     }
 
+    /// GPUs given for that many slots.
+    fn gpus(&self, slots: u32) -> u64 {
+        let count = |specs: &[GresSpec]| -> u64 {
+            specs
+                .iter()
+                .filter(|spec| *spec.name == *"gpu")
+                .map(|spec| spec.count)
+                .fold(0, u64::saturating_add)
+        };
+        let nodes = if self.counts_nodes() { u64::from(slots) } else { 1 };
+        let of_tasks = count(&self.gres_per_task).saturating_mul(u64::from(self.shares(slots)));
+        count(&self.gres_per_node).saturating_mul(nodes).saturating_add(of_tasks)
+    }
+
     /// CPUs given for that many slots: whole cores, all of them where the node is taken whole.
     fn cpus(&self, shape: &NodeShape, slots: u32) -> Option<u64> {
-        let asked = u64::from(self.tasks(slots)).checked_mul(u64::from(self.cpus_per_task))?;
-        let asked = asked.max(u64::from(self.min_cpus));
+        let tasks = u64::from(self.tasks(slots));
+        let asked = tasks.checked_mul(u64::from(self.cpus_per_task))?.max(u64::from(self.min_cpus));
+        let asked = match self.cores.cpus_per_gpu {
+            // Of as many GPUs as one slot has, where slots are nodes.
+            Some(each) => {
+                let slots = if self.counts_nodes() { 1 } else { slots };
+                asked.max(self.gpus(slots).checked_mul(u64::from(each))?)
+            }
+            None => asked,
+        };
+        let threads = u64::from(shape.threads_per_core.max(1));
+        let given = self.cores.cores(shape, asked, tasks).checked_mul(threads)?;
         if self.whole {
-            return (asked <= u64::from(shape.cpus)).then_some(u64::from(shape.cpus));
+            // A node may have a part of a core.
+            let fits =
+                asked <= u64::from(shape.cpus) && (given <= u64::from(shape.cpus) || given - asked < threads);
+            return fits.then_some(u64::from(shape.cpus));
         }
-        let given = asked.next_multiple_of(u64::from(shape.threads_per_core.max(1)));
         match self.slot {
             Slot::Node { .. } => given.checked_mul(u64::from(slots)),
             Slot::Task | Slot::Gpu => Some(given),

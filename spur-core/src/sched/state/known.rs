@@ -117,6 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::job::CoreAsk;
     use crate::model::node::{NodeGres, NodeShape};
     use crate::sched::request::Slot;
     use crate::text::gres::GresSpec;
@@ -134,7 +135,18 @@ mod tests {
             prop_oneof![(1_u32..4).prop_map(|tasks| Slot::Node { tasks }), Just(Slot::Task), Just(Slot::Gpu)];
         let memory = prop_oneof![0_u64..9, Just(u64::MAX)];
         let counts = (prop::option::of(0_u32..4), 1_u32..4, 0_u32..6, 0_u64..3, 0_u64..3);
-        let need = (slot, counts, memory, devices(), devices(), any::<bool>());
+        let asked = || prop::option::of(1_u32..3);
+        let cores = (asked(), asked(), asked(), asked(), prop::option::of(0_u64..3)).prop_map(
+            |(threads_per_core, tasks_per_core, tasks_per_socket, cpus_per_gpu, memory_per_gpu)| CoreAsk {
+                threads_per_core,
+                tasks_per_core,
+                tasks_per_socket,
+                cpus_per_gpu,
+                memory_per_gpu,
+                ..CoreAsk::default()
+            },
+        );
+        let need = (slot, counts, memory, devices(), devices(), any::<bool>(), cores);
         need.prop_map(
             |(
                 slot,
@@ -143,6 +155,7 @@ mod tests {
                 node,
                 task,
                 whole,
+                cores,
             )| {
                 Need {
                     slot,
@@ -155,6 +168,7 @@ mod tests {
                     gres_per_node: node,
                     gres_per_task: task,
                     whole,
+                    cores,
                 }
             },
         )

@@ -201,6 +201,7 @@ impl Need {
         // Given devices of one kind of the request, the other kind is not compared: all of both or none.
         let plain = self.gres_per_task.is_empty() || self.gres_per_node.is_empty();
         plain
+            && self.cores == other.cores
             && cpus(self, mine) <= cpus(other, theirs)
             && (self.slot != Slot::Task
                 || (self.cpus_per_task <= other.cpus_per_task && self.min_cpus == other.min_cpus))
@@ -220,6 +221,7 @@ mod tests {
     use proptest::prelude::{any, prop, prop_assert_eq, proptest};
 
     use super::*;
+    use crate::model::job::CoreAsk;
 
     fn need(tasks: u32, gpus: u64) -> Need {
         let gres = GresSpec::new("gpu", None, gpus);
@@ -234,6 +236,7 @@ mod tests {
             gres_per_node: if gpus > 0 { vec![gres] } else { Vec::new() },
             gres_per_task: Vec::new(),
             whole: false,
+            cores: CoreAsk::default(),
         }
     }
 

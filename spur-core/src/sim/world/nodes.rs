@@ -119,7 +119,8 @@ impl<W: Watch> World<W> {
             | Effect::Signal { .. }
             | Effect::Acknowledge { .. }
             | Effect::Forget { .. }
-            | Effect::StepsChanged { .. } => {}
+            | Effect::StepsChanged { .. }
+            | Effect::Mail { .. } => {}
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn controller(section: &mut Section<'_>) -> ControllerLocal {
     set!(local.shares.requests => section.integer("max_requests_per_user", 1..=1_000_000));
     set!(local.shares.lists => section.integer("max_lists_per_user", 1..=1_000_000));
     set!(local.shares.lists_per_second => section.integer("lists_per_second", 1..=1_000_000));
+    local.mail_prog = path(section, "mail_prog");
     let password_file = path(section, "password_file");
     set!(local.state => state(section));
     match &mut local.state {

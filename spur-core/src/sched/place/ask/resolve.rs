@@ -206,7 +206,11 @@ impl Resolver<'_> {
         let asked = self.wish.asked;
         let options = [
             asked.gather.as_ref().map(|gather| format!("--gather={gather}")),
-            asked.switches.map(|switches| format!("--switches={switches}")),
+            // Where there are no switches it means nothing, unless they were given up by name.
+            asked
+                .switches
+                .filter(|_| asked.topology.is_some())
+                .map(|switches| format!("--switches={switches}")),
             asked.segment.map(|segment| format!("--segment={segment}")),
             asked.network.map(|network| format!("--network={network}")),
             asked.placement.map(|placement| format!("--placement={placement}")),
@@ -224,8 +228,15 @@ impl Resolver<'_> {
         if let Some(gather) = &asked.gather {
             self.gather(gather, "--gather=")?;
         }
-        if let Some(switches) = asked.switches {
-            self.switches(switches);
+        match asked.switches {
+            Some(switches) if self.done.ask.strategy == Strategy::Flat => {
+                let topology = self.fabric.name();
+                let told =
+                    format!("--switches={switches} has no effect: topology {topology} has no switches");
+                self.done.warnings.push(told);
+            }
+            Some(switches) => self.switches(switches),
+            None => {}
         }
         self.segment()?;
         let ask = &mut self.done.ask;

@@ -1,0 +1,122 @@
+//! Mail that jobs ask for: who is told of what, in Slurm's words.
+
+use super::effect::Effect;
+use crate::cluster::{Cluster, Event};
+use crate::id::JobId;
+use crate::model::job::Job;
+use crate::model::phase::{EndState, Ended, Phase};
+
+/// Adds the mail that follows from `event`, which is applied already.
+pub(super) fn tell(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>) {
+    let mail = match event {
+        Event::JobStarted { job, .. } => begun(cluster, *job),
+        Event::JobEnded { job, .. } => ended(cluster, *job),
+        Event::JobRequeued { job, .. } => {
+            wanted(cluster, *job, "REQUEUE").map(|job| mail(job, "REQUEUE", "Requeued"))
+        }
+        _ => None,
+    };
+    effects.extend(mail);
+}
+
+/// The job, if its user wants to hear of this, and it speaks for itself: the first component of a het job, and of an array
+/// with `ARRAY_TASKS` every task.
+fn wanted<'a>(cluster: &'a Cluster, job: JobId, what: &str) -> Option<&'a Job> {
+    let job = cluster.job(job)?;
+    let (types, _) = job.spec.extra.as_ref()?.mail.as_ref()?;
+    let all = types.split(',').any(|kind| kind == "ALL") && !what.starts_with("TIME_LIMIT");
+    let asked = all || types.split(',').any(|kind| kind == what);
+    (asked && !job.spec.is_follower()).then_some(job)
+}
+
+/// Whether the tasks of its array are told of one by one, or it is none.
+fn alone(job: &Job) -> bool {
+    let types = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
+    let by_task = types.is_some_and(|(types, _)| types.split(',').any(|kind| kind == "ARRAY_TASKS"));
+    job.array.is_none() || by_task
+}
+
+fn begun(cluster: &Cluster, job: JobId) -> Option<Effect> {
+    let job = wanted(cluster, job, "BEGIN")?;
+    let Phase::Running { started, .. } = &job.phase else { return None };
+    if !alone(job) {
+        let array = cluster.jobs().array(job.array_id())?;
+        if array.active() != 1 || !array.ended().is_empty() {
+            return None;
+        }
+    }
+    Some(mail(job, "BEGIN", &format!("Began, Queued time {}", clock(started.since(job.submitted)))))
+}
+
+/// Failed, for whoever wants to hear of failures; else ended.
+fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
+    let record = cluster.job(job)?;
+    let Phase::Ended(ended) = &record.phase else { return None };
+    if !alone(record) {
+        if !cluster.jobs().array(record.array_id())?.is_over() {
+            return None;
+        }
+    }
+    let state = ended.outcome.state;
+    let failed = !matches!(state, EndState::Completed);
+    let how = |word: &str| {
+        let ran = ended.started.map_or(0, |started| ended.ended.since(started));
+        format!("{word}, Run time {}, {}{}", clock(ran), state.name(), exit(ended))
+    };
+    let late = (state == EndState::Timeout).then(|| wanted(cluster, job, "TIME_LIMIT")).flatten();
+    let failure =
+        || wanted(cluster, job, "FAIL").filter(|_| failed).map(|job| mail(job, "FAIL", &how("Failed")));
+    let end = || wanted(cluster, job, "END").map(|job| mail(job, "END", &how("Ended")));
+    failure().or_else(end).or_else(|| late.map(|job| mail(job, "TIME_LIMIT", "Reached time limit")))
+}
+
+fn exit(ended: &Ended) -> String {
+    let exit = ended.outcome.exit;
+    if exit.signal > 0 {
+        format!(", Signal {}", exit.signal)
+    } else if ended.started.is_some() {
+        format!(", ExitCode {}", exit.code)
+    } else {
+        String::new()
+    }
+}
+
+fn mail(job: &Job, kind: &str, what: &str) -> Effect {
+    let extra = job.spec.extra.as_ref().and_then(|extra| extra.mail.as_ref());
+    let to = extra.map(|(_, user)| &**user).filter(|user| !user.is_empty());
+    let who = match (&job.array, job.task().filter(|_| alone(job))) {
+        (Some(part), Some(task)) => format!("Slurm Array Task Job_id={}_{task} ({})", part.id, job.id),
+        (Some(part), None) => format!("Slurm Array Summary Job_id={}_* ({})", part.id, job.id),
+        (None, _) => format!("Slurm Job_id={}", job.id),
+    };
+    let variables = [
+        ("SLURM_JOB_ID", job.id.to_string()),
+        ("SLURM_JOB_NAME", job.spec.name.to_string()),
+        ("SLURM_JOB_USER", job.spec.owner.user.to_string()),
+        ("SLURM_JOB_PARTITION", job.spec.partitions.join(",")),
+        ("SLURM_JOB_STATE", job.phase.names().0.to_owned()),
+        ("SLURM_JOB_MAIL_TYPE", kind.to_owned()),
+    ];
+    Effect::Mail {
+        to: to.map_or_else(|| job.spec.owner.user.to_string(), str::to_owned),
+        subject: format!("{who} Name={} {what}", job.spec.name),
+        variables: variables.into(),
+    }
+}
+
+/// `[D-]HH:MM:SS`, as Slurm has durations in mail.
+fn clock(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days}-{time}") } else { time }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_slurms() {
+        assert_eq!([clock(59), clock(3661), clock(90_000)], ["00:00:59", "01:01:01", "1-01:00:00"]);
+    }
+}

@@ -34,6 +34,10 @@ pub enum Command {
     Links,
     /// `spur keygen`
     Keygen,
+    /// `spur man`
+    Man,
+    /// `spur completion`
+    Completion,
     /// `spur plan`
     Plan,
     /// `spur sim`
@@ -85,6 +89,13 @@ const COMMANDS: &[Entry] = &[
         linked: false,
         about: "make the commands' links in a directory",
     },
+    Entry { command: Command::Man, name: "man", linked: false, about: "write the commands' manual pages" },
+    Entry {
+        command: Command::Completion,
+        name: "completion",
+        linked: false,
+        about: "print what completes options in a shell",
+    },
     Entry { command: Command::Keygen, name: "keygen", linked: false, about: "make a new cluster key" },
 ];
 
@@ -95,6 +106,8 @@ impl Command {
             Command::Demo => "spur demo",
             Command::Links => "spur links",
             Command::Keygen => "spur keygen",
+            Command::Man => "spur man",
+            Command::Completion => "spur completion",
             Command::Plan => "spur plan",
             Command::Sim => "spur sim",
             Command::Why => "spur why",
@@ -124,6 +137,8 @@ impl Command {
             Command::Demo => commands::demo::run(session, &args).await,
             Command::Links => commands::links::run(session, &args),
             Command::Keygen => commands::keygen::run(session, &args),
+            Command::Man => commands::pages::man(session, &args),
+            Command::Completion => commands::pages::completion(session, &args),
             Command::Plan => commands::sim::plan::run(session, &args).await,
             Command::Sim => commands::sim::run(session, &args),
             Command::Why => commands::why::run(session, args).await,

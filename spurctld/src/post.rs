@@ -23,9 +23,9 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// With this program, or none, which sends nothing.
-    pub(crate) fn new(program: Option<PathBuf>, runtime: Handle) -> Self {
-        Self { program, runtime, permits: Arc::new(Semaphore::new(AT_ONCE)) }
+    /// With this program, or none, which sends nothing. It is made where the runtime is that is to run it.
+    pub(crate) fn new(program: Option<PathBuf>) -> Self {
+        Self { program, runtime: Handle::current(), permits: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Sends one. What goes wrong is logged.

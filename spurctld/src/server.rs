@@ -349,8 +349,7 @@ impl Machine {
             planner: to_planner,
             archive: to_archive,
         };
-        let orders = agents.clone();
-        let post = Post::new(local.controller.mail_prog.clone(), tokio::runtime::Handle::current());
+        let (orders, post) = (agents.clone(), Post::new(local.controller.mail_prog.clone()));
         self.thread("outbox", move || Ok(outbox::run(&queue, &mut feed, &orders, &post)?))?;
         let owner = Owner {
             cluster,

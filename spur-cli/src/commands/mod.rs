@@ -6,6 +6,7 @@ pub mod keygen;
 pub mod links;
 pub mod listing;
 pub mod moment;
+pub mod pages;
 pub mod query;
 pub mod sacct;
 pub mod sbatch;

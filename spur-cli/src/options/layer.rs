@@ -205,7 +205,12 @@ pub(super) fn from_env<S>(line: &CommandLine<S>, env: &dyn Fn(&str) -> Option<St
     for option in line.options() {
         let own = option.env.iter().filter(|name| line.env_prefixes.iter().any(|p| name.starts_with(p)));
         for &name in own {
-            if let Some(value) = env(name) {
+            // A flag is on with nothing, `yes` or a number other than 0, and nothing is said with any other value.
+            let says = |value: &String| {
+                let on = || value.parse::<i64>().is_ok_and(|number| number != 0);
+                option.value != Value::None || value.is_empty() || value.eq_ignore_ascii_case("yes") || on()
+            };
+            if let Some(value) = env(name).filter(says) {
                 let value = Some(value).filter(|_| option.value != Value::None);
                 layer.push(Said { option, value, origin: Origin::Variable(name) });
             }
@@ -299,7 +304,7 @@ mod tests {
             ("-x", "invalid option -- 'x'"),
             ("-o", "invalid option -- 'o'"),
             ("--=1", "unrecognized option '--'"),
-            ("--nodes=bad", "--nodes: that is bad"),
+            ("--nodes=bad", "Invalid --nodes specification: that is bad"),
         ] {
             let error = read(false, text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
@@ -313,9 +318,13 @@ mod tests {
         let mut settings = Settings::default();
         let words = ["-N".to_owned(), "1".to_owned()];
         line(false).settle(&words, &env, &mut settings).unwrap();
+        assert_eq!(settings.0, ["nodes=1"]);
+        let env = |name: &str| Some("1".to_owned()).filter(|_| name == "TEST_HOLD");
+        let mut settings = Settings::default();
+        line(false).settle(&words, &env, &mut settings).unwrap();
         assert_eq!(settings.0, ["hold=", "nodes=1"]);
         let env = |name: &str| Some("bad".to_owned()).filter(|_| name == "TEST_NODES");
         let error = line(false).settle(&[], &env, &mut settings).unwrap_err();
-        assert_eq!(error.to_string(), "TEST_NODES: that is bad");
+        assert_eq!(error.to_string(), "Invalid --nodes specification (TEST_NODES): that is bad");
     }
 }

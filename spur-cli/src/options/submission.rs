@@ -217,9 +217,8 @@ impl Submission {
         match line.read(words)? {
             super::Reading::Show(text) => Ok(Settled::Show(text)),
             super::Reading::Run { args, operands } => {
-                // Inside a job it is the name of that, which its steps are not to have.
                 let in_job = env("SLURM_JOB_ID").is_some();
-                let env = |name: &str| env(name).filter(|_| !in_job || name != "SLURM_JOB_NAME");
+                let env = |name: &str| env(name).filter(|_| !in_job || !OF_JOB.contains(&name));
                 self.notes = fold([line.read_env(&env), args], self)?;
                 Ok(Settled::Run(operands))
             }
@@ -334,6 +333,17 @@ impl Submission {
         Ok(spec)
     }
 }
+
+/// Variables that inside a job say what the job has. A step has its own name, and so much of the rest as it says; the
+/// controller gives it what the job has where it says nothing.
+const OF_JOB: [&str; 6] = [
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_NNODES",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_NODE",
+];
 
 /// How many GPUs a list of devices, or of GPUs, names.
 fn number_of_gpus(list: &str) -> u32 {

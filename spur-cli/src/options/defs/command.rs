@@ -60,6 +60,25 @@ pub(super) const OPTIONS: &[Def] = &[
     })
     .only(JOB)
     .env(&["SBATCH_DEBUG", "SALLOC_DEBUG", "SLURM_DEBUG"]),
+    Def::variable("the exit code of errors of the command itself", nothing)
+        .only(JOB)
+        .env(&["SLURM_EXIT_ERROR"]),
+    Def::variable("the exit code where --immediate fails", nothing)
+        .only(SALLOC | SRUN)
+        .env(&["SLURM_EXIT_IMMEDIATE"])
+        .without_effect("it is an error like others, with the code of SLURM_EXIT_ERROR"),
+    Def::variable("Slurm's configuration", nothing)
+        .only(JOB)
+        .env(&["SLURM_CONF"])
+        .without_effect("SPUR_CONF names the configuration"),
+    Def::variable("what is logged for developers", nothing)
+        .only(JOB)
+        .env(&["SLURM_DEBUG_FLAGS"])
+        .without_effect("commands log nothing for developers"),
+    Def::variable("the node that alone tells of signals", nothing)
+        .only(SBATCH | SRUN)
+        .env(&["SLURM_STEP_KILLED_MSG_NODE_ID"])
+        .without_effect("nodes do not tell of signals one by one"),
     Def::flag("bell", None, "ring the terminal bell when the job is allocated", |s, _| {
         s.bell = Some(true);
         Ok(())

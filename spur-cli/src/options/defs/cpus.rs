@@ -2,6 +2,7 @@
 //!
 //! tidy: table
 
+use spur_core::text::ParseError;
 use spur_core::text::memory::MemoryMb;
 use spur_core::text::nodes::NodeCount;
 
@@ -10,23 +11,26 @@ use super::{Def, JOB, SALLOC, SBATCH, SRUN, nothing};
 
 pub(super) const RESOURCES: &[Def] = &[
     Def::value("nodes", Some('N'), "N", "number of nodes on which to run (N = min[-max])", |s, v| {
-        let wrong = |error| format!("\"{v}\" is not a valid node count for {{option}}: {error}");
+        let wrong = |error: ParseError| format!("\"{v}\" is not a valid node count for {{option}}: {}", error.problem);
         v.parse::<NodeCount>().map_err(wrong)?;
         s.spec.nodes = v.to_owned();
         Ok(())
     })
-    .only(JOB),
+    .only(JOB)
+    .env(&["SLURM_NNODES", "SLURM_JOB_NUM_NODES"]),
     Def::value("ntasks", Some('n'), "ntasks", "number of tasks to run", |s, v| {
         s.spec.tasks = Some(count(v)?);
         Ok(())
     })
-    .only(JOB),
+    .only(JOB)
+    .env(&["SLURM_NPROCS", "SLURM_NTASKS"]),
     Def::value("ntasks-per-node", None, "n", "number of tasks to invoke on each node", |s, v| {
         s.spec.tasks_per_node = Some(count(v)?);
         Ok(())
     })
     .or(&["tasks-per-node"])
-    .only(JOB),
+    .only(JOB)
+    .env(&["SLURM_NTASKS_PER_NODE"]),
     Def::value("cpus-per-task", Some('c'), "ncpus", "number of cpus required per task", |s, v| {
         s.spec.cpus_per_task = Some(count(v)?);
         Ok(())

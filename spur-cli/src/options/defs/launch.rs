@@ -164,8 +164,21 @@ pub(super) const OPTIONS: &[Def] = &[
         .optional()
         .only(SRUN)
         .refused("it is for tests of Slurm itself"),
-    Def::variable("fanout of PMI 1", nothing)
+    Def::variable("whether the program is looked for here first", nothing)
         .only(SRUN)
-        .env(&["SLURM_PMI_KVS_NO_DUP_KEYS"])
+        .env(&["SLURM_TEST_EXEC"])
+        .without_effect("the node on which a program is missing says so"),
+    Def::variable("whether equal messages of tasks are printed once", nothing)
+        .only(SRUN)
+        .env(&["SLURM_SRUN_REDUCE_TASK_EXIT_MSG"])
+        .without_effect("every task that fails is told of"),
+    Def::variable("the size of a plane", nothing)
+        .only(SRUN)
+        .env(&["SLURM_DIST_PLANESIZE"])
+        .without_effect("a plane has its size behind it: --distribution=plane=SIZE"),
+    Def::variable("the job to run in", nothing).only(SRUN).env(&["SLURM_JOB_ID"]),
+    Def::variable("messages of PMI 1", nothing)
+        .only(SRUN)
+        .env(&["SLURM_PMI_KVS_NO_DUP_KEYS", "PMI_FANOUT", "PMI_FANOUT_OFF_HOST", "PMI_TIME"])
         .without_effect(PMI1),
 ];

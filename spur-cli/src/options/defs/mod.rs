@@ -34,7 +34,16 @@ pub const SBATCH_LINE: CommandLine<Submission> = CommandLine {
             most.",
     options: SUBMISSION,
     mask: SBATCH,
-    env_prefixes: &["SBATCH_", "SLURM_CLUSTERS", "SLURM_HINT"],
+    env_prefixes: &[
+        "SBATCH_",
+        "SLURM_CLUSTERS",
+        "SLURM_HINT",
+        "SLURM_UMASK",
+        "SLURM_CONF",
+        "SLURM_DEBUG_FLAGS",
+        "SLURM_EXIT_ERROR",
+        "SLURM_STEP_KILLED_MSG_NODE_ID",
+    ],
     permute: false,
 };
 
@@ -45,7 +54,15 @@ pub const SALLOC_LINE: CommandLine<Submission> = CommandLine {
     about: "Gets nodes, runs a command, or a shell where none is named, and gives the nodes back when it ends.",
     options: SUBMISSION,
     mask: SALLOC,
-    env_prefixes: &["SALLOC_", "SLURM_CLUSTERS", "SLURM_HINT"],
+    env_prefixes: &[
+        "SALLOC_",
+        "SLURM_CLUSTERS",
+        "SLURM_HINT",
+        "SLURM_CONF",
+        "SLURM_DEBUG_FLAGS",
+        "SLURM_EXIT_ERROR",
+        "SLURM_EXIT_IMMEDIATE",
+    ],
     permute: false,
 };
 
@@ -56,7 +73,7 @@ pub const SRUN_LINE: CommandLine<Submission> = CommandLine {
     about: "Runs a program as a step of the job it is called in, by default once for each of the job's tasks.",
     options: SUBMISSION,
     mask: SRUN,
-    env_prefixes: &["SLURM_", "SRUN_", "SLURMD_DEBUG"],
+    env_prefixes: &["SLURM_", "SRUN_", "SLURMD_DEBUG", "PMI_"],
     permute: false,
 };
 

@@ -1,0 +1,124 @@
+//! `spur man DIR` and `spur completion SHELL`: manual pages and completions of the commands, made from their options.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::{sacct, scancel, scontrol, sinfo, sprio, squeue};
+use crate::options::defs::{SBATCH_LINE, SRUN_LINE};
+use crate::options::{CommandLine, Settled, build};
+use crate::session::Session;
+
+const MAN: CommandLine<()> = CommandLine {
+    name: "spur man",
+    synopsis: "DIR",
+    about: "Writes a manual page for each of the client commands into DIR, which is made if need be.",
+    options: &[],
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+const COMPLETION: CommandLine<()> = CommandLine {
+    name: "spur completion",
+    synopsis: "bash|zsh|fish|elvish|powershell",
+    about: "Prints what a shell has to read to complete the options of all client commands.",
+    options: &[],
+    mask: 1,
+    env_prefixes: &[],
+    permute: true,
+};
+
+/// A command as clap has it, and the variables that it reads, with what they say.
+struct Page {
+    command: clap::Command,
+    variables: Vec<(&'static str, String)>,
+}
+
+fn page<S>(line: &CommandLine<S>) -> Page {
+    let own = |name: &&str| line.env_prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let says = |long: &str, help: &str| {
+        if long.is_empty() { help.to_owned() } else { format!("the same as --{long}") }
+    };
+    let named = line
+        .options()
+        .flat_map(|option| option.env.iter().map(move |&name| (name, says(option.long, option.help))));
+    let mut variables: Vec<_> = named.filter(|(name, _)| own(name)).collect();
+    variables.sort();
+    Page { command: build::command(line), variables }
+}
+
+fn pages() -> Vec<Page> {
+    vec![
+        page(&SBATCH_LINE),
+        page(&SRUN_LINE),
+        page(&squeue::LINE),
+        page(&sinfo::LINE),
+        page(&scontrol::LINE),
+        page(&scancel::LINE),
+        page(&sacct::LINE),
+        page(&sprio::LINE),
+    ]
+}
+
+/// Runs `spur man`.
+///
+/// # Errors
+/// A directory that cannot be written.
+pub fn man(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let operands = match MAN.settle(words, &|name| session.env(name), &mut ())? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    let [directory] = &operands[..] else {
+        bail!("one directory is expected: spur man DIR");
+    };
+    let directory = Path::new(directory);
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    for page in pages() {
+        let path = directory.join(format!("{}.1", page.command.get_name()));
+        let mut text = Vec::new();
+        Man::new(page.command).render(&mut text)?;
+        if !page.variables.is_empty() {
+            text.extend_from_slice(b".SH ENVIRONMENT\n");
+        }
+        for (name, says) in page.variables {
+            text.extend_from_slice(format!(".TP\n\\fB{name}\\fR\n{}\n", says.replace('-', "\\-")).as_bytes());
+        }
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        writeln!(session.out, "{}", path.display())?;
+    }
+    Ok(0)
+}
+
+/// Runs `spur completion`.
+///
+/// # Errors
+/// A shell that is not known.
+pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8> {
+    let operands = match COMPLETION.settle(words, &|name| session.env(name), &mut ())? {
+        Settled::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+        Settled::Run(operands) => operands,
+    };
+    let [shell] = &operands[..] else {
+        bail!("one shell is expected: spur completion {}", COMPLETION.synopsis);
+    };
+    let Ok(shell) = shell.parse::<Shell>() else {
+        bail!("`{shell}` is no shell known here; say one of {}", COMPLETION.synopsis);
+    };
+    for mut page in pages() {
+        let name = page.command.get_name().to_owned();
+        clap_complete::generate(shell, &mut page.command, name, &mut session.out);
+    }
+    Ok(0)
+}

@@ -1,0 +1,7 @@
+#!/bin/bash
+#SBATCH --requeue
+#SBATCH --no-requeue
+#SBATCH --exclusive
+#SBATCH --oversubscribe
+
+true

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --mail-type=NONE
+#SBATCH --ntasks=1
+
+true

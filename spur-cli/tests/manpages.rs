@@ -68,7 +68,7 @@ fn judge(line: &CommandLine<Submission>, page: &str) {
             None => unknown.push(name),
         }
     }
-    let all = works + nothing + u32::try_from(refused.len()).unwrap();
+    let all = works + nothing + u32::try_from(refused.len()).expect("not that many");
     println!(
         "{}: {works} of {all} options work, {nothing} are without effect, {} are refused ({})",
         line.name,

@@ -52,10 +52,8 @@ fn begun(cluster: &Cluster, job: JobId) -> Option<Effect> {
 fn ended(cluster: &Cluster, job: JobId) -> Option<Effect> {
     let record = cluster.job(job)?;
     let Phase::Ended(ended) = &record.phase else { return None };
-    if !alone(record) {
-        if !cluster.jobs().array(record.array_id())?.is_over() {
-            return None;
-        }
+    if !alone(record) && !cluster.jobs().array(record.array_id())?.is_over() {
+        return None;
     }
     let state = ended.outcome.state;
     let failed = !matches!(state, EndState::Completed);

@@ -274,8 +274,12 @@ pub fn fold<S: 'static>(
     Ok(notes)
 }
 
-/// A value that is not accepted, in Slurm's words first: a problem that names `{option}` is a sentence already.
+/// A value that is not accepted. Commands that ask for nodes say it in Slurm's words first; a problem that names
+/// `{option}` is a sentence already.
 fn invalid<S>(said: &Said<S>, problem: &str) -> OptionError {
+    if said.option.group.is_empty() {
+        return OptionError { origin: said.origin.clone(), problem: problem.to_owned(), usage: false };
+    }
     let option = match (said.option.long, &said.origin) {
         ("", Origin::Variable(name)) => (*name).to_owned(),
         (long, _) => format!("--{long}"),

@@ -35,6 +35,8 @@ pub struct NodeFacts {
     pub task_prolog: Option<PathBuf>,
     /// Run after each task.
     pub task_epilog: Option<PathBuf>,
+    /// How long a task waits for the directory of its output, in milliseconds.
+    pub directory_wait_ms: u64,
 }
 
 /// Everything that is known of a step before it is launched.
@@ -118,6 +120,7 @@ impl NodeFacts {
         let mut variables = given.clone();
         let devices: Vec<v1::DevicePart> = part.devices.iter().map(device_part).collect();
         variables.extend(self.common(&cpus, &devices)?);
+        let gpus = self.held_gpus(&devices)?;
         if !part.topology_address.is_empty() {
             variables.push(("SLURM_TOPOLOGY_ADDR".to_owned(), part.topology_address.clone()));
             variables.push(("SLURM_TOPOLOGY_ADDR_PATTERN".to_owned(), part.topology_pattern.clone()));
@@ -128,8 +131,16 @@ impl NodeFacts {
         let reads = |rank| !launch.no_stdin && launch.stdin_task.is_none_or(|task| task == rank);
         let tasks = ranks.iter().zip(0..).map(|(&rank, local)| TaskOrder {
             global: rank,
-            env: task_variables(rank, local, number, &all),
-            cpus: self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task),
+            env: [
+                task_variables(rank, local, number, &all),
+                gpus_of_task(&gpus, local as usize, credential.gpus_per_task as usize),
+            ]
+            .concat(),
+            cpus: if launch.unbound {
+                Vec::new()
+            } else {
+                self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task)
+            },
             stdin: if reads(rank) { Input::Stream } else { Input::Null },
             stdout: Output::Stream,
             stderr: Output::Stream,
@@ -147,9 +158,10 @@ impl NodeFacts {
             limits: limits(&launch.limits)?,
             tasks: tasks.collect(),
             mpi: mpi(&launch.mpi, number, credential)?,
+            time_limit: launch.time_limit,
             ..self.order(step, identity(user), launch.work_dir)
         };
-        let environment = with_variables(&without_foreign_mpi(&launch.environment), &variables);
+        let environment = with_variables(&without_foreign(&launch.environment), &variables);
         Ok(Prepared {
             launch: Launch { order, environment, script: None },
             memory_mb: part.memory_mb,
@@ -173,6 +185,8 @@ impl NodeFacts {
             task_epilog: self.task_epilog.clone(),
             output_wait_ms: OUTPUT_WAIT_MS,
             mpi: None,
+            time_limit: None,
+            directory_wait_ms: self.directory_wait_ms,
         }
     }
 
@@ -181,30 +195,25 @@ impl NodeFacts {
         let mut variables = self.variables.clone();
         variables.push(("SLURMD_NODENAME".to_owned(), self.name.clone()));
         variables.push(("SLURM_CPUS_ON_NODE".to_owned(), cpus.len().to_string()));
+        let held = self.held_gpus(devices)?;
+        if held.is_empty() {
+            return Ok(variables);
+        }
+        variables.push(("SLURM_GPUS_ON_NODE".to_owned(), held.len().to_string()));
+        variables.push(("SLURM_JOB_GPUS".to_owned(), listed(&held, |_| true)));
+        variables.extend(visible(&held));
+        Ok(variables)
+    }
+
+    /// The GPUs among devices of the allocation, in the order in which their libraries count them.
+    fn held_gpus(&self, devices: &[v1::DevicePart]) -> Result<Vec<HeldGpu>, String> {
         let mut held = Vec::new();
         for part in devices.iter().filter(|part| part.name == "gpu") {
             let ids: IdSet = part.ids.parse().map_err(|error| format!("devices of the order: {error}"))?;
             held.extend(ids.iter().map(|id| self.gpu(&part.kind, id)));
         }
-        if held.is_empty() {
-            return Ok(variables);
-        }
         held.sort_unstable();
-        let of = |vendors: &[Option<Vendor>]| {
-            let listed = held.iter().filter(|(vendor, _)| vendors.contains(vendor));
-            listed.map(|(_, index)| index.to_string()).collect::<Vec<_>>().join(",")
-        };
-        variables.push(("SLURM_GPUS_ON_NODE".to_owned(), held.len().to_string()));
-        let (nvidia, amd) = (of(&[Some(Vendor::Nvidia), None]), of(&[Some(Vendor::Amd)]));
-        variables.push(("SLURM_JOB_GPUS".to_owned(), of(&[Some(Vendor::Nvidia), Some(Vendor::Amd), None])));
-        if !nvidia.is_empty() {
-            variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
-            variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
-        }
-        if !amd.is_empty() {
-            variables.push(("ROCR_VISIBLE_DEVICES".to_owned(), amd));
-        }
-        Ok(variables)
+        Ok(held)
     }
 
     /// The maker of the `id`-th GPU of a type and the number by which its library counts it; the same number where the
@@ -222,6 +231,8 @@ impl NodeFacts {
 
     /// The CPUs of one task: its share where there is one for each, otherwise all of the step's.
     fn task_cpus(&self, cpus: &IdSet, local: u32, tasks: u32, per_task: u32) -> Vec<u32> {
+        // Where nobody has named a share, and there is a CPU for each task, that is its share.
+        let per_task = if per_task == 0 && tasks == cpus.len() { 1 } else { per_task };
         if per_task > 0 && u64::from(tasks) * u64::from(per_task) <= u64::from(cpus.len()) {
             return self.kernel_cpus(cpus.iter().skip((local * per_task) as usize).take(per_task as usize));
         }
@@ -253,12 +264,16 @@ fn mpi(plugin: &str, number: usize, credential: &v1::StepCredential) -> Result<O
     }))
 }
 
-/// The environment without what another launcher, in which `srun` was called, has told its own tasks.
-fn without_foreign_mpi(environment: &[u8]) -> Vec<u8> {
+/// The environment without what another launcher, in which `srun` was called, has told its own tasks, and without the
+/// GPUs of the step or script that it was called in.
+fn without_foreign(environment: &[u8]) -> Vec<u8> {
     const NAMES: [&[u8]; 7] =
         [b"PMI_FD", b"PMI_RANK", b"PMI_SIZE", b"PMI_ID", b"PMI_PORT", b"PMI_SPAWNED", b"PMI_JOBID"];
+    const GPUS: [&[u8]; 3] = [b"CUDA_VISIBLE_DEVICES", b"ROCR_VISIBLE_DEVICES", b"SLURM_GPUS_ON_NODE"];
+    let has_gpus = environment.split(|&byte| byte == 0).any(|entry| entry.starts_with(b"SLURM_JOB_GPUS="));
     let foreign = |name: &[u8]| {
-        NAMES.contains(&name)
+        (has_gpus && GPUS.contains(&name))
+            || NAMES.contains(&name)
             || name.starts_with(b"PMI2_")
             || (name.starts_with(b"PMIX_") && !name.starts_with(b"PMIX_MCA_"))
     };
@@ -268,6 +283,35 @@ fn without_foreign_mpi(environment: &[u8]) -> Vec<u8> {
         !foreign(name)
     });
     own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
+}
+
+/// A GPU: who made it, and the number by which its library counts it.
+type HeldGpu = (Option<Vendor>, u32);
+
+fn listed(gpus: &[HeldGpu], meant: impl Fn(Option<Vendor>) -> bool) -> String {
+    let meant = gpus.iter().filter(|(vendor, _)| meant(*vendor));
+    meant.map(|(_, index)| index.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// The variables by which libraries know which GPUs they may use.
+fn visible(gpus: &[HeldGpu]) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    let nvidia = listed(gpus, |vendor| vendor != Some(Vendor::Amd));
+    let amd = listed(gpus, |vendor| vendor == Some(Vendor::Amd));
+    if !nvidia.is_empty() {
+        variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), nvidia));
+        variables.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
+    }
+    if !amd.is_empty() {
+        variables.push(("ROCR_VISIBLE_DEVICES".to_owned(), amd));
+    }
+    variables
+}
+
+/// The variables of a task that has GPUs of its own.
+fn gpus_of_task(gpus: &[HeldGpu], local: usize, each: usize) -> Vec<(String, String)> {
+    let own = gpus.iter().skip(local * each).take(each).copied().collect::<Vec<_>>();
+    visible(&own)
 }
 
 fn device_part(device: &v1::CredentialDevices) -> v1::DevicePart {

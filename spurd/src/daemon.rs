@@ -154,6 +154,7 @@ fn facts(settings: &Settings, inventory: &Inventory) -> NodeFacts {
         gpus: if told { Vec::new() } else { inventory.gpus.clone() },
         task_prolog: settings.agent.task_prolog.clone(),
         task_epilog: settings.agent.task_epilog.clone(),
+        directory_wait_ms: settings.agent.output_wait.0 * 1000,
     }
 }
 

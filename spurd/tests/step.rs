@@ -67,6 +67,8 @@ impl Node {
             task_epilog: None,
             output_wait_ms: 60_000,
             mpi: None,
+            time_limit: None,
+            directory_wait_ms: 0,
         };
         let environment = b"PATH=/usr/local/bin:/usr/bin:/bin\0GREETING=hello\0".to_vec();
         Launch { order, environment, script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()) }

@@ -38,6 +38,8 @@ pub(crate) struct Setup {
     pub nodes: usize,
     /// CPUs of each.
     pub cpus: u32,
+    /// Devices of each, such as `gpu:4`.
+    pub gres: &'static str,
     /// `[auth] method`.
     pub auth: &'static str,
     /// More lines of spur.toml.
@@ -46,7 +48,7 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { nodes: 1, cpus: 4, auth: "key", more: "" }
+        Self { nodes: 1, cpus: 4, gres: "", auth: "key", more: "" }
     }
 }
 
@@ -56,6 +58,7 @@ pub(crate) struct Cluster {
     method: &'static str,
     port: u16,
     cpus: u32,
+    gres: &'static str,
     /// Where each node listens, so that it does so again when it is started again.
     ports: BTreeMap<String, u16>,
     daemons: BTreeMap<String, Daemon>,
@@ -92,8 +95,8 @@ impl Cluster {
             tempfile::Builder::new().prefix("spur-e2e-").tempdir().expect("there is room in /tmp");
         let port = free_port();
         let ports = (1..=setup.nodes).map(|number| (format!("n{number}"), free_port())).collect();
-        let (method, cpus) = (setup.auth, setup.cpus);
-        let cluster = Self { directory, method, port, cpus, ports, daemons: BTreeMap::new() };
+        let Setup { auth: method, cpus, gres, .. } = *setup;
+        let cluster = Self { directory, method, port, cpus, gres, ports, daemons: BTreeMap::new() };
         for name in ["state", "spool", "work", "bin", "log"] {
             fs::create_dir(cluster.path(name)).expect("the directory is ours");
         }
@@ -176,6 +179,9 @@ impl Cluster {
         let listen = format!("127.0.0.1:{}", self.ports.get(name).unwrap_or(&0));
         command.args(["-D", "-N", name, "--listen", &listen, "--cpus", &cpus, "--memory", "64000"]);
         command.arg("-f").arg(self.path("spur.toml"));
+        if !self.gres.is_empty() {
+            command.args(["--gres", self.gres]);
+        }
         command
     }
 
@@ -484,7 +490,8 @@ pub(crate) fn said(output: Output) -> Said {
 }
 
 fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
-    let (directory, Setup { nodes, cpus, auth, more }) = (directory.display(), setup);
+    let (directory, Setup { nodes, cpus, gres, auth, more }) = (directory.display(), setup);
+    let gres = if gres.is_empty() { String::new() } else { format!("gres = [\"{gres}\"]") };
     format!(
         r#"cluster_name = "{NAME}"
 [controller]
@@ -503,6 +510,7 @@ heartbeat_interval = "1s"
 names = "n[1-{nodes}]"
 cpus = {cpus}
 memory_mb = 64000
+{gres}
 [[partitions]]
 name = "main"
 nodes = "ALL"

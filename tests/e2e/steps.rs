@@ -138,3 +138,110 @@ fn a_node_whose_daemon_was_started_anew_gets_a_newer_credential() {
     assert_eq!(cluster.read("out"), "launched\n");
     cluster.wait_for_log("n1", "issued before this node's daemon started");
 }
+
+#[test]
+fn a_step_has_all_cpus_of_its_nodes_or_those_that_it_names() {
+    let cluster = four_nodes();
+    let (out, code, err) = batch(
+        &cluster,
+        &["-N1", "-n4"],
+        "cpus='echo $SLURM_CPUS_ON_NODE ${SLURM_CPUS_PER_TASK-none}'
+srun -n1 sh -c \"$cpus\"
+srun -n1 --exact sh -c \"$cpus\"
+srun -n1 -c2 sh -c \"$cpus\"
+srun -n1 -c2 --whole sh -c \"$cpus\"
+srun -n5 true
+srun -n5 -O sh -c 'echo over' | uniq",
+    );
+    assert_eq!((out.as_str(), code), ("4 none\n1 1\n2 2\n4 2\nover\n", Some(0)), "{err}");
+    assert!(
+        err.contains("srun: error: Unable to create step for job 1: Requested node configuration"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_step_waits_for_one_that_has_everything() {
+    let cluster = four_nodes();
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    cluster.script(
+        "job.sh",
+        "#!/bin/sh
+srun -n1 sh -c 'echo >up; read x <gate; echo first' &
+read x <second
+srun -n1 -I echo never; echo $?
+srun -n1 --overlap echo beside
+srun -n1 echo after & echo >up; wait
+",
+    );
+    let mut second = cluster.gate("second");
+    let job = cluster.sbatch(&["-N1", "-n2", "-o", "out", "-e", "err", "job.sh"]);
+    up.wait();
+    second.open();
+    up.wait();
+    gate.open();
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(cluster.read("out"), "1\nbeside\nfirst\nafter\n");
+    let err = cluster.read("err");
+    assert!(err.contains("srun: error: Unable to create step for job 1: Requested nodes are busy"), "{err}");
+}
+
+#[test]
+fn ranks_are_dealt_as_the_distribution_says() {
+    let cluster = four_nodes();
+    let script = "show='echo $SLURM_PROCID $SLURMD_NODENAME.$SLURM_LOCALID $SLURM_GTIDS $SLURM_DISTRIBUTION'
+srun -m cyclic sh -c \"$show\" | sort; echo --
+srun -m plane=2 sh -c \"$show\" | sort; echo --
+printf 'n3\\nn1\\nn1\\n' >hosts; SLURM_HOSTFILE=hosts srun -m arbitrary -n3 sh -c \"$show\" | sort; echo --
+srun -n4 -m cyclic -o files-%t.%N echo x; ls files-*";
+    let (out, code, err) = batch(&cluster, &["-N2", "-n6", "--ntasks-per-node=3", "-w", "n[1,3]"], script);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let parts: Vec<Vec<&str>> = out.split("--\n").map(|part| part.lines().collect()).collect();
+    let expected: [&[&str]; 3] = [
+        &[
+            "0 n1.0 0,2,4 cyclic",
+            "1 n3.0 1,3,5 cyclic",
+            "2 n1.1 0,2,4 cyclic",
+            "3 n3.1 1,3,5 cyclic",
+            "4 n1.2 0,2,4 cyclic",
+            "5 n3.2 1,3,5 cyclic",
+        ],
+        &[
+            "0 n1.0 0,1,4 plane",
+            "1 n1.1 0,1,4 plane",
+            "2 n3.0 2,3,5 plane",
+            "3 n3.1 2,3,5 plane",
+            "4 n1.2 0,1,4 plane",
+            "5 n3.2 2,3,5 plane",
+        ],
+        &["0 n3.0 0 arbitrary", "1 n1.0 1,2 arbitrary", "2 n1.1 1,2 arbitrary"],
+    ];
+    assert_eq!(parts[..3], expected);
+    assert_eq!(parts[3], ["files-0.n1", "files-1.n3", "files-2.n1", "files-3.n3"]);
+}
+
+#[test]
+fn devices_count_between_steps_that_ask_for_them() {
+    let cluster = Cluster::start(&Setup { gres: "gpu:4", ..Setup::default() });
+    let (out, code, err) = batch(
+        &cluster,
+        &["-N1", "-n4", "--gres=gpu:4"],
+        "srun -n1 sh -c 'echo $CUDA_VISIBLE_DEVICES'
+srun -n1 --exact -G2 sh -c 'echo $CUDA_VISIBLE_DEVICES'
+srun -n1 --exact --gres=none sh -c 'echo [$CUDA_VISIBLE_DEVICES]'
+srun -n4 --gpus-per-task=1 -l sh -c 'echo $CUDA_VISIBLE_DEVICES' | sort
+srun -n1 --exact -G5 true",
+    );
+    let expected = "0,1,2,3\n0,1\n[]\n0: 0\n1: 1\n2: 2\n3: 3\n";
+    assert_eq!((out.as_str(), code), (expected, Some(1)), "{err}");
+}
+
+#[test]
+fn a_task_waits_for_the_directory_of_its_output() {
+    let cluster = four_nodes();
+    cluster.script("job.sh", "#!/bin/sh\necho done\n");
+    let job = cluster.sbatch(&["-o", "late/%j/out", "job.sh"]);
+    std::fs::create_dir_all(cluster.work(&format!("late/{job}"))).expect("the directory is ours");
+    cluster.client().wait_for(job, "COMPLETED");
+    assert_eq!(cluster.read(&format!("late/{job}/out")), "done\n");
+}

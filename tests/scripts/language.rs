@@ -10,8 +10,12 @@ use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
 use spur_core::model::config::Config;
+<<<<<<< HEAD
 use spur_core::model::history::Seen;
 use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
+=======
+use spur_core::model::job::{Batch, Extra, JobSpec, MemoryNeed, Shape};
+>>>>>>> bd8b793 (steps: whole nodes by default, distributions, devices, limits)
 use spur_core::model::node::Registration;
 use spur_core::model::phase::Phase;
 use spur_core::model::reservation::ReservationAsk;
@@ -457,5 +461,13 @@ fn step(rest: &[&str]) -> StepSpec {
         relative: number("from"),
         overlap: rest.contains(&"overlap"),
         no_kill: rest.contains(&"no-kill"),
+        exact: rest.contains(&"exact"),
+        whole: rest.contains(&"whole"),
+        overcommit: rest.contains(&"overcommit"),
+        max_nodes: number("max-nodes"),
+        distribution: get("distribution").map(|text| text.parse().expect("a distribution")),
+        hosts: names("hosts"),
+        memory: number("memory").map(|mb| MemoryNeed::PerNode(mb.into())),
+        ..StepSpec::default()
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use spur_core::cluster::Cluster;
 use spur_core::id::StepId;
 use spur_core::model::idset::IdSet;
-use spur_core::model::job::Job;
+use spur_core::model::job::{Job, MemoryNeed};
 use spur_core::model::phase::Phase;
 use spur_core::model::step::{Step, StepSpec};
+use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::hostlist::HostList;
 use spur_core::text::length;
 
@@ -24,6 +25,7 @@ const MAX_NAMES: usize = 65_536;
 pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
     for (field, number) in [
         ("--nodes", wire.nodes),
+        ("--nodes", wire.max_nodes),
         ("--ntasks", wire.tasks),
         ("--ntasks-per-node", wire.tasks_per_node),
         ("--cpus-per-task", wire.cpus_per_task),
@@ -35,7 +37,33 @@ pub fn spec(wire: &v1::CreateStepRequest) -> Result<StepSpec, BadField> {
     fits("--job-name", &wire.name, length::TEXT)?;
     fits("--nodelist", &wire.nodelist, length::NODES)?;
     fits("--exclude", &wire.exclude, length::NODES)?;
+    let gpus = |field, text: &str| -> Result<Vec<GresSpec>, BadField> {
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = GresList::parse_gpus(text).map_err(|error| BadField::new(field, error.to_string()))?;
+        Ok(list.0)
+    };
+    let gres = match wire.gres.as_deref() {
+        None => None,
+        Some(text) => Some(read_if_set::<GresList>("--gres", text)?.unwrap_or_default().0),
+    };
+    let memory = match (wire.memory_per_node_mb, wire.memory_per_cpu_mb) {
+        (Some(mb), _) => Some(MemoryNeed::PerNode(mb)),
+        (None, mb) => mb.map(MemoryNeed::PerCpu),
+    };
     Ok(StepSpec {
+        max_nodes: wire.max_nodes,
+        exact: wire.exact,
+        whole: wire.whole,
+        external: wire.external,
+        overcommit: wire.overcommit,
+        distribution: read_if_set("--distribution", &wire.distribution)?,
+        hosts: wire.hosts.iter().map(|host| host.as_str().into()).collect(),
+        memory,
+        gres,
+        gpus: gpus("--gpus", &wire.gpus)?,
+        gpus_per_task: gpus("--gpus-per-task", &wire.gpus_per_task)?,
         name: wire.name.as_str().into(),
         nodes: wire.nodes,
         tasks: wire.tasks,

@@ -168,6 +168,18 @@ pub struct StepWishes {
     pub het_group: Vec<u32>,
     /// `--mpi`; empty where nothing was said.
     pub mpi: String,
+    /// `--exact`, and `--exclusive` in a job.
+    pub exact: bool,
+    /// `--whole`.
+    pub whole: bool,
+    /// `--external-launcher`.
+    pub external: bool,
+    /// `--overcommit`.
+    pub overcommit: bool,
+    /// `--cpu-bind=none`.
+    pub unbound: bool,
+    /// `--gres`, if something was said.
+    pub gres: Option<String>,
 }
 
 /// What must be known of the world to know what a time, or the number of a job, means.
@@ -335,9 +347,14 @@ impl Submission {
 }
 
 /// Variables that inside a job say what the job has. A step has its own name, and so much of the rest as it says; the
-/// controller gives it what the job has where it says nothing.
-const OF_JOB: [&str; 6] = [
+/// controller gives it what the job has where it says nothing, and counts memory and devices only where a step asks.
+const OF_JOB: [&str; 11] = [
     "SLURM_JOB_NAME",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
     "SLURM_JOB_NUM_NODES",
     "SLURM_NNODES",
     "SLURM_NTASKS",

@@ -7,6 +7,7 @@ use crate::cluster::Cluster;
 use crate::id::NodeId;
 use crate::model::alloc::{Alloc, NodeAlloc};
 use crate::model::job::{Job, MemoryNeed, Shape};
+use crate::model::layout::Distribution;
 use crate::model::step::Step;
 use crate::text::gres::GresSpec;
 use crate::text::hostlist::HostList;
@@ -118,13 +119,27 @@ pub fn of_step(cluster: &Cluster, step: &Step) -> Variables {
         env.set(name, step.id);
     }
     env.set("SLURM_STEP_NODELIST", HostList::from_names(names));
-    env.set("SLURM_STEP_NUM_NODES", step.nodes.len());
+    for name in ["SLURM_STEP_NUM_NODES", "SLURM_NNODES"] {
+        env.set(name, step.nodes.len());
+    }
     for name in ["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"] {
         env.set(name, step.tasks());
     }
     let tasks = repeated(step.nodes.iter().map(|part| part.tasks));
-    env.set("SLURM_STEP_TASKS_PER_NODE", &tasks);
-    env.set("SLURM_CPUS_PER_TASK", step.cpus_per_task);
+    for name in ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"] {
+        env.set(name, &tasks);
+    }
+    env.option("SLURM_CPUS_PER_TASK", Some(step.cpus_per_task).filter(|cpus| *cpus > 0));
+    // As Slurm chooses where nobody has said.
+    let cyclic = step.tasks() <= step.nodes.len() as u64;
+    let how = step.distribution.unwrap_or(if cyclic { Distribution::Cyclic } else { Distribution::Block });
+    match how {
+        Distribution::Plane(size) => {
+            env.set("SLURM_DISTRIBUTION", "plane");
+            env.set("SLURM_DIST_PLANESIZE", size);
+        }
+        how => env.set("SLURM_DISTRIBUTION", how),
+    }
     env.0
 }
 

@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::alloc::GresAlloc;
 use super::idset::IdSet;
+use super::job::MemoryNeed;
+use super::layout::Distribution;
 use crate::id::{NodeId, StepId};
 use crate::text::exit::ExitCode;
+use crate::text::gres::GresSpec;
 use crate::text::time::Time;
 
 /// What `srun` asks for inside a job.
@@ -15,8 +19,10 @@ use crate::text::time::Time;
 pub struct StepSpec {
     /// `--job-name`, or the command's base name.
     pub name: Arc<str>,
-    /// `-N`: how many of the job's nodes; `None` means as the job.
+    /// `-N`: how many of the job's nodes at least; `None` means as the job.
     pub nodes: Option<u32>,
+    /// `-N MIN-MAX`: how many at most; `None` means no more than at least.
+    pub max_nodes: Option<u32>,
     /// `-n`: how many tasks; `None` means one for each of the job's.
     pub tasks: Option<u32>,
     /// `--ntasks-per-node`.
@@ -33,6 +39,26 @@ pub struct StepSpec {
     pub overlap: bool,
     /// `--no-kill`: it goes on without a node that fails.
     pub no_kill: bool,
+    /// `--exact`: only what is asked for.
+    pub exact: bool,
+    /// `--whole`: all CPUs of the nodes.
+    pub whole: bool,
+    /// `--external-launcher`: it uses nothing and may see everything.
+    pub external: bool,
+    /// `--overcommit`: tasks may share CPUs.
+    pub overcommit: bool,
+    /// `--distribution` over nodes; `None` for block.
+    pub distribution: Option<Distribution>,
+    /// The node of each task, for an arbitrary distribution.
+    pub hosts: Vec<Arc<str>>,
+    /// `--mem`, `--mem-per-cpu`.
+    pub memory: Option<MemoryNeed>,
+    /// `--gres`, `--gpus-per-node`: devices on each node; `None` where nothing was said of devices.
+    pub gres: Option<Vec<GresSpec>>,
+    /// `--gpus`: on all nodes together.
+    pub gpus: Vec<GresSpec>,
+    /// `--gpus-per-task`.
+    pub gpus_per_task: Vec<GresSpec>,
 }
 
 /// A step as it was laid out.
@@ -44,9 +70,9 @@ pub struct Step {
     pub name: Arc<str>,
     /// When it was created.
     pub started: Time,
-    /// Its nodes in rank order; tasks are numbered node after node (block distribution).
+    /// Its nodes in rank order.
     pub nodes: Box<[StepNode]>,
-    /// CPUs of each task.
+    /// CPUs of each task; 0 where nobody has named them, and the tasks share all.
     pub cpus_per_task: u32,
     /// Whether its CPUs may be shared with other steps.
     #[serde(default)]
@@ -57,6 +83,19 @@ pub struct Step {
     /// Seconds that its job had been suspended when it was created.
     #[serde(default)]
     pub paused: u64,
+    /// How its ranks were dealt to nodes, if somebody has said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+    /// Whether it has devices of its own, those of its nodes; otherwise all that its job has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_gres: bool,
+    /// GPUs of each task; 0: the tasks of a node share them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gpus_per_task: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A step's part on one node.
@@ -71,6 +110,12 @@ pub struct StepNode {
     pub ranks: IdSet,
     /// The CPUs they may use, of those that the job holds.
     pub cpus: IdSet,
+    /// Memory that it asked for here, MiB; 0 where it asked for none.
+    #[serde(default)]
+    pub memory_mb: u64,
+    /// Devices that it asked for here.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub gres: Box<[GresAlloc]>,
     /// How the tasks here ended; `None` while they run.
     #[serde(default)]
     pub exit: Option<ExitCode>,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use spur_core::cluster::Cluster;
 use spur_core::controller::{Command, Reject, environment};
 use spur_core::id::{Attempt, JobId, StepId};
+use spur_core::model::alloc::NodeAlloc;
 use spur_core::model::caller::Caller;
 use spur_core::model::job::Job;
 use spur_core::model::phase::Phase;
@@ -109,8 +110,12 @@ impl Desk {
         let mut nodes = Vec::with_capacity(step.nodes.len());
         for part in &step.nodes {
             let Some(node) = cluster.node(part.node) else { continue };
-            let held = alloc.and_then(|alloc| alloc.on(part.node));
-            let held = held.map(|held| agent::part(held, &node.shape.gres)).unwrap_or_default();
+            let held = alloc.and_then(|alloc| alloc.on(part.node)).cloned();
+            let held = held.map(|held| {
+                let gres = if step.own_gres { part.gres.clone() } else { held.gres.clone() };
+                agent::part(&NodeAlloc { gres, ..held }, &node.shape.gres)
+            });
+            let held = held.unwrap_or_default();
             let mut place = environment::of_node(cluster, job, part.node).into_iter();
             let mut value = |name: &str| {
                 let found = place.find(|(key, _)| key == name);
@@ -150,6 +155,7 @@ impl Desk {
             job_name: job.spec.name.to_string(),
             history: cluster.history().map_or_else(Bytes::new, |history| history.id.0.to_vec().into()),
             issued_ms: clock::now_ms(),
+            gpus_per_task: step.gpus_per_task,
         }
     }
 

@@ -44,6 +44,12 @@ pub struct StepOrder {
     /// How MPI programs are served; `None`: not at all.
     #[serde(default)]
     pub mpi: Option<MpiOrder>,
+    /// Seconds after whose end the step is ended; `None`: it may run as long as its job.
+    #[serde(default)]
+    pub time_limit: Option<u64>,
+    /// How long a task waits for a missing directory of its output, in milliseconds.
+    #[serde(default)]
+    pub directory_wait_ms: u64,
 }
 
 /// What serves MPI programs of a step, and what they are told of it.

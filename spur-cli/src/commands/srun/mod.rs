@@ -9,6 +9,7 @@ mod node;
 mod output;
 mod signals;
 mod stdin;
+mod wish;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -153,29 +154,8 @@ async fn create(
     argv: &[String],
     signals: &mut Signals,
 ) -> anyhow::Result<CreateStepResponse> {
-    let spec = &wishes.spec;
-    let nodes = match spec.nodes.as_str() {
-        "" => None,
-        text => {
-            Some(text.parse().with_context(|| format!("-N: a step has one number of nodes, not `{text}`"))?)
-        }
-    };
     let program = Path::new(&argv[0]).file_name().map(|name| name.to_string_lossy().into_owned());
-    let request = CreateStepRequest {
-        job_id: job,
-        name: if spec.name.is_empty() { program.unwrap_or_default() } else { spec.name.clone() },
-        nodes,
-        tasks: spec.tasks,
-        tasks_per_node: spec.tasks_per_node,
-        cpus_per_task: spec.cpus_per_task,
-        nodelist: spec.nodelist.clone(),
-        exclude: spec.exclude.clone(),
-        relative: wishes.step.relative,
-        overlap: wishes.step.overlap,
-        no_kill: wishes.step.no_kill,
-        immediate: wishes.step.immediate,
-        ..CreateStepRequest::default()
-    };
+    let request = wish::request(session, job, wishes, program.unwrap_or_default())?;
     let name = session.name;
     let connection = session.connection()?;
     let asked =
@@ -184,13 +164,20 @@ async fn create(
     let mut told = wishes.quiet;
     loop {
         tokio::select! {
-            step = &mut asked => return step.context("Unable to create step"),
+            step = &mut asked => {
+                if told && !wishes.quiet && step.is_ok() {
+                    eprintln!("{name}: Step created for job {job}");
+                }
+                return step.with_context(|| format!("Unable to create step for job {job}"));
+            }
             signal = signals.next() => {
                 bail!(Failure { text: "step creation was interrupted".to_owned(), code: 128 + signal.number() });
             }
             () = sleep(QUIET_WAIT), if !told => {
                 told = true;
-                eprintln!("{name}: job {job}: waiting for CPUs that other steps of it use");
+                eprintln!(
+                    "{name}: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"
+                );
             }
         }
     }
@@ -318,6 +305,8 @@ impl Run {
             stdin_task,
             no_stdin,
             mpi: wishes.step.mpi.parse::<Mpi>()?.name().to_owned(),
+            unbound: wishes.step.unbound,
+            time_limit: wishes.spec.time_limit,
         };
         let plan = Arc::new(Launch { credential: step.credential, launch });
         let layouts = (first..).zip(step.nodes);

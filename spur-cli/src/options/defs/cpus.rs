@@ -62,8 +62,8 @@ pub(super) const RESOURCES: &[Def] = &[
     })
     .only(JOB),
     Def::flag("overcommit", Some('O'), "overcommit resources", nothing)
-        .only(JOB)
-        .env(&["SBATCH_OVERCOMMIT", "SALLOC_OVERCOMMIT", "SLURM_OVERCOMMIT"])
+        .only(SBATCH | SALLOC)
+        .env(&["SBATCH_OVERCOMMIT", "SALLOC_OVERCOMMIT"])
         .refused("tasks have CPUs of their own; ask for fewer with --cpus-per-task=1"),
     Def::value("core-spec", Some('S'), "cores", "count of reserved cores", nothing)
         .only(JOB)
@@ -143,34 +143,13 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"])
     .without_effect("memory is taken where the CPUs are that a task is bound to"),
-    Def::value(
-        "distribution",
-        Some('m'),
-        "type",
-        "distribution method for processes to nodes (type = block|cyclic|arbitrary)",
-        |s, v| {
-            s.step.distribution = distribution(v)?;
-            s.advise("SLURM_DISTRIBUTION", v);
-            Ok(())
-        },
-    )
-    .only(SBATCH | SALLOC)
-    .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION"]),
-    Def::value(
-        "distribution",
-        Some('m'),
-        "type",
-        "distribution method for processes to nodes (type = block|cyclic|arbitrary)",
-        |s, v| {
-            s.step.distribution = distribution(v)?;
-            match v.split(':').next() {
-                Some("block" | "*") => Ok(()),
-                _ => Err(format!("`{v}` cannot be honoured: tasks are laid on nodes in blocks; say block, or nothing")),
-            }
-        },
-    )
-    .only(SRUN)
-    .env(&["SLURM_DISTRIBUTION"]),
+    Def::value("distribution", Some('m'), "type", "distribution method for processes to nodes (type = block|cyclic|arbitrary)", |s, v| {
+        s.step.distribution = distribution(v)?;
+        s.advise("SLURM_DISTRIBUTION", v);
+        Ok(())
+    })
+    .only(JOB)
+    .env(&["SBATCH_DISTRIBUTION", "SALLOC_DISTRIBUTION", "SLURM_DISTRIBUTION"]),
     Def::value("cpu-freq", None, "min[-max[:gov]]", "requested cpu frequency (and governor)", |s, v| {
         s.advise("SLURM_CPU_FREQ_REQ", v);
         Ok(())
@@ -178,11 +157,15 @@ pub(super) const AFFINITY: &[Def] = &[
     .only(JOB)
     .env(&["SLURM_CPU_FREQ_REQ"])
     .without_effect("frequencies are the system's, as with Slurm where CpuFreqGovernors forbids it"),
-    Def::value("cpu-bind", None, "type", "bind tasks to CPUs", |_, v| {
+    Def::value("cpu-bind", None, "type", "bind tasks to CPUs", |s, v| {
         match v {
             "q" | "quiet" => Ok(()),
+            "none" | "no" | "q,none" | "quiet,none" => {
+                s.step.unbound = true;
+                Ok(())
+            }
             other => Err(format!(
-                "`{other}` cannot be honoured: each task is bound to the CPUs that it is given; say quiet, or nothing"
+                "`{other}` cannot be honoured: each task is bound to the CPUs that it is given; say none, quiet, or nothing"
             )),
         }
     })

@@ -15,6 +15,7 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::value("gres", None, "list", "required generic resources on each node, e.g. gpu:2", |s, v| {
         let none = v.is_empty() || v.eq_ignore_ascii_case("none");
         s.spec.gres = if none { String::new() } else { parsed::<GresList>(v)?.to_string() };
+        s.step.gres = Some(s.spec.gres.clone());
         Ok(())
     })
     .only(JOB)

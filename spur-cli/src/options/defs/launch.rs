@@ -46,17 +46,36 @@ pub(super) const OPTIONS: &[Def] = &[
     .only(SRUN)
     .excluding(&["exclusive", "exact"])
     .env(&["SLURM_OVERLAP"]),
-    Def::flag("exact", None, "use only the resources requested for the step: the default", |s, _| {
+    Def::flag("exact", None, "use only the resources requested for the step", |s, _| {
         s.step.overlap = false;
+        s.step.exact = true;
         Ok(())
     })
     .only(SRUN)
     .excluding(&["overlap"])
     .env(&["SLURM_EXACT"]),
-    Def::flag("whole", None, "give the step all CPUs of its nodes", nothing)
-        .only(SRUN)
-        .env(&["SLURM_WHOLE"])
-        .refused("a step has the CPUs that it asks for; say --cpus-per-task"),
+    Def::flag("whole", None, "give the step all CPUs of its nodes", |s, _| {
+        s.step.whole = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_WHOLE"]),
+    Def::flag(
+        "external-launcher",
+        None,
+        "run a launcher that uses nothing and may see everything",
+        |s, _| {
+            s.step.external = true;
+            Ok(())
+        },
+    )
+    .only(SRUN),
+    Def::flag("overcommit", Some('O'), "overcommit resources", |s, _| {
+        s.step.overcommit = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_OVERCOMMIT"]),
     Def::value("het-group", None, "value", "components of a het job to run in, e.g. 0,2-3", |s, v| {
         let groups: IdSet = parsed(v)?;
         s.step.het_group = groups.iter().collect();

@@ -75,6 +75,7 @@ pub(super) const OPTIONS: &[Def] = &[
     .env(&["SBATCH_EXCLUSIVE", "SALLOC_EXCLUSIVE"]),
     Def::value("exclusive", None, "topo", "in a job: no CPUs of other steps; else whole nodes", |s, v| {
         s.step.overlap = false;
+        s.step.exact = true;
         s.spec.sharing = match v {
             "" | "exclusive" => Sharing::Exclusive,
             "topo" => Sharing::Topo,

@@ -1,6 +1,9 @@
-//! Lay out a step over its job's nodes: which tasks where, on which CPUs.
+//! Lay out a step over its job's nodes: which tasks where, on which CPUs and devices.
+//!
+//! A step that names none of `-c`, `--exact`, `--exclusive` and `--overlap` has all CPUs of its nodes in the job, and waits
+//! until no other step uses any of them; one that names them has the share of its tasks, beside others. The job's own `-c`
+//! counts as named. Memory and devices count between steps that ask for them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::{Ctx, Reject, Reply};
@@ -8,12 +11,15 @@ use super::owned;
 use crate::cluster::{Cluster, Event};
 use crate::id::Attempt;
 use crate::id::JobId;
-use crate::model::alloc::{Alloc, NodeAlloc};
+use crate::model::alloc::{Alloc, GresAlloc, NodeAlloc};
 use crate::model::caller::Caller;
 use crate::model::idset::IdSet;
-use crate::model::job::Job;
+use crate::model::job::{Job, MemoryNeed};
+use crate::model::layout::{self, Distribution, Room};
+use crate::model::node::NodeGres;
 use crate::model::phase::Phase;
 use crate::model::step::{Step, StepNode, StepSpec};
+use crate::text::gres::GresSpec;
 use crate::text::time::Time;
 
 pub(super) struct Decision {
@@ -24,8 +30,53 @@ pub(super) struct Decision {
 /// A node the step may use.
 struct Candidate<'a> {
     part: &'a NodeAlloc,
-    /// CPUs of the job here that no other step holds.
+    name: Arc<str>,
+    /// CPUs of the job here that tasks may use.
+    usable: IdSet,
+    /// Those of them that no other step holds.
     free: IdSet,
+}
+
+/// How a step takes CPUs.
+struct Share {
+    /// CPUs of each task, if somebody has named them.
+    named: Option<u32>,
+    /// All CPUs of the nodes.
+    whole: bool,
+}
+
+impl Share {
+    fn of(job: &Job, wish: &StepSpec) -> Share {
+        let named = wish.cpus_per_task.or(job.spec.shape.cpus_per_task).map(|cpus| cpus.max(1));
+        let exact = named.is_some() || wish.exact || wish.overlap;
+        Share { named, whole: wish.whole || wish.external || !exact }
+    }
+
+    fn each(&self) -> u32 {
+        self.named.unwrap_or(1)
+    }
+
+    /// How many tasks find room on a node; `now`: beside the steps there are.
+    fn room(&self, candidate: &Candidate<'_>, wish: &StepSpec, now: bool) -> Room {
+        let Candidate { part, usable, free, .. } = candidate;
+        let usable = match (now, self.whole) {
+            (false, _) => usable.len(),
+            (true, true) if free == usable => usable.len(),
+            (true, true) => 0,
+            (true, false) => free.len(),
+        };
+        let most = (usable / self.each()).min(wish.tasks_per_node.unwrap_or(u32::MAX));
+        // With --overcommit one CPU is room enough.
+        let most = if wish.overcommit && usable > 0 { most.max(1) } else { most };
+        Room { own: part.tasks, most }
+    }
+
+    fn cpus(&self, candidate: &Candidate<'_>, tasks: u32) -> IdSet {
+        if self.whole {
+            return candidate.usable.clone();
+        }
+        candidate.free.lowest(tasks.saturating_mul(self.each()).min(candidate.free.len()))
+    }
 }
 
 pub(super) fn check(
@@ -42,53 +93,40 @@ pub(super) fn check(
         Phase::Pending(_) => return Err(Reject::Pending),
         Phase::Completing(_) | Phase::Ended(_) => return Err(Reject::AlreadyDone),
     };
-    let cpus_per_task = wish.cpus_per_task.or(job.spec.shape.cpus_per_task).unwrap_or(1).max(1);
+    let share = Share::of(job, wish);
     let candidates = candidates(cluster, job, alloc, wish)?;
-    let tasks = count(alloc, &candidates, wish);
-    let nodes = match wish.nodes {
-        Some(nodes) => nodes.min(tasks),
-        None => u32::try_from(candidates.len()).unwrap_or(u32::MAX).min(tasks),
-    };
-    if nodes as usize > candidates.len() {
-        return Err(Reject::StepTooLarge(format!(
-            "{nodes} nodes asked for, {} of the job's can be used",
-            candidates.len()
-        )));
-    }
-    let most = |free: bool| {
-        let room = candidates.iter().map(|candidate| {
-            let cpus = if free { candidate.free.len() } else { cluster.task_cpus(job, candidate.part).len() };
-            (cpus / cpus_per_task).min(wish.tasks_per_node.unwrap_or(u32::MAX))
-        });
-        room.collect::<Vec<u32>>()
-    };
-    let spread = match spread(&most(true), &candidates, nodes, tasks) {
-        Some(spread) => spread,
-        None if spread(&most(false), &candidates, nodes, tasks).is_some() => return Err(Reject::StepBusy),
-        None => {
-            return Err(Reject::StepTooLarge(format!(
-                "{tasks} tasks of {cpus_per_task} CPUs on {nodes} nodes do not fit the job's CPUs ({})",
-                alloc.cpus()
-            )));
-        }
-    };
-    let layout =
-        candidates.iter().zip(spread).filter(|(_, tasks)| *tasks > 0).map(|(candidate, tasks)| StepNode {
+    let laid_out = lay_out(alloc, &candidates, &share, wish)?;
+    let mut nodes = Vec::with_capacity(laid_out.len());
+    let mut gpus = wish.gpus.clone();
+    let count = laid_out.len() as u64;
+    for (number, (at, ranks)) in (0..).zip(laid_out) {
+        let candidate = &candidates[at];
+        let tasks = ranks.len();
+        let cpus = share.cpus(candidate, tasks);
+        let node = cluster.node(candidate.part.node);
+        let shape = node.map_or(&[][..], |node| &node.shape.gres);
+        nodes.push(StepNode {
             node: candidate.part.node,
             tasks,
-            ranks: IdSet::EMPTY,
-            cpus: candidate.free.lowest(tasks * cpus_per_task),
+            ranks,
+            memory_mb: memory(job, candidate, wish, cpus.len())?,
+            gres: devices(job, candidate, wish, (tasks, shape), &portion(&mut gpus, count - number))?,
+            cpus,
             exit: None,
         });
+    }
     let step = Step {
         id: job.next_step,
         name: Arc::clone(&wish.name),
         started: now,
-        nodes: layout.collect(),
-        cpus_per_task,
-        overlap: wish.overlap,
+        nodes: nodes.into(),
+        cpus_per_task: share.named.unwrap_or(if share.whole { 0 } else { 1 }),
+        overlap: wish.overlap || wish.external,
         no_kill: wish.no_kill,
         paused: job.phase.pauses().seconds,
+        distribution: wish.distribution,
+        own_gres: wish.gres.is_some() || !wish.gpus.is_empty() || !wish.gpus_per_task.is_empty(),
+        gpus_per_task: gpus_per_task(wish),
     };
     Ok(Decision { attempt: job.attempt(), step: Arc::new(step) })
 }
@@ -99,6 +137,71 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision) -> Reply {
     Reply::Step { attempt, step }
 }
 
+/// The nodes that are used, by their places among the candidates, and the ranks of each.
+fn lay_out(
+    alloc: &Alloc,
+    candidates: &[Candidate<'_>],
+    share: &Share,
+    wish: &StepSpec,
+) -> Result<Vec<(usize, IdSet)>, Reject> {
+    let (now, ever) = (true, false);
+    let rooms = |when: bool| -> Vec<Room> {
+        candidates.iter().map(|candidate| share.room(candidate, wish, when)).collect()
+    };
+    if !wish.hosts.is_empty() {
+        let order = named_hosts(candidates, wish)?;
+        return fit(&rooms(now), &order, wish.overcommit).ok_or_else(|| {
+            match fit(&rooms(ever), &order, wish.overcommit) {
+                Some(_) => Reject::StepBusy,
+                None => too_large(alloc, share, order.len()),
+            }
+        });
+    }
+    let (most_nodes, tasks) = count(alloc, candidates, wish)?;
+    let fewest = wish.nodes.unwrap_or(most_nodes).min(most_nodes);
+    let how = wish.distribution.unwrap_or_default();
+    let spread = |rooms: &[Room]| {
+        let sizes = (fewest.max(1)..=most_nodes).rev();
+        sizes.map(|nodes| spread(rooms, nodes, tasks, how, wish.overcommit)).find_map(|found| found)
+    };
+    spread(&rooms(now)).ok_or_else(|| match spread(&rooms(ever)) {
+        Some(_) => Reject::StepBusy,
+        None => too_large(alloc, share, tasks as usize),
+    })
+}
+
+fn too_large(alloc: &Alloc, share: &Share, tasks: usize) -> Reject {
+    Reject::StepTooLarge(format!(
+        "{tasks} tasks of {} CPUs do not fit the job's CPUs ({}) on the nodes asked for; ask for fewer tasks, or say \
+         --overcommit",
+        share.each(),
+        alloc.cpus()
+    ))
+}
+
+/// The place of each rank's node among the candidates.
+fn named_hosts(candidates: &[Candidate<'_>], wish: &StepSpec) -> Result<Vec<usize>, Reject> {
+    if let Some(tasks) = wish.tasks.filter(|tasks| *tasks as usize != wish.hosts.len()) {
+        return Err(Reject::StepTooLarge(format!(
+            "the list of hosts names {} tasks, --ntasks {tasks}",
+            wish.hosts.len()
+        )));
+    }
+    let place = |host: &Arc<str>| {
+        let at = candidates.iter().position(|candidate| candidate.name == *host);
+        at.ok_or_else(|| Reject::InvalidNodeName(format!("{host} is not among the job's nodes")))
+    };
+    wish.hosts.iter().map(place).collect()
+}
+
+/// The ranks by node of a layout that a user has made, if there is room for it.
+fn fit(rooms: &[Room], order: &[usize], overcommit: bool) -> Option<Vec<(usize, IdSet)>> {
+    let ranks = layout::by_node(rooms.len(), order);
+    let fits = |(ranks, room): (&IdSet, &Room)| ranks.len() <= room.most || (overcommit && room.most > 0);
+    let all = ranks.iter().zip(rooms).all(fits);
+    all.then(|| ranks.into_iter().enumerate().filter(|(_, ranks)| !ranks.is_empty()).collect())
+}
+
 /// The job's nodes that `-w`, `-x` and `-r` leave, in rank order.
 fn candidates<'a>(
     cluster: &Cluster,
@@ -107,11 +210,8 @@ fn candidates<'a>(
     wish: &StepSpec,
 ) -> Result<Vec<Candidate<'a>>, Reject> {
     let name = |part: &NodeAlloc| cluster.node(part.node).map(|node| Arc::clone(node.name()));
-    let own: BTreeSet<Arc<str>> = alloc.nodes.iter().filter_map(name).collect();
-    let (named, excluded): (BTreeSet<_>, BTreeSet<_>) =
-        (wish.nodelist.iter().collect(), wish.exclude.iter().collect());
     for wanted in wish.nodelist.iter().chain(&wish.exclude) {
-        if !own.contains(wanted) {
+        if !alloc.nodes.iter().any(|part| name(part).as_ref() == Some(wanted)) {
             return Err(Reject::InvalidNodeName(format!("{wanted} is not among the job's nodes")));
         }
     }
@@ -122,66 +222,163 @@ fn candidates<'a>(
             alloc.nodes.len()
         )));
     }
-    let usable = |part: &&NodeAlloc| {
-        let name = name(part).unwrap_or_default();
-        (named.is_empty() || named.contains(&name)) && !excluded.contains(&name)
-    };
     let free = |part: &NodeAlloc| {
         let usable = cluster.task_cpus(job, part);
-        if wish.overlap {
+        if wish.overlap || wish.external {
             return usable;
         }
         let parts = job.steps.iter().filter(|step| !step.overlap).flat_map(|step| step.nodes.iter());
         let held = parts.filter(|held| held.node == part.node && held.exit.is_none());
         held.fold(usable, |free, held| free.difference(&held.cpus))
     };
-    let nodes = alloc.nodes[first..].iter().filter(usable);
-    Ok(nodes.map(|part| Candidate { part, free: free(part) }).collect())
+    let mut usable = Vec::new();
+    for part in &alloc.nodes[first..] {
+        let name = name(part).unwrap_or_default();
+        if (wish.nodelist.is_empty() || wish.nodelist.contains(&name)) && !wish.exclude.contains(&name) {
+            usable.push(Candidate { part, usable: cluster.task_cpus(job, part), free: free(part), name });
+        }
+    }
+    Ok(usable)
 }
 
-/// `-n`, or one task for each that the job has on the nodes used, and at least one on each.
-fn count(alloc: &Alloc, candidates: &[Candidate<'_>], wish: &StepSpec) -> u32 {
-    if let Some(tasks) = wish.tasks {
-        return tasks.max(1);
+/// The most nodes that the step may use, and its tasks: `-n`, or one for each that the job has on these nodes, and at
+/// least one on each.
+fn count(alloc: &Alloc, candidates: &[Candidate<'_>], wish: &StepSpec) -> Result<(u32, u32), Reject> {
+    let there = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
+    if let Some(nodes) = wish.nodes.filter(|nodes| *nodes > there) {
+        return Err(Reject::StepTooLarge(format!("Only allocated {there} nodes asked for {nodes}")));
     }
-    let nodes = wish.nodes.map_or(candidates.len(), |nodes| nodes as usize);
-    if let Some(each) = wish.tasks_per_node {
-        return each.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).max(1);
-    }
-    let used = candidates.iter().take(nodes);
-    let tasks: u32 = used.map(|candidate| candidate.part.tasks.max(1)).sum();
-    tasks.min(u32::try_from(alloc.cpus()).unwrap_or(u32::MAX)).max(1)
+    let nodes = match (wish.nodes, wish.max_nodes) {
+        (_, Some(most)) => most.min(there),
+        (Some(nodes), None) => nodes,
+        (None, None) => there,
+    };
+    let tasks = match (wish.tasks, wish.tasks_per_node) {
+        (Some(tasks), _) => tasks.max(1),
+        (None, Some(each)) => each.saturating_mul(nodes).max(1),
+        (None, None) => {
+            let used = candidates.iter().take(nodes as usize);
+            let tasks: u32 = used.map(|candidate| candidate.part.tasks.max(1)).sum();
+            tasks.min(u32::try_from(alloc.cpus()).unwrap_or(u32::MAX)).max(1)
+        }
+    };
+    Ok((nodes.min(tasks), tasks))
 }
 
-/// Tasks for each candidate: one on each of `nodes` nodes, then up to as many as the job has there, then wherever
-/// there is room, always in rank order. `None` if they do not fit.
-fn spread(room: &[u32], candidates: &[Candidate<'_>], nodes: u32, tasks: u32) -> Option<Vec<u32>> {
-    let mut chosen: Vec<usize> = (0..room.len()).filter(|at| room[*at] > 0).take(nodes as usize).collect();
-    let total = |chosen: &[usize]| chosen.iter().map(|at| u64::from(room[*at])).sum::<u64>();
+/// The ranks on `nodes` of the nodes: the first of them, or, where these do not hold all tasks, those with most room, in
+/// rank order. `None` if they do not fit.
+fn spread(
+    rooms: &[Room],
+    nodes: u32,
+    tasks: u32,
+    how: Distribution,
+    overcommit: bool,
+) -> Option<Vec<(usize, IdSet)>> {
+    let mut chosen: Vec<usize> = (0..rooms.len()).filter(|at| rooms[*at].most > 0).collect();
     if chosen.len() < nodes as usize {
         return None;
     }
-    if total(&chosen) < u64::from(tasks) {
-        // The first nodes do not hold them: take those with most room instead, in rank order.
-        let mut by_room: Vec<usize> = (0..room.len()).filter(|at| room[*at] > 0).collect();
-        by_room.sort_by_key(|at| (std::cmp::Reverse(room[*at]), *at));
-        chosen = by_room.into_iter().take(nodes as usize).collect();
-        chosen.sort_unstable();
-        if total(&chosen) < u64::from(tasks) {
-            return None;
+    let first = &chosen[..nodes as usize];
+    if !overcommit && first.iter().map(|at| u64::from(rooms[*at].most)).sum::<u64>() < u64::from(tasks) {
+        chosen.sort_by_key(|at| (std::cmp::Reverse(rooms[*at].most), *at));
+    }
+    chosen.truncate(nodes as usize);
+    chosen.sort_unstable();
+    let own: Vec<Room> = chosen.iter().map(|at| rooms[*at]).collect();
+    let ranks = layout::ranks(&own, tasks, how, overcommit)?;
+    Some(chosen.into_iter().zip(ranks).filter(|(_, ranks)| !ranks.is_empty()).collect())
+}
+
+/// Memory that the step asks for on a node, of what steps that ask have left.
+fn memory(job: &Job, candidate: &Candidate<'_>, wish: &StepSpec, cpus: u32) -> Result<u64, Reject> {
+    let part = candidate.part;
+    let wanted = match wish.memory {
+        Some(MemoryNeed::PerNode(mb)) => mb,
+        Some(MemoryNeed::PerCpu(mb)) => mb.saturating_mul(u64::from(cpus)),
+        None => 0,
+    };
+    if wanted == 0 || part.memory_mb == 0 || wish.overlap {
+        return Ok(wanted);
+    }
+    if wanted > part.memory_mb {
+        return Err(Reject::StepTooLarge(format!(
+            "{wanted} MB of memory on {}, where the job has {} MB",
+            candidate.name, part.memory_mb
+        )));
+    }
+    let held: u64 = others(job, part).map(|other| other.memory_mb).sum();
+    if held + wanted > part.memory_mb { Err(Reject::StepBusy) } else { Ok(wanted) }
+}
+
+/// Devices that the step asks for on a node, of those that steps that ask have left.
+fn devices(
+    job: &Job,
+    candidate: &Candidate<'_>,
+    wish: &StepSpec,
+    (tasks, shape): (u32, &[NodeGres]),
+    portion: &[GresSpec],
+) -> Result<Box<[GresAlloc]>, Reject> {
+    let part = candidate.part;
+    let mut free: Vec<GresAlloc> = part.gres.to_vec();
+    let busy: Vec<&StepNode> = if wish.overlap { Vec::new() } else { others(job, part).collect() };
+    for held in busy.iter().flat_map(|other| other.gres.iter()) {
+        for own in free.iter_mut().filter(|own| own.entry == held.entry) {
+            own.ids = own.ids.difference(&held.ids);
         }
     }
-    let mut given = vec![0; room.len()];
-    let mut left = tasks;
-    let mut fill = |upto: &dyn Fn(usize) -> u32| {
-        for at in &chosen {
-            let more = upto(*at).min(room[*at]).saturating_sub(given[*at]).min(left);
-            given[*at] += more;
-            left -= more;
+    let mut taken: Vec<GresAlloc> = Vec::new();
+    let per_node = wish.gres.iter().flatten().chain(portion).map(|spec| (spec, spec.count));
+    let per_task = wish.gpus_per_task.iter().map(|spec| (spec, spec.count.saturating_mul(tasks.into())));
+    for (spec, count) in per_node.chain(per_task) {
+        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
+        let matches = |entry: u16| is_meant(spec, shape.get(usize::from(entry)));
+        for own in free.iter_mut().filter(|own| matches(own.entry)) {
+            let ids = own.ids.lowest(left.min(own.ids.len()));
+            left -= ids.len();
+            own.ids = own.ids.difference(&ids);
+            if !ids.is_empty() {
+                taken.push(GresAlloc { entry: own.entry, ids });
+            }
         }
+        if left > 0 {
+            let all: u32 = part.gres.iter().filter(|own| matches(own.entry)).map(|own| own.ids.len()).sum();
+            return Err(if u64::from(all) >= count {
+                Reject::StepBusy
+            } else {
+                Reject::StepTooLarge(format!(
+                    "{count} {} on {}, where the job has {all}",
+                    spec.name, candidate.name
+                ))
+            });
+        }
+    }
+    Ok(taken.into())
+}
+
+/// What the next of `nodes` nodes gets of devices that are asked for on all nodes together.
+fn portion(left: &mut [GresSpec], nodes: u64) -> Vec<GresSpec> {
+    let one = |spec: &mut GresSpec| {
+        let count = spec.count.div_ceil(nodes.max(1));
+        spec.count -= count;
+        GresSpec { count, ..spec.clone() }
     };
-    fill(&|_| 1);
-    fill(&|at| candidates[at].part.tasks);
-    fill(&|at| room[at]);
-    Some(given)
+    left.iter_mut().map(one).filter(|spec| spec.count > 0).collect()
+}
+
+/// Whether an entry of a node's devices is what somebody asks for.
+fn is_meant(spec: &GresSpec, entry: Option<&NodeGres>) -> bool {
+    entry.is_some_and(|entry| {
+        *entry.name == *spec.name && spec.kind.as_ref().is_none_or(|kind| **kind == *entry.kind)
+    })
+}
+
+/// What other steps that have not ended use on a node.
+fn others<'a>(job: &'a Job, part: &'a NodeAlloc) -> impl Iterator<Item = &'a StepNode> {
+    let parts = job.steps.iter().filter(|step| !step.overlap).flat_map(|step| step.nodes.iter());
+    parts.filter(|other| other.node == part.node && other.exit.is_none())
+}
+
+fn gpus_per_task(wish: &StepSpec) -> u32 {
+    let gpus = wish.gpus_per_task.iter().filter(|spec| &*spec.name == "gpu");
+    gpus.map(|spec| u32::try_from(spec.count).unwrap_or(u32::MAX)).sum()
 }

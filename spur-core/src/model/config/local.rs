@@ -154,6 +154,8 @@ pub struct AgentLocal {
     pub task_prolog: Option<PathBuf>,
     /// `task_epilog`: run as the user after each task.
     pub task_epilog: Option<PathBuf>,
+    /// `output_wait`: how long a task waits for the directory of its output.
+    pub output_wait: Seconds,
 }
 
 impl AgentLocal {
@@ -251,6 +253,7 @@ impl Default for AgentLocal {
             prolog: None,
             epilog: None,
             prolog_timeout: Seconds(300),
+            output_wait: Seconds(10),
             task_prolog: None,
             task_epilog: None,
         }

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal as NixSignal};
 use rustix::fs::{Mode, OFlags};
@@ -24,6 +25,9 @@ use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepO
 use super::super::record::{LaunchFailure, LaunchStage};
 use super::fork::{Forked, fork};
 use super::group::Group;
+
+/// How often a missing directory is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The standard streams of a task as spurstepd made them: the ends of pipes that the child takes over.
 #[derive(Debug, Default)]
@@ -278,7 +282,7 @@ fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result
             let emptied = if truncate && !append { OFlags::TRUNC } else { OFlags::empty() };
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | emptied;
             match plan.is_task {
-                true => open(&cwd.join(path), flags, name),
+                true => open_when_there(&cwd.join(path), flags, name, plan.order.directory_wait_ms),
                 // What a task waits for is its user's affair; what comes after it waits for nobody.
                 false => open(&cwd.join(path), flags | OFlags::NONBLOCK, name).or_else(|_| null()),
             }
@@ -306,6 +310,22 @@ fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result
 fn open(path: &Path, flags: OFlags, name: &str) -> Result<OwnedFd, FileError> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::from_bits_truncate(0o666))
         .map_err(|error| (format!("Could not open {name} file {}", path.display()), error.into()))
+}
+
+/// Opens a file whose directory may not be there yet: whoever submits a job may make it right after. Nothing tells of that
+/// on a network file system, so it is looked at again and again. This is the task's own process, and is killed like it.
+fn open_when_there(path: &Path, flags: OFlags, name: &str, patience_ms: u64) -> Result<OwnedFd, FileError> {
+    let until = Instant::now() + Duration::from_millis(patience_ms);
+    loop {
+        let opened = open(path, flags, name);
+        let missing = |(_, error): &FileError| {
+            error.kind() == io::ErrorKind::NotFound && path.parent().is_some_and(|parent| !parent.exists())
+        };
+        if !opened.as_ref().is_err_and(missing) || Instant::now() >= until {
+            return opened;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// Has the program inherit a descriptor; its number.

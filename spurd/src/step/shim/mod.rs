@@ -48,6 +48,9 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long a notice to the user may take, whose standard error may be a pipe that nobody reads.
 const NOTICE_WAIT: Duration = Duration::from_secs(5);
 
+/// How long the processes of a step have to end when its time limit is over.
+const AFTER_LIMIT: Duration = Duration::from_secs(30);
+
 /// Runs spurstepd: forks one for each step that spurd asks for on standard input, and in each of them runs that step
 /// to its end.
 pub fn main() -> ExitCode {
@@ -126,6 +129,8 @@ struct Shim {
     /// Every process of the step is stopped; no more tasks are started for now.
     stopped: bool,
     kill_at: Option<Instant>,
+    /// When its own time limit ends it.
+    limit_at: Option<Instant>,
     /// Processes that write notices, and until when they may.
     notices: Vec<Pid>,
     notices_until: Option<Instant>,
@@ -163,7 +168,8 @@ impl Shim {
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.mpi.as_ref().and_then(Mpi::due);
-        let deadline = [self.kill_at, self.leave_at, self.notices_until, due].into_iter().flatten().min();
+        let deadline =
+            [self.kill_at, self.leave_at, self.notices_until, due, self.limit_at].into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -252,6 +258,10 @@ impl Shim {
                 // An id that was not waited for is not handed out again.
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
+        }
+        if self.limit_at.is_some_and(|at| at <= Instant::now()) {
+            self.limit_at = None;
+            self.time_is_up();
         }
         self.settle_mpi();
         if self.all_ended() && self.record.is_none() && self.emptied() {
@@ -587,6 +597,19 @@ impl Shim {
         }
         let at = kill_wait.and_then(|wait| Instant::now().checked_add(wait));
         self.kill_at = [self.kill_at, at].into_iter().flatten().min();
+    }
+
+    /// The step's own time limit is over.
+    fn time_is_up(&mut self) {
+        if self.terminated || self.record.is_some() {
+            return;
+        }
+        let step = format!("{}.{}", self.order.attempt.attempt.job, self.order.attempt.step.label());
+        self.notice(&format!(
+            "spurstepd: error: *** STEP {step} ON {} CANCELLED DUE TO TIME LIMIT ***",
+            self.order.node
+        ));
+        self.terminate(Some(AFTER_LIMIT));
     }
 
     fn kill_all(&mut self) {

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -86,6 +87,9 @@ impl Shim {
         Ok(Shim {
             tasks: order.tasks.iter().cloned().map(Task::new).collect(),
             mpi: Mpi::new(&order),
+            limit_at: order
+                .time_limit
+                .and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds))),
             order,
             environment,
             argv,

@@ -144,6 +144,7 @@ pub(super) fn agent(section: Option<Section<'_>>, method: AuthMethod) -> AgentLo
         agent.spool_dir => section.name("spool_dir").map(str::to_owned),
         agent.heartbeat_interval => section.duration("heartbeat_interval", 1..=3600),
         agent.prolog_timeout => section.duration("prolog_timeout", 1..=86_400),
+        agent.output_wait => section.duration("output_wait", 0..=3600),
     );
     if method == AuthMethod::None && !agent.listen_addr.is_loopback() {
         section.refuse("listen_addr", loopback_only("daemon of a node", &agent.listen_addr));

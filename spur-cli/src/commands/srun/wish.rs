@@ -1,0 +1,117 @@
+//! What a step asks of the controller.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use spur_core::text::hostlist::HostList;
+use spur_core::text::nodes::NodeCount;
+use spur_proto::v1::CreateStepRequest;
+
+use crate::options::submission::Submission;
+use crate::session::Session;
+
+/// The request for a step of a job.
+///
+/// # Errors
+/// An option that cannot be read, or a file that it names.
+pub(super) fn request(
+    session: &Session,
+    job_id: u32,
+    wishes: &Submission,
+    program: String,
+) -> anyhow::Result<CreateStepRequest> {
+    let (spec, step) = (&wishes.spec, &wishes.step);
+    let nodes: Option<NodeCount> = match spec.nodes.as_str() {
+        "" => None,
+        text => Some(text.parse().with_context(|| format!("--nodes={text}"))?),
+    };
+    let distribution = over_nodes(&step.distribution)?;
+    let arbitrary = distribution == "arbitrary";
+    let gres = match (&step.gres, spec.gpus_per_node.as_str()) {
+        (gres, "") => gres.clone(),
+        (_, gpus) => Some(gpus.split(',').map(|one| format!("gpu:{one}")).collect::<Vec<_>>().join(",")),
+    };
+    Ok(CreateStepRequest {
+        job_id,
+        name: if spec.name.is_empty() { program } else { spec.name.clone() },
+        nodes: nodes.as_ref().map(|nodes| nodes.min),
+        max_nodes: nodes.as_ref().and_then(|nodes| nodes.max),
+        tasks: spec.tasks,
+        tasks_per_node: spec.tasks_per_node,
+        cpus_per_task: spec.cpus_per_task,
+        // With it each name is one task's.
+        nodelist: if arbitrary { String::new() } else { spec.nodelist.clone() },
+        hosts: if arbitrary { hosts(session, &spec.nodelist)? } else { Vec::new() },
+        exclude: spec.exclude.clone(),
+        relative: step.relative,
+        overlap: step.overlap,
+        exact: step.exact,
+        whole: step.whole,
+        external: step.external,
+        overcommit: step.overcommit,
+        no_kill: step.no_kill,
+        immediate: step.immediate,
+        distribution: distribution.to_owned(),
+        memory_per_node_mb: spec.memory_per_node_mb,
+        memory_per_cpu_mb: spec.memory_per_cpu_mb,
+        gres,
+        gpus: spec.gpus.clone(),
+        gpus_per_task: spec.gpus_per_task.clone(),
+        ..CreateStepRequest::default()
+    })
+}
+
+/// The part of `--distribution` that is about nodes: what stands before the first colon, without what comes after a
+/// comma (`Pack`, `NoPack`); empty for the default, `*`.
+fn over_nodes(said: &str) -> anyhow::Result<&str> {
+    let mut levels = said.split(',').next().unwrap_or_default().split(':');
+    let nodes = levels.next().unwrap_or_default();
+    for level in levels {
+        if !["block", "cyclic", "fcyclic", "*"].contains(&level.to_ascii_lowercase().as_str()) {
+            bail!(
+                "--distribution: `{level}` is no distribution over sockets or cores; say block, cyclic or fcyclic"
+            );
+        }
+    }
+    Ok(if nodes == "*" { "" } else { nodes })
+}
+
+/// The node of each task: as `--nodelist` has them, repeated names included, or the lines of the file that
+/// `SLURM_HOSTFILE` names.
+fn hosts(session: &Session, nodelist: &str) -> anyhow::Result<Vec<String>> {
+    let text = match session.env("SLURM_HOSTFILE") {
+        Some(path) if nodelist.is_empty() => {
+            std::fs::read_to_string(Path::new(&path)).with_context(|| format!("SLURM_HOSTFILE={path}"))?
+        }
+        _ => nodelist.to_owned(),
+    };
+    let mut hosts = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let list: HostList = line.parse().with_context(|| format!("the list of hosts: `{line}`"))?;
+        hosts.extend(list.iter().map(|host| host.to_string()));
+    }
+    if hosts.is_empty() {
+        bail!("--distribution=arbitrary needs --nodelist, or SLURM_HOSTFILE, with a node for each task");
+    }
+    Ok(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_level_is_about_nodes() {
+        for (said, nodes) in [
+            ("", ""),
+            ("*", ""),
+            ("block", "block"),
+            ("cyclic:block", "cyclic"),
+            ("*:fcyclic,NoPack", ""),
+            ("plane=4", "plane=4"),
+        ] {
+            assert_eq!(over_nodes(said).unwrap(), nodes, "{said}");
+        }
+        assert!(over_nodes("block:plane").is_err());
+    }
+}

@@ -141,7 +141,7 @@ impl Session {
             "reserve" => self.ask(Command::CreateReservation(Box::new(reservation(rest)))),
             "change" => self.ask(Command::UpdateReservation(Box::new(reservation(rest)))),
             "unreserve" => self.ask(Command::DeleteReservation { name: rest[0].into() }),
-            "step" => self.ask(Command::CreateStep { job: job(rest[0]), step: step(&rest[1..]) }),
+            "step" => self.ask(Command::CreateStep { job: job(rest[0]), step: Box::new(step(&rest[1..])) }),
             "start" => self.start(rest),
             "preempt" => self.preempt(rest),
             "register" => self.register(rest),

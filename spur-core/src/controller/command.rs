@@ -171,7 +171,7 @@ pub enum Command {
         /// In which job.
         job: JobId,
         /// What is asked.
-        step: StepSpec,
+        step: Box<StepSpec>,
     },
     /// A step's client could not launch it on some nodes.
     AbandonStep {

@@ -34,7 +34,7 @@ impl Desk {
         }
         let name = Name::read(&request.request_id, request.retry)?;
         let wish = step::spec(&request).map_err(|bad| reject::bad_field(&bad))?;
-        let command = Command::CreateStep { job: JobId(request.job_id), step: wish };
+        let command = Command::CreateStep { job: JobId(request.job_id), step: Box::new(wish) };
         let ask =
             Ask { retry: name.retry, patient: !request.immediate, ..Ask::of(input(caller, name, command)) };
         match self.ask(ask).await? {

@@ -29,7 +29,7 @@ use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
     CancelJobsRequest, CreateReservationRequest, CreateStepRequest, DeleteReservationRequest,
-    HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest,
+    EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest,
     UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
@@ -196,6 +196,7 @@ mutations!(
     CreateReservationRequest,
     UpdateReservationRequest,
     DeleteReservationRequest,
+    EndAllocationRequest,
 );
 
 /// Puts token and protocol version into every call.
@@ -223,7 +224,8 @@ impl Interceptor for Introduction {
     }
 }
 
-/// The way to the controller of a cluster, which may be one of several hosts.
+/// The way to the controller of a cluster, which may be one of several hosts. Clones share what is open.
+#[derive(Clone)]
 pub struct Connection {
     controllers: Vec<(String, HostPort)>,
     /// Which of them is asked.

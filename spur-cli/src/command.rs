@@ -14,6 +14,8 @@ use crate::version;
 pub enum Command {
     /// `sbatch`
     Sbatch,
+    /// `salloc`
+    Salloc,
     /// `srun`
     Srun,
     /// `sprio`
@@ -57,6 +59,7 @@ struct Entry {
 
 const COMMANDS: &[Entry] = &[
     Entry { command: Command::Sbatch, name: "sbatch", linked: true, about: "submit a batch script" },
+    Entry { command: Command::Salloc, name: "salloc", linked: true, about: "run a shell in an allocation" },
     Entry { command: Command::Srun, name: "srun", linked: true, about: "run a step of a job" },
     Entry { command: Command::Sprio, name: "sprio", linked: true, about: "show what makes up priorities" },
     Entry { command: Command::Squeue, name: "squeue", linked: true, about: "show jobs and steps" },
@@ -127,6 +130,7 @@ impl Command {
     async fn run(self, session: &mut Session, args: Vec<String>) -> anyhow::Result<u8> {
         match self {
             Command::Sbatch => commands::sbatch::run(session, args).await,
+            Command::Salloc => commands::salloc::run(session, args).await,
             Command::Srun => commands::srun::run(session, args).await,
             Command::Sprio => commands::sprio::run(session, args).await,
             Command::Squeue => commands::squeue::run(session, args).await,

@@ -54,6 +54,12 @@ impl Session {
             || by_number().is_some()
     }
 
+    /// Sets variables for what is done and launched from now on.
+    pub fn set_env(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        self.environment.extend(variables);
+    }
+
     /// The environment.
     pub fn environment(&self) -> &BTreeMap<OsString, OsString> {
         &self.environment

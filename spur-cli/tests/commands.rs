@@ -103,6 +103,7 @@ impl Controller for Fake {
     type ListNodesStream = Listing<v1::ListNodesResponse>;
     type ListTopologyStream = Listing<v1::ListTopologyResponse>;
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
+    type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
 
     async fn ping(&self, _: Request<v1::PingRequest>) -> Answer<v1::PingResponse> {
@@ -126,6 +127,20 @@ impl Controller for Fake {
     }
 
     async fn test_submit(&self, _: Request<v1::SubmitRequest>) -> Answer<v1::TestSubmitResponse> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn hold_allocation(
+        &self,
+        _: Request<v1::HoldAllocationRequest>,
+    ) -> Answer<Self::HoldAllocationStream> {
+        Err(Status::unimplemented("not asked here"))
+    }
+
+    async fn end_allocation(
+        &self,
+        _: Request<v1::EndAllocationRequest>,
+    ) -> Answer<v1::EndAllocationResponse> {
         Err(Status::unimplemented("not asked here"))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spur_core::cluster::Entry;
 use tokio::sync::mpsc;
 
+use crate::holders::Holders;
 use crate::replica::Replica;
 use crate::watchers::Watchers;
 
@@ -16,6 +17,7 @@ pub(crate) type Entries = Arc<[Arc<Entry>]>;
 pub(crate) struct Feed {
     pub(crate) replica: Replica,
     pub(crate) watchers: Watchers,
+    pub(crate) holders: Holders,
     pub(crate) planner: std::sync::mpsc::Sender<Entries>,
     pub(crate) archive: mpsc::UnboundedSender<Entries>,
 }
@@ -29,6 +31,7 @@ impl Feed {
         let entries: Entries = entries.into();
         self.replica.apply(&entries);
         self.watchers.tell(&self.replica.read(), &entries);
+        self.holders.tell(&self.replica.read(), &entries);
         // Consumers that have ended, at the end of the process, miss nothing that the journal does not have.
         let _ = self.planner.send(Arc::clone(&entries));
         let _ = self.archive.send(entries);

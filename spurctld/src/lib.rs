@@ -16,6 +16,7 @@ pub mod detach;
 pub mod fault;
 mod feed;
 mod history;
+mod holders;
 pub mod inbox;
 pub mod log;
 mod metrics;

@@ -40,6 +40,7 @@ use crate::config_file::ConfigFile;
 use crate::fault;
 use crate::feed::Feed;
 use crate::history;
+use crate::holders::Holders;
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
 use crate::outbox::{self, Outbox};
@@ -319,6 +320,7 @@ impl Machine {
         let (accounts, wanted) = Accounts::new();
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
+        let holders = Holders::of(&cluster);
         let epoch = journal.epoch();
         let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local), keyring.clone());
 
@@ -346,6 +348,7 @@ impl Machine {
         let mut feed = Feed {
             replica: replica.clone(),
             watchers: watchers.clone(),
+            holders: holders.clone(),
             planner: to_planner,
             archive: to_archive,
         };
@@ -363,12 +366,14 @@ impl Machine {
         self.thread("owner", move || Ok(owner.run(messages)?))?;
         fault::vital("alarm", alarm::run(alarms, inbox.clone()));
         fault::vital("silence", agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
+        fault::vital("holders", holders.clone().watch(replica.clone(), inbox.clone()));
         Ok(Desk {
             inbox,
             replica,
             overlay,
             agents,
             watchers,
+            holders,
             blobs,
             accounting,
             accounts,

@@ -11,6 +11,7 @@ mod faults;
 mod het;
 mod history;
 mod identity;
+mod interactive;
 mod life;
 mod mpi;
 mod no_kill;

@@ -147,6 +147,11 @@ impl Session {
             "register" => self.register(rest),
             "silent" => Input::Silent { nodes: rest.iter().map(|name| self.node(name)).collect() },
             "plan-failed" => Input::PlanFailed { job: job(rest[0]) },
+            "end" => {
+                let exit = rest.get(1).map_or(0, |code| code.parse().expect("an exit code"));
+                self.ask(Command::EndAllocation { job: job(rest[0]), exit: ExitCode::exited(exit) })
+            }
+            "inactive" => Input::Inactive { jobs: rest.iter().map(|name| job(name)).collect() },
             "wakeup" => Input::Wakeup,
             "report" => self.report(rest)?,
             _ => return None,
@@ -395,7 +400,7 @@ fn het_submission(rest: &[&str]) -> Submission {
     Submission { rest: components.map(plain).collect(), ..first }
 }
 
-/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no hold kill-invalid name=N`
+/// `nodes=N tasks=N cpus=N array=TASKS time=LIMIT time-min=LIMIT partition=P qos=Q account=A reservation=R licenses=L depend=D begin=T deadline=T requeue=no hold kill-invalid held name=N`
 fn submission(rest: &[&str]) -> Submission {
     let get = |key: &str| rest.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| get(key).map(|text| text.parse::<u32>().expect("a number"));
@@ -411,6 +416,7 @@ fn submission(rest: &[&str]) -> Submission {
         ..Extra::default()
     };
     let spec = JobSpec {
+        client: rest.contains(&"held").then(Box::default),
         name: get("name").unwrap_or("job").into(),
         owner: Arc::new(Owner { uid: 0, gid: 0, user: "".into(), group: "".into() }),
         account: get("account").map(Into::into),
@@ -438,7 +444,7 @@ fn submission(rest: &[&str]) -> Submission {
         }),
         array: get("array").map(|tasks| Box::new(tasks.parse().expect("tasks"))),
         requeue: true,
-        batch: Some(Box::new(batch)),
+        batch: (!rest.contains(&"held")).then(|| Box::new(batch)),
         extra: Some(Box::new(extra)),
         het: None,
     };

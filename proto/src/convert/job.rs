@@ -133,6 +133,10 @@ fn requested(job: &Job) -> v1::Job {
     if let Some(batch) = batch {
         describe_files(job, batch, &mut message);
     }
+    if let Some(client) = &spec.client {
+        message.command = client.command.to_string();
+        message.work_dir = client.work_dir.to_string();
+    }
     if let Some(extra) = &spec.extra {
         let licenses = extra.licenses.iter().map(|(name, count)| format!("{name}:{count}"));
         message.licenses = licenses.collect::<Vec<_>>().join(",");

@@ -8,7 +8,7 @@ use spur_core::controller::command::Submission;
 use spur_core::id::{BlobId, JobId};
 use spur_core::model::caller::Owner;
 use spur_core::model::change::licenses;
-use spur_core::model::job::{Batch, CoreAsk, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
+use spur_core::model::job::{Batch, Client, CoreAsk, Extra, FabricAsk, JobSpec, MemoryNeed, Shape, Sharing};
 use spur_core::text::dependency::Dependency;
 use spur_core::text::gres::{GresList, GresSpec};
 use spur_core::text::length;
@@ -53,6 +53,9 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let shape = shape(&wire)?;
     let fabric = fabric(&wire)?;
     let extra = extra(&wire)?;
+    if wire.batch.is_some() && wire.client.is_some() {
+        return Err(BadField::new("client", "a job has a batch script, or a command that holds it, not both"));
+    }
     let (batch, payload) = match wire.batch {
         Some(batch) => batch_of(batch).map(|(batch, payload)| (Some(Box::new(batch)), Some(payload)))?,
         None => (None, None),
@@ -92,6 +95,7 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
         array: read_if_set("--array", &wire.array)?.map(Box::new),
         requeue: false,
         batch,
+        client: wire.client.map(client).transpose()?,
         extra,
         het: None,
     };
@@ -287,6 +291,16 @@ fn dependency(written: &str) -> Result<Option<Box<Dependency<JobId>>>, BadField>
     let numbered =
         numbered.map_err(|job| BadField::new(FIELD, format!("`{job}` is not the number of a job")))?;
     Ok(Some(Box::new(numbered)))
+}
+
+fn client(wire: v1::Client) -> Result<Box<Client>, BadField> {
+    let v1::Client { command, work_dir, no_shell } = wire;
+    for (field, word) in [("command", &command), ("--chdir", &work_dir)] {
+        if word.contains(char::is_control) {
+            return Err(BadField::new(field, format!("{word:?} has a line break or the like in it")));
+        }
+    }
+    Ok(Box::new(Client { command: command.into(), work_dir: work_dir.into(), no_shell }))
 }
 
 fn batch_of(wire: v1::Batch) -> Result<(Batch, Payload), BadField> {

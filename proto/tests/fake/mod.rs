@@ -78,6 +78,7 @@ impl<A: Answers> Controller for Fake<A> {
     type ListNodesStream = Chunks<ListNodesResponse>;
     type ListTopologyStream = Chunks<ListTopologyResponse>;
     type WatchJobsStream = Chunks<WatchJobsResponse>;
+    type HoldAllocationStream = Chunks<HoldAllocationResponse>;
     type ListAccountingStream = Chunks<ListAccountingResponse>;
 
     answered! {
@@ -116,6 +117,8 @@ impl<A: Answers> Controller for Fake<A> {
         list_licenses(ListLicensesRequest) -> ListLicensesResponse;
         reconfigure(ReconfigureRequest) -> ReconfigureResponse;
         shutdown(ShutdownRequest) -> ShutdownResponse;
+        hold_allocation(HoldAllocationRequest) -> Self::HoldAllocationStream;
+        end_allocation(EndAllocationRequest) -> EndAllocationResponse;
         list_accounting(ListAccountingRequest) -> Self::ListAccountingStream;
     }
 }

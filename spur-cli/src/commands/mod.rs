@@ -1,6 +1,7 @@
 //! The commands, one room each. A command is a function of a [`crate::session::Session`] and its words that
 //! gives the exit code.
 
+mod allocation;
 pub mod demo;
 pub mod keygen;
 pub mod links;
@@ -9,9 +10,11 @@ pub mod moment;
 pub mod pages;
 pub mod query;
 pub mod sacct;
+pub mod salloc;
 pub mod sbatch;
 pub mod scancel;
 pub mod scontrol;
+mod signals;
 pub mod sim;
 pub mod sinfo;
 pub mod sprio;

@@ -82,7 +82,7 @@ pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8
 }
 
 /// Whether this cluster is among those that `--clusters` names.
-async fn check_cluster(session: &mut Session, named: Option<&str>) -> anyhow::Result<()> {
+pub(super) async fn check_cluster(session: &mut Session, named: Option<&str>) -> anyhow::Result<()> {
     let Some(named) = named else { return Ok(()) };
     let own = scontrol::ping(session).await?.cluster_name;
     if named.split(',').any(|name| name == "all" || name == own) {
@@ -109,7 +109,10 @@ async fn submit(session: &mut Session, request: SubmitRequest, wishes: &Submissi
 }
 
 /// Asks when and where the job would start, and tells it.
-async fn test(session: &mut Session, request: SubmitRequest, wishes: &Submission) -> anyhow::Result<u8> {
+///
+/// # Errors
+/// What the controller refuses.
+pub(super) async fn test(session: &mut Session, request: SubmitRequest, wishes: &Submission) -> anyhow::Result<u8> {
     let connection = session.connection()?;
     let answer = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await;
     let answer = answer.context("allocation failure")?;

@@ -160,6 +160,12 @@ pub struct StepWishes {
     pub no_kill: bool,
     /// `--immediate`.
     pub immediate: bool,
+    /// `--pty`.
+    pub pty: bool,
+    /// `--jobid`: the job to run in, as its user names it.
+    pub job: Option<String>,
+    /// `--disable-status`, `--quit-on-interrupt`: the first interrupt ends the step.
+    pub quit_on_interrupt: bool,
     /// `--distribution`.
     pub distribution: String,
     /// `--relative`.

@@ -96,6 +96,11 @@ pub enum Input {
         /// The largest job number in accounting.
         last_job: JobId,
     },
+    /// The commands that hold these allocations have not been heard of for `[controller] inactive_limit`.
+    Inactive {
+        /// Which.
+        jobs: Vec<JobId>,
+    },
     /// The time that `timers::next_wakeup` named has come.
     Wakeup,
 }
@@ -182,6 +187,13 @@ pub enum Command {
         /// Where it was never launched.
         nodes: Vec<Arc<str>>,
         /// What its tasks count as.
+        exit: ExitCode,
+    },
+    /// End an allocation whose command has ended.
+    EndAllocation {
+        /// Which.
+        job: JobId,
+        /// How the command ended.
         exit: ExitCode,
     },
     /// Change nodes.

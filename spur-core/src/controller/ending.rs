@@ -23,6 +23,20 @@ pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
     Outcome { state, exit: ExitCode::default(), reason, by: None, detail: None }
 }
 
+/// How the exit of a batch script, or of the command of an allocation, reads as the end of its job.
+pub(super) fn ended_with(exit: ExitCode, out_of_memory: bool) -> Outcome {
+    let (state, reason) = if out_of_memory {
+        (EndState::OutOfMemory, Reason::OutOfMemory)
+    } else if exit.signal > 0 {
+        (EndState::Failed, Reason::RaisedSignal)
+    } else if exit.code > 0 {
+        (EndState::Failed, Reason::NonZeroExitCode)
+    } else {
+        (EndState::Completed, Reason::None)
+    };
+    Outcome { exit, ..outcome(state, reason) }
+}
+
 /// Ends a running job's attempt: TERM now, KILL after KillWait; a suspended one has no CPUs to end on, and is killed. A
 /// job that has not started is left alone. The components of a het job end together, whichever of them it begins with.
 pub(super) fn begin(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome, then: Then) {

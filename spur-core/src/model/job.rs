@@ -74,9 +74,12 @@ pub struct JobSpec {
     /// Whether it may be started again after a failure that is not its own.
     #[serde(default)]
     pub requeue: bool,
-    /// What the first node runs; `None` for an allocation that a client drives.
+    /// What the first node runs; `None` for an allocation that a command holds.
     #[serde(default)]
     pub batch: Option<Box<Batch>>,
+    /// The command that holds an allocation without a batch script; `None` for a batch job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Box<Client>>,
     /// The rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Box<Extra>>,
@@ -108,6 +111,7 @@ impl JobSpec {
             array: None,
             requeue: false,
             batch: None,
+            client: None,
             extra: None,
             het: None,
         }
@@ -140,6 +144,12 @@ impl JobSpec {
     pub fn is_component_with(&self, other: &JobSpec) -> bool {
         let leader = |spec: &JobSpec| spec.het.as_ref().map(|het| het.leader);
         self.het.is_some() && leader(self) == leader(other)
+    }
+
+    /// Whether a command must hold the job, or it ends.
+    #[must_use]
+    pub fn needs_client(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| !client.no_shell) && !self.is_follower()
     }
 
     /// The least time that will do.
@@ -363,6 +373,19 @@ impl Batch {
             limits: Box::default(),
         }
     }
+}
+
+/// The command that asked for an allocation without a batch script: `srun` or `salloc`. The job ends when the command says
+/// so, or when nothing has been heard of it for `[controller] inactive_limit`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    /// What `scontrol show job` calls Command: the program that runs in the allocation.
+    pub command: Box<str>,
+    /// The directory in which it was called.
+    pub work_dir: Box<str>,
+    /// `salloc --no-shell`: nobody holds the allocation, which ends by its limit or when it is cancelled.
+    pub no_shell: bool,
 }
 
 /// Options few jobs use.

@@ -101,6 +101,8 @@ reasons! {
     QOSNotAllowed,
     /// More time than its QOS allows.
     QOSMaxWallDurationPerJobLimit,
+    /// The command that held the allocation is gone.
+    InactiveLimit,
 }
 
 impl fmt::Display for Reason {

@@ -24,8 +24,12 @@ const RT_MAX: u8 = 64;
 pub struct Signal(u8);
 
 impl Signal {
+    /// The terminal is gone.
+    pub const HUP: Signal = Signal(1);
     /// Ask to end, at a terminal.
     pub const INT: Signal = Signal(2);
+    /// Ask to end and leave a core, at a terminal.
+    pub const QUIT: Signal = Signal(3);
     /// End now; cannot be caught.
     pub const KILL: Signal = Signal(9);
     /// Ask to end.

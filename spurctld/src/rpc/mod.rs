@@ -4,6 +4,7 @@
 pub(crate) mod access;
 mod accounting;
 mod admin;
+mod allocations;
 mod filter;
 mod foretell;
 mod jobs;
@@ -41,6 +42,7 @@ use crate::answer::Answer;
 use crate::archive::Accounts;
 use crate::blobs::Blobs;
 use crate::clock;
+use crate::holders::Holders;
 use crate::inbox::{Answered, Ask, Inbox, NoAnswer, Refused};
 use crate::planner::Overlay;
 use crate::reload::Reload;
@@ -59,6 +61,7 @@ pub(crate) struct Desk {
     pub(crate) overlay: Overlay,
     pub(crate) agents: Agents,
     pub(crate) watchers: Watchers,
+    pub(crate) holders: Holders,
     pub(crate) blobs: Blobs,
     pub(crate) accounting: Accounting,
     pub(crate) accounts: Accounts,
@@ -180,6 +183,7 @@ impl Controller for Desk {
     type ListNodesStream = Listing<v1::ListNodesResponse>;
     type ListTopologyStream = Listing<v1::ListTopologyResponse>;
     type WatchJobsStream = Listing<v1::WatchJobsResponse>;
+    type HoldAllocationStream = Listing<v1::HoldAllocationResponse>;
     type ListAccountingStream = Listing<v1::ListAccountingResponse>;
 
     async fn ping(&self, request: Request<v1::PingRequest>) -> Result<Response<v1::PingResponse>, Status> {
@@ -378,6 +382,22 @@ impl Controller for Desk {
     ) -> Result<Response<Self::WatchJobsStream>, Status> {
         caller_of(&request)?;
         self.watch(&request.into_inner().job_ids).map(Response::new)
+    }
+
+    async fn hold_allocation(
+        &self,
+        request: Request<v1::HoldAllocationRequest>,
+    ) -> Result<Response<Self::HoldAllocationStream>, Status> {
+        let caller = caller_of(&request)?;
+        self.hold_allocation_of(&caller, request.into_inner().job_id).map(Response::new)
+    }
+
+    async fn end_allocation(
+        &self,
+        request: Request<v1::EndAllocationRequest>,
+    ) -> Result<Response<v1::EndAllocationResponse>, Status> {
+        let caller = caller_of(&request)?;
+        self.end_allocation_of(caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn create_step(

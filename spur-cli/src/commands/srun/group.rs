@@ -1,7 +1,9 @@
 //! Which job, or which components of a het job, a step is for.
 
 use anyhow::{Context, bail};
+use spur_proto::v1::JobFilter;
 
+use crate::commands::query;
 use crate::options::defs::SRUN_LINE;
 use crate::options::submission::Submission;
 use crate::session::Session;
@@ -55,14 +57,30 @@ fn of_component(session: &Session, group: u32, words: &[String]) -> anyhow::Resu
     Ok(wishes)
 }
 
+/// Whether this command is called in a job.
+pub(super) fn is_inside(session: &Session) -> bool {
+    session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID")).is_some()
+}
+
+/// The number of a job by the name that `--jobid` has for it: its own, or that of an array with the number of a task.
+///
+/// # Errors
+/// A name that is none, or not of one job.
+pub(super) async fn named(session: &mut Session, name: &str) -> anyhow::Result<u32> {
+    if let Ok(job) = name.parse() {
+        return Ok(job);
+    }
+    let filter = JobFilter { job_ids: vec![name.to_owned()], ..JobFilter::default() };
+    let mut found = query::jobs(session.connection()?, filter).await?.into_iter();
+    match (found.next(), found.next()) {
+        (Some(job), None) => Ok(job.id),
+        (Some(_), Some(_)) => bail!("--jobid={name}: several jobs have that name; give the number of one task"),
+        (None, _) => bail!("--jobid={name}: Invalid job id specified"),
+    }
+}
+
 /// The job this command is called in.
 fn current_job(session: &Session) -> anyhow::Result<u32> {
-    let text = session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID"));
-    let Some(text) = text else {
-        bail!(
-            "there is no job here (SLURM_JOB_ID is not set): srun runs steps inside jobs; put it into a batch script \
-             and submit that with sbatch"
-        );
-    };
+    let text = session.env("SLURM_JOB_ID").or_else(|| session.env("SLURM_JOBID")).unwrap_or_default();
     text.parse().with_context(|| format!("SLURM_JOB_ID is `{text}`, which is no job number"))
 }

@@ -1,4 +1,4 @@
-//! `srun`: runs a program as a step of the job it is called in.
+//! `srun`: runs a program as a step of the job it is called in, of the job it is told of, or of an allocation of its own.
 //!
 //! The controller lays the step out and signs a credential; with it, the command talks to each node directly, one
 //! stream each. What tasks write comes here line by line; how they end decides the exit code.
@@ -6,8 +6,9 @@
 mod group;
 mod mpi;
 mod node;
+mod outside;
 mod output;
-mod signals;
+mod states;
 mod stdin;
 mod wish;
 
@@ -27,6 +28,7 @@ use spur_proto::v1::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::commands::signals::Signals;
 use crate::error::{FAILURE, Failure};
 use crate::options::Settled;
 use crate::options::defs::SRUN_LINE;
@@ -36,12 +38,14 @@ use crate::session::{Session, whoami};
 use mpi::Mpi;
 use node::{Event, Launch, Node};
 use output::{Names, Outputs, Own};
-use signals::Signals;
+use states::{State, States};
 
 /// How much of standard input is read at a time, in bytes.
 const STDIN_BYTES: usize = 64 << 10;
 /// Events that may wait for this command to take them.
 const EVENTS: usize = 256;
+/// The signals that are taken; most are for the tasks.
+const TAKEN: &[u8] = &[1, 2, 3, 10, 12, 14, 15, 18];
 /// After how long a wait for CPUs is told of.
 const QUIET_WAIT: Duration = Duration::from_secs(1);
 /// A second interrupt within this time ends the step.
@@ -76,16 +80,32 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
     for note in wishes.notes.iter().filter(|_| wishes.verbose > 0) {
         session.inform(note);
     }
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(TAKEN)?;
+    if let Some(name) = wishes.step.job.clone() {
+        let job = group::named(session, &name).await?;
+        return run_in(session, vec![(job, wishes)], &argv, &mut signals).await.map(ExitCode::shell);
+    }
+    if !group::is_inside(session) {
+        return outside::run(session, wishes, &argv, &mut signals).await;
+    }
+    let parts = group::parts(session, wishes, words)?;
+    run_in(session, parts, &argv, &mut signals).await.map(ExitCode::shell)
+}
+
+/// Runs the program as a step of each of these jobs.
+async fn run_in(
+    session: &mut Session,
+    parts: Vec<(u32, Submission)>,
+    argv: &[String],
+    signals: &mut Signals,
+) -> anyhow::Result<ExitCode> {
     let mut laid_out: Vec<LaidOut> = Vec::new();
-    for (job, mut wishes) in group::parts(session, wishes, words)? {
+    for (job, mut wishes) in parts {
         place::read_hosts(&mut wishes)?;
-        match create(session, job, &wishes, &argv, &mut signals).await {
+        match create(session, job, &wishes, argv, signals).await {
             Ok(step) => {
                 if wishes.verbose > 0 {
-                    let nodes: Vec<&str> = step.nodes.iter().map(|node| node.name.as_str()).collect();
-                    let (count, nodes) = (nodes.len(), nodes.join(","));
-                    session.inform(&format!("StepId={job}.{}: {count} nodes: {nodes}", step.step_id));
+                    states::tell_launch(session, job, &step);
                 }
                 laid_out.push(LaidOut { job, wishes, step });
             }
@@ -104,8 +124,8 @@ async fn run_step(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
             ((*job, step.step_id), step.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>())
         })
         .collect();
-    match Party::launch(session, laid_out, &argv) {
-        Ok(mut party) => party.follow_through(session, &mut signals).await,
+    match Party::launch(session, laid_out, argv) {
+        Ok(mut party) => party.follow_through(session, signals).await,
         Err(error) => {
             for (step, nodes) in all {
                 abandon(session, step, nodes, FAILURE).await;
@@ -201,11 +221,13 @@ struct Run {
     outputs: Outputs,
     /// Nodes that have something to tell yet.
     open: usize,
-    started: usize,
-    exit_code: u8,
+    states: States,
+    exit: ExitCode,
     /// When the rest is ended because the first task has.
     rest_until: Option<Instant>,
     interrupted: Option<Instant>,
+    /// When what an interrupt has left is killed.
+    kill_at: Option<Instant>,
     killed: bool,
     /// Why nothing is written any more.
     deaf: Option<anyhow::Error>,
@@ -244,9 +266,9 @@ impl Party {
         Ok(Party { runs, events })
     }
 
-    async fn follow_through(&mut self, session: &mut Session, signals: &mut Signals) -> anyhow::Result<u8> {
+    async fn follow_through(&mut self, session: &mut Session, signals: &mut Signals) -> anyhow::Result<ExitCode> {
         while self.runs.iter().any(|run| run.open > 0) {
-            let rest = self.runs.iter().filter_map(|run| run.rest_until).min();
+            let rest = self.runs.iter().flat_map(|run| [run.rest_until, run.kill_at]).flatten().min();
             tokio::select! {
                 Some((index, event)) = self.events.recv() => {
                     if let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index) {
@@ -272,10 +294,10 @@ impl Party {
                 }
             }
         }
-        let mut ended = Ok(0);
+        let mut ended = Ok(ExitCode::default());
         for run in &mut self.runs {
-            let code = run.end(session).await;
-            ended = ended.and_then(|worst: u8| Ok(worst.max(code?)));
+            let exit = run.end(session).await;
+            ended = ended.and_then(|worst| Ok(states::worse(worst, exit?)));
         }
         ended
     }
@@ -320,10 +342,11 @@ impl Run {
             first,
             nodes,
             outputs,
-            started: 0,
-            exit_code: 0,
+            states: States::new(tasks),
+            exit: ExitCode::default(),
             rest_until: None,
             interrupted: None,
+            kill_at: None,
             killed: false,
             deaf: None,
             never_launched: Vec::new(),
@@ -333,6 +356,11 @@ impl Run {
 
     /// The first task ended so long ago that the rest is ended now, if it is time.
     fn end_rest(&mut self, session: &mut Session) {
+        if self.kill_at.is_some_and(|kill_at| kill_at <= Instant::now()) {
+            self.kill_at = None;
+            session.inform("forcing job termination");
+            self.kill();
+        }
         if self.rest_until.is_some_and(|rest_until| rest_until <= Instant::now()) {
             self.rest_until = None;
             session.error(&format!("Timed out waiting for the rest of step {}.{}", self.job, self.step));
@@ -341,13 +369,13 @@ impl Run {
     }
 
     /// What is left to do when all nodes have told everything.
-    async fn end(&mut self, session: &mut Session) -> anyhow::Result<u8> {
+    async fn end(&mut self, session: &mut Session) -> anyhow::Result<ExitCode> {
         let rest = self.with_own(session, |outputs, own| outputs.finish_all(own));
         self.hear(rest);
         self.leave(session).await;
         match self.deaf.take() {
             Some(error) => Err(error),
-            None => Ok(self.exit_code),
+            None => Ok(self.exit),
         }
     }
 
@@ -370,9 +398,10 @@ impl Run {
         match event {
             Event::Expired { .. } => {}
             Event::Started => {
-                self.started += 1;
-                if self.wishes.verbose > 0 && self.started == self.nodes.len() {
-                    session.inform(&format!("StepId={}.{} runs on all of its nodes", self.job, self.step));
+                let layout = &self.nodes[index].layout;
+                self.states.set_new(layout.first_task, layout.tasks, State::Running);
+                if self.wishes.verbose > 0 {
+                    session.inform(&format!("Node {}, {} tasks started", layout.name, layout.tasks));
                 }
             }
             Event::Output { task, stderr, data } => {
@@ -399,16 +428,18 @@ impl Run {
             }
             Event::Lost { why, launched } => {
                 self.open -= 1;
-                let name = self.nodes[index].layout.name.clone();
+                let layout = &self.nodes[index].layout;
+                let name = layout.name.clone();
                 if launched {
                     session.error(&format!("{name}: lost: {why}"));
                     self.out_of_reach = true;
                 } else {
                     let step = format!("StepId={}.{}", self.job, self.step);
                     session.error(&format!("Task launch for {step} failed on node {name}: {why}"));
+                    self.states.set_new(layout.first_task, layout.tasks, State::FailedToStart);
                     self.never_launched.push(name);
                 }
-                self.exit_code = self.exit_code.max(FAILURE);
+                self.exit = states::worse(self.exit, ExitCode::exited(FAILURE));
                 if !(launched && self.wishes.step.no_kill) {
                     self.abort(session);
                 }
@@ -419,10 +450,15 @@ impl Run {
     fn task_ended(&mut self, session: &mut Session, index: usize, task: u32, code: u32, signal: u32) {
         let small = |number| u8::try_from(number).unwrap_or(u8::MAX);
         let exit = ExitCode { code: small(code), signal: small(signal) };
+        let state = if exit.is_success() { State::Exited } else { State::ExitedAbnormally };
+        self.states.set(task, state);
+        if exit.is_success() && self.wishes.verbose > 0 {
+            session.inform(&format!("{}: task {task}: Completed", self.nodes[index].layout.name));
+        }
         if !exit.is_success() {
             let name = &self.nodes[index].layout.name;
             session.error(&format!("{name}: task {task}: {}", ending(exit)));
-            self.exit_code = self.exit_code.max(exit.shell());
+            self.exit = states::worse(self.exit, exit);
             if self.wishes.step.kill_on_bad_exit {
                 self.abort(session);
             }
@@ -455,30 +491,48 @@ impl Run {
         }
     }
 
-    /// A signal to this command is for the tasks; a second interrupt right after the first ends them.
+    /// The first interrupt shows how the tasks are, a second one right after it ends them, as do those signals that would
+    /// end this command; all others are for the tasks.
     async fn signal(&mut self, session: &mut Session, signal: Signal) {
-        let twice = self.interrupted.is_some_and(|first| first.elapsed() < TWICE);
-        if signal != Signal::INT || !twice {
-            if signal == Signal::INT {
+        let step = format!("StepId={}.{}", self.job, self.step);
+        match signal {
+            Signal::INT if self.wishes.step.pty => self.pass_on(signal),
+            Signal::INT if self.wishes.step.quit_on_interrupt => self.interrupt(session, &step),
+            Signal::INT if self.kill_at.is_some() => {
+                session.inform("forcing job termination");
+                self.kill();
+                end_by_controller(session, self.job, self.step).await;
+            }
+            Signal::INT if self.interrupted.is_some_and(is_recent) => self.interrupt(session, &step),
+            Signal::INT => {
                 self.interrupted = Some(Instant::now());
                 // It is said once of all steps.
                 if self.first == 0 {
                     session.inform("interrupt (one more within 1 sec to abort)");
                 }
+                self.states.lines(&step).iter().for_each(|line| session.inform(line));
             }
-            self.pass_on(signal);
-            return;
+            Signal::TERM | Signal::HUP | Signal::QUIT => {
+                session.inform("forcing job termination");
+                self.kill();
+                end_by_controller(session, self.job, self.step).await;
+            }
+            other => self.pass_on(other),
         }
-        session.inform("forcing job step termination");
-        self.kill();
-        end_by_controller(session, self.job, self.step).await;
+    }
+
+    /// Interrupts the tasks; those that are left in a moment are killed.
+    fn interrupt(&mut self, session: &mut Session, step: &str) {
+        session.inform(&format!("sending Ctrl-C to {step}"));
+        self.pass_on(Signal::INT);
+        self.kill_at = Some(Instant::now() + TWICE);
     }
 
     /// Leaves to the controller what this command could not bring to its end.
     async fn leave(&mut self, session: &mut Session) {
         let never = std::mem::take(&mut self.never_launched);
         if !never.is_empty() {
-            abandon(session, (self.job, self.step), never, self.exit_code).await;
+            abandon(session, (self.job, self.step), never, self.exit.shell()).await;
         }
         if self.out_of_reach {
             end_by_controller(session, self.job, self.step).await;
@@ -503,6 +557,11 @@ impl Run {
             self.kill();
         }
     }
+}
+
+/// Whether an interrupt right now would be the second within a second.
+fn is_recent(interrupted: Instant) -> bool {
+    interrupted.elapsed() < TWICE
 }
 
 fn names(session: &Session, job: u32, step: &CreateStepResponse, directory: PathBuf) -> Names {

@@ -88,9 +88,11 @@ pub(super) const OPTIONS: &[Def] = &[
         Ok(())
     })
     .only(SRUN),
-    Def::value("jobid", None, "id", "run under already allocated job", nothing)
-        .only(SRUN)
-        .refused("a step runs in the job that srun is called in"),
+    Def::value("jobid", None, "id", "run under already allocated job", |s, v| {
+        s.step.job = Some(text(v)?);
+        Ok(())
+    })
+    .only(SRUN),
     Def::flag("multi-prog", None, "the program names a file that says what each task runs", nothing)
         .only(SRUN)
         .refused("every task of a step runs the same program"),
@@ -141,13 +143,17 @@ pub(super) const OPTIONS: &[Def] = &[
         .only(SRUN)
         .env(&["SLURM_TASK_EPILOG"])
         .refused("let the task run it"),
-    Def::flag("disable-status", Some('X'), "disable Ctrl-C status feature", nothing)
-        .only(SRUN)
-        .env(&["SLURM_DISABLE_STATUS"])
-        .refused("the first interrupt shows how tasks stand; send SIGTERM to end the step"),
-    Def::flag("quit-on-interrupt", None, "quit on single Ctrl-C", nothing)
-        .only(SRUN)
-        .refused("the first interrupt shows how tasks stand; send SIGTERM to end the step"),
+    Def::flag("disable-status", Some('X'), "disable Ctrl-C status feature", |s, _| {
+        s.step.quit_on_interrupt = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_DISABLE_STATUS"]),
+    Def::flag("quit-on-interrupt", None, "quit on single Ctrl-C", |s, _| {
+        s.step.quit_on_interrupt = true;
+        Ok(())
+    })
+    .only(SRUN),
     Def::flag(
         "preserve-env",
         Some('E'),

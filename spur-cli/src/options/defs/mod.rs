@@ -70,7 +70,8 @@ pub const SALLOC_LINE: CommandLine<Submission> = CommandLine {
 pub const SRUN_LINE: CommandLine<Submission> = CommandLine {
     name: "srun",
     synopsis: "[OPTIONS(0)...] [ : [OPTIONS(N)...]] executable(0) [args(0)...]",
-    about: "Runs a program as a step of the job it is called in, by default once for each of the job's tasks.",
+    about: "Runs a program as a step of the job it is called in, by default once for each of the job's tasks. Outside of \
+            jobs it asks for an allocation of its own, which ends with the step.",
     options: SUBMISSION,
     mask: SRUN,
     env_prefixes: &["SLURM_", "SRUN_", "SLURMD_DEBUG", "PMI_"],

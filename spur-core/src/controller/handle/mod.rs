@@ -2,6 +2,7 @@
 
 mod cancel;
 mod create_step;
+mod end_allocation;
 mod end_step;
 mod history;
 mod hold;
@@ -91,6 +92,10 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
         Input::NewHistory { history, adopted, last_job } => {
             Ok(history::renew(ctx, history, adopted, last_job))
         }
+        Input::Inactive { jobs } => {
+            let gone = end_allocation::check_inactive(ctx.cluster(), &jobs)?;
+            Ok(end_allocation::enact_inactive(ctx, gone))
+        }
         Input::Wakeup => Ok(timers::fire(ctx)),
     }
 }
@@ -144,6 +149,10 @@ fn command_of(
         Command::AbandonStep { job, step, nodes, exit } => {
             let decision = end_step::check_abandoned(ctx.cluster(), caller, job, step, &nodes, exit)?;
             Ok(end_step::enact_abandoned(ctx, decision))
+        }
+        Command::EndAllocation { job, exit } => {
+            let decision = end_allocation::check(ctx.cluster(), caller, job, exit)?;
+            Ok(end_allocation::enact(ctx, decision))
         }
         Command::UpdateNodes { nodes, change } => {
             let decision = update_nodes::check(ctx.cluster(), ctx.now(), caller, &nodes, change)?;

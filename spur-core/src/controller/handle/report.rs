@@ -60,7 +60,7 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
                     let outcome = Outcome { exit, ..ending::outcome(EndState::Preempted, Reason::None) };
                     Decision::End { outcome, then, done }
                 }
-                _ => Decision::End { outcome: ended(exit, out_of_memory), then: Then::End, done },
+                _ => Decision::End { outcome: ending::ended_with(exit, out_of_memory), then: Then::End, done },
             }
         }
         // The end was decided before; that nothing is left is news all the same.
@@ -143,20 +143,6 @@ fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
     } else {
         ctx.effect(Effect::Acknowledge { node, report: id });
     }
-}
-
-/// How a batch script's exit reads as the end of its job.
-fn ended(exit: ExitCode, out_of_memory: bool) -> Outcome {
-    let (state, reason) = if out_of_memory {
-        (EndState::OutOfMemory, Reason::OutOfMemory)
-    } else if exit.signal > 0 {
-        (EndState::Failed, Reason::RaisedSignal)
-    } else if exit.code > 0 {
-        (EndState::Failed, Reason::NonZeroExitCode)
-    } else {
-        (EndState::Completed, Reason::None)
-    };
-    Outcome { exit, ..ending::outcome(state, reason) }
 }
 
 /// Nobody knows how the script ended: the node died with it.

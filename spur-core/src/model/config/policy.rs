@@ -52,6 +52,8 @@ pub struct JobPolicy {
     pub requeue: bool,
     /// `max_array_size`: one more than the largest index of an array.
     pub max_array_size: u32,
+    /// `inactive_limit`: how long an allocation outlives the command that holds it; 0: for ever.
+    pub inactive_limit: Seconds,
     /// `max_batch_requeue`: a job that has been requeued so often is held by the next failure that is not its own.
     pub max_batch_requeue: u32,
 }
@@ -334,6 +336,7 @@ impl Default for JobPolicy {
             requeue: true,
             max_array_size: 1001,
             max_batch_requeue: 5,
+            inactive_limit: Seconds(60),
         }
     }
 }

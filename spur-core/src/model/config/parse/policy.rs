@@ -43,6 +43,7 @@ pub(super) fn jobs(section: &mut Section<'_>) -> JobPolicy {
         jobs.kill_wait => section.duration("kill_wait", 0..=DAY),
         jobs.min_job_age => section.duration("min_job_age", 0..=YEAR),
         jobs.max_job_count => section.integer("max_job_count", 1..=100_000_000),
+        jobs.inactive_limit => section.duration("inactive_limit", 0..=YEAR),
         jobs.requeue => section.boolean("job_requeue"),
         jobs.max_array_size => section.integer("max_array_size", 1..=4_000_001),
         jobs.max_batch_requeue => section.integer("max_batch_requeue", 1..=1_000_000),

@@ -1,0 +1,273 @@
+//! `salloc`: asks for an allocation and runs a command, or a shell, in it on this host.
+//!
+//! The command stays in the process group of `salloc` itself, so that the keys of a terminal reach both, and the shell from
+//! which `salloc` was called stops and continues both.
+
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::unistd::{Uid, User};
+use rustix::process::Pid;
+use spur_core::text::exit::ExitCode;
+use spur_core::text::signal::Signal;
+use spur_proto::v1::{Client, Job, JobSpec, KeyValue};
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use crate::commands::allocation::{Allocation, Wait, patience};
+use crate::commands::sbatch;
+use crate::commands::signals::Signals;
+use crate::error::{FAILURE, Failure};
+use crate::options::defs::SALLOC_LINE;
+use crate::options::het::{self, Reading};
+use crate::options::submission::Submission;
+use crate::options::{Layer, fold};
+use crate::place::{self, Here};
+use crate::session::Session;
+
+/// Signals that end the wait for an allocation.
+const WHILE_WAITING: &[u8] = &[1, 2, 3, 10, 12, 15];
+/// A wait so long is worth a bell.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+/// What the job is called where it has neither name nor command.
+const NAMELESS: &str = "interactive";
+
+/// Runs `salloc`.
+///
+/// # Errors
+/// Whatever keeps the allocation or its command from being had.
+pub async fn run(session: &mut Session, words: Vec<String>) -> anyhow::Result<u8> {
+    let (components, argv) = match het::read(&SALLOC_LINE, &words)? {
+        Reading::Run { components, operands } => (components, operands),
+        Reading::Show(text) => {
+            write!(session.out, "{text}")?;
+            return Ok(0);
+        }
+    };
+    let (wishes, spec) = compose(session, components, &argv)?;
+    sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
+    let kill = wishes.kill_command.as_deref().map(kill_signal).transpose()?;
+    let mut signals = Signals::listen(WHILE_WAITING)?;
+    let begun = Instant::now();
+    let asked = Allocation::ask(session, spec, wishes.quiet).await;
+    let mut allocation = asked.context("Job submit/allocate failed")?;
+    let (job, environment) = granted(session, &mut allocation, &wishes, &mut signals).await?;
+    ring(&wishes, begun.elapsed())?;
+    if wishes.no_shell {
+        return Ok(0);
+    }
+    let ended = run_command(session, &mut allocation, (&wishes, kill), argv, environment).await;
+    let exit = match &ended {
+        Ok(status) => exit_of(*status),
+        Err(_) => ExitCode::exited(FAILURE),
+    };
+    if !allocation.is_revoked(session) {
+        tell(session, &wishes, &format!("Relinquishing job allocation {}", job.id));
+        allocation.end(session, exit).await;
+    }
+    Ok(exit_code(ended?))
+}
+
+/// What the command line and the environment ask for.
+fn compose(
+    session: &mut Session,
+    components: Vec<Layer<Submission>>,
+    argv: &[String],
+) -> anyhow::Result<(Submission, JobSpec)> {
+    let count = components.len();
+    let mut wishes = Vec::with_capacity(count);
+    for (inherited, args) in het::inherit(components, count) {
+        let mut one = Submission::default();
+        let env = SALLOC_LINE.read_env(&|name| session.env(name));
+        fold([env, inherited, args], &mut one)?;
+        wishes.push(one);
+    }
+    let mut wishes = wishes.into_iter();
+    let mut first = wishes.next().unwrap_or_default();
+    for note in first.notes.iter().filter(|_| first.verbose > 0) {
+        session.inform(note);
+    }
+    place::become_user(first.uid.as_deref(), first.gid.as_deref())?;
+    place::read_hosts(&mut first)?;
+    let mut spec = first.clone().into_spec(&Here)?;
+    if spec.name.is_empty() {
+        let base = argv.first().and_then(|program| Path::new(program).file_name());
+        let base = base.map(|name| name.to_string_lossy().into_owned());
+        let none = if first.no_shell { "no-shell" } else { NAMELESS };
+        spec.name = base.unwrap_or_else(|| none.to_owned());
+    }
+    spec.submit_host = place::hostname();
+    spec.client = Some(Client {
+        command: argv.first().cloned().unwrap_or_default(),
+        work_dir: place::directory(first.chdir.as_deref())?,
+        no_shell: first.no_shell,
+    });
+    for mut component in wishes {
+        place::read_hosts(&mut component)?;
+        let own = component.into_spec(&Here)?;
+        let name = if own.name.is_empty() { spec.name.clone() } else { own.name.clone() };
+        let (submit_host, client) = (spec.submit_host.clone(), spec.client.clone());
+        spec.components.push(JobSpec { name, submit_host, client, ..own });
+    }
+    Ok((first, spec))
+}
+
+/// Waits until the allocation is there, and says so.
+async fn granted(
+    session: &mut Session,
+    allocation: &mut Allocation,
+    wishes: &Submission,
+    signals: &mut Signals,
+) -> anyhow::Result<(Box<Job>, Vec<KeyValue>)> {
+    let id = allocation.job;
+    let mut waited = false;
+    let queued = |session: &mut Session| {
+        waited = true;
+        tell(session, wishes, &format!("Pending job allocation {id}"));
+        tell(session, wishes, &format!("job {id} queued and waiting for resources"));
+    };
+    let wait = allocation.wait(session, patience(wishes), async || signals.next().await, queued).await?;
+    match wait {
+        Wait::Granted(job, environment) => {
+            if waited {
+                tell(session, wishes, &format!("job {id} has been allocated resources"));
+            }
+            tell(session, wishes, &format!("Granted job allocation {id}"));
+            tell(session, wishes, &format!("Nodes {} are ready for job", job.nodes));
+            Ok((job, environment))
+        }
+        Wait::Busy => Err(Failure::new("Unable to allocate resources: Requested nodes are busy").into()),
+        Wait::Interrupted(_) => {
+            tell(session, wishes, &format!("Job allocation {id} has been revoked."));
+            Err(Failure::new("Job aborted due to signal").into())
+        }
+        Wait::Revoked => {
+            tell(session, wishes, &format!("Job allocation {id} has been revoked."));
+            Err(Failure::new("Job submit/allocate failed: Job has been cancelled").into())
+        }
+    }
+}
+
+fn tell(session: &mut Session, wishes: &Submission, text: &str) {
+    if !wishes.quiet {
+        session.inform(text);
+    }
+}
+
+fn ring(wishes: &Submission, waited: Duration) -> anyhow::Result<()> {
+    let mut terminal = std::io::stdout();
+    if wishes.bell.unwrap_or(waited >= LONG_WAIT) && terminal.is_terminal() {
+        terminal.write_all(b"\x07")?;
+        terminal.flush()?;
+    }
+    Ok(())
+}
+
+/// Runs the command to its end. An allocation that is taken away meanwhile is told of; the command goes on unless
+/// `--kill-command` was given.
+async fn run_command(
+    session: &mut Session,
+    allocation: &mut Allocation,
+    (wishes, kill): (&Submission, Option<Option<Signal>>),
+    mut argv: Vec<String>,
+    environment: Vec<KeyValue>,
+) -> anyhow::Result<ExitStatus> {
+    if argv.is_empty() {
+        argv.push(shell());
+    }
+    // INT and QUIT of the terminal reach the command as well; what it does about them is its own.
+    let mut signals = Signals::listen(&[1, 2, 3, 10, 12, 15])?;
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).envs(environment.into_iter().map(|variable| (variable.key, variable.value)));
+    command.current_dir(place::directory(wishes.chdir.as_deref())?);
+    let mut child = command.spawn().with_context(|| format!("Unable to execute {}", argv[0]))?;
+    let mut told = false;
+    loop {
+        tokio::select! {
+            status = child.wait() => return status.context("cannot wait for the command"),
+            signal = signals.next() => match signal {
+                Signal::INT | Signal::QUIT => {}
+                Signal::HUP => {
+                    pass_on(&child, signal);
+                    return Ok(ExitStatus::from_raw(i32::from(signal.number())));
+                }
+                signal => pass_on(&child, signal),
+            },
+            () = allocation.revoked(session), if !told => {
+                told = true;
+                tell(session, wishes, &format!("Job allocation {} has been revoked.", allocation.job));
+                if let Some(signal) = kill {
+                    end_command(&child, signal);
+                }
+            }
+        }
+    }
+}
+
+/// Ends the command, and whatever has the terminal.
+fn end_command(child: &Child, signal: Option<Signal>) {
+    let terminal = std::io::stdin();
+    let front = rustix::termios::tcgetpgrp(&terminal).ok();
+    if let Some(front) = front.filter(|front| *front != rustix::process::getpgrp()) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process_group(front, rustix::process::Signal::HUP);
+    }
+    let default = if front.is_some() { Signal::HUP } else { Signal::TERM };
+    pass_on(child, signal.unwrap_or(default));
+}
+
+fn pass_on(child: &Child, signal: Signal) {
+    let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    if let (Some(pid), Some(signal)) =
+        (pid, rustix::process::Signal::from_named_raw(i32::from(signal.number())))
+    {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// The signal of `--kill-command`; none where it leaves that open.
+fn kill_signal(said: &str) -> anyhow::Result<Option<Signal>> {
+    if said.is_empty() || said == "1" {
+        return Ok(None);
+    }
+    Ok(Some(said.parse().with_context(|| format!("--kill-command={said}"))?))
+}
+
+/// The user's shell.
+fn shell() -> String {
+    let known = User::from_uid(Uid::current()).ok().flatten();
+    let known = known.map(|user| user.shell.to_string_lossy().into_owned()).filter(|shell| !shell.is_empty());
+    known.unwrap_or_else(|| "/bin/sh".to_owned())
+}
+
+fn exit_of(status: ExitStatus) -> ExitCode {
+    let byte = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
+    ExitCode { code: byte(status.code()), signal: byte(status.signal()) }
+}
+
+/// How `salloc` ends when its command does: as that did; a shell that was hung up or interrupted has done nothing wrong.
+fn exit_code(status: ExitStatus) -> u8 {
+    let exit = exit_of(status);
+    match Signal::new(exit.signal) {
+        Some(Signal::HUP | Signal::INT | Signal::QUIT | Signal::KILL) => 0,
+        Some(_) => FAILURE,
+        None => exit.code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_as_its_command_does() {
+        for (raw, code) in [(0, 0), (3 << 8, 3), (1, 0), (9, 0), (15, 1), (11, 1)] {
+            assert_eq!(exit_code(ExitStatus::from_raw(raw)), code, "{raw}");
+        }
+    }
+}

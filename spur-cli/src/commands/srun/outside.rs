@@ -1,0 +1,115 @@
+//! `srun` outside of jobs: asks for an allocation, runs its step in it, and ends it.
+
+use std::path::Path;
+
+use spur_core::text::exit::ExitCode;
+use spur_proto::v1::{Client, JobSpec, SubmitRequest};
+
+use super::run_in;
+use crate::commands::allocation::{Allocation, Wait, patience};
+use crate::commands::sbatch;
+use crate::commands::signals::Signals;
+use crate::error::{FAILURE, Failure};
+use crate::options::submission::Submission;
+use crate::place::{self, Here};
+use crate::session::Session;
+
+/// Runs the program in an allocation of its own.
+///
+/// # Errors
+/// Whatever keeps the step from being run to its end.
+pub(super) async fn run(
+    session: &mut Session,
+    mut wishes: Submission,
+    argv: &[String],
+    signals: &mut Signals,
+) -> anyhow::Result<u8> {
+    place::become_user(wishes.uid.as_deref(), wishes.gid.as_deref())?;
+    sbatch::check_cluster(session, wishes.clusters.as_deref()).await?;
+    place::read_hosts(&mut wishes)?;
+    let spec = request(&wishes, argv)?;
+    if wishes.test_only {
+        let request = SubmitRequest { job: Some(spec), ..SubmitRequest::default() };
+        return sbatch::test(session, request, &wishes).await;
+    }
+    let mut allocation = Allocation::ask(session, spec, wishes.quiet).await?;
+    granted(session, &mut allocation, &wishes, signals).await?;
+    let job = allocation.job;
+    let ended = run_in(session, vec![(job, of_step(wishes))], argv, signals).await;
+    if allocation.is_revoked(session) {
+        session.inform(&format!("Force Terminated JobId={job}"));
+    } else {
+        let exit = ended.as_ref().map_or(ExitCode::exited(FAILURE), |exit| *exit);
+        allocation.end(session, exit).await;
+    }
+    ended.map(ExitCode::shell)
+}
+
+/// What is asked of the controller.
+fn request(wishes: &Submission, argv: &[String]) -> anyhow::Result<JobSpec> {
+    let mut spec = wishes.clone().into_spec(&Here)?;
+    if spec.name.is_empty() {
+        let base = argv.first().and_then(|program| Path::new(program).file_name());
+        spec.name = base.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    }
+    spec.submit_host = place::hostname();
+    spec.client = Some(Client {
+        command: argv.first().cloned().unwrap_or_default(),
+        work_dir: place::directory(wishes.chdir.as_deref())?,
+        no_shell: false,
+    });
+    Ok(spec)
+}
+
+/// What the step asks for in the allocation: all of its nodes, which have been chosen.
+fn of_step(mut wishes: Submission) -> Submission {
+    wishes.spec.nodes.clear();
+    wishes.spec.nodelist.clear();
+    wishes.spec.exclude.clear();
+    wishes
+}
+
+/// Waits until the allocation is there; then this command is as if called in it.
+async fn granted(
+    session: &mut Session,
+    allocation: &mut Allocation,
+    wishes: &Submission,
+    signals: &mut Signals,
+) -> anyhow::Result<()> {
+    let id = allocation.job;
+    let (quiet, mut waited) = (wishes.quiet, false);
+    let queued = |session: &mut Session| {
+        waited = true;
+        if !quiet {
+            session.inform(&format!("job {id} queued and waiting for resources"));
+        }
+    };
+    let wait = allocation.wait(session, patience(wishes), async || signals.next().await, queued).await?;
+    match wait {
+        Wait::Granted(job, environment) => {
+            if waited && !quiet {
+                session.inform(&format!("job {id} has been allocated resources"));
+            }
+            if wishes.verbose > 0 {
+                let (count, nodes, cpus) = (job.num_nodes, &job.nodes, &job.cpus_per_node);
+                session.inform(&format!("jobid {id}: nodes({count}):`{nodes}', cpu counts: {cpus}"));
+            }
+            session.set_env(environment.into_iter().map(|variable| (variable.key, variable.value)));
+            Ok(())
+        }
+        Wait::Busy => {
+            let code = session.env("SLURM_EXIT_IMMEDIATE").and_then(|code| code.parse().ok());
+            let text = "Unable to allocate resources: Requested nodes are busy".to_owned();
+            Err(Failure { text, code: code.unwrap_or(FAILURE) }.into())
+        }
+        Wait::Interrupted(signal) => {
+            session.inform(&format!("Job allocation {id} has been revoked"));
+            let text = format!("job {id} was cancelled while it waited, by signal {signal}");
+            Err(Failure { text, code: 128 + signal.number() }.into())
+        }
+        Wait::Revoked => {
+            session.inform(&format!("Job allocation {id} has been revoked"));
+            Err(Failure::new(format!("Unable to allocate resources: job {id} has been cancelled")).into())
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What is known of the tasks of a step, and how it is told.
+
+use std::collections::BTreeMap;
+
+use spur_core::model::idset::IdSet;
+use spur_core::text::exit::ExitCode;
+use spur_proto::v1::CreateStepResponse;
+
+use crate::session::Session;
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    Starting,
+    FailedToStart,
+    Running,
+    Exited,
+    ExitedAbnormally,
+}
+
+impl State {
+    fn words(self) -> &'static str {
+        match self {
+            State::Starting => "unknown",
+            State::FailedToStart => "failed to start",
+            State::Running => "running",
+            State::Exited => "exited",
+            State::ExitedAbnormally => "exited abnormally",
+        }
+    }
+}
+
+/// The tasks of a step.
+#[derive(Debug)]
+pub(super) struct States(Vec<State>);
+
+impl States {
+    pub(super) fn new(tasks: u32) -> States {
+        States(vec![State::Starting; tasks as usize])
+    }
+
+    /// Takes note of one task.
+    pub(super) fn set(&mut self, task: u32, state: State) {
+        if let Some(known) = self.0.get_mut(task as usize) {
+            *known = state;
+        }
+    }
+
+    /// Takes note of those tasks of a node of which nothing else is known.
+    pub(super) fn set_new(&mut self, first: u32, tasks: u32, state: State) {
+        for known in self.0.iter_mut().skip(first as usize).take(tasks as usize) {
+            if *known == State::Starting {
+                *known = state;
+            }
+        }
+    }
+
+    /// One line for each state that tasks are in.
+    pub(super) fn lines(&self, step: &str) -> Vec<String> {
+        let mut by_state: BTreeMap<State, Vec<u32>> = BTreeMap::new();
+        for (task, state) in (0_u32..).zip(&self.0) {
+            by_state.entry(*state).or_default().push(task);
+        }
+        let line = |(state, tasks): (State, Vec<u32>)| {
+            let word = if tasks.len() == 1 { "task" } else { "tasks" };
+            format!("{step} {word} {}: {}", tasks.into_iter().collect::<IdSet>(), state.words())
+        };
+        by_state.into_iter().map(line).collect()
+    }
+}
+
+/// Which of two ends counts for the step: any signal more than any code, otherwise the higher one.
+pub(super) fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
+    if (other.signal, other.code) > (one.signal, one.code) { other } else { one }
+}
+
+/// What `-v` says of a step that is about to be launched.
+pub(super) fn tell_launch(session: &mut Session, job: u32, step: &CreateStepResponse) {
+    for node in &step.nodes {
+        let tasks: IdSet = (node.first_task..node.first_task + node.tasks).collect();
+        let (name, count) = (&node.name, node.tasks);
+        session.inform(&format!(
+            "launching StepId={job}.{} on host {name}, {count} tasks: {tasks}",
+            step.step_id
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_told_of_by_their_states() {
+        let mut states = States::new(4);
+        states.set(3, State::ExitedAbnormally);
+        states.set_new(0, 4, State::Running);
+        assert_eq!(
+            states.lines("StepId=4.0"),
+            ["StepId=4.0 tasks 0-2: running", "StepId=4.0 task 3: exited abnormally"]
+        );
+    }
+
+    #[test]
+    fn a_signal_is_worse_than_any_code() {
+        let (code, kill, int) = (ExitCode::exited(200), ExitCode::signaled(9), ExitCode::signaled(2));
+        assert_eq!(worse(code, kill), kill);
+        assert_eq!(worse(kill, code), kill);
+        assert_eq!(worse(int, kill), kill);
+        assert_eq!(worse(ExitCode::exited(1), code), code);
+    }
+}

@@ -1,0 +1,202 @@
+//! Which allocations are held by their commands: `srun` and `salloc` hold a stream open for as long as they live.
+//!
+//! That a command is gone is noticed at once where its connection is closed, and by the lack of answers to keep-alives
+//! otherwise. It may come back, e.g. because the controller was restarted; an allocation that nobody has held for
+//! `[controller] inactive_limit` is reported to the owner. Nothing of this is durable: after a restart every such job has
+//! that time again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use spur_core::cluster::{Cluster, Entry, Event};
+use spur_core::controller::Input;
+use spur_core::id::JobId;
+use spur_core::model::job::Job;
+use spur_core::model::phase::Phase;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::inbox::Inbox;
+use crate::replica::Replica;
+
+/// The allocations that need a command to hold them. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Holders {
+    table: Arc<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    jobs: Mutex<BTreeMap<JobId, Holding>>,
+    changed: Notify,
+}
+
+/// Who holds one allocation.
+#[derive(Clone, Copy)]
+enum Holding {
+    /// So many commands, of which one at most is meant to.
+    By(u32),
+    /// Nobody since then.
+    Nobody(Instant),
+}
+
+/// A command's hold of an allocation, for as long as it lives.
+pub(crate) struct Hold {
+    holders: Holders,
+    job: JobId,
+}
+
+impl Holders {
+    /// Takes note of the allocations of a cluster, as nobody's yet.
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let holders = Self::default();
+        let open = cluster.jobs().iter().filter(|job| needs_holder(job)).map(|job| (job.id, nobody()));
+        holders.jobs().extend(open);
+        holders
+    }
+
+    /// Takes note of what committed entries, which `cluster` must have already, say of allocations.
+    pub(crate) fn tell(&self, cluster: &Cluster, entries: &[Arc<Entry>]) {
+        let mut told = false;
+        for entry in entries {
+            match &entry.event {
+                Event::JobSubmitted { job, spec } if spec.needs_client() => {
+                    self.jobs().entry(*job).or_insert_with(nobody);
+                    told = true;
+                }
+                Event::HetJobSubmitted { jobs, specs } => {
+                    let held = jobs.iter().zip(specs).filter(|(_, spec)| spec.needs_client());
+                    held.for_each(|(job, _)| {
+                        self.jobs().entry(*job).or_insert_with(nobody);
+                    });
+                    told = true;
+                }
+                Event::JobEnding { job, .. } | Event::JobEnded { job, .. }
+                    if !cluster.job(*job).is_some_and(needs_holder) =>
+                {
+                    self.jobs().remove(job);
+                }
+                _ => {}
+            }
+        }
+        if told {
+            self.table.changed.notify_one();
+        }
+    }
+
+    /// Holds an allocation from now on.
+    pub(crate) fn hold(&self, job: JobId) -> Hold {
+        if let Some(holding) = self.jobs().get_mut(&job) {
+            *holding = match *holding {
+                Holding::By(others) => Holding::By(others + 1),
+                Holding::Nobody(_) => Holding::By(1),
+            };
+        }
+        Hold { holders: self.clone(), job }
+    }
+
+    /// Tells the owner of allocations that nobody holds, until it is gone.
+    pub(crate) async fn watch(self, replica: Replica, inbox: Inbox) {
+        loop {
+            let limit = Duration::from_secs(replica.read().policy().jobs.inactive_limit.0);
+            let (jobs, next) = self.inactive(Instant::now(), limit);
+            if !jobs.is_empty() {
+                tracing::warn!(?jobs, "the commands that hold these allocations are gone");
+                if inbox.tell(Input::Inactive { jobs }).await.is_err() {
+                    return;
+                }
+            }
+            let wait = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = wait => {}
+                () = self.table.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Takes out the allocations that nobody has held for so long, and says when the next one will be such.
+    fn inactive(&self, now: Instant, limit: Duration) -> (Vec<JobId>, Option<Instant>) {
+        if limit.is_zero() {
+            return (Vec::new(), None);
+        }
+        let mut jobs = self.jobs();
+        let due = |holding: &Holding| match holding {
+            Holding::Nobody(since) => Some(*since + limit),
+            Holding::By(_) => None,
+        };
+        let over = |holding: &Holding| due(holding).is_some_and(|at| at <= now);
+        let gone = jobs.iter().filter(|(_, holding)| over(holding)).map(|(job, _)| *job).collect();
+        jobs.retain(|_, holding| !over(holding));
+        (gone, jobs.values().filter_map(due).min())
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Holding>> {
+        self.table.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(holding) = self.holders.jobs().get_mut(&self.job) {
+            *holding = match *holding {
+                Holding::By(count @ 2..) => Holding::By(count - 1),
+                Holding::By(_) => nobody(),
+                Holding::Nobody(since) => Holding::Nobody(since),
+            };
+        }
+        self.holders.table.changed.notify_one();
+    }
+}
+
+fn nobody() -> Holding {
+    Holding::Nobody(Instant::now())
+}
+
+/// Whether a job ends unless a command holds it.
+fn needs_holder(job: &Job) -> bool {
+    job.spec.needs_client() && !matches!(job.phase, Phase::Completing(_) | Phase::Ended(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: JobId = JobId(7);
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn an_allocation_that_nobody_holds_is_told_of_once() {
+        let holders = Holders::default();
+        holders.jobs().insert(JOB, nobody());
+        let hold = holders.hold(JOB);
+        let later = Instant::now() + LIMIT * 2;
+        assert_eq!(holders.inactive(later, LIMIT), (vec![], None), "it is held");
+        drop(hold);
+        let (gone, next) = holders.inactive(Instant::now(), LIMIT);
+        assert!(gone.is_empty() && next.is_some());
+        assert_eq!(holders.inactive(later, Duration::ZERO), (vec![], None), "there is no limit");
+        let later = Instant::now() + LIMIT;
+        assert_eq!(holders.inactive(later, LIMIT), (vec![JOB], None));
+        assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+    }
+
+    #[test]
+    fn a_command_that_comes_back_holds_it_again() {
+        let holders = Holders::default();
+        holders.jobs().insert(JOB, nobody());
+        let first = holders.hold(JOB);
+        let second = holders.hold(JOB);
+        drop(first);
+        let later = Instant::now() + LIMIT * 2;
+        assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+        drop(second);
+        let _third = holders.hold(JOB);
+        assert_eq!(holders.inactive(later, LIMIT), (vec![], None));
+    }
+}

@@ -1,0 +1,55 @@
+//! Allocations that commands hold: `srun` and `salloc` follow theirs, and say when they have ended.
+
+use spur_core::controller::{Command, Reject, environment};
+use spur_core::id::JobId;
+use spur_core::model::caller::Caller;
+use spur_proto::convert::{agent, reject};
+use spur_proto::v1;
+use tokio_stream::StreamExt;
+use tonic::Status;
+
+use super::{Desk, Listing, Name};
+
+impl Desk {
+    /// The job now, and again whenever something changes, until it has ended; while somebody reads this, the job is held.
+    pub(super) fn hold_allocation_of(
+        &self,
+        caller: &Caller,
+        id: u32,
+    ) -> Result<Listing<v1::HoldAllocationResponse>, Status> {
+        let job = JobId(id);
+        match self.replica.read().job(job) {
+            None => return Err(reject::status(&Reject::InvalidJobId)),
+            Some(job) if !caller.may_change(&job.spec.owner) => {
+                return Err(reject::status(&Reject::AccessDenied));
+            }
+            Some(_) => {}
+        }
+        let news = self.watch(&[id])?;
+        let (desk, hold) = (self.clone(), self.holders.hold(job));
+        Ok(Box::pin(news.map(move |news| {
+            // It is let go with the stream.
+            let _held = &hold;
+            news.map(|news| v1::HoldAllocationResponse { job: news.job, environment: desk.variables(job) })
+        })))
+    }
+
+    /// What programs in a job find in their environment; nothing before it has started.
+    fn variables(&self, id: JobId) -> Vec<v1::KeyValue> {
+        let cluster = self.replica.read();
+        let variables = cluster.job(id).map(|job| environment::of_job(&cluster, job));
+        agent::variables(variables.unwrap_or_default())
+    }
+
+    pub(super) async fn end_allocation_of(
+        &self,
+        caller: Caller,
+        request: v1::EndAllocationRequest,
+    ) -> Result<v1::EndAllocationResponse, Status> {
+        let name = Name::read(&request.request_id, request.retry)?;
+        let exit = agent::exit(request.exit_code, request.exit_signal);
+        let command = Command::EndAllocation { job: JobId(request.job_id), exit };
+        self.command(caller, name, command).await?;
+        Ok(v1::EndAllocationResponse {})
+    }
+}

@@ -1,0 +1,194 @@
+//! Allocations that commands hold: `srun` outside of jobs, and `salloc`.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::{Cluster, Said, Setup, said};
+
+/// Two nodes of two CPUs; an allocation is given up soon after its command.
+fn cluster() -> Cluster {
+    Cluster::start(&Setup { nodes: 2, cpus: 2, more: "", ..Setup::default() })
+}
+
+/// A command that goes on beside the test; its output is read at its end.
+fn begin(cluster: &Cluster, words: &[&str]) -> Child {
+    let mut command: Command = cluster.command(words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn end(child: Child) -> Said {
+    said(child.wait_with_output().unwrap())
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Reads what a command says until it has said this.
+fn await_word(stream: &mut impl Read, word: &str) -> String {
+    let (mut text, mut byte) = (String::new(), [0]);
+    while !text.contains(word) {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "`{word}` is not said: {text}");
+        text.push(char::from(byte[0]));
+    }
+    text
+}
+
+/// The only job that has not ended.
+fn only_job(cluster: &Cluster) -> u32 {
+    let listed = cluster.ok(&["squeue", "-h", "-o", "%i"]);
+    listed.trim().parse().unwrap_or_else(|_| panic!("not one job: {listed}"))
+}
+
+#[test]
+fn srun_asks_for_its_own_allocation_and_ends_it() {
+    let cluster = cluster();
+    let task = "echo $SLURM_JOB_ID.$SLURM_STEP_ID $SLURM_PROCID/$SLURM_NTASKS $SLURM_JOB_NAME; exit $SLURM_PROCID";
+    let said = cluster.run(&["srun", "-N2", "-l", "sh", "-c", task]);
+    let mut lines: Vec<&str> = said.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((lines.as_slice(), said.code), (&["0: 1.0 0/2 sh", "1: 1.0 1/2 sh"][..], Some(1)));
+    let job = cluster.client().wait_for(1, "FAILED");
+    assert_eq!((job.exit_code, job.batch, job.command.as_str(), job.name.as_str()), (1, false, "sh", "sh"));
+    assert_eq!(job.reason, "NonZeroExitCode");
+    let rows = cluster.ok(&["sacct", "-nP", "-o", "jobid,jobname,state,exitcode"]);
+    assert_eq!(rows, "1|sh|FAILED|1:0\n1.0|sh|FAILED|1:0\n");
+}
+
+#[test]
+fn srun_waits_in_the_queue_and_can_be_told_not_to() {
+    let cluster = cluster();
+    let mut up = cluster.gate("up");
+    let mut gate = cluster.gate("gate");
+    let first = begin(&cluster, &["srun", "-N2", "-n4", "sh", "-c", "echo >up; read x <gate"]);
+    (0..4).for_each(|_| up.wait());
+    let mut second = begin(&cluster, &["srun", "-n1", "echo", "ran"]);
+    let told = await_word(second.stderr.as_mut().unwrap(), "resources\n");
+    assert_eq!(told, "srun: job 2 queued and waiting for resources\n");
+    let busy = cluster.run(&["srun", "--immediate=1", "-n1", "true"]);
+    assert_eq!(busy.code, Some(1));
+    assert!(busy.err.ends_with("srun: error: Unable to allocate resources: Requested nodes are busy\n"), "{busy:?}");
+    let mut third = begin(&cluster, &["srun", "-n1", "true"]);
+    await_word(third.stderr.as_mut().unwrap(), "resources\n");
+    signal(&third, Signal::INT);
+    assert_eq!(end(third).code, Some(130));
+    cluster.client().wait_for(4, "CANCELLED");
+    (0..4).for_each(|_| gate.open());
+    assert_eq!(end(first).code, Some(0));
+    let second = end(second);
+    assert_eq!((second.code, second.out.as_str()), (Some(0), "ran\n"));
+    assert_eq!(second.err, "srun: job 2 has been allocated resources\n");
+}
+
+#[test]
+fn interrupts_show_the_tasks_and_then_end_them() {
+    let cluster = cluster();
+    let mut up = cluster.gate("up");
+    let mut srun = begin(&cluster, &["srun", "-N2", "sh", "-c", "echo >up; exec sleep 1000"]);
+    (0..2).for_each(|_| up.wait());
+    signal(&srun, Signal::INT);
+    let told = await_word(srun.stderr.as_mut().unwrap(), "running\n");
+    assert_eq!(told, "srun: interrupt (one more within 1 sec to abort)\nsrun: StepId=1.0 tasks 0-1: running\n");
+    // One of two that follow each other at once comes within a second of another, however slow the machine is.
+    signal(&srun, Signal::INT);
+    await_word(srun.stderr.as_mut().unwrap(), "\n");
+    signal(&srun, Signal::INT);
+    assert_eq!(end(srun).code, Some(130));
+    cluster.client().wait(1, |job| job.state == "FAILED" && job.exit_signal == 2);
+}
+
+#[test]
+fn salloc_runs_a_command_whose_steps_use_the_allocation() {
+    let cluster = cluster();
+    let script = "echo $SLURM_JOB_ID $SLURM_NNODES $SLURM_JOB_NODELIST; srun -l echo in; exit 7";
+    let said = cluster.run(&["salloc", "-N2", "-J", "mine", "sh", "-c", script]);
+    let mut lines: Vec<&str> = said.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((lines.as_slice(), said.code), (&["0: in", "1 2 n[1-2]", "1: in"][..], Some(7)));
+    let granted = "salloc: Granted job allocation 1\nsalloc: Nodes n[1-2] are ready for job\n";
+    assert_eq!(said.err, format!("{granted}salloc: Relinquishing job allocation 1\n"));
+    let job = cluster.client().wait_for(1, "FAILED");
+    assert_eq!((job.exit_code, job.name.as_str()), (7, "mine"));
+    assert!(cluster.fails(&["salloc", "-N3", "true"]).contains("salloc: error: Job submit/allocate failed"));
+}
+
+#[test]
+fn an_allocation_that_is_taken_away_ends_the_command_if_that_is_wished() {
+    let cluster = cluster();
+    let mut gate = cluster.gate("gate");
+    for (options, ends) in [(&["salloc"][..], false), (&["salloc", "-K"], true)] {
+        let mut up = cluster.gate(if ends { "up2" } else { "up1" });
+        let script = format!("echo >{}; read x <gate", if ends { "up2" } else { "up1" });
+        let mut salloc = begin(&cluster, &[options, &["sh", "-c", &script]].concat());
+        up.wait();
+        let job = only_job(&cluster);
+        cluster.ok(&["scancel", &job.to_string()]);
+        let told = await_word(salloc.stderr.as_mut().unwrap(), "revoked.\n");
+        assert!(told.ends_with(&format!("salloc: Job allocation {job} has been revoked.\n")), "{told}");
+        if !ends {
+            gate.open();
+        }
+        let said = end(salloc);
+        assert_eq!((said.code, said.err.as_str()), (Some(i32::from(ends)), ""));
+        cluster.client().wait_for(job, "CANCELLED");
+    }
+}
+
+#[test]
+fn an_allocation_without_a_shell_stays() {
+    let cluster = cluster();
+    cluster.ok(&["salloc", "--no-shell", "-n2", "-N1"]);
+    let job = only_job(&cluster).to_string();
+    let word = "echo $SLURM_JOB_NAME";
+    assert_eq!(cluster.ok(&["srun", &format!("--jobid={job}"), "-n1", "sh", "-c", word]), "no-shell\n");
+    cluster.ok(&["scancel", &job]);
+    cluster.client().wait_for(1, "CANCELLED");
+}
+
+#[test]
+fn an_allocation_ends_soon_after_a_command_that_was_killed() {
+    let mut cluster = Cluster::start(&Setup { nodes: 2, more: "", ..Setup::default() });
+    let text = std::fs::read_to_string(cluster.path("spur.toml")).unwrap();
+    let text = text.replace("kill_wait", "inactive_limit = \"1s\"\nkill_wait");
+    std::fs::write(cluster.path("spur.toml"), text).unwrap();
+    cluster.ok(&["scontrol", "reconfigure"]);
+    let mut up = cluster.gate("up");
+    let running = begin(&cluster, &["srun", "-N2", "sh", "-c", "echo >up; exec sleep 1000"]);
+    (0..2).for_each(|_| up.wait());
+    let mut waiting = begin(&cluster, &["salloc", "-N2", "--exclusive", "true"]);
+    await_word(waiting.stderr.as_mut().unwrap(), "resources\n");
+    for mut child in [running, waiting] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let job = cluster.client().wait_for(1, "TIMEOUT");
+    assert_eq!(job.reason, "InactiveLimit");
+    cluster.client().wait_for(2, "CANCELLED");
+    assert_eq!(cluster.ok(&["srun", "-N2", "-l", "-n2", "true"]), "");
+    cluster.kill("spurctld");
+    cluster.start_controller();
+    assert_eq!(cluster.ok(&["squeue", "-h"]), "");
+}
+
+#[test]
+fn commands_hold_their_allocations_through_restarts_of_the_controller() {
+    let mut cluster = cluster();
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    let running = begin(&cluster, &["srun", "-N2", "-n4", "sh", "-c", "echo >up; read x <gate"]);
+    (0..4).for_each(|_| up.wait());
+    let mut waiting = begin(&cluster, &["salloc", "-N2", "-n4", "srun", "echo", "ran"]);
+    await_word(waiting.stderr.as_mut().unwrap(), "resources\n");
+    cluster.kill("spurctld");
+    await_word(waiting.stderr.as_mut().unwrap(), "waiting for it\n");
+    cluster.start_controller();
+    (0..4).for_each(|_| gate.open());
+    let said = end(running);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = end(waiting);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "ran\nran\nran\nran\n"), "{said:?}");
+    cluster.client().wait_for(1, "COMPLETED");
+    cluster.client().wait_for(2, "COMPLETED");
+}

@@ -19,6 +19,8 @@ pub struct Session {
     pub out: Out,
     /// Where complaints go in tests and simulations; the standard error otherwise.
     complaints: Option<Out>,
+    /// The standard error is a terminal that needs to be told to go back to the beginning of a line.
+    raw: bool,
     environment: BTreeMap<OsString, OsString>,
     connection: Option<Connection>,
 }
@@ -27,7 +29,7 @@ impl Session {
     /// With the environment and the standard streams of this process.
     pub fn from_process(name: &'static str) -> Session {
         let environment = std::env::vars_os().collect();
-        Session { name, out: Out::standard(), complaints: None, environment, connection: None }
+        Session { name, out: Out::standard(), complaints: None, raw: false, environment, connection: None }
     }
 
     /// With everything in memory, for tests and simulations.
@@ -37,7 +39,7 @@ impl Session {
         connection: Option<Connection>,
     ) -> Session {
         let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Session { name, out: Out::memory(), complaints: Some(Out::memory()), environment, connection }
+        Session { name, out: Out::memory(), complaints: Some(Out::memory()), raw: false, environment, connection }
     }
 
     /// A variable of the environment, if it is set and UTF-8.
@@ -52,6 +54,11 @@ impl Session {
         self.complaints.is_some()
             || User::from_name(name).map_or(true, |found| found.is_some())
             || by_number().is_some()
+    }
+
+    /// Whether the terminal passes everything through as it is from now on.
+    pub fn set_raw(&mut self, raw: bool) {
+        self.raw = raw;
     }
 
     /// Sets variables for what is done and launched from now on.
@@ -99,7 +106,7 @@ impl Session {
     pub fn say(&mut self, line: &str) {
         let _ = match &mut self.complaints {
             Some(complaints) => writeln!(complaints, "{line}"),
-            None => writeln!(std::io::stderr(), "{line}"),
+            None => writeln!(std::io::stderr(), "{line}{}", if self.raw { "\r" } else { "" }),
         };
     }
 

@@ -14,7 +14,7 @@ use crate::inventory::gpu::{Gpu, Vendor};
 use crate::step::attempt::StepAttempt;
 use crate::step::order::{
     Identity, Input, Launch, Limit, LimitedResource, MpiNode, MpiOrder, MpiPlugin, Output, StepOrder,
-    TaskOrder,
+    TaskOrder, Window,
 };
 
 /// How long output that nobody fetches is kept after the end of a step.
@@ -128,6 +128,8 @@ impl NodeFacts {
         let own_ranks = ranks_on(part)?;
         let ranks: Vec<u32> = own_ranks.iter().collect();
         let all = ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let terminal = launch.terminal.as_ref().map(window);
+        let writes = |rank| if terminal.is_some() && rank > 0 { Output::Null } else { Output::Stream };
         let reads = |rank| !launch.no_stdin && launch.stdin_task.is_none_or(|task| task == rank);
         let tasks = ranks.iter().zip(0..).map(|(&rank, local)| TaskOrder {
             global: rank,
@@ -142,8 +144,8 @@ impl NodeFacts {
                 self.task_cpus(&cpus, local, part.tasks, credential.cpus_per_task)
             },
             stdin: if reads(rank) { Input::Stream } else { Input::Null },
-            stdout: Output::Stream,
-            stderr: Output::Stream,
+            stdout: writes(rank),
+            stderr: if terminal.is_some() && rank == 0 { Output::Stdout } else { writes(rank) },
         });
         let user = v1::User {
             uid: credential.uid,
@@ -159,6 +161,7 @@ impl NodeFacts {
             tasks: tasks.collect(),
             mpi: mpi(&launch.mpi, number, credential)?,
             time_limit: launch.time_limit,
+            terminal,
             ..self.order(step, identity(user), launch.work_dir)
         };
         let environment = with_variables(&without_foreign(&launch.environment), &variables);
@@ -183,6 +186,7 @@ impl NodeFacts {
             confinement: None,
             task_prolog: self.task_prolog.clone(),
             task_epilog: self.task_epilog.clone(),
+            terminal: None,
             output_wait_ms: OUTPUT_WAIT_MS,
             mpi: None,
             time_limit: None,
@@ -283,6 +287,10 @@ fn without_foreign(environment: &[u8]) -> Vec<u8> {
         !foreign(name)
     });
     own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
+/// The size of a terminal; one that cannot be is taken for the usual one.
+pub(crate) fn window(wire: &v1::StepWindow) -> Window {
+    let size = |number: u32, usual| u16::try_from(number).ok().filter(|&number| number > 0).unwrap_or(usual);
+    Window { rows: size(wire.rows, 24), columns: size(wire.columns, 80) }
 }
 
 /// A GPU: who made it, and the number by which its library counts it.

@@ -65,6 +65,7 @@ impl Node {
             confinement: None,
             task_prolog: None,
             task_epilog: None,
+            terminal: None,
             output_wait_ms: 60_000,
             mpi: None,
             time_limit: None,

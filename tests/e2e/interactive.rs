@@ -86,9 +86,9 @@ fn srun_waits_in_the_queue_and_can_be_told_not_to() {
 #[test]
 fn interrupts_show_the_tasks_and_then_end_them() {
     let cluster = cluster();
-    let mut up = cluster.gate("up");
-    let mut srun = begin(&cluster, &["srun", "-N2", "sh", "-c", "echo >up; exec sleep 1000"]);
-    (0..2).for_each(|_| up.wait());
+    let mut srun = begin(&cluster, &["srun", "-v", "-N2", "sleep", "1000"]);
+    let stderr = srun.stderr.as_mut().unwrap();
+    (0..2).for_each(|_| drop(await_word(stderr, "1 tasks started\n")));
     signal(&srun, Signal::INT);
     let told = await_word(srun.stderr.as_mut().unwrap(), "running\n");
     assert_eq!(told, "srun: interrupt (one more within 1 sec to abort)\nsrun: StepId=1.0 tasks 0-1: running\n");

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tonic::Streaming;
 
 use super::Output;
+use crate::assemble;
 use crate::spool::Spool;
 use crate::step::launcher::{Step, StreamEvent, StreamReader, StreamWriter};
 use crate::step::message::{
@@ -229,6 +230,9 @@ impl Session {
             Input::Signal(v1::StepSignal { signal }) => {
                 let signal = i32::try_from(signal).unwrap_or(0);
                 writer.request(Request::Signal { signal, scope: SignalScope::All }).await
+            }
+            Input::Window(window) => {
+                writer.request(Request::Resize { window: assemble::window(&window) }).await
             }
             Input::Taken(v1::StepOffset { task, stderr, offset }) => {
                 let stream = stream(stderr);

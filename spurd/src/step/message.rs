@@ -10,7 +10,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::order::{Launch, StepOrder};
+use super::order::{Launch, StepOrder, Window};
 use super::record::{ExitRecord, TaskExit};
 
 /// The longest frame that is accepted, in bytes: a script of 4 MiB, an environment of 8 MiB, and room.
@@ -55,6 +55,11 @@ pub enum Request {
         kill_wait_ms: Option<u64>,
         /// A line for the step's standard error.
         notice: Option<String>,
+    },
+    /// The terminal of the first task has another size.
+    Resize {
+        /// Which.
+        window: Window,
     },
     /// This connection takes over the step's streams.
     Attach,

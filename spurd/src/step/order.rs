@@ -39,6 +39,9 @@ pub struct StepOrder {
     pub task_prolog: Option<PathBuf>,
     /// A program run as the user after each task.
     pub task_epilog: Option<PathBuf>,
+    /// The first task of the step has a terminal of this size, if it is here; the others read and write nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Window>,
     /// How long output that nobody has read is kept after the step has ended, in milliseconds.
     pub output_wait_ms: u64,
     /// How MPI programs are served; `None`: not at all.
@@ -82,6 +85,16 @@ pub struct MpiNode {
     pub name: String,
     /// The ranks that run there.
     pub ranks: IdSet,
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Lines.
+    pub rows: u16,
+    /// Characters of a line.
+    pub columns: u16,
 }
 
 /// A user as the kernel knows one.

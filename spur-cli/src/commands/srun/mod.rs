@@ -11,6 +11,7 @@ mod output;
 mod states;
 mod stdin;
 mod wish;
+mod terminal;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
-    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, StepLaunch,
+    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, KeyValue, StepLaunch, StepSignal, StepWindow,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -38,14 +39,18 @@ use crate::session::{Session, whoami};
 use mpi::Mpi;
 use node::{Event, Launch, Node};
 use output::{Names, Outputs, Own};
+use spur_proto::v1::step_input::Input as StepInputKind;
 use states::{State, States};
+use terminal::Raw;
 
 /// How much of standard input is read at a time, in bytes.
 const STDIN_BYTES: usize = 64 << 10;
 /// Events that may wait for this command to take them.
 const EVENTS: usize = 256;
 /// The signals that are taken; most are for the tasks.
-const TAKEN: &[u8] = &[1, 2, 3, 10, 12, 14, 15, 18];
+const TAKEN: &[u8] = &[1, 2, 3, 10, 12, 14, 15, 18, WINCH];
+/// The terminal has another size.
+const WINCH: u8 = 28;
 /// After how long a wait for CPUs is told of.
 const QUIET_WAIT: Duration = Duration::from_secs(1);
 /// A second interrupt within this time ends the step.
@@ -222,6 +227,8 @@ struct Run {
     /// Nodes that have something to tell yet.
     open: usize,
     states: States,
+    /// This command's terminal, while the first task has its keys.
+    raw: Option<Raw>,
     exit: ExitCode,
     /// When the rest is ended because the first task has.
     rest_until: Option<Instant>,
@@ -250,6 +257,7 @@ impl Party {
                     let directory = place::directory(laid_out.wishes.chdir.as_deref())?;
                     let said = laid_out.wishes.files.input.as_deref();
                     let tasks = laid_out.step.nodes.iter().map(|node| node.tasks).sum();
+                    let said = said.or_else(|| laid_out.wishes.step.pty.then_some("0"));
                     let come_in = Input::of(said, tasks, Path::new(&directory))?;
                     let all = (come_in.task(), matches!(come_in, Input::None));
                     input = Some(come_in);
@@ -306,21 +314,31 @@ impl Party {
 impl Run {
     fn launch(
         session: &Session,
-        LaidOut { job, wishes, step }: LaidOut,
+        LaidOut { job, mut wishes, step }: LaidOut,
         argv: &[String],
         (first, tell): (usize, mpsc::Sender<(usize, Event)>),
         (stdin_task, no_stdin): (Option<u32>, bool),
     ) -> anyhow::Result<Run> {
         let directory = place::directory(wishes.chdir.as_deref())?;
+        if wishes.step.pty {
+            (wishes.step.unbuffered, wishes.step.label) = (true, false);
+        }
         let tasks = step.nodes.iter().map(|node| node.tasks).sum();
         let names = names(session, job, &step, PathBuf::from(&directory));
         let outputs = Outputs::new(&wishes.files, &wishes.step, names, tasks)?;
         let environment = place::exported(session.environment(), &wishes.export);
+        let window = wishes.step.pty.then(terminal::window);
+        let mut job_environment = step.environment;
+        if let Some(StepWindow { rows, columns }) = window {
+            for (key, value) in [("SLURM_PTY_WIN_ROW", rows), ("SLURM_PTY_WIN_COL", columns)] {
+                job_environment.push(KeyValue { key: key.to_owned(), value: value.to_string() });
+            }
+        }
         let launch = StepLaunch {
             credential: step.credential.clone(),
             argv: argv.to_vec(),
             environment: place::packed(&environment)?.into(),
-            job_environment: step.environment,
+            job_environment,
             work_dir: directory,
             umask: wishes.umask.unwrap_or_else(place::file_mask),
             limits: place::limits(&wishes.propagate),
@@ -329,6 +347,7 @@ impl Run {
             mpi: wishes.step.mpi.parse::<Mpi>()?.name().to_owned(),
             unbound: wishes.step.unbound,
             time_limit: wishes.spec.time_limit,
+            terminal: window,
         };
         let plan = Arc::new(Launch { credential: step.credential, launch });
         let layouts = (first..).zip(step.nodes);
@@ -343,6 +362,7 @@ impl Run {
             nodes,
             outputs,
             states: States::new(tasks),
+            raw: None,
             exit: ExitCode::default(),
             rest_until: None,
             interrupted: None,
@@ -372,6 +392,9 @@ impl Run {
     async fn end(&mut self, session: &mut Session) -> anyhow::Result<ExitCode> {
         let rest = self.with_own(session, |outputs, own| outputs.finish_all(own));
         self.hear(rest);
+        if self.raw.take().is_some() {
+            session.set_raw(false);
+        }
         self.leave(session).await;
         match self.deaf.take() {
             Some(error) => Err(error),
@@ -400,6 +423,14 @@ impl Run {
             Event::Started => {
                 let layout = &self.nodes[index].layout;
                 self.states.set_new(layout.first_task, layout.tasks, State::Running);
+                if self.wishes.step.pty && layout.first_task == 0 && self.raw.is_none() {
+                    let set = Raw::set();
+                    session.set_raw(matches!(set, Ok(Some(_))));
+                    self.raw = set.unwrap_or_else(|error| {
+                        session.warn(&format!("the terminal stays as it is: {error}"));
+                        None
+                    });
+                }
                 if self.wishes.verbose > 0 {
                     session.inform(&format!("Node {}, {} tasks started", layout.name, layout.tasks));
                 }
@@ -487,7 +518,7 @@ impl Run {
     fn pass_on(&self, signal: Signal) {
         for node in &self.nodes {
             // A node that has ended needs no signal.
-            let _ = node.signals.send(signal.number().into());
+            let _ = node.orders.send(StepInputKind::Signal(StepSignal { signal: signal.number().into() }));
         }
     }
 
@@ -496,6 +527,12 @@ impl Run {
     async fn signal(&mut self, session: &mut Session, signal: Signal) {
         let step = format!("StepId={}.{}", self.job, self.step);
         match signal {
+            resized if resized.number() == WINCH => {
+                if let Some(node) = self.nodes.first().filter(|_| self.wishes.step.pty) {
+                    // A node that has ended shows nothing.
+                    let _ = node.orders.send(StepInputKind::Window(terminal::window()));
+                }
+            }
             Signal::INT if self.wishes.step.pty => self.pass_on(signal),
             Signal::INT if self.wishes.step.quit_on_interrupt => self.interrupt(session, &step),
             Signal::INT if self.kill_at.is_some() => {

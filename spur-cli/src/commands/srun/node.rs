@@ -18,7 +18,7 @@ use spur_proto::refusal;
 use spur_proto::v1::step_input::Input;
 use spur_proto::v1::step_output::Output;
 use spur_proto::v1::steps_client::StepsClient;
-use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput, StepSignal};
+use spur_proto::v1::{StepAttach, StepInput, StepLaunch, StepNodeLayout, StepOffset, StepOutput};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -70,7 +70,8 @@ pub(super) struct Node {
     pub layout: StepNodeLayout,
     /// Standard input; `None` in it is its end.
     pub stdin: mpsc::Sender<Option<Bytes>>,
-    pub signals: mpsc::UnboundedSender<u32>,
+    /// What goes before it.
+    pub orders: mpsc::UnboundedSender<Input>,
 }
 
 /// How one connection came to its end.
@@ -94,7 +95,7 @@ struct Follower {
     events: mpsc::Sender<(usize, Event)>,
     source: mpsc::Receiver<Option<Bytes>>,
     stdin: Stdin,
-    signals: mpsc::UnboundedReceiver<u32>,
+    orders: mpsc::UnboundedReceiver<Input>,
     /// A message that waits for room on the way to the node; it goes before input.
     urgent: Option<Input>,
     started: bool,
@@ -114,7 +115,7 @@ pub(super) fn follow(
     events: mpsc::Sender<(usize, Event)>,
 ) -> Node {
     let (stdin, stdin_end) = mpsc::channel(QUEUE);
-    let (signals, signals_end) = mpsc::unbounded_channel();
+    let (orders, orders_end) = mpsc::unbounded_channel();
     let follower = Follower {
         index,
         layout: layout.clone(),
@@ -124,7 +125,7 @@ pub(super) fn follow(
         events,
         source: stdin_end,
         stdin: Stdin::default(),
-        signals: signals_end,
+        orders: orders_end,
         urgent: None,
         started: false,
         taken: BTreeMap::new(),
@@ -132,7 +133,7 @@ pub(super) fn follow(
         heard: Instant::now(),
     };
     tokio::spawn(follower.run());
-    Node { layout, stdin, signals }
+    Node { layout, stdin, orders }
 }
 
 impl Follower {
@@ -252,9 +253,7 @@ impl Follower {
                     Ok(None) => return End::Broken("the node closed the connection".to_owned()),
                     Err(status) => return ended_by(&status),
                 },
-                Some(signal) = self.signals.recv(), if self.urgent.is_none() => {
-                    self.urgent = Some(Input::Signal(StepSignal { signal }));
-                }
+                Some(order) = self.orders.recv(), if self.urgent.is_none() => self.urgent = Some(order),
                 Some(data) = self.source.recv(), if self.stdin.has_room() => self.stdin.push(data),
                 Ok(permit) = inputs.reserve(), if self.urgent.is_some() || self.stdin.is_ready() => {
                     let next = self.urgent.take().or_else(|| self.stdin.next().map(Input::Stdin));

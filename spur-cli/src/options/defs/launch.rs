@@ -96,9 +96,12 @@ pub(super) const OPTIONS: &[Def] = &[
     Def::flag("multi-prog", None, "the program names a file that says what each task runs", nothing)
         .only(SRUN)
         .refused("every task of a step runs the same program"),
-    Def::flag("pty", None, "run task zero in pseudo terminal", nothing)
-        .only(SRUN)
-        .refused("tasks have no terminal"),
+    Def::flag("pty", None, "run task zero in pseudo terminal", |s, _| {
+        s.step.pty = true;
+        Ok(())
+    })
+    .only(SRUN)
+    .env(&["SLURM_PTY"]),
     Def::value("mpi", None, "type", "type of MPI being used; list shows them", |s, v| {
         s.step.mpi = text(v)?;
         Ok(())

@@ -25,6 +25,7 @@ use super::super::order::{Identity, Input, Limit, LimitedResource, Output, StepO
 use super::super::record::{LaunchFailure, LaunchStage};
 use super::fork::{Forked, fork};
 use super::group::Group;
+use super::terminal;
 
 /// How often a missing directory is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -37,6 +38,8 @@ pub(super) struct Pipes {
     pub(super) stderr: Option<OwnedFd>,
     /// The task's end of the way to its MPI server, and the variables that belong to it.
     pub(super) mpi: Option<(OwnedFd, Vec<(&'static str, String)>)>,
+    /// The terminal that takes the place of all three.
+    pub(super) terminal: Option<OwnedFd>,
 }
 
 /// What one child is to become.
@@ -269,6 +272,14 @@ fn enter(cwd: &Path) -> Option<io::Error> {
 type FileError = (String, io::Error);
 
 fn standard_files(plan: &Plan<'_>, pipes: Pipes, channel: &UnixStream) -> Result<(), FileError> {
+    if let Some(slave) = &pipes.terminal {
+        let placed = terminal::control(slave).and_then(|()| {
+            rustix::stdio::dup2_stdin(slave)?;
+            rustix::stdio::dup2_stdout(slave)?;
+            Ok(rustix::stdio::dup2_stderr(slave)?)
+        });
+        return placed.map_err(|error| ("terminal".to_owned(), error));
+    }
     let cwd = &plan.order.cwd;
     let null = || open(Path::new("/dev/null"), OFlags::RDWR, "null device");
     let stdin = match &plan.task.stdin {

@@ -16,6 +16,7 @@ mod setup;
 mod stream;
 mod suspend;
 mod task;
+mod terminal;
 mod tree;
 
 use std::io;
@@ -36,6 +37,7 @@ use self::mpi::Mpi;
 use self::setup::Received;
 use self::stream::{Incoming, Kept, Outgoing};
 use self::task::{Launching, Task};
+use self::terminal::Terminal;
 use super::message::{Ack, Event, Frame, Request, SignalScope, Stream};
 use super::order::{Input, Output, StepOrder};
 use super::record::{ExitRecord, LaunchFailure, LaunchStage, Usage};
@@ -122,6 +124,7 @@ struct Shim {
     launching: Option<Launching>,
     input: Incoming,
     mpi: Option<Mpi>,
+    terminal: Option<Terminal>,
     started_ms: Option<u64>,
     failure: Option<LaunchFailure>,
     /// The step is being ended; no more tasks are started.
@@ -341,6 +344,11 @@ impl Shim {
                 }
                 self.terminate(kill_wait_ms.map(Duration::from_millis));
             }
+            Request::Resize { window } => {
+                if let Some(Err(error)) = self.terminal.as_ref().map(|terminal| terminal.resize(window)) {
+                    eprintln!("spurstepd: the terminal keeps its size: {error}");
+                }
+            }
             Request::Attach => self.attach(index),
             Request::Discard => {
                 let streams = self.tasks.iter_mut().flat_map(Task::streams_mut);
@@ -416,17 +424,27 @@ impl Shim {
     fn launch(&mut self, index: usize) -> io::Result<()> {
         let mut pipes = Pipes::default();
         let task = &mut self.tasks[index];
-        if task.order.stdin == Input::Stream {
+        let window = self.order.terminal.filter(|_| task.order.global == 0);
+        if let Some(window) = window {
+            let (terminal, slave) = terminal::open(window, &self.order.identity)?;
+            pipes.terminal = Some(slave);
+            task.stdout = Some(Outgoing::new(terminal.end()?));
+            if task.order.stdin == Input::Stream {
+                self.input.connect_terminal(terminal.end()?);
+            }
+            self.terminal = Some(terminal);
+        }
+        if window.is_none() && task.order.stdin == Input::Stream {
             let (kept, given) = stream::pipe(Kept::Write)?;
             pipes.stdin = Some(given);
             self.input.connect(kept);
         }
-        if task.order.stdout == Output::Stream {
+        if window.is_none() && task.order.stdout == Output::Stream {
             let (kept, given) = stream::pipe(Kept::Read)?;
             pipes.stdout = Some(given);
             task.stdout = Some(Outgoing::new(kept));
         }
-        if task.order.stderr == Output::Stream {
+        if window.is_none() && task.order.stderr == Output::Stream {
             let (kept, given) = stream::pipe(Kept::Read)?;
             pipes.stderr = Some(given);
             task.stderr = Some(Outgoing::new(kept));

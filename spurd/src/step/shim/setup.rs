@@ -99,6 +99,7 @@ impl Shim {
             group,
             launching: None,
             input: Incoming::default(),
+            terminal: None,
             started_ms: None,
             failure: failure.map(|(stage, message)| LaunchFailure { stage, message }),
             terminated: false,

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::terminal::END_OF_FILE;
 use super::super::message::{Ack, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Stream};
 
 /// How many bytes of one stream are kept for a reader that is slow or away.
@@ -112,6 +113,8 @@ struct Drain {
     pipe: OwnedFd,
     /// Offset of the first byte that the task has not been given.
     at: u64,
+    /// It is a terminal, which is not closed at the end of the input, but told of it.
+    is_terminal: bool,
 }
 
 /// The standard input of a step, the same for every task that reads it.
@@ -138,7 +141,12 @@ pub(super) enum InputRefused {
 impl Incoming {
     /// Adds a task that reads from the beginning through `pipe`, which does not block.
     pub(super) fn connect(&mut self, pipe: OwnedFd) {
-        self.drains.push(Drain { pipe, at: 0 });
+        self.drains.push(Drain { pipe, at: 0, is_terminal: false });
+    }
+
+    /// Adds a task that reads from a terminal, whose other end does not block.
+    pub(super) fn connect_terminal(&mut self, end: OwnedFd) {
+        self.drains.push(Drain { pipe: end, at: 0, is_terminal: true });
     }
 
     /// No task will be connected any more: input may be given out and forgotten.
@@ -189,6 +197,10 @@ impl Incoming {
                     Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return error == rustix::io::Errno::AGAIN,
                 }
+            }
+            if ended && drain.is_terminal {
+                // A terminal that takes nothing more is one whose program does not read.
+                let _ = rustix::io::write(&drain.pipe, &[END_OF_FILE]);
             }
             !ended
         });

@@ -1,0 +1,67 @@
+//! The terminal of a step's first task: spurstepd has one end, the task the other as its controlling terminal.
+//!
+//! What the task writes, to its standard output and error alike, comes out of our end like out of a pipe; that everybody
+//! has closed the other end is told as an error, after all that was written. What is written into our end are keys.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::Mode;
+use rustix::process::Uid;
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
+
+use super::super::order::{Identity, Window};
+
+/// What ends the input of a program that reads lines from a terminal: Ctrl-D.
+pub(super) const END_OF_FILE: u8 = 4;
+
+/// Our end.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    master: OwnedFd,
+}
+
+/// Makes a terminal of that size, which belongs to the user, and gives the task's end of it.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn open(window: Window, who: &Identity) -> io::Result<(Terminal, OwnedFd)> {
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    if rustix::process::geteuid().is_root() {
+        // It belongs to whoever made it: without this the user could not open /dev/tty's name, nor others be kept from it.
+        rustix::fs::fchown(&slave, Some(Uid::from_raw(who.uid)), None)?;
+        rustix::fs::fchmod(&slave, Mode::RUSR | Mode::WUSR | Mode::WGRP)?;
+    }
+    let flags = rustix::fs::fcntl_getfl(&master)?;
+    rustix::fs::fcntl_setfl(&master, flags | rustix::fs::OFlags::NONBLOCK)?;
+    let terminal = Terminal { master };
+    terminal.resize(window)?;
+    Ok((terminal, slave))
+}
+
+impl Terminal {
+    /// Another name of our end, to read from or to write to.
+    pub(super) fn end(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.master, 0)?)
+    }
+
+    /// Tells the programs there of another size.
+    pub(super) fn resize(&self, window: Window) -> io::Result<()> {
+        let size =
+            Winsize { ws_row: window.rows, ws_col: window.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
+    }
+}
+
+/// Makes a terminal the controlling one of this process, which must lead a session.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn control(slave: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::process::ioctl_tiocsctty(slave)?)
+}

@@ -29,8 +29,9 @@ use crate::v1::controller_client::ControllerClient;
 use crate::v1::identity_client::IdentityClient;
 use crate::v1::{
     CancelJobsRequest, CreateReservationRequest, CreateStepRequest, DeleteReservationRequest,
-    EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest, SuspendJobsRequest,
-    UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest, UpdateReservationRequest,
+    EndAllocationRequest, HoldJobsRequest, ReleaseJobsRequest, RequeueJobsRequest, SubmitRequest,
+    SuspendJobsRequest, UpdateJobRequest, UpdateNodesRequest, UpdatePartitionRequest,
+    UpdateReservationRequest,
 };
 use crate::v1::{MintTokenRequest, TokenClaims};
 

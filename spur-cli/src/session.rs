@@ -39,7 +39,14 @@ impl Session {
         connection: Option<Connection>,
     ) -> Session {
         let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Session { name, out: Out::memory(), complaints: Some(Out::memory()), raw: false, environment, connection }
+        Session {
+            name,
+            out: Out::memory(),
+            complaints: Some(Out::memory()),
+            raw: false,
+            environment,
+            connection,
+        }
     }
 
     /// A variable of the environment, if it is set and UTF-8.

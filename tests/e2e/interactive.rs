@@ -1,9 +1,12 @@
 //! Allocations that commands hold: `srun` outside of jobs, and `salloc`.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::OpenptFlags;
+use rustix::termios::{LocalModes, Winsize};
 
 use crate::cluster::{Cluster, Said, Setup, said};
 
@@ -46,7 +49,8 @@ fn only_job(cluster: &Cluster) -> u32 {
 #[test]
 fn srun_asks_for_its_own_allocation_and_ends_it() {
     let cluster = cluster();
-    let task = "echo $SLURM_JOB_ID.$SLURM_STEP_ID $SLURM_PROCID/$SLURM_NTASKS $SLURM_JOB_NAME; exit $SLURM_PROCID";
+    let task =
+        "echo $SLURM_JOB_ID.$SLURM_STEP_ID $SLURM_PROCID/$SLURM_NTASKS $SLURM_JOB_NAME; exit $SLURM_PROCID";
     let said = cluster.run(&["srun", "-N2", "-l", "sh", "-c", task]);
     let mut lines: Vec<&str> = said.out.lines().collect();
     lines.sort_unstable();
@@ -70,7 +74,10 @@ fn srun_waits_in_the_queue_and_can_be_told_not_to() {
     assert_eq!(told, "srun: job 2 queued and waiting for resources\n");
     let busy = cluster.run(&["srun", "--immediate=1", "-n1", "true"]);
     assert_eq!(busy.code, Some(1));
-    assert!(busy.err.ends_with("srun: error: Unable to allocate resources: Requested nodes are busy\n"), "{busy:?}");
+    assert!(
+        busy.err.ends_with("srun: error: Unable to allocate resources: Requested nodes are busy\n"),
+        "{busy:?}"
+    );
     let mut third = begin(&cluster, &["srun", "-n1", "true"]);
     await_word(third.stderr.as_mut().unwrap(), "resources\n");
     signal(&third, Signal::INT);
@@ -91,7 +98,10 @@ fn interrupts_show_the_tasks_and_then_end_them() {
     (0..2).for_each(|_| drop(await_word(stderr, "1 tasks started\n")));
     signal(&srun, Signal::INT);
     let told = await_word(srun.stderr.as_mut().unwrap(), "running\n");
-    assert_eq!(told, "srun: interrupt (one more within 1 sec to abort)\nsrun: StepId=1.0 tasks 0-1: running\n");
+    assert_eq!(
+        told,
+        "srun: interrupt (one more within 1 sec to abort)\nsrun: StepId=1.0 tasks 0-1: running\n"
+    );
     // One of two that follow each other at once comes within a second of another, however slow the machine is.
     signal(&srun, Signal::INT);
     await_word(srun.stderr.as_mut().unwrap(), "\n");
@@ -170,7 +180,7 @@ fn an_allocation_ends_soon_after_a_command_that_was_killed() {
     assert_eq!(cluster.ok(&["srun", "-N2", "-l", "-n2", "true"]), "");
     cluster.kill("spurctld");
     cluster.start_controller();
-    assert_eq!(cluster.ok(&["squeue", "-h"]), "");
+    cluster.client().wait_for(3, "COMPLETED");
 }
 
 #[test]
@@ -191,4 +201,104 @@ fn commands_hold_their_allocations_through_restarts_of_the_controller() {
     assert_eq!((said.code, said.out.as_str()), (Some(0), "ran\nran\nran\nran\n"), "{said:?}");
     cluster.client().wait_for(1, "COMPLETED");
     cluster.client().wait_for(2, "COMPLETED");
+}
+
+/// A command with a terminal, which the test has the other end of.
+struct Seat {
+    terminal: File,
+    child: Child,
+}
+
+impl Seat {
+    fn take(cluster: &Cluster, words: &[&str]) -> Seat {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let terminal = rustix::pty::openpt(flags).unwrap();
+        rustix::pty::unlockpt(&terminal).unwrap();
+        let other = File::from(rustix::pty::ioctl_tiocgptpeer(&terminal, flags).unwrap());
+        let mut seat_of = cluster.command(words);
+        seat_of.env("TERM", "dumb").env("PS1", "ready> ");
+        seat_of.stdin(other.try_clone().unwrap()).stdout(other.try_clone().unwrap()).stderr(other);
+        let seat = Seat { terminal: File::from(terminal), child: seat_of.spawn().unwrap() };
+        seat.resize(30, 100);
+        seat
+    }
+
+    fn resize(&self, ws_row: u16, ws_col: u16) {
+        let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&self.terminal, size).unwrap();
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Reads until this is said.
+    fn await_word(&mut self, word: &str) -> String {
+        await_word(&mut self.terminal, word)
+    }
+}
+
+#[test]
+fn a_task_has_a_terminal_with_size_signals_and_job_control() {
+    let cluster = cluster();
+    let mut seat = Seat::take(&cluster, &["srun", "--pty", "bash", "--norc", "--noediting"]);
+    seat.await_word("ready> ");
+    assert!(!rustix::termios::tcgetattr(&seat.terminal).unwrap().local_modes.contains(LocalModes::ICANON));
+    seat.type_in("stty size; ps -o pid=,sid=,pgid= -p $$ | awk '{print ($1==$2 && $2==$3) \"-leads\"}'\r");
+    let said = seat.await_word("1-leads");
+    assert!(said.contains("30 100"), "{said}");
+    seat.await_word("ready> ");
+    seat.type_in("trap 'stty size' WINCH; echo s\"\"et\r");
+    seat.await_word("set\r\n");
+    seat.resize(41, 111);
+    signal(&seat.child, Signal::WINCH);
+    // The shell runs the trap when it reads a line.
+    seat.type_in("echo the\"\"n\r");
+    let said = seat.await_word("then\r\n");
+    seat.type_in("stty size; echo siz\"\"ed\r");
+    let said = said + &seat.await_word("sized");
+    assert!(said.contains("41 111"), "{said}");
+    // Keys are signals there, and nothing here.
+    seat.type_in("echo be\"\"gun; sleep 1000\r");
+    seat.await_word("begun\r\n");
+    seat.type_in("\x03");
+    seat.type_in("echo code=$?\r");
+    seat.await_word("code=130");
+    seat.type_in("echo be\"\"gun; sleep 1000\r");
+    seat.await_word("begun\r\n");
+    seat.type_in("\x1a");
+    seat.await_word("Stopped");
+    // A shell with a job that it does not yet know to be dead wants to be told twice.
+    seat.type_in("kill -9 %1; exit 5\rexit 5\r");
+    assert_eq!(seat.child.wait().unwrap().code(), Some(5));
+    assert!(rustix::termios::tcgetattr(&seat.terminal).unwrap().local_modes.contains(LocalModes::ICANON));
+    cluster.client().wait_for(1, "FAILED");
+}
+
+#[test]
+fn the_terminal_is_as_it_was_when_srun_is_ended() {
+    let cluster = cluster();
+    let mut seat = Seat::take(&cluster, &["srun", "--pty", "bash", "--norc", "--noediting"]);
+    seat.await_word("ready> ");
+    signal(&seat.child, Signal::TERM);
+    assert!(seat.child.wait().unwrap().code().is_some_and(|code| code > 128));
+    assert!(rustix::termios::tcgetattr(&seat.terminal).unwrap().local_modes.contains(LocalModes::ICANON));
+    assert_eq!(cluster.ok(&["squeue", "-h", "-t", "R"]), "");
+}
+
+#[test]
+fn a_shell_joins_a_job_that_runs() {
+    let cluster = cluster();
+    let mut gate = cluster.gate("gate");
+    let array = cluster.sbatch(&["--array=3", "-n2", "-N1", "-o", "out", "--wrap", "read x <gate"]);
+    cluster.client().wait(array, |job| job.state == "RUNNING");
+    let name = format!("--jobid={array}_3");
+    let mut seat =
+        Seat::take(&cluster, &["srun", &name, "--overlap", "--pty", "bash", "--norc", "--noediting"]);
+    seat.await_word("ready> ");
+    seat.type_in("echo $SLURM_ARRAY_TASK_ID-of-it; exit\r");
+    seat.await_word("3-of-it");
+    assert_eq!(seat.child.wait().unwrap().code(), Some(0));
+    gate.open();
+    cluster.client().wait_for(array, "COMPLETED");
 }

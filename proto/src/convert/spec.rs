@@ -54,7 +54,10 @@ fn one(wire: v1::JobSpec) -> Result<(Submission, Option<Payload>), BadField> {
     let fabric = fabric(&wire)?;
     let extra = extra(&wire)?;
     if wire.batch.is_some() && wire.client.is_some() {
-        return Err(BadField::new("client", "a job has a batch script, or a command that holds it, not both"));
+        return Err(BadField::new(
+            "client",
+            "a job has a batch script, or a command that holds it, not both",
+        ));
     }
     let (batch, payload) = match wire.batch {
         Some(batch) => batch_of(batch).map(|(batch, payload)| (Some(Box::new(batch)), Some(payload)))?,

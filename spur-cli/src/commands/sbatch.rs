@@ -112,7 +112,11 @@ async fn submit(session: &mut Session, request: SubmitRequest, wishes: &Submissi
 ///
 /// # Errors
 /// What the controller refuses.
-pub(super) async fn test(session: &mut Session, request: SubmitRequest, wishes: &Submission) -> anyhow::Result<u8> {
+pub(super) async fn test(
+    session: &mut Session,
+    request: SubmitRequest,
+    wishes: &Submission,
+) -> anyhow::Result<u8> {
     let connection = session.connection()?;
     let answer = connection.read(request, async |mut controller, r| controller.test_submit(r).await).await;
     let answer = answer.context("allocation failure")?;

@@ -74,7 +74,9 @@ pub(super) async fn named(session: &mut Session, name: &str) -> anyhow::Result<u
     let mut found = query::jobs(session.connection()?, filter).await?.into_iter();
     match (found.next(), found.next()) {
         (Some(job), None) => Ok(job.id),
-        (Some(_), Some(_)) => bail!("--jobid={name}: several jobs have that name; give the number of one task"),
+        (Some(_), Some(_)) => {
+            bail!("--jobid={name}: several jobs have that name; give the number of one task")
+        }
         (None, _) => bail!("--jobid={name}: Invalid job id specified"),
     }
 }

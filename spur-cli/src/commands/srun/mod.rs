@@ -6,8 +6,8 @@
 mod group;
 mod mpi;
 mod node;
-mod outside;
 mod output;
+mod outside;
 mod states;
 mod stdin;
 mod wish;
@@ -24,7 +24,8 @@ use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
-    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, KeyValue, StepLaunch, StepSignal, StepWindow,
+    AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, KeyValue, StepLaunch,
+    StepSignal, StepWindow,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -274,7 +275,11 @@ impl Party {
         Ok(Party { runs, events })
     }
 
-    async fn follow_through(&mut self, session: &mut Session, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+    async fn follow_through(
+        &mut self,
+        session: &mut Session,
+        signals: &mut Signals,
+    ) -> anyhow::Result<ExitCode> {
         while self.runs.iter().any(|run| run.open > 0) {
             let rest = self.runs.iter().flat_map(|run| [run.rest_until, run.kill_at]).flatten().min();
             tokio::select! {

@@ -60,7 +60,9 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
                     let outcome = Outcome { exit, ..ending::outcome(EndState::Preempted, Reason::None) };
                     Decision::End { outcome, then, done }
                 }
-                _ => Decision::End { outcome: ending::ended_with(exit, out_of_memory), then: Then::End, done },
+                _ => {
+                    Decision::End { outcome: ending::ended_with(exit, out_of_memory), then: Then::End, done }
+                }
             }
         }
         // The end was decided before; that nothing is left is news all the same.

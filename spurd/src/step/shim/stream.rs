@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::terminal::END_OF_FILE;
 use super::super::message::{Ack, INPUT_WINDOW, InputPart, MAX_STREAM_PART, OutputPart, Stream};
+use super::terminal::END_OF_FILE;
 
 /// How many bytes of one stream are kept for a reader that is slow or away.
 const CAPACITY: usize = 256 << 10;

@@ -52,8 +52,7 @@ impl Terminal {
 
     /// Tells the programs there of another size.
     pub(super) fn resize(&self, window: Window) -> io::Result<()> {
-        let size =
-            Winsize { ws_row: window.rows, ws_col: window.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: window.rows, ws_col: window.columns, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(rustix::termios::tcsetwinsize(&self.master, size)?)
     }
 }

@@ -301,6 +301,7 @@ struct Machine {
 
 impl Machine {
     /// Starts everything that works behind the network.
+    #[expect(clippy::too_many_lines, reason = "one part after another, each a few lines")]
     fn begin(
         &mut self,
         recovered: Recovered,
@@ -320,8 +321,7 @@ impl Machine {
         let (accounts, wanted) = Accounts::new();
         let (replica, watchers) = (Replica::new(cluster.clone()), Watchers::default());
         let (blobs, overlay) = (Blobs::new(journal.clone()), Overlay::new(watchers.clone()));
-        let holders = Holders::of(&cluster);
-        let epoch = journal.epoch();
+        let (holders, epoch) = (Holders::of(&cluster), journal.epoch());
         let reload = Reload::new(inbox.clone(), config_file, Arc::clone(local), keyring.clone());
 
         let archive = Archive {
@@ -366,7 +366,6 @@ impl Machine {
         self.thread("owner", move || Ok(owner.run(messages)?))?;
         fault::vital("alarm", alarm::run(alarms, inbox.clone()));
         fault::vital("silence", agents::listen(agents.clone(), arrived, replica.clone(), inbox.clone()));
-        fault::vital("holders", holders.clone().watch(replica.clone(), inbox.clone()));
         Ok(Desk {
             inbox,
             replica,

@@ -287,6 +287,8 @@ fn without_foreign(environment: &[u8]) -> Vec<u8> {
         !foreign(name)
     });
     own.flat_map(|entry| entry.iter().copied().chain([0])).collect()
+}
+
 /// The size of a terminal; one that cannot be is taken for the usual one.
 pub(crate) fn window(wire: &v1::StepWindow) -> Window {
     let size = |number: u32, usual| u16::try_from(number).ok().filter(|&number| number > 0).unwrap_or(usual);

@@ -427,8 +427,8 @@ impl Run {
             Event::Expired { .. } => {}
             Event::Started => {
                 let layout = &self.nodes[index].layout;
-                self.states.set_new(layout.first_task, layout.tasks, State::Running);
-                if self.wishes.step.pty && layout.first_task == 0 && self.raw.is_none() {
+                self.states.set_new(&ranks(layout), State::Running);
+                if self.wishes.step.pty && ranks(layout).contains(0) && self.raw.is_none() {
                     let set = Raw::set();
                     session.set_raw(matches!(set, Ok(Some(_))));
                     self.raw = set.unwrap_or_else(|error| {
@@ -472,7 +472,7 @@ impl Run {
                 } else {
                     let step = format!("StepId={}.{}", self.job, self.step);
                     session.error(&format!("Task launch for {step} failed on node {name}: {why}"));
-                    self.states.set_new(layout.first_task, layout.tasks, State::FailedToStart);
+                    self.states.set_new(&ranks(layout), State::FailedToStart);
                     self.never_launched.push(name);
                 }
                 self.exit = states::worse(self.exit, ExitCode::exited(FAILURE));
@@ -533,7 +533,8 @@ impl Run {
         let step = format!("StepId={}.{}", self.job, self.step);
         match signal {
             resized if resized.number() == WINCH => {
-                if let Some(node) = self.nodes.first().filter(|_| self.wishes.step.pty) {
+                let first = self.nodes.iter().find(|node| ranks(&node.layout).contains(0));
+                if let Some(node) = first.filter(|_| self.wishes.step.pty) {
                     // A node that has ended shows nothing.
                     let _ = node.orders.send(StepInputKind::Window(terminal::window()));
                 }

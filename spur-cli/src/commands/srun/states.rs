@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use spur_core::model::idset::IdSet;
 use spur_core::text::exit::ExitCode;
+use spur_proto::convert::step::ranks;
 use spur_proto::v1::CreateStepResponse;
 
 use crate::session::Session;
@@ -47,9 +48,9 @@ impl States {
     }
 
     /// Takes note of those tasks of a node of which nothing else is known.
-    pub(super) fn set_new(&mut self, first: u32, tasks: u32, state: State) {
-        for known in self.0.iter_mut().skip(first as usize).take(tasks as usize) {
-            if *known == State::Starting {
+    pub(super) fn set_new(&mut self, tasks: &IdSet, state: State) {
+        for task in tasks.iter() {
+            if let Some(known) = self.0.get_mut(task as usize).filter(|known| **known == State::Starting) {
                 *known = state;
             }
         }
@@ -77,7 +78,7 @@ pub(super) fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
 /// What `-v` says of a step that is about to be launched.
 pub(super) fn tell_launch(session: &mut Session, job: u32, step: &CreateStepResponse) {
     for node in &step.nodes {
-        let tasks: IdSet = (node.first_task..node.first_task + node.tasks).collect();
+        let tasks = ranks(node);
         let (name, count) = (&node.name, node.tasks);
         session.inform(&format!(
             "launching StepId={job}.{} on host {name}, {count} tasks: {tasks}",
@@ -94,7 +95,7 @@ mod tests {
     fn tasks_are_told_of_by_their_states() {
         let mut states = States::new(4);
         states.set(3, State::ExitedAbnormally);
-        states.set_new(0, 4, State::Running);
+        states.set_new(&IdSet::from_iter(0..4), State::Running);
         assert_eq!(
             states.lines("StepId=4.0"),
             ["StepId=4.0 tasks 0-2: running", "StepId=4.0 task 3: exited abnormally"]

@@ -36,6 +36,7 @@ use crate::cluster::Cluster;
 use crate::id::{JobId, RequestId};
 use crate::model::caller::Caller;
 use crate::model::job::Job;
+use crate::text::exit::ExitCode;
 use crate::text::jobid::JobRef;
 
 /// Sends an input to its verb.
@@ -150,10 +151,7 @@ fn command_of(
             let decision = end_step::check_abandoned(ctx.cluster(), caller, job, step, &nodes, exit)?;
             Ok(end_step::enact_abandoned(ctx, decision))
         }
-        Command::EndAllocation { job, exit } => {
-            let decision = end_allocation::check(ctx.cluster(), caller, job, exit)?;
-            Ok(end_allocation::enact(ctx, decision))
-        }
+        Command::EndAllocation { job, exit } => end_allocation(ctx, caller, job, exit),
         Command::UpdateNodes { nodes, change } => {
             let decision = update_nodes::check(ctx.cluster(), ctx.now(), caller, &nodes, change)?;
             Ok(update_nodes::enact(ctx, decision))
@@ -179,6 +177,11 @@ fn command_of(
             Ok(reconfigure::enact(ctx, decision))
         }
     }
+}
+
+fn end_allocation(ctx: &mut Ctx<'_>, caller: &Caller, job: JobId, exit: ExitCode) -> Result<Reply, Reject> {
+    let decision = end_allocation::check(ctx.cluster(), caller, job, exit)?;
+    Ok(end_allocation::enact(ctx, decision))
 }
 
 fn stop(ctx: &mut Ctx<'_>, caller: &Caller, jobs: &[JobRef<JobId>]) -> Result<Reply, Reject> {

@@ -438,6 +438,7 @@ impl Machine {
             heartbeat_interval: local.agent.heartbeat_interval,
             stop: stop.clone(),
         };
+        fault::vital("holders", desk.holders.clone().watch(desk.replica.clone(), desk.inbox.clone()));
         let (people, nodes) = (Gate::for_people(keyring.clone()), Gate::for_nodes(keyring.clone()));
         let agents = AgentsServer::new(attendance)
             .max_decoding_message_size(MAX_MESSAGE)

@@ -10,12 +10,8 @@ use spur_core::id::{ArrayTaskId, Attempt, BlobId, JobId, NodeId, StepId};
 use spur_core::model::caller::{Caller, Owner};
 use spur_core::model::change::{JobChange, licenses};
 use spur_core::model::config::Config;
-<<<<<<< HEAD
 use spur_core::model::history::Seen;
-use spur_core::model::job::{Batch, Extra, JobSpec, Shape};
-=======
 use spur_core::model::job::{Batch, Extra, JobSpec, MemoryNeed, Shape};
->>>>>>> bd8b793 (steps: whole nodes by default, distributions, devices, limits)
 use spur_core::model::node::Registration;
 use spur_core::model::phase::Phase;
 use spur_core::model::reservation::ReservationAsk;

@@ -10,8 +10,8 @@ mod output;
 mod outside;
 mod states;
 mod stdin;
-mod wish;
 mod terminal;
+mod wish;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

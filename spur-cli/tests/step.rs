@@ -262,7 +262,7 @@ async fn what_cannot_be_a_job_is_refused_before_it_is_sent() {
         (&["/proc/self/comm"], "does not look like a batch script"),
         (&["/proc/self/auxv"], "NUL character"),
         (&["/dev/urandom"], "larger than the 4 MiB"),
-        (&["-N0", "--wrap=x"], "-N: invalid node count"),
+        (&["-N0", "--wrap=x"], "\"0\" is not a valid node count for --nodes"),
     ] {
         let (code, out, _) = submitted(nobody.clone(), words).await;
         let error = format!("{:#}", code.unwrap_err());

@@ -493,7 +493,7 @@ pub(crate) fn said(output: Output) -> Said {
 
 fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
     let (directory, Setup { nodes, cpus, gres, auth, more }) = (directory.display(), setup);
-    let gres = if gres.is_empty() { String::new() } else { format!("gres = [\"{gres}\"]") };
+    let gres = if gres.is_empty() { String::new() } else { format!("\ngres = [\"{gres}\"]") };
     format!(
         r#"cluster_name = "{NAME}"
 [controller]
@@ -511,8 +511,7 @@ heartbeat_interval = "1s"
 [[nodes]]
 names = "n[1-{nodes}]"
 cpus = {cpus}
-memory_mb = 64000
-{gres}
+memory_mb = 64000{gres}
 [[partitions]]
 name = "main"
 nodes = "ALL"

@@ -2,7 +2,7 @@
 //!
 //! A case is a line `$ sbatch …` or `$ srun …`, lines `env NAME=VALUE` and `script TEXT` behind it, and then what
 //! is expected: the fields that differ from a request for nothing, `here` before those that the command keeps for
-//! itself, or the error. With `SPUR_REWRITE` set, the files
+//! itself, or the error. With `UPDATE_EXPECT` set, the files
 //! are rewritten with what comes out.
 
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ fn what_is_typed_becomes_what_is_asked() {
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let outcome = run(&text);
-        if std::env::var_os("SPUR_REWRITE").is_some() {
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
             fs::write(&file, &outcome).unwrap();
         } else {
             assert_eq!(text, outcome, "{}", file.display());

@@ -182,6 +182,13 @@ impl Planner {
         Self { recent: Recent::new(cluster), seen: cluster.seq(), ..Self::default() }
     }
 
+    /// The same that goes on from the plan of another one, and knows nothing else of it: where everybody has a reservation,
+    /// jobs keep theirs as long as they would not start sooner.
+    #[must_use]
+    pub fn after(cluster: &Cluster, before: &Planner) -> Self {
+        Self { reservations: before.reservations.clone(), ground: before.ground, ..Self::new(cluster) }
+    }
+
     /// Learns from an event that was just applied to the replica.
     pub fn note(&mut self, cluster: &Cluster, event: &Event) {
         self.seen += 1;

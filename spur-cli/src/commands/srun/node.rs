@@ -210,7 +210,7 @@ impl Follower {
             Ok(address) => address,
             Err(error) => return End::Refused(error.to_string()),
         };
-        let pass = auth::pass(&self.plan.credential).map(|pass| format!("{}{pass}", auth::STEP_SCHEME));
+        let pass = auth::pass(&self.credential).map(|pass| format!("{}{pass}", auth::STEP_SCHEME));
         let Some(pass) = pass.ok().and_then(|pass| MetadataValue::try_from(pass).ok()) else {
             return End::Refused("the controller gave a credential that is none".to_owned());
         };

@@ -159,7 +159,9 @@ pub(super) const AFFINITY: &[Def] = &[
     .without_effect("frequencies are the system's, as with Slurm where CpuFreqGovernors forbids it"),
     Def::value("cpu-bind", None, "type", "bind tasks to CPUs", |s, v| {
         match v {
-            "q" | "quiet" => Ok(()),
+            "q" | "quiet" | "v" | "verbose" => Ok(()),
+            // Tasks have whole cores of their own, in the order of their ranks.
+            "cores" | "core" | "threads" | "thread" | "rank" => Ok(()),
             "none" | "no" | "q,none" | "quiet,none" => {
                 s.step.unbound = true;
                 Ok(())

@@ -81,7 +81,9 @@ pub(super) fn auth(mut section: Section<'_>, controller: &ControllerLocal) -> Au
         if !controller.listen_addr.is_loopback() {
             section.refuse("method", loopback_only("controller", &controller.listen_addr));
         }
-        if let Some(afar) = controller.addresses.iter().find(|address| !address.is_loopback()) {
+        // Where no address was written it is the one that is listened on.
+        let afar = |address: &&HostPort| !address.is_loopback() && **address != controller.listen_addr;
+        if let Some(afar) = controller.addresses.iter().find(afar) {
             let text = format!("\"none\" is for loopback only, and [controller] addr is {afar}; use \"key\"");
             section.refuse("method", text);
         }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::{sacct, scancel, scontrol, sinfo, sprio, squeue};
-use crate::options::defs::{SBATCH_LINE, SRUN_LINE};
+use crate::options::defs::{SALLOC_LINE, SBATCH_LINE, SRUN_LINE};
 use crate::options::{CommandLine, Settled, build};
 use crate::session::Session;
 
@@ -55,6 +55,7 @@ fn page<S>(line: &CommandLine<S>) -> Page {
 fn pages() -> Vec<Page> {
     vec![
         page(&SBATCH_LINE),
+        page(&SALLOC_LINE),
         page(&SRUN_LINE),
         page(&squeue::LINE),
         page(&sinfo::LINE),
@@ -121,4 +122,18 @@ pub fn completion(session: &mut Session, words: &[String]) -> anyhow::Result<u8>
         clap_complete::generate(shell, &mut page.command, name, &mut session.out);
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::Command;
+
+    #[test]
+    fn every_command_with_a_link_has_a_page() {
+        let pages: Vec<String> =
+            super::pages().iter().map(|page| page.command.get_name().to_owned()).collect();
+        let without: Vec<&str> =
+            Command::linked().filter(|name| !pages.iter().any(|page| page == name)).collect();
+        assert!(without.is_empty(), "{without:?}");
+    }
 }

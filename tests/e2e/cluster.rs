@@ -79,12 +79,16 @@ pub(crate) struct Said {
 }
 
 impl Cluster {
-    /// Starts the controller and all nodes.
+    /// Starts the controller and all nodes, and waits until the nodes are registered.
     pub(crate) fn start(setup: &Setup) -> Self {
         let mut cluster = Self::prepare(setup);
         cluster.start_controller();
-        for number in 1..=setup.nodes {
-            cluster.start_node(&format!("n{number}"));
+        let nodes: Vec<String> = (1..=setup.nodes).map(|number| format!("n{number}")).collect();
+        for node in &nodes {
+            cluster.start_node(node);
+        }
+        for node in &nodes {
+            cluster.wait_for_log(node, &format!("registered as {node}"));
         }
         cluster
     }

@@ -4,7 +4,9 @@
 //! is, a connection is a stranger's: of those there are few in all and from one host, and they have little time. Where there
 //! are too many the oldest goes: whoever means to prove something has done so in milliseconds. Whoever has a token or a
 //! node's key is counted by what that says. A connection on which nothing has been asked for a while
-//! is closed. Whatever is turned away or closed is said in the log, once a minute if it is much.
+//! is closed, and when the daemon ends every one on which no request is under way: a client that is stopped, or
+//! whose host is gone, does not answer to a farewell. Whatever else is turned away or closed is said in the log, once a
+//! minute if it is much.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -40,6 +42,8 @@ const SILENCE: Duration = Duration::from_secs(300);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long nothing is accepted after the system could not.
 const RECOVERY: Duration = Duration::from_millis(100);
+/// How long a connection may do nothing when its daemon ends: enough for the other end to hear that it is over.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// Connections between their handshake and the service.
 const BACKLOG: usize = 64;
 
@@ -313,6 +317,8 @@ fn less<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
 struct Hall {
     limits: Limits,
     counts: Mutex<Counts>,
+    /// Tells all connections that nobody comes in any more.
+    over: Arc<Notify>,
     turned_away: Complaint,
     closed: Complaint,
     failed: Complaint,
@@ -323,6 +329,7 @@ impl Hall {
         Arc::new(Hall {
             limits,
             counts: Mutex::default(),
+            over: Arc::default(),
             turned_away: Complaint::default(),
             closed: Complaint::default(),
             failed: Complaint::default(),
@@ -397,6 +404,7 @@ impl Complaint {
 /// The connections that come in; for tonic's `serve_with_incoming`.
 #[derive(Debug)]
 pub struct Incoming {
+    hall: Arc<Hall>,
     accepted: mpsc::Receiver<Connection>,
     accepting: JoinHandle<()>,
 }
@@ -405,8 +413,7 @@ impl Incoming {
     /// Those over TCP; without `tls` they are in clear, which is for loopback alone.
     pub fn tcp(listener: TcpListener, tls: Option<Arc<ServerConfig>>, limits: Limits) -> Incoming {
         let acceptor = tls.map(TlsAcceptor::from);
-        let hall = Hall::new(limits);
-        Incoming::of(async move |accepted: mpsc::Sender<Connection>| {
+        Incoming::of(limits, async move |hall: Arc<Hall>, accepted: mpsc::Sender<Connection>| {
             loop {
                 let (stream, address) = match listener.accept().await {
                     Ok(found) => found,
@@ -426,8 +433,7 @@ impl Incoming {
 
     /// Those at a Unix socket.
     pub fn unix(listener: UnixListener, limits: Limits) -> Incoming {
-        let hall = Hall::new(limits);
-        Incoming::of(async move |accepted: mpsc::Sender<Connection>| {
+        Incoming::of(limits, async move |hall: Arc<Hall>, accepted: mpsc::Sender<Connection>| {
             loop {
                 let asked = match listener.accept().await {
                     Ok((stream, _)) => stream.peer_cred().map(|who| (stream, who)),
@@ -449,18 +455,21 @@ impl Incoming {
         })
     }
 
-    fn of<F>(accept: impl FnOnce(mpsc::Sender<Connection>) -> F) -> Incoming
+    fn of<F>(limits: Limits, accept: impl FnOnce(Arc<Hall>, mpsc::Sender<Connection>) -> F) -> Incoming
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        let hall = Hall::new(limits);
         let (sender, accepted) = mpsc::channel(BACKLOG);
-        Incoming { accepted, accepting: tokio::spawn(accept(sender)) }
+        let accepting = tokio::spawn(accept(Arc::clone(&hall), sender));
+        Incoming { hall, accepted, accepting }
     }
 }
 
 impl Drop for Incoming {
     fn drop(&mut self) {
         self.accepting.abort();
+        self.hall.over.notify_waiters();
     }
 }
 
@@ -536,6 +545,9 @@ pub struct Connection {
     timer: Pin<Box<Sleep>>,
     /// Comes true when a stranger has to make room.
     go: Pin<Box<OwnedNotified>>,
+    /// Comes true when the daemon ends.
+    over: Pin<Box<OwnedNotified>>,
+    ending: bool,
 }
 
 #[derive(Debug)]
@@ -549,8 +561,10 @@ impl Connection {
     fn new(wire: Wire, origin: Origin, key: Option<PublicKey>, place: Place) -> Connection {
         let limits = place.hall.limits;
         let go = Box::pin(Arc::clone(&place.go).notified_owned());
+        let over = Box::pin(Arc::clone(&place.hall.over).notified_owned());
         let timer = Box::pin(sleep(limits.patience.min(limits.silence)));
-        Connection { wire, peer: Peer { origin, key, life: Arc::new(Life::new(place)) }, limits, timer, go }
+        let peer = Peer { origin, key, life: Arc::new(Life::new(place)) };
+        Connection { wire, peer, limits, timer, go, over, ending: false }
     }
 
     /// Whether it has to end, for somebody who waits for more of it.
@@ -559,9 +573,15 @@ impl Connection {
         if self.go.as_mut().poll(cx).is_ready() {
             return true;
         }
+        if !self.ending && self.over.as_mut().poll(cx).is_ready() {
+            self.ending = true;
+            (self.limits.patience, self.limits.silence) = (FAREWELL, FAREWELL);
+            self.timer.as_mut().reset(Instant::now() + FAREWELL);
+        }
         while self.timer.as_mut().poll(cx).is_ready() {
             match self.peer.life.verdict(&self.limits) {
                 Ok(next) => self.timer.as_mut().reset(next),
+                Err(_) if self.ending => return true,
                 Err(why) => {
                     let hall = Arc::clone(&self.peer.life.place().hall);
                     let from = self.peer.origin;

@@ -42,13 +42,15 @@ pub(crate) struct Setup {
     pub gres: &'static str,
     /// `[auth] method`.
     pub auth: &'static str,
+    /// From TERM to KILL; whole seconds, so up to one less.
+    pub kill_wait: &'static str,
     /// More lines of spur.toml.
     pub more: &'static str,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { nodes: 1, cpus: 4, gres: "", auth: "key", more: "" }
+        Self { nodes: 1, cpus: 4, gres: "", auth: "key", kill_wait: "1s", more: "" }
     }
 }
 
@@ -496,14 +498,14 @@ pub(crate) fn said(output: Output) -> Said {
 }
 
 fn configuration(setup: &Setup, port: u16, directory: &Path) -> String {
-    let (directory, Setup { nodes, cpus, gres, auth, more }) = (directory.display(), setup);
+    let (directory, Setup { nodes, cpus, gres, auth, kill_wait, more }) = (directory.display(), setup);
     let gres = if gres.is_empty() { String::new() } else { format!("\ngres = [\"{gres}\"]") };
     format!(
         r#"cluster_name = "{NAME}"
 [controller]
 listen_addr = "127.0.0.1:{port}"
 state = "{directory}/state"
-kill_wait = "1s"
+kill_wait = "{kill_wait}"
 [auth]
 method = "{auth}"
 key_file = "{directory}/key"

@@ -162,7 +162,7 @@ fn a_job_over_its_limit_is_asked_to_end_and_then_made_to() {
 
 #[test]
 fn a_cancelled_job_is_completing_until_its_node_has_ended_it() {
-    let cluster = Cluster::start(&Setup::default());
+    let cluster = Cluster::start(&Setup { kill_wait: "60s", ..Setup::default() });
     let mut client = cluster.client();
     let (mut up, mut told, mut leave) = (cluster.gate("up"), cluster.gate("told"), cluster.gate("leave"));
     cluster.script(

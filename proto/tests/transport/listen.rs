@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use spur_core::text::address::HostPort;
-use spur_proto::listen::{Limits, Peer, Proved};
+use spur_proto::listen::{Incoming, Limits, Peer, Proved};
 use spur_proto::refusal;
 use spur_proto::v1::controller_client::ControllerClient;
 use spur_proto::v1::{PingRequest, PingResponse};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_stream::StreamExt;
 use tonic::transport::Channel;
+use tonic::transport::server::Connected;
 use tonic::{Request, Status};
 
 use crate::fake::{Answers, serve_with};
@@ -102,4 +104,29 @@ async fn a_silent_connection_is_closed() {
     while client(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
+}
+
+/// A client that is stopped, or whose host is gone, hears no farewell.
+#[tokio::test]
+async fn nobody_keeps_a_daemon_that_ends_from_ending() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let mut incoming = Incoming::tcp(listener, None, LIMITS);
+    let _idle = silent(&address).await;
+    let mut idle = incoming.next().await.unwrap().unwrap();
+    let _asking = silent(&address).await;
+    let mut asking = incoming.next().await.unwrap().unwrap();
+    for connection in [&idle, &asking] {
+        connection.connect_info().prove(Proved::Known).unwrap();
+    }
+    let busy = asking.connect_info().busy();
+    drop(incoming);
+    assert_eq!(idle.read(&mut [0]).await.unwrap(), 0);
+    let mut byte = [0];
+    tokio::select! {
+        biased;
+        read = asking.read(&mut byte) => panic!("its request is under way: {read:?}"),
+        () = tokio::time::sleep(Duration::from_millis(500)) => drop(busy),
+    }
+    assert_eq!(asking.read(&mut [0]).await.unwrap(), 0);
 }

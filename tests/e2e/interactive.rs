@@ -92,7 +92,8 @@ fn srun_waits_in_the_queue_and_can_be_told_not_to() {
 
 #[test]
 fn interrupts_show_the_tasks_and_then_end_them() {
-    let cluster = cluster();
+    // On a machine that stands still for a second the tasks would die of KILL otherwise.
+    let cluster = Cluster::start(&Setup { nodes: 2, cpus: 2, kill_wait: "60s", ..Setup::default() });
     let mut srun = begin(&cluster, &["srun", "-v", "-N2", "sleep", "1000"]);
     let stderr = srun.stderr.as_mut().unwrap();
     (0..2).for_each(|_| drop(await_word(stderr, "1 tasks started\n")));

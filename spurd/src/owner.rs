@@ -159,15 +159,7 @@ impl Owner {
                     Input::LaunchStep { attempt: step.attempt, step: step.step },
                 );
             }
-            Message::Find { step, answer } => match self.running.get(&step) {
-                // A step that is just ending drops the question, which is an answer too.
-                Some(control) => drop(control.send(Control::Handle(answer))),
-                // It has ended, but its output may still be there. Whoever asked may be gone.
-                None => {
-                    let known = self.compute.knows(step.attempt, step.step);
-                    drop(answer.send(known.then(|| self.tools.launcher.ended(step))));
-                }
-            },
+            Message::Find { step, answer } => self.find(step, answer),
             Message::Told(input) => {
                 if let Input::StepEnded { attempt, step, .. } = &input {
                     self.running.remove(&StepAttempt { attempt: *attempt, step: *step });
@@ -180,6 +172,22 @@ impl Owner {
                 self.tools.facts = facts;
             }
         }
+    }
+
+    /// Answers with a handle of the step, which may have ended: its output may still be there.
+    fn find(&self, step: StepAttempt, answer: oneshot::Sender<Option<Step>>) {
+        let mut asked = Control::Handle(answer);
+        if let Some(control) = self.running.get(&step) {
+            match control.send(asked) {
+                Ok(()) => return,
+                // It has just ended, and its end has not come here yet.
+                Err(mpsc::error::SendError(unsent)) => asked = unsent,
+            }
+        }
+        let Control::Handle(answer) = asked else { return };
+        let known = self.compute.knows(step.attempt, step.step);
+        // Whoever asked may be gone.
+        drop(answer.send(known.then(|| self.tools.launcher.ended(step))));
     }
 
     fn tell(&mut self, input: Input) {

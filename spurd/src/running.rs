@@ -122,6 +122,10 @@ pub(crate) async fn follow(
 ) {
     let attempt = step.attempt();
     let mut uplink: Option<AbortOnDrop> = None;
+    let answer = |answer: oneshot::Sender<Option<Step>>| {
+        // Whoever asked may be gone.
+        drop(answer.send(Some(step.clone())));
+    };
     let end = loop {
         tokio::select! {
             event = events.recv() => match event {
@@ -141,11 +145,17 @@ pub(crate) async fn follow(
                 Control::Ask(request) => if let Err(error) = step.request(request).await {
                     tracing::debug!(%error, "too late");
                 },
-                // Whoever asked may be gone.
-                Control::Handle(answer) => drop(answer.send(Some(step.clone()))),
+                Control::Handle(asked) => answer(asked),
             },
         }
     };
+    // Who asked for the step before it was over may still read what it has written.
+    controlled.close();
+    while let Some(control) = controlled.recv().await {
+        if let Control::Handle(asked) = control {
+            answer(asked);
+        }
+    }
     tell(&inbox, attempt, end).await;
 }
 
@@ -173,4 +183,35 @@ async fn tell(inbox: &mpsc::Sender<Message>, step: StepAttempt, end: StepEnd) {
     let told = Input::StepEnded { attempt: step.attempt, step: step.step, end };
     // Without an owner spurd is stopping; the spool says the same to the next one.
     let _ = inbox.send(Message::Told(told)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_for_a_step_that_is_just_ending_is_answered() {
+        let root = tempfile::tempdir().unwrap();
+        let spool = Arc::new(Spool::open(root.path()).unwrap());
+        let step = Launcher::new(PathBuf::new(), spool, None).ended("1.0.0".parse().unwrap());
+        let (told, events) = mpsc::channel(1);
+        let (control, controlled) = mpsc::unbounded_channel();
+        let (inbox, mut inputs) = mpsc::channel(1);
+        told.try_send(StepEvent::Lost).unwrap();
+        let asked: Vec<_> = (0..64)
+            .map(|_| {
+                let (answer, answered) = oneshot::channel();
+                control.send(Control::Handle(answer)).unwrap();
+                answered
+            })
+            .collect();
+        follow(Speaker { node: "n1".to_owned(), keyring: None }, step, events, controlled, inbox).await;
+        for answered in asked {
+            assert!(answered.await.unwrap().is_some());
+        }
+        assert!(control.is_closed(), "the owner answers from here on");
+        assert!(matches!(inputs.recv().await, Some(Message::Told(Input::StepEnded { .. }))));
+    }
 }

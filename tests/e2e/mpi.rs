@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use crate::cluster::{Cluster, Setup};
+use crate::cluster::{Cluster, Gate, Setup};
 
 /// What a task says in PMI-1: it puts its rank and reads those of all.
 const TASK: &str = r#"#!/bin/bash
@@ -55,16 +55,16 @@ fn tasks_of_all_nodes_find_each_other() {
 #[test]
 fn a_fence_outlives_the_daemons() {
     let mut cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
-    let mut up = cluster.gate("up");
+    let mut ups = ["up0", "up1"].map(|up| cluster.gate(up));
     let mut gate = cluster.gate("gate");
     cluster.script("task", TASK);
-    // The second task comes to the fence when both daemons have been away.
+    // The first task comes to the fence when both daemons have been away.
     cluster.script(
         "job.sh",
-        "#!/bin/sh\nsrun sh -c '[ $SLURM_PROCID = 0 ] && { echo >up; read x <gate; }; bash ./task'\n",
+        "#!/bin/sh\nsrun sh -c 'echo >up$SLURM_PROCID; [ $SLURM_PROCID = 1 ] || read x <gate; bash ./task'\n",
     );
     let job = cluster.sbatch(&["-N2", "-n2", "-o", "out", "job.sh"]);
-    up.wait();
+    ups.iter_mut().for_each(Gate::wait);
     for node in ["n1", "n2"] {
         cluster.kill(node);
         cluster.start_node(node);

@@ -50,25 +50,20 @@ impl Client {
         problem(self.runtime.block_on(call).map(|answer| answer.problems))
     }
 
-    /// All jobs there are, ended or not. A list that breaks off is asked for again.
+    /// All jobs there are, ended or not.
     pub(crate) fn jobs(&mut self) -> Vec<Job> {
         let filter = JobFilter { states: vec!["all".to_owned()], ..JobFilter::default() };
         let request = v1::ListJobsRequest { filter: Some(filter), ..v1::ListJobsRequest::default() };
         let connection = &mut self.connection;
         self.runtime.block_on(async {
-            'list: loop {
-                let list =
-                    async |mut controller: spur_proto::client::Controller, r| controller.list_jobs(r).await;
-                let mut pages = connection.read(request.clone(), list).await.expect("jobs are listed");
-                let mut all = Vec::new();
-                loop {
-                    match pages.message().await {
-                        Ok(Some(page)) => all.extend(page.jobs),
-                        Ok(None) => return all,
-                        Err(_) => continue 'list,
-                    }
-                }
+            let pages =
+                connection.read(request, async |mut controller, r| controller.list_jobs(r).await).await;
+            let mut pages = pages.expect("jobs are listed");
+            let mut all = Vec::new();
+            while let Some(page) = pages.message().await.expect("the list goes on") {
+                all.extend(page.jobs);
             }
+            all
         })
     }
 

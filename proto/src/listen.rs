@@ -4,9 +4,10 @@
 //! is, a connection is a stranger's: of those there are few in all and from one host, and they have little time. Where there
 //! are too many the oldest goes: whoever means to prove something has done so in milliseconds. Whoever has a token or a
 //! node's key is counted by what that says. A connection on which nothing has been asked for a while
-//! is closed, and when the daemon ends every one on which no request is under way: a client that is stopped, or
-//! whose host is gone, does not answer to a farewell. Whatever else is turned away or closed is said in the log, once a
-//! minute if it is much.
+//! is closed. Whatever is turned away or closed is said in the log, once a minute if it is much.
+//!
+//! When the daemon ends, every connection on which no request is under way is closed. HTTP/2 alone would wait for its
+//! other end to agree, which a client that is stopped, or whose host is gone, never does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -42,7 +43,7 @@ const SILENCE: Duration = Duration::from_secs(300);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long nothing is accepted after the system could not.
 const RECOVERY: Duration = Duration::from_millis(100);
-/// How long a connection may do nothing when its daemon ends: enough for the other end to hear that it is over.
+/// How long a connection may do nothing when its daemon ends: enough for its other end to agree.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// Connections between their handshake and the service.
 const BACKLOG: usize = 64;
@@ -547,6 +548,7 @@ pub struct Connection {
     go: Pin<Box<OwnedNotified>>,
     /// Comes true when the daemon ends.
     over: Pin<Box<OwnedNotified>>,
+    /// Whether it has, so that the limits are those of a farewell.
     ending: bool,
 }
 

@@ -92,7 +92,7 @@ fn srun_waits_in_the_queue_and_can_be_told_not_to() {
 
 #[test]
 fn interrupts_show_the_tasks_and_then_end_them() {
-    // On a machine that stands still for a second the tasks would die of KILL otherwise.
+    // Long enough for the tasks to die of INT, on a slow machine too: KILL would be another exit code.
     let cluster = Cluster::start(&Setup { nodes: 2, cpus: 2, kill_wait: "60s", ..Setup::default() });
     let mut srun = begin(&cluster, &["srun", "-v", "-N2", "sleep", "1000"]);
     let stderr = srun.stderr.as_mut().unwrap();

@@ -16,7 +16,7 @@ use crate::chance::Chance;
 use spur_proto::client::Connection;
 
 use crate::client::{Client, batch_job};
-use crate::cluster::{Cluster, PATIENCE, Setup, said};
+use crate::cluster::{Cluster, PATIENCE, Setup, free_port, said};
 
 /// How often the controller is killed.
 const KILLS: usize = 50;
@@ -198,6 +198,32 @@ fn jobs_outlive_their_daemons_and_end_as_they_did() {
         }
     }
     assert_eq!(cluster.read("ran").lines().collect::<Vec<_>>(), jobs, "every job ran once");
+}
+
+/// A free port is what many configurations ask for, and the next one is another.
+#[test]
+fn steps_outlive_daemons_that_come_back_at_other_ports() {
+    let mut cluster = Cluster::start(&Setup { nodes: 2, ..Setup::default() });
+    let (mut up, mut gate) = (cluster.gate("up"), cluster.gate("gate"));
+    cluster
+        .script("job.sh", "#!/bin/sh\nsrun -l sh -c 'echo on; echo >up; read x <gate; echo off'; echo $?\n");
+    for end_meanwhile in [false, true] {
+        let job = cluster.sbatch(&["-N2", "-o", "out", "job.sh"]);
+        (0..2).for_each(|_| up.wait());
+        ["n1", "n2"].iter().for_each(|node| cluster.kill(node));
+        if end_meanwhile {
+            (0..2).for_each(|_| gate.open());
+        }
+        ["n1", "n2"].iter().for_each(|node| cluster.start_node_at(node, free_port()));
+        if !end_meanwhile {
+            (0..2).for_each(|_| gate.open());
+        }
+        cluster.client().wait_for(job, "COMPLETED");
+        let out = cluster.read("out");
+        let mut lines: Vec<&str> = out.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["0", "0: off", "0: on", "1: off", "1: on"], "ended meanwhile: {end_meanwhile}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spur_core::cluster::Cluster;
+use spur_core::cluster::{Cluster, Node};
 use spur_core::controller::{Command, Reject, environment};
 use spur_core::id::{Attempt, JobId, StepId};
 use spur_core::model::alloc::NodeAlloc;
@@ -43,7 +43,8 @@ impl Desk {
         }
     }
 
-    /// A new credential for a step that has not ended: the daemon of one of its nodes may have been started since.
+    /// A new credential for a step, if it has not ended, and where its nodes are: the daemon of one may have been started
+    /// since, and listen elsewhere.
     fn renew(&self, caller: &Caller, job: JobId, step: StepId) -> Result<v1::CreateStepResponse, Status> {
         let (attempt, step) = {
             let cluster = self.replica.read();
@@ -51,11 +52,32 @@ impl Desk {
             if !caller.may_change(&found.spec.owner) {
                 return Err(reject::status(&Reject::AccessDenied));
             }
-            let known = found.steps.iter().find(|known| known.id == step);
-            let known = known.ok_or_else(|| reject::status(&Reject::InvalidStep { job, step }))?;
-            (found.attempt(), Arc::clone(known))
+            match found.steps.iter().find(|known| known.id == step) {
+                Some(known) => (found.attempt(), Arc::clone(known)),
+                None if step < found.next_step => return Ok(self.without_step(&cluster, found)),
+                None => return Err(reject::status(&Reject::InvalidStep { job, step })),
+            }
         };
         self.created(attempt, &step)
+    }
+
+    /// Where the nodes of a job are whose step has ended.
+    fn without_step(&self, cluster: &Cluster, job: &Job) -> v1::CreateStepResponse {
+        let keys = self.keyring.as_ref().map(Keyring::now);
+        let parts = job.phase.alloc().into_iter().flat_map(|alloc| &alloc.nodes);
+        let nodes = parts.filter_map(|part| cluster.node(part.node));
+        let nodes = nodes.map(|node| self.whereabouts(node, keys.as_deref())).collect();
+        v1::CreateStepResponse { nodes, ..v1::CreateStepResponse::default() }
+    }
+
+    /// Where a node is, and how it is known there.
+    fn whereabouts(&self, node: &Node, keys: Option<&ClusterKeys>) -> v1::StepNodeLayout {
+        v1::StepNodeLayout {
+            name: node.name().to_string(),
+            address: address_of(node, &self.node_addresses),
+            public_keys: keys.map(|keys| public_keys(keys, node.name())).unwrap_or_default(),
+            ..v1::StepNodeLayout::default()
+        }
     }
 
     fn created(&self, attempt: Attempt, step: &Arc<Step>) -> Result<v1::CreateStepResponse, Status> {
@@ -77,12 +99,10 @@ impl Desk {
         let nodes = step.nodes.iter().filter_map(|part| {
             let node = cluster.node(part.node)?;
             let layout = v1::StepNodeLayout {
-                name: node.name().to_string(),
-                address: address_of(node, &self.node_addresses),
                 first_task,
                 tasks: part.tasks,
                 ranks: part.ranks.to_string(),
-                public_keys: keys.as_ref().map(|keys| public_keys(keys, node.name())).unwrap_or_default(),
+                ..self.whereabouts(node, keys.as_deref())
             };
             first_task += part.tasks;
             Some(layout)

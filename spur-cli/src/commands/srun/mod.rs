@@ -22,10 +22,11 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use spur_core::text::exit::ExitCode;
 use spur_core::text::signal::Signal;
+use spur_proto::client::{CallError, Connection};
 use spur_proto::convert::step::ranks;
 use spur_proto::v1::{
     AbandonStepRequest, CancelJobsRequest, CreateStepRequest, CreateStepResponse, KeyValue, StepLaunch,
-    StepSignal, StepWindow,
+    StepNodeLayout, StepSignal, StepWindow,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -54,6 +55,8 @@ const TAKEN: &[u8] = &[1, 2, 3, 10, 12, 14, 15, 18, WINCH];
 const WINCH: u8 = 28;
 /// After how long a wait for CPUs is told of.
 const QUIET_WAIT: Duration = Duration::from_secs(1);
+/// For how long what the controller said of where nodes are is news.
+const NEWS: Duration = Duration::from_secs(1);
 /// A second interrupt within this time ends the step.
 const TWICE: Duration = Duration::from_secs(1);
 
@@ -209,6 +212,16 @@ async fn create(
     }
 }
 
+/// Asks the controller again for what changes of a step that it has laid out.
+async fn ask_again(
+    connection: &mut Connection,
+    job: u32,
+    step: u32,
+) -> Result<CreateStepResponse, CallError> {
+    let request = CreateStepRequest { job_id: job, renew_step: Some(step), ..CreateStepRequest::default() };
+    connection.read(request, async |mut controller, r| controller.create_step(r).await).await
+}
+
 /// Steps under way at the same time: one, or one for each component of a het job that runs the program.
 struct Party {
     runs: Vec<Run>,
@@ -228,6 +241,8 @@ struct Run {
     /// Nodes that have something to tell yet.
     open: usize,
     states: States,
+    /// Where the nodes were when somebody asked last.
+    whereabouts: Option<(Instant, Vec<StepNodeLayout>)>,
     /// This command's terminal, while the first task has its keys.
     raw: Option<Raw>,
     exit: ExitCode,
@@ -287,6 +302,7 @@ impl Party {
                     if let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index) {
                         match event {
                             Event::Expired { renewed } => run.renew(session, renewed).await,
+                            Event::Away { found } => run.find(session, index - run.first, found).await,
                             event => run.take(session, index - run.first, event),
                         }
                     }
@@ -367,6 +383,7 @@ impl Run {
             nodes,
             outputs,
             states: States::new(tasks),
+            whereabouts: None,
             raw: None,
             exit: ExitCode::default(),
             rest_until: None,
@@ -409,22 +426,40 @@ impl Run {
 
     /// Asks for a newer credential of the step.
     async fn renew(&mut self, session: &mut Session, renewed: oneshot::Sender<Bytes>) {
-        let request = CreateStepRequest {
-            job_id: self.job,
-            renew_step: Some(self.step),
-            ..CreateStepRequest::default()
-        };
         let Ok(connection) = session.connection() else { return };
-        match connection.read(request, async |mut controller, r| controller.create_step(r).await).await {
+        match ask_again(connection, self.job, self.step).await {
+            Ok(answer) if answer.credential.is_empty() => {
+                session.error("no newer credential for the step: it has ended");
+            }
             // One that has given up needs none.
             Ok(answer) => drop(renewed.send(answer.credential)),
             Err(error) => session.error(&format!("no newer credential for the step: {error}")),
         }
     }
 
+    /// Says where a node is now, if the controller answers at once; what it says of all nodes serves those that ask soon
+    /// after.
+    async fn find(&mut self, session: &mut Session, index: usize, found: oneshot::Sender<StepNodeLayout>) {
+        if self.whereabouts.as_ref().is_none_or(|(asked, _)| asked.elapsed() > NEWS) {
+            let Ok(connection) = session.connection() else { return };
+            let mut connection = connection.clone().with_patience(Duration::ZERO);
+            // A controller that does not answer is asked no sooner than one that does.
+            let nodes = ask_again(&mut connection, self.job, self.step)
+                .await
+                .map_or_else(|_| vec![], |step| step.nodes);
+            self.whereabouts = Some((Instant::now(), nodes));
+        }
+        let name = &self.nodes[index].layout.name;
+        let known = self.whereabouts.iter().flat_map(|(_, nodes)| nodes).find(|node| node.name == *name);
+        if let Some(known) = known {
+            // One that has given up need not know.
+            drop(found.send(known.clone()));
+        }
+    }
+
     fn take(&mut self, session: &mut Session, index: usize, event: Event) {
         match event {
-            Event::Expired { .. } => {}
+            Event::Expired { .. } | Event::Away { .. } => {}
             Event::Started => {
                 let layout = &self.nodes[index].layout;
                 self.states.set_new(&ranks(layout), State::Running);

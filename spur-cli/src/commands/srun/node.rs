@@ -57,6 +57,8 @@ pub(super) enum Event {
     Lost { why: String, launched: bool },
     /// The credential is not good any more; a new one is waited for.
     Expired { renewed: oneshot::Sender<Bytes> },
+    /// Nobody is where the node was; where it is now is waited for.
+    Away { found: oneshot::Sender<StepNodeLayout> },
 }
 
 /// What is to be told to every node.
@@ -81,6 +83,8 @@ enum End {
     Refused(String),
     /// The node wants a newer credential.
     Expired(String),
+    /// Nobody is there.
+    Away(String),
     Broken(String),
 }
 
@@ -163,6 +167,10 @@ impl Follower {
                     continue;
                 }
                 End::Refused(why) => return Event::Lost { why, launched: self.started },
+                End::Away(why) => {
+                    self.look_for_node().await;
+                    why
+                }
                 End::Broken(why) => why,
             };
             if self.heard >= begun {
@@ -192,6 +200,16 @@ impl Follower {
         true
     }
 
+    /// Asks where the node is now: its daemon may have been started again, at another port.
+    async fn look_for_node(&mut self) {
+        let (found, layout) = oneshot::channel();
+        self.tell(Event::Away { found }).await;
+        // Whoever does not know it may do so later.
+        if let Ok(StepNodeLayout { address, public_keys, .. }) = layout.await {
+            (self.layout.address, self.layout.public_keys) = (address, public_keys);
+        }
+    }
+
     fn launch(&self) -> Input {
         let credential = self.credential.clone();
         Input::Launch(StepLaunch { credential, ..self.plan.launch.clone() })
@@ -217,7 +235,7 @@ impl Follower {
         let channel = match dialer(&self.layout).connect(&address).await {
             Ok(channel) => channel,
             Err(error @ DialError::Unreachable(_)) => {
-                return End::Broken(format!("cannot connect to {address}: {error}"));
+                return End::Away(format!("cannot connect to {address}: {error}"));
             }
             Err(error) => return End::Refused(error.to_string()),
         };

@@ -11,6 +11,9 @@
 //! before it began; bytes to a pipe or socket count from before they were sent. So *"everything that had been
 //! acknowledged is in the image cut at that acknowledgement"* also shows that no reply precedes its sync.
 //!
+//! The same library makes a call fail that changes something under the directory, the first, the second, and so on
+//! ([`failing`]): input/output errors, a full disk, short and torn writes.
+//!
 //! What the recorder cannot see (raw system calls, statically linked programs, C's
 //! buffered output, writable shared mappings) shows as
 //! a difference between the real directory and the image that loses nothing: [`Trace::check_complete`]. SQLite's
@@ -22,4 +25,4 @@ mod recorder;
 
 pub use disk::{Disk, Image, Loss};
 pub use record::{Action, Record, Trace, TraceError};
-pub use recorder::Recorder;
+pub use recorder::{Failure, Recorder, failing};

@@ -10,6 +10,11 @@
  *   - bytes to a pipe or socket are recorded before they are sent.
  * So whatever is recorded before such bytes had happened before anyone could have seen them.
  *
+ * SPUR_POWERLOSS_FAIL  "N KIND": the Nth call that changes something under the directory, counted in each process, fails:
+ *                      `io` and `full` once, `broken` and `filled` from then on, `short` writes half and says so, `torn`
+ *                      writes half and fails. Without a log nothing is recorded.
+ * SPUR_POWERLOSS_FAIL_IN  the only program in which calls fail
+ *
  * Calls that cannot be seen here (a raw system call, shared writable memory) are found out by comparing the disk
  * rebuilt from the records with the real one. Copies inside the kernel are refused: programs then read and write.
  */
@@ -124,6 +129,61 @@ static uint64_t tracked(int fd, char path[PATH_MAX])
 	return inode;
 }
 
+static _Atomic long changes;
+
+/* The error with which a call is to fail that changes something, 0 for none; *half: half of a write is done first. */
+static int failure(int *half)
+{
+	const char *wanted = getenv("SPUR_POWERLOSS_FAIL"), *only = getenv("SPUR_POWERLOSS_FAIL_IN");
+	char *kind;
+	long number = wanted ? strtol(wanted, &kind, 10) : 0;
+	*half = 0;
+	if (!number || (only && strcmp(only, program_invocation_short_name)))
+		return 0;
+	long now = atomic_fetch_add(&changes, 1) + 1;
+	kind++;
+	if (now >= number && !strcmp(kind, "broken"))
+		return EIO;
+	if (now >= number && !strcmp(kind, "filled"))
+		return ENOSPC;
+	if (now != number)
+		return 0;
+	if (!strcmp(kind, "full"))
+		return ENOSPC;
+	*half = !strcmp(kind, "short") || !strcmp(kind, "torn");
+	return strcmp(kind, "short") ? EIO : 0;
+}
+
+/* Fails a call that changes a file. */
+static int refused(int fd)
+{
+	char path[PATH_MAX];
+	int half;
+	int error = getenv("SPUR_POWERLOSS_FAIL") && tracked(fd, path) ? failure(&half) : 0;
+	if (error)
+		errno = error;
+	return error;
+}
+
+/* Fails a call that changes names. */
+static int refused_name(int dirfd, const char *path)
+{
+	char whole[PATH_MAX];
+	int saved = errno, half;
+	int error = getenv("SPUR_POWERLOSS_FAIL") && resolve(dirfd, path, whole) ? failure(&half) : 0;
+	errno = error ? error : saved;
+	return error;
+}
+
+/* The bytes that a write may have, which are fewer where it is to be short; a torn one fails after those. */
+static size_t allowed(int fd, size_t length, int *error)
+{
+	char path[PATH_MAX];
+	int half = 0;
+	*error = getenv("SPUR_POWERLOSS_FAIL") && tracked(fd, path) ? failure(&half) : 0;
+	return half ? (length + 1) / 2 : *error ? 0 : length;
+}
+
 static int speaks(int fd)
 {
 	int saved = errno;
@@ -183,16 +243,22 @@ ssize_t write(int fd, const void *content, size_t length)
 {
 	REAL(write);
 	mark(fd, content, length);
-	ssize_t written = real(fd, content, length);
+	int error;
+	length = allowed(fd, length, &error);
+	ssize_t written = length || !error ? real(fd, content, length) : -1;
 	struct iovec part = {(void *)content, length};
 	wrote_on(fd, &part, 1, written);
-	return written;
+	if (error)
+		errno = error;
+	return error ? -1 : written;
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count)
 {
 	REAL(writev);
 	mark_parts(fd, parts, (size_t)count);
+	if (refused(fd))
+		return -1;
 	ssize_t written = real(fd, parts, count);
 	wrote_on(fd, parts, count, written);
 	return written;
@@ -202,10 +268,14 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
 	ssize_t name(int fd, const void *content, size_t length, off64_t offset) \
 	{ \
 		REAL(name); \
-		ssize_t written = real(fd, content, length, offset); \
+		int error; \
+		length = allowed(fd, length, &error); \
+		ssize_t written = length || !error ? real(fd, content, length, offset) : -1; \
 		struct iovec part = {(void *)content, length}; \
 		wrote(fd, &part, 1, written, offset); \
-		return written; \
+		if (error) \
+			errno = error; \
+		return error ? -1 : written; \
 	}
 PWRITE(pwrite)
 PWRITE(pwrite64)
@@ -214,6 +284,8 @@ PWRITE(pwrite64)
 	ssize_t name(int fd, const struct iovec *parts, int count, off64_t offset) \
 	{ \
 		REAL(name); \
+		if (refused(fd)) \
+			return -1; \
 		ssize_t written = real(fd, parts, count, offset); \
 		wrote(fd, parts, count, written, offset); \
 		return written; \
@@ -278,6 +350,8 @@ static int opened(int fd, int flags, int new)
 		REAL(name); \
 		MODE(flags) \
 		int new = creates(AT_FDCWD, path, flags); \
+		if (new && refused_name(AT_FDCWD, path)) \
+			return -1; \
 		return opened(real(path, flags, mode), flags, new); \
 	}
 OPEN(open)
@@ -289,6 +363,8 @@ OPEN(open64)
 		REAL(name); \
 		MODE(flags) \
 		int new = creates(dirfd, path, flags); \
+		if (new && refused_name(dirfd, path)) \
+			return -1; \
 		return opened(real(dirfd, path, flags, mode), flags, new); \
 	}
 OPENAT(openat)
@@ -309,6 +385,8 @@ CREAT(creat64)
 	{ \
 		REAL(name); \
 		char path[PATH_MAX]; \
+		if (refused(fd)) \
+			return -1; \
 		int result = real(fd, size); \
 		uint64_t inode = result ? 0 : tracked(fd, path); \
 		if (inode) \
@@ -358,6 +436,8 @@ POSIX_FALLOCATE(posix_fallocate64)
 		uint64_t inode = tracked(fd, path); \
 		/* Numbers of different processes must differ. */ \
 		uint64_t sync = (uint64_t)getpid() << 32 | atomic_fetch_add(&next_sync, 1); \
+		if (refused(fd)) \
+			return -1; \
 		if (inode) \
 			put(SYNC_BEGIN, inode, sync, path, strlen(path)); \
 		int result = real(fd); \
@@ -388,12 +468,16 @@ static int paired(enum kind kind, int from_dir, const char *from, int to_dir, co
 int rename(const char *from, const char *to)
 {
 	REAL(rename);
+	if (refused_name(AT_FDCWD, to))
+		return -1;
 	return paired(RENAME, AT_FDCWD, from, AT_FDCWD, to, real(from, to));
 }
 
 int renameat(int from_dir, const char *from, int to_dir, const char *to)
 {
 	REAL(renameat);
+	if (refused_name(to_dir, to))
+		return -1;
 	return paired(RENAME, from_dir, from, to_dir, to, real(from_dir, from, to_dir, to));
 }
 
@@ -410,12 +494,16 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
 int link(const char *from, const char *to)
 {
 	REAL(link);
+	if (refused_name(AT_FDCWD, to))
+		return -1;
 	return paired(LINK, AT_FDCWD, from, AT_FDCWD, to, real(from, to));
 }
 
 int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
 {
 	REAL(linkat);
+	if (refused_name(to_dir, to))
+		return -1;
 	return paired(LINK, from_dir, from, to_dir, to, real(from_dir, from, to_dir, to, flags));
 }
 
@@ -466,6 +554,8 @@ static int made(int dirfd, const char *path, int result)
 int mkdir(const char *path, mode_t mode)
 {
 	REAL(mkdir);
+	if (refused_name(AT_FDCWD, path))
+		return -1;
 	return made(AT_FDCWD, path, real(path, mode));
 }
 

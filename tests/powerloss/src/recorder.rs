@@ -10,6 +10,57 @@ use crate::record::{Trace, TraceError, mark};
 /// The shared object that the build made.
 const PRELOAD: &str = concat!(env!("OUT_DIR"), "/recorder.so");
 
+/// How a call fails that changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// With an input/output error, once.
+    Io,
+    /// For want of space, once.
+    Full,
+    /// With input/output errors from then on.
+    Broken,
+    /// For want of space from then on.
+    Filled,
+    /// A write does half of its work and says so; any other call is as usual.
+    Short,
+    /// A write does half of its work and fails; any other call fails.
+    Torn,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Failure; 6] =
+        [Failure::Io, Failure::Full, Failure::Broken, Failure::Filled, Failure::Short, Failure::Torn];
+
+    fn word(self) -> &'static str {
+        match self {
+            Failure::Io => "io",
+            Failure::Full => "full",
+            Failure::Broken => "broken",
+            Failure::Filled => "filled",
+            Failure::Short => "short",
+            Failure::Torn => "torn",
+        }
+    }
+}
+
+/// A command of which the call number `number` fails that changes something in `root`: a write, a new size, a sync, a new
+/// name. Each process that it starts with its environment counts its own.
+///
+/// # Errors
+/// If the directory is not there.
+pub fn failing(
+    program: impl AsRef<std::ffi::OsStr>,
+    root: &Path,
+    number: u32,
+    failure: Failure,
+) -> io::Result<Command> {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", PRELOAD).env("SPUR_POWERLOSS_ROOT", root.canonicalize()?);
+    command.env("SPUR_POWERLOSS_FAIL", format!("{number} {}", failure.word()));
+    Ok(command)
+}
+
 /// Records what processes do to one directory.
 pub struct Recorder {
     root: PathBuf,

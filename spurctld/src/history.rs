@@ -44,7 +44,7 @@ pub(crate) async fn renew(path: &Path, adopted: Option<HistoryId>) -> anyhow::Re
         "there is no journal at {}: is its file system mounted? A lost one is followed with --new-history --adopt HISTORY",
         path.display()
     );
-    let (journal, recovered) = Journal::open(path).await?;
+    let (journal, recovered) = Journal::open_shortened(path).await?;
     let last = recovered.last_seq;
     let mut cluster = recover::recover(recovered).await?.cluster;
     let accounting = Accounting::open(&path.with_file_name("acct.db")).await?;

@@ -25,7 +25,10 @@ pub(crate) fn to_store(entry: &Entry) -> store::Entry {
 /// An entry read back. An event that this release does not know is an error: to ignore it would lose something.
 pub(crate) fn from_store(kept: &store::Entry) -> anyhow::Result<Entry> {
     let event: Event = serde_json::from_slice(&kept.body).with_context(|| {
-        format!("entry {} of the journal cannot be read; was it written by a newer Spur?", kept.seq)
+        format!(
+            "entry {} of the journal is not understood: a newer Spur wrote it (start that one), or it is damaged",
+            kept.seq
+        )
     })?;
     Ok(Entry {
         seq: kept.seq,

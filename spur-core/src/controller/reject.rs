@@ -145,8 +145,9 @@ pub enum Reject {
     Unknown,
     /// The journal is an old copy, for this reason.
     #[error(
-        "this controller has an old copy of its journal ({0}); it starts and changes nothing. Restore the latest copy, or \
-         stop spurctld and run spurctld --new-history, which lets it go on from here"
+        "this controller has an old copy of its journal, or one whose end is missing ({0}); it starts and changes nothing. \
+         Restore the latest copy. Where that is lost for good, stop spurctld and run spurctld --new-history, which lets it \
+         go on from here, without the jobs that are in no copy"
     )]
     OldCopy(Arc<str>),
     /// A node that belongs to another history than the controller's journal.

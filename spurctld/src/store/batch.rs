@@ -23,6 +23,18 @@ pub struct Entry {
     pub body: Vec<u8>,
 }
 
+impl Entry {
+    /// CRC-32 over everything: what is read back with another one is damaged.
+    pub(super) fn checksum(&self) -> u32 {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&self.seq.to_le_bytes());
+        sum.update(&self.epoch.to_le_bytes());
+        sum.update(&self.at.to_le_bytes());
+        sum.update(&self.body);
+        sum.finalize()
+    }
+}
+
 /// Content too large to live in memory or in an entry: a batch script, an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {

@@ -25,7 +25,7 @@ pub enum StoreError {
     /// The schema is one that this program does not know.
     #[error(
         "{} has schema {found}, written by a newer Spur; this one knows schemas up to {known}: start the newer \
-         program, or restore the state from before the upgrade", path.display()
+         program", path.display()
     )]
     NewerSchema {
         /// The database.
@@ -70,6 +70,20 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// The end of the store is missing.
+    #[error(
+        "{} is shortened: it ends at entry {last}, and entry {acknowledged} was acknowledged. Find its end (spur.db-wal, \
+         or the file system it lies on); nothing was changed. Where it is lost for good, spurctld --new-history goes on \
+         from entry {last}, without the jobs of later ones", path.display()
+    )]
+    Shortened {
+        /// The database.
+        path: PathBuf,
+        /// The last entry there is.
+        last: u64,
+        /// The last entry that is known to have been acknowledged.
+        acknowledged: u64,
     },
     /// The entries of a batch do not continue the journal.
     #[error("entry {found} was handed in where entry {expected} comes next")]

@@ -103,7 +103,18 @@ impl Journal {
     /// # Errors
     /// As [`Journal::open`].
     pub async fn open_with(path: &Path, tuning: Tuning) -> Result<(Self, Recovered), StoreError> {
-        let opened = sqlite::open(path, tuning).await?;
+        Self::opened(sqlite::open(path, tuning, false).await?)
+    }
+
+    /// [`Journal::open`] of what is known to lack its end: it goes on from where it ends now.
+    ///
+    /// # Errors
+    /// As [`Journal::open`], but for [`StoreError::Shortened`] and a database that is gone.
+    pub async fn open_shortened(path: &Path) -> Result<(Self, Recovered), StoreError> {
+        Self::opened(sqlite::open(path, Tuning::default(), true).await?)
+    }
+
+    fn opened(opened: sqlite::Opened) -> Result<(Self, Recovered), StoreError> {
         let recovered = Recovered {
             epoch: opened.epoch,
             last_seq: opened.last_seq,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{batch, directory, drain, request_id, script};
-use spur_powerloss::{Action, Loss, Recorder, Trace};
+use spur_powerloss::{Action, Failure, Loss, Recorder, Trace, failing};
 use spurctld::store::accounting::{Accounting, JobRow, Query};
 use spurctld::store::{Batch, Entry, Journal, Recovered, Retention, Tuning};
 
@@ -231,6 +231,28 @@ fn begins_log(action: &Action) -> bool {
 fn acknowledgements(trace: &Trace) -> Vec<(usize, u64)> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     trace.marks().filter_map(|(number, bytes)| Some((number, acknowledged(text(bytes)?)?))).collect()
+}
+
+/// Calls that fail, one in each run of a process; the first few hundred make, fill, copy and snapshot a journal.
+const CALLS: u32 = 360;
+
+#[tokio::test]
+async fn whatever_call_fails_what_was_acknowledged_is_there() {
+    let root = directory("failing");
+    let path = root.join("spur.db");
+    let (mut runs, mut ended) = (0, 0);
+    for (number, failure) in (1..=CALLS).zip(Failure::ALL.into_iter().cycle()) {
+        fs::remove_dir_all(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        let mut command = failing(this_program(), &root, number, failure).unwrap();
+        let mut child = child(&mut command, &path, 150).stderr(Stdio::null()).spawn().unwrap();
+        let acknowledged = listen(&mut child, usize::MAX);
+        ended += u32::from(!child.wait().unwrap().success());
+        runs += 1;
+        check_left(&path, acknowledged, &format!("call {number} fails: {failure:?}")).await;
+    }
+    println!("{runs} runs, of which {ended} ended badly; every acknowledged entry was there");
+    assert!(ended > runs / 3, "only {ended} of {runs} runs met the failure");
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     tamper(&path, "INSERT INTO _sqlx_migrations VALUES (7, 'later', 0, 1, x'00', 0)").await;
     let before = fs::read(&path).unwrap();
     let refused = Journal::open(&path).await.err().unwrap();
-    assert!(matches!(refused, StoreError::NewerSchema { found: 7, known: 1, .. }), "{refused}");
+    assert!(matches!(refused, StoreError::NewerSchema { found: 7, known: 2, .. }), "{refused}");
     assert!(before == fs::read(&path).unwrap());
 }
 
@@ -173,6 +173,87 @@ async fn a_missing_entry_is_noticed() {
     let refused = recovered.next_entries().await.unwrap_err().to_string();
     assert!(refused.ends_with("is damaged: entry 5 is missing, entry 6 follows"), "{refused}");
     assert!(matches!(journal.entries(0).await, Err(StoreError::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn an_entry_that_was_changed_is_noticed() {
+    for (sql, said) in [
+        ("UPDATE journal SET body = CAST(replace(CAST(body AS TEXT), 'x', 'y') AS BLOB) WHERE seq = 5", true),
+        ("UPDATE journal SET at = at + 1 WHERE seq = 5", true),
+        ("UPDATE journal SET epoch = epoch - 1 WHERE seq = 5", true),
+        // Entries of before have no checksum.
+        ("UPDATE journal SET sum = NULL", false),
+    ] {
+        let path = directory("changed").join("spur.db");
+        let (journal, _) = Journal::open(&path).await.unwrap();
+        journal.commit(batch(&journal, 1, 9)).await.unwrap();
+        journal.close().await;
+        tamper(&path, sql).await;
+        let (journal, mut recovered) = Journal::open(&path).await.unwrap();
+        match recovered.next_entries().await {
+            Err(refused) if said => {
+                let refused = refused.to_string();
+                assert!(refused.contains("is damaged: entry 5 is not what was written"), "{sql}: {refused}");
+            }
+            Ok(page) if !said => assert_eq!(page.len(), 9),
+            other => panic!("{sql}: {other:?}"),
+        }
+        journal.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_journal_whose_end_is_missing_is_called_that() {
+    let place = directory("shortened");
+    let path = place.join("spur.db");
+    let (journal, _) = Journal::open(&path).await.unwrap();
+    journal.commit(batch(&journal, 1, 50)).await.unwrap();
+    journal.close().await;
+    let (journal, mut recovered) = Journal::open(&path).await.unwrap();
+    assert_eq!(drain(&mut recovered).await, Some((1, 50)));
+    journal.commit(batch(&journal, 51, 10)).await.unwrap();
+    // The log of the last entries, as a crash leaves it.
+    let copy = |name: &str| fs::copy(place.join(name), place.join(format!("{name}.kept"))).unwrap();
+    for name in ["spur.db", "spur.db-wal"] {
+        copy(name);
+    }
+    journal.close().await;
+    let refusal = async |path| Journal::open(path).await.err().map(|error| error.to_string()).unwrap();
+    // Its log is gone.
+    fs::copy(place.join("spur.db.kept"), &path).unwrap();
+    let refused = refusal(&path).await;
+    assert!(
+        refused.contains("is shortened: it ends at entry 50, and entry 60 was acknowledged"),
+        "{refused}"
+    );
+    // A part of its log is gone.
+    let log = fs::read(place.join("spur.db-wal.kept")).unwrap();
+    fs::write(place.join("spur.db-wal"), &log[..log.len() - 100]).unwrap();
+    let refused = refusal(&path).await;
+    assert!(refused.contains("is shortened: it ends at entry"), "{refused}");
+    let left = fs::read(place.join("spur.db-wal")).unwrap();
+    assert!(left == log[..log.len() - 100], "what is left of the log stays as it is");
+    // With it everything is there.
+    fs::copy(place.join("spur.db.kept"), &path).unwrap();
+    fs::write(place.join("spur.db-wal"), &log).unwrap();
+    let _ = fs::remove_file(place.join("spur.db-shm"));
+    let (journal, mut recovered) = Journal::open(&path).await.unwrap();
+    assert_eq!(drain(&mut recovered).await, Some((1, 60)));
+    journal.close().await;
+    // The database itself is cut.
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let refused = refusal(&path).await;
+    assert!(refused.contains("is damaged: it has") && refused.contains("its end is missing"), "{refused}");
+    // All of it is gone.
+    fs::remove_file(&path).unwrap();
+    let refused = refusal(&path).await;
+    assert!(refused.ends_with("is damaged: it is missing, and entry 60 of it was acknowledged"), "{refused}");
+    // The operator has it go on.
+    fs::copy(place.join("spur.db.kept"), &path).unwrap();
+    let (journal, recovered) = Journal::open_shortened(&path).await.unwrap();
+    assert_eq!(recovered.last_seq, 50);
+    journal.close().await;
 }
 
 #[tokio::test]
@@ -192,7 +273,7 @@ async fn a_file_that_is_no_database_is_refused() {
     let path = directory("garbage").join("spur.db");
     fs::write(&path, "#!/bin/sh\n".repeat(1000)).unwrap();
     let refused = Journal::open(&path).await.err().unwrap();
-    assert!(matches!(refused, StoreError::Database { action: "open", .. }), "{refused:?}");
+    assert!(refused.to_string().ends_with("is damaged: file is not a database"), "{refused:?}");
 }
 
 #[tokio::test]

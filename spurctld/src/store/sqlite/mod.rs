@@ -7,6 +7,7 @@ pub(super) mod accounting;
 mod checkpoint;
 mod compact;
 mod lock;
+mod mark;
 mod open;
 mod read;
 mod rows;
@@ -24,7 +25,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use super::StoreError;
 
-pub(super) use open::open;
+pub(super) use open::{Opened, open};
 pub(super) use read::{Reader, Recovery};
 pub(super) use writer::{Compaction, Submission};
 
@@ -39,6 +40,8 @@ const JOURNAL_PAGE_BYTES: u32 = 16 << 10;
 
 /// SQLite's extended result code, reduced to the primary one, for a disk without room.
 const SQLITE_FULL: i32 = 13;
+/// The codes for a file that is not what a database can be.
+const SQLITE_DAMAGED: [i32; 2] = [11, 26];
 
 /// A sequence number or id as SQL knows it.
 fn sql_int(value: u64) -> i64 {
@@ -119,6 +122,10 @@ fn failed(action: &'static str, path: &Path, error: sqlx::Error) -> StoreError {
         error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i32>().ok());
     if code.is_some_and(|code| code & 0xff == SQLITE_FULL) {
         return StoreError::DiskFull { path: path.to_owned() };
+    }
+    if code.is_some_and(|code| SQLITE_DAMAGED.contains(&(code & 0xff))) {
+        let said = error.as_database_error().map_or_else(String::new, |error| error.message().to_owned());
+        return StoreError::damaged(path, said);
     }
     if let sqlx::Error::Io(source) = error {
         return StoreError::io(action, path, source);

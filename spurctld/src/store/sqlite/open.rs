@@ -1,18 +1,20 @@
 //! Opening a journal: the lock, the schema, the new epoch, what there is to recover, and the writer's thread.
 
+use std::fs::File;
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{ConnectOptions, Row};
+use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{mpsc, watch};
 
 use super::writer::{self, Writer};
 use super::{
-    Compaction, Reader, Recovery, StoreError, Submission, create, failed, from_sql, journal_options, lock,
-    schema, snapshot,
+    Compaction, Reader, Recovery, StoreError, Submission, beside, create, failed, from_sql, journal_options,
+    lock, mark, read_options, schema, snapshot,
 };
 use crate::store::Tuning;
 
@@ -35,21 +37,30 @@ pub(in crate::store) struct Opened {
     pub(in crate::store) ended: watch::Receiver<bool>,
 }
 
-/// Opens the journal at `path`; see [`Journal::open`](crate::store::Journal::open).
-pub(in crate::store) async fn open(path: &Path, tuning: Tuning) -> Result<Opened, StoreError> {
+/// Opens the journal at `path`; see [`Journal::open`](crate::store::Journal::open). `shortened`: it is known that entries
+/// are missing at its end.
+pub(in crate::store) async fn open(
+    path: &Path,
+    tuning: Tuning,
+    shortened: bool,
+) -> Result<Opened, StoreError> {
     let lock = lock::take(path)?;
-    create(path)?;
-    let mut conn = journal_options(path).connect().await.map_err(|error| failed("open", path, error))?;
-    schema::migrate(&mut conn, path, schema::JOURNAL).await?;
-    let (epoch, cluster) =
-        begin_epoch(&mut conn).await.map_err(|error| failed("begin an epoch in", path, error))?;
+    let marked = mark::read(path)?.filter(|_| !shortened);
+    create_unless_lost(path, marked.as_ref().map_or(0, |(_, seq)| *seq))?;
+    check_length(path)?;
     let newest = snapshot::newest(path)?;
     let snapshot_seq = newest.as_ref().map_or(0, |found| found.seq);
+    check_end(path, marked, snapshot_seq).await?;
+    let mut conn = journal_options(path).connect().await.map_err(|error| failed("open", path, error))?;
+    schema::migrate(&mut conn, path, schema::JOURNAL).await?;
     let last_seq = last_entry(&mut conn, path).await?.unwrap_or(snapshot_seq);
     if last_seq < snapshot_seq {
         let what = format!("it ends at entry {last_seq}, before its snapshot at entry {snapshot_seq}");
         return Err(StoreError::damaged(path, what));
     }
+    let cluster = name(&mut conn).await.map_err(|error| failed("read", path, error))?;
+    let epoch = begin_epoch(&mut conn).await.map_err(|error| failed("begin an epoch in", path, error))?;
+    let mark = mark::Mark::open(path, &cluster, last_seq)?;
     let reader = Reader::open(path).await?;
     let chunks = match newest {
         Some(found) => Some(snapshot::Reader::open(&found, &cluster).await?),
@@ -63,7 +74,7 @@ pub(in crate::store) async fn open(path: &Path, tuning: Tuning) -> Result<Opened
     let (snapshot, snapshot_seen) = watch::channel(snapshot_seq);
     let (ended_sender, ended) = watch::channel(false);
     let queues = writer::Queues { batches: batch_queue, compactions: compaction_queue };
-    let writer = Writer::new(conn, path, tuning, epoch, last_seq, committed_sender, snapshot_seen);
+    let writer = Writer::new(conn, path, tuning, epoch, last_seq, committed_sender, snapshot_seen, mark);
     let failure = Arc::new(OnceLock::new());
     let failure_seen = Arc::clone(&failure);
     // A thread of its own, so that a commit never waits for a turn among the controller's other tasks.
@@ -98,15 +109,73 @@ pub(in crate::store) async fn open(path: &Path, tuning: Tuning) -> Result<Opened
     })
 }
 
-/// Counts the epoch up, durably, and returns it with the name of the cluster.
-async fn begin_epoch(conn: &mut SqliteConnection) -> Result<(u64, String), sqlx::Error> {
+/// Creates the database where there was none; one of which an entry was acknowledged is lost if it is not there.
+fn create_unless_lost(path: &Path, acknowledged: u64) -> Result<(), StoreError> {
+    if acknowledged > 0 && !path.exists() {
+        let what = format!("it is missing, and entry {acknowledged} of it was acknowledged");
+        return Err(StoreError::damaged(path, what));
+    }
+    create(path)
+}
+
+/// A database without a log must be as long as its header says.
+fn check_length(path: &Path) -> Result<(), StoreError> {
+    let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    let mut header = [0; 32];
+    let read = File::open(path).and_then(|mut file| {
+        let length = file.metadata()?.len();
+        let whole = length >= header.len() as u64;
+        whole.then(|| file.read_exact(&mut header)).transpose()?;
+        Ok(whole.then_some(length))
+    });
+    let Some(length) = read.map_err(|error| StoreError::io("read", path, error))?.filter(|_| !has_log) else {
+        return Ok(());
+    };
+    // The sizes of a page and of the database, as the file format of SQLite has them.
+    let page = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
+    let wanted = page * u64::from(pages);
+    if header.starts_with(b"SQLite format 3\0") && length < wanted {
+        let what = format!("it has {length} bytes, and had {wanted}: its end is missing");
+        return Err(StoreError::damaged(path, what));
+    }
+    Ok(())
+}
+
+/// What the mark knows of must be there. It is looked for through a connection that cannot write: to close one that can
+/// would copy what is left of the log into the database, and remove the rest.
+async fn check_end(path: &Path, marked: Option<(String, u64)>, snapshot: u64) -> Result<(), StoreError> {
+    let Some((of, acknowledged)) = marked.filter(|(_, seq)| *seq > 0) else { return Ok(()) };
+    let look = async {
+        let mut conn = read_options(path).connect().await?;
+        let name = name(&mut conn).await?;
+        let last: Option<i64> =
+            sqlx::query("SELECT max(seq) FROM journal").fetch_one(&mut conn).await?.try_get(0)?;
+        conn.close().await?;
+        Ok((name, last.map_or(0, from_sql).max(snapshot)))
+    };
+    let (name, last) = look.await.map_err(|error| failed("read", path, error))?;
+    if name == of && acknowledged > last {
+        return Err(StoreError::Shortened { path: path.to_owned(), last, acknowledged });
+    }
+    Ok(())
+}
+
+/// The random name of the journal.
+async fn name(conn: &mut SqliteConnection) -> Result<String, sqlx::Error> {
+    sqlx::query("SELECT value FROM meta WHERE key = 'cluster'").fetch_one(conn).await?.try_get(0)
+}
+
+/// Counts the epoch up, durably.
+async fn begin_epoch(conn: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
     let epoch: i64 = sqlx::query("UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value")
-        .fetch_one(&mut *conn)
+        .fetch_one(conn)
         .await?
         .try_get(0)?;
-    let cluster =
-        sqlx::query("SELECT value FROM meta WHERE key = 'cluster'").fetch_one(conn).await?.try_get(0)?;
-    Ok((from_sql(epoch), cluster))
+    Ok(from_sql(epoch))
 }
 
 async fn last_entry(conn: &mut SqliteConnection, path: &Path) -> Result<Option<u64>, StoreError> {

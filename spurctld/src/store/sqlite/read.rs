@@ -39,27 +39,43 @@ impl Reader {
 
     /// See [`Journal::entries`](crate::store::Journal::entries).
     pub(in crate::store) async fn entries(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
-        let page = self.page(after).await.map_err(|error| failed("read entries of", &self.path, error))?;
+        let page = self.page(after).await?;
         match page.windows(2).find(|pair| pair[1].seq != pair[0].seq + 1) {
             Some(gap) => Err(StoreError::damaged(&self.path, format!("entry {} is missing", gap[0].seq + 1))),
             None => Ok(page),
         }
     }
 
-    async fn page(&self, after: u64) -> Result<Vec<Entry>, sqlx::Error> {
-        let mut rows =
-            sqlx::query("SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT 8192")
-                .bind(sql_int(after))
-                .fetch(&self.pool);
+    async fn page(&self, after: u64) -> Result<Vec<Entry>, StoreError> {
+        let mut rows = sqlx::query(
+            "SELECT seq, epoch, at, body, sum FROM journal WHERE seq > ? ORDER BY seq LIMIT 8192",
+        )
+        .bind(sql_int(after))
+        .fetch(&self.pool);
         let mut page: Vec<Entry> = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut last) = (0, after);
         while bytes < PAGE_BYTES {
-            let Some(row) = rows.next().await.transpose()? else { break };
-            let entry = entry(&row)?;
-            bytes += entry.body.len();
+            let next = rows.next().await.transpose();
+            let read = next.and_then(|row| row.map(|row| entry(&row)).transpose());
+            let Some((entry, sum)) = read.map_err(|error| self.unreadable(last, error))? else { break };
+            if sum.is_some_and(|sum| sum != i64::from(entry.checksum())) {
+                let what = format!("entry {} is not what was written: its checksum is another", entry.seq);
+                return Err(StoreError::damaged(&self.path, what));
+            }
+            (bytes, last) = (bytes + entry.body.len(), entry.seq);
             page.push(entry);
         }
         Ok(page)
+    }
+
+    /// What a read means that failed behind entry `last`.
+    fn unreadable(&self, last: u64, error: sqlx::Error) -> StoreError {
+        match failed("read entries of", &self.path, error) {
+            StoreError::Damaged { path, what } => {
+                StoreError::Damaged { path, what: format!("it cannot be read behind entry {last}: {what}") }
+            }
+            other => other,
+        }
     }
 
     /// See [`Journal::blob`](crate::store::Journal::blob).
@@ -99,13 +115,15 @@ impl Reader {
     }
 }
 
-fn entry(row: &SqliteRow) -> Result<Entry, sqlx::Error> {
-    Ok(Entry {
+/// An entry, and its checksum if it has one.
+fn entry(row: &SqliteRow) -> Result<(Entry, Option<i64>), sqlx::Error> {
+    let entry = Entry {
         seq: from_sql(row.try_get(0)?),
         epoch: from_sql(row.try_get(1)?),
         at: row.try_get(2)?,
         body: row.try_get(3)?,
-    })
+    };
+    Ok((entry, row.try_get(4)?))
 }
 
 fn request(id: RequestId, row: &SqliteRow) -> Result<Request, sqlx::Error> {
@@ -153,9 +171,7 @@ impl Recovery {
         if self.seq >= self.last {
             return Ok(Vec::new());
         }
-        let action = "read entries of";
-        let page =
-            self.reader.page(self.seq).await.map_err(|error| failed(action, &self.reader.path, error))?;
+        let page = self.reader.page(self.seq).await?;
         if page.is_empty() {
             return Err(self.damaged(format!("entry {} is missing", self.seq + 1)));
         }

@@ -13,7 +13,10 @@ use super::{StoreError, failed};
 pub(super) type Versions = &'static [(&'static str, &'static str)];
 
 /// The schema of `spur.db`.
-pub(super) const JOURNAL: Versions = &[("initial", include_str!("migrations/journal/0001_initial.sql"))];
+pub(super) const JOURNAL: Versions = &[
+    ("initial", include_str!("migrations/journal/0001_initial.sql")),
+    ("checksums", include_str!("migrations/journal/0002_checksums.sql")),
+];
 /// The schema of the accounting database.
 pub(super) const ACCOUNTING: Versions =
     &[("initial", include_str!("migrations/accounting/0001_initial.sql"))];

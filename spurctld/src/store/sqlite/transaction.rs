@@ -18,9 +18,10 @@ use crate::store::{Batch, Blob, Entry, Request};
 /// Should it fail on the way, the connection is closed, which takes back what was done of it. An item says where its
 /// contents begin, times 2^32, and how many bytes they have behind the columns of fixed width.
 const COMMIT: &str = "BEGIN IMMEDIATE;
-INSERT INTO journal (seq, epoch, at, body)
+INSERT INTO journal (seq, epoch, at, sum, body)
     SELECT $1 + key, $2, CAST(substr($3, value >> 32, 20) AS INTEGER),
-           substr($3, (value >> 32) + 20, value & 0xffffffff) FROM json_each($4);
+           CAST(substr($3, (value >> 32) + 20, 20) AS INTEGER),
+           substr($3, (value >> 32) + 40, value & 0xffffffff) FROM json_each($4);
 INSERT INTO blob (key, body)
     SELECT CAST(substr($5, value >> 32, 20) AS INTEGER),
            substr($5, (value >> 32) + 20, value & 0xffffffff) FROM json_each($6);
@@ -116,7 +117,7 @@ impl Transaction {
         let mut transaction = Self {
             first,
             epoch,
-            entries: rows(&mut entries.clone().map(|entry| DIGITS + entry.body.len())),
+            entries: rows(&mut entries.clone().map(|entry| 2 * DIGITS + entry.body.len())),
             parts: rows(&mut blobs.clone().map(|blob| DIGITS + blob.body.len())),
             requests: rows(&mut requests.clone().map(|request| ID + 3 * DIGITS + request.reply.len())),
             released: rows(&mut released.clone().map(|_| 0)),
@@ -132,6 +133,7 @@ impl Transaction {
         let rows = &mut self.entries;
         rows.row(entry.body.len());
         rows.number(entry.at);
+        rows.number(entry.checksum().into());
         rows.bytes(&entry.body);
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoint::Checkpoints;
 use super::compact::{self, Progress};
+use super::mark::Mark;
 use super::transaction::Transaction;
 use super::{StoreError, failed};
 use crate::store::{Batch, Committed, Compacted, Entry, Retention, Tuning};
@@ -48,6 +49,7 @@ pub(super) struct Writer {
     last_seq: u64,
     committed: watch::Sender<u64>,
     snapshot: watch::Receiver<u64>,
+    mark: Mark,
 }
 
 /// Serves the queues until they are closed or a write fails; the reason is then in `failure`.
@@ -70,6 +72,7 @@ pub(super) async fn serve(mut writer: Writer, mut queues: Queues, failure: &Once
 }
 
 impl Writer {
+    #[expect(clippy::too_many_arguments, reason = "all of it is what the writer works with")]
     pub(super) fn new(
         conn: SqliteConnection,
         path: &Path,
@@ -78,8 +81,9 @@ impl Writer {
         last_seq: u64,
         committed: watch::Sender<u64>,
         snapshot: watch::Receiver<u64>,
+        mark: Mark,
     ) -> Self {
-        Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot }
+        Self { conn, path: path.to_owned(), tuning, epoch, last_seq, committed, snapshot, mark }
     }
 
     /// On an error, the group that could not be committed is left in `group`.
@@ -125,6 +129,7 @@ impl Writer {
         let transaction = Transaction::of(self.last_seq + 1, self.epoch, &batches);
         transaction.commit(&mut self.conn).await.map_err(|error| self.refused(error))?;
         self.last_seq = last_seq;
+        self.mark.reach(last_seq);
         self.committed.send_if_modified(|last| {
             let moved = *last != last_seq;
             *last = last_seq;

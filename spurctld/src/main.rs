@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -18,6 +19,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// the system's.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How long the controller may take to end.
+const LONGEST_END: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     let arguments = || std::env::args_os().skip(1);
@@ -108,7 +112,23 @@ async fn obey_signals(stop: Stop, reload: Reload) {
         }
     }
     notify(&[NotifyState::Stopping]);
+    end_in(LONGEST_END);
     stop.wish();
+}
+
+/// Ends the process then if it has not ended by itself, whatever its disks refuse: nothing has left it that is not
+/// durable, and the next start reads that.
+fn end_in(time: Duration) {
+    let begun = std::thread::Builder::new().name("deadline".to_owned()).spawn(move || {
+        std::thread::sleep(time);
+        tracing::error!(
+            "a disk keeps the controller from ending in good order; what was acknowledged is durable"
+        );
+        std::process::exit(1);
+    });
+    if let Err(error) = begun {
+        tracing::warn!(%error, "nothing ends this process if a disk does not let it");
+    }
 }
 
 /// Tells the service manager, if there is one.

@@ -332,6 +332,8 @@ impl Machine {
             // An old copy has nothing for accounting.
             written: if cluster.doubt().is_some() { u64::MAX } else { 0 },
             snapshot,
+            refused: Default::default(),
+            snapshot_refused: Default::default(),
         };
         // The queue is new and its other end is here: it takes them.
         let _ = to_archive.send(entries.into());

@@ -55,6 +55,30 @@ pub(crate) struct Archive {
     pub(crate) written: u64,
     /// The entry of the last snapshot.
     pub(crate) snapshot: u64,
+    /// The last refusal of accounting's database.
+    pub(crate) refused: Refused,
+    /// The last refusal of a snapshot.
+    pub(crate) snapshot_refused: Refused,
+}
+
+/// When a disk is tried again that refused a write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Refused(Option<Instant>);
+
+impl Refused {
+    fn after<T>(written: &Result<T, StoreError>) -> Refused {
+        Refused(written.is_err().then(|| Instant::now() + RETRY))
+    }
+
+    fn is_over(self) -> bool {
+        self.0.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// How long until then, if it is not yet.
+    fn rest(self) -> Option<Duration> {
+        let rest = self.0?.saturating_duration_since(Instant::now());
+        (!rest.is_zero()).then_some(rest)
+    }
 }
 
 /// Those who want a copy of the archive's cluster: the one that nobody waits for.
@@ -72,7 +96,8 @@ impl Archive {
         let mut snapshot_due = self.snapshot_due();
         let mut since = Instant::now();
         loop {
-            let behind = self.cluster.seq() > self.written;
+            let behind = self.cluster.seq() > self.written && self.refused.is_over();
+            let again = self.refused.rest().into_iter().chain(self.snapshot_refused.rest()).min();
             tokio::select! {
                 entries = feed.recv() => {
                     let Some(entries) = entries else { break };
@@ -87,7 +112,10 @@ impl Archive {
                     let _ = wanted.send(self.cluster.clone());
                 }
                 () = wanted.come() => {}
-                () = tokio::time::sleep(PAUSE), if behind => self.write(&mut rows, Extent::All).await,
+                () = tokio::time::sleep(PAUSE), if behind => {
+                    self.write(&mut rows, Extent::All).await;
+                }
+                () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
             }
             if !behind {
                 since = Instant::now();
@@ -99,8 +127,10 @@ impl Archive {
             if rows.noted() >= NOTED {
                 self.write(&mut rows, Extent::Noted).await;
             }
-            if self.cluster.seq() >= snapshot_due {
-                self.write(&mut rows, Extent::Noted).await;
+            if self.cluster.seq() >= snapshot_due
+                && self.snapshot_refused.is_over()
+                && self.write(&mut rows, Extent::Noted).await
+            {
                 self.snapshot().await;
                 snapshot_due = self.snapshot_due();
             }
@@ -124,12 +154,18 @@ impl Archive {
         entries.len()
     }
 
-    /// Writes rows, however long the database refuses them: nothing waits for this.
-    async fn write(&mut self, rows: &mut Rows, extent: Extent) {
-        while let Err(error) = self.try_write(rows, extent).await {
-            tracing::error!(%error, cause = ?std::error::Error::source(&error), "accounting cannot be written");
-            tokio::time::sleep(RETRY).await;
+    /// Writes rows, and says whether they are written. A database that refuses them is left alone for a while: whoever
+    /// waits for anything else here waits no longer for that.
+    async fn write(&mut self, rows: &mut Rows, extent: Extent) -> bool {
+        if !self.refused.is_over() {
+            return false;
         }
+        let written = self.try_write(rows, extent).await;
+        if let Err(error) = &written {
+            tracing::error!(%error, cause = ?std::error::Error::source(error), "accounting cannot be written");
+        }
+        self.refused = Refused::after(&written);
+        written.is_ok()
     }
 
     /// Writes rows, some at a time; the last ones carry the entry they reach. Should they not all become durable, those
@@ -161,7 +197,9 @@ impl Archive {
     /// Writes a snapshot, and lets the journal drop what it covers. One that fails is tried again later.
     async fn snapshot(&mut self) {
         let seq = self.cluster.seq();
-        if let Err(error) = self.write_snapshot(seq).await {
+        let written = self.write_snapshot(seq).await;
+        self.snapshot_refused = Refused::after(&written);
+        if let Err(error) = written {
             tracing::error!(%error, "a snapshot cannot be written");
             return;
         }
@@ -251,6 +289,8 @@ mod tests {
             reached,
             written: 0,
             snapshot: reached,
+            refused: Refused::default(),
+            snapshot_refused: Refused::default(),
         };
         let mut archive = archive_of(Cluster::default(), journal.clone(), 0);
         let mut rows = Rows::default();

@@ -65,17 +65,49 @@ pub(in crate::store) struct Database {
 struct Inner {
     path: PathBuf,
     readers: SqlitePool,
-    /// `None` once closed.
-    writer: Mutex<Option<SqliteConnection>>,
+    writer: Mutex<Writer>,
     jobs: Insert,
     steps: Insert,
+}
+
+/// The connection that writes.
+enum Writer {
+    Open(SqliteConnection),
+    /// A write has failed on it, and nobody knows in what state that left it: the next write opens another one.
+    Failed,
+    Closed,
+}
+
+impl Writer {
+    /// The connection, opened if need be.
+    async fn connection(&mut self, path: &Path) -> Result<&mut SqliteConnection, StoreError> {
+        if let Writer::Failed = self {
+            *self = Writer::Open(connect(path).await?);
+        }
+        match self {
+            Writer::Open(connection) => Ok(connection),
+            Writer::Failed | Writer::Closed => Err(StoreError::Stopped),
+        }
+    }
+
+    /// Leaves a connection on which a write has failed.
+    async fn fail(&mut self) {
+        if let Writer::Open(connection) = std::mem::replace(self, Writer::Failed) {
+            // It has failed already.
+            let _ = connection.close_hard().await;
+        }
+    }
+}
+
+async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let options = write_options(path).pragma("wal_autocheckpoint", CHECKPOINT_PAGES);
+    options.connect().await.map_err(|error| failed("open", path, error))
 }
 
 impl Database {
     pub(in crate::store) async fn open(path: &Path) -> Result<Self, StoreError> {
         create(path)?;
-        let options = write_options(path).pragma("wal_autocheckpoint", CHECKPOINT_PAGES);
-        let mut writer = options.connect().await.map_err(|error| failed("open", path, error))?;
+        let mut writer = connect(path).await?;
         schema::migrate(&mut writer, path, schema::ACCOUNTING).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
@@ -84,7 +116,8 @@ impl Database {
             .map_err(|error| failed("open for reading", path, error))?;
         let jobs = upsert("job", JobRow::COLUMNS, &["job_id", "restarts"]);
         let steps = upsert("step", StepRow::COLUMNS, &["job_id", "restarts", "step_id"]);
-        let inner = Inner { path: path.to_owned(), readers, writer: Mutex::new(Some(writer)), jobs, steps };
+        let writer = Mutex::new(Writer::Open(writer));
+        let inner = Inner { path: path.to_owned(), readers, writer, jobs, steps };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -101,7 +134,7 @@ impl Database {
 
     pub(in crate::store) async fn rewind(&self, last: u64) -> Result<(), StoreError> {
         let mut guard = self.inner.writer.lock().await;
-        let writer = guard.as_mut().ok_or(StoreError::Stopped)?;
+        let writer = guard.connection(&self.inner.path).await?;
         let rewound =
             sqlx::query("UPDATE reached SET seq = min(seq, ?)").bind(sql_int(last)).execute(writer).await;
         rewound.map(drop).map_err(|error| self.failed("write to", error))
@@ -114,7 +147,7 @@ impl Database {
         steps: Vec<StepRow>,
     ) -> Result<(), StoreError> {
         let mut guard = self.inner.writer.lock().await;
-        let writer = guard.as_mut().ok_or(StoreError::Stopped)?;
+        let writer = guard.connection(&self.inner.path).await?;
         let write = async {
             let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
             let moved = sqlx::query("UPDATE reached SET seq = ? WHERE seq <= ?")
@@ -131,11 +164,17 @@ impl Database {
             transaction.commit().await?;
             Ok(true)
         };
-        if write.await.map_err(|error| self.failed("write to", error))? {
-            return Ok(());
+        match write.await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                drop(guard);
+                Err(StoreError::OutOfOrder { expected: self.reached().await?, found: reached })
+            }
+            Err(error) => {
+                guard.fail().await;
+                Err(self.failed("write to", error))
+            }
         }
-        drop(guard);
-        Err(StoreError::OutOfOrder { expected: self.reached().await?, found: reached })
     }
 
     pub(in crate::store) async fn jobs(&self, query: &Query) -> Result<Page, StoreError> {
@@ -176,9 +215,9 @@ impl Database {
 
     pub(in crate::store) async fn close(&self) -> Result<(), StoreError> {
         self.inner.readers.close().await;
-        match self.inner.writer.lock().await.take() {
-            Some(writer) => writer.close().await.map_err(|error| self.failed("close", error)),
-            None => Ok(()),
+        match std::mem::replace(&mut *self.inner.writer.lock().await, Writer::Closed) {
+            Writer::Open(writer) => writer.close().await.map_err(|error| self.failed("close", error)),
+            Writer::Failed | Writer::Closed => Ok(()),
         }
     }
 

@@ -439,6 +439,7 @@ fn news(event: &Event) -> News {
         | Event::NodeDowned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
+        | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::PartitionSet { .. }

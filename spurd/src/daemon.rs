@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Context;
 use spur_proto::arrival::Arrival;
@@ -62,6 +63,7 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         clock: Arc::clone(&clock),
         keyring: keyring.clone(),
     };
+    keep_watch(&spool, &settings);
     let (owner, inbox, messages) = Owner::recover(tools).await.context("the spool cannot be read")?;
     let owner = tokio::spawn(owner.run(messages));
     let (settings_now, settings_seen) = watch::channel(Arc::clone(&settings));
@@ -106,6 +108,13 @@ pub async fn run(args: Args, settings: Settings, ready: impl FnOnce()) -> anyhow
         groups.close();
     }
     Ok(())
+}
+
+/// Has the spool tried now, before a controller hears of this node, and then as often as it hears.
+fn keep_watch(spool: &Arc<Spool>, settings: &Settings) {
+    spool.try_out();
+    let every = Duration::from_secs(settings.agent.heartbeat_interval.0.max(1));
+    tokio::spawn(Arc::clone(spool).watch(every));
 }
 
 async fn serve(incoming: Incoming, service: StepService) -> Result<(), tonic::transport::Error> {

@@ -7,6 +7,7 @@
 pub mod args;
 pub mod assemble;
 mod clock;
+mod condition;
 pub mod daemon;
 pub mod groups;
 pub mod inventory;

@@ -153,6 +153,11 @@ impl Owner {
                     drop(answer.send(Err(NotLaunched::Expired(expired))));
                     return;
                 }
+                let fault = self.tools.spool.fault();
+                if !fault.is_empty() {
+                    drop(answer.send(Err(NotLaunched::Failed(fault.to_string()))));
+                    return;
+                }
                 self.launch(
                     prepared,
                     Some(answer),
@@ -261,12 +266,16 @@ impl Owner {
             return;
         }
         tracing::info!(%attempt, "launch");
-        let alone = launch.alone;
+        let (alone, fault) = (launch.alone, self.tools.spool.fault());
+        if !fault.is_empty() {
+            self.tell(Input::CannotLaunch { attempt, message: fault.to_string() });
+            return;
+        }
         match self.tools.facts.batch(launch) {
             Ok(prepared) => self.launch(Box::new(prepared), None, Input::Launch { attempt, alone }),
             Err(error) => {
-                let end = running::not_launched(format!("order not understood: {error}"), true);
-                self.tell(Input::StepEnded { attempt, step: StepId::BATCH, end });
+                let message = format!("order not understood: {error}");
+                self.tell(Input::CannotLaunch { attempt, message });
             }
         }
     }

@@ -150,7 +150,7 @@ impl Registrar {
             tokio::time::timeout(WELCOME, opening).await.map_err(|_| StreamError::Silent)??;
         let welcome = self.welcomed(first)?;
         *welcomed = true;
-        let mut news = self.settings.clone();
+        let (mut news, mut condition) = (self.settings.clone(), self.spool.news());
         tracing::info!(%controller, cluster = welcome.cluster_name, "registered as {}", settings.name);
         let mut beat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_interval.max(1).into()));
         loop {
@@ -162,7 +162,15 @@ impl Registrar {
                         self.inbox.send(message).await.map_err(|_| StreamError::Stopping)?;
                     }
                 },
-                Some(report) = reports.recv() => send(report)?,
+                Some(report) = reports.recv() => {
+                    // A launch that the disk prevented is understood by who knows of the disk; an operator may have put
+                    // the node back into service meanwhile.
+                    if condition.take() || !self.spool.fault().is_empty() {
+                        send(self.heartbeat())?;
+                    }
+                    send(report)?;
+                }
+                () = condition.changed() => send(self.heartbeat())?,
                 _ = beat.tick() => send(self.heartbeat())?,
                 changed = news.changed() => return changed.map_err(|_| StreamError::Stopping),
             }
@@ -189,21 +197,21 @@ impl Registrar {
             tracing::warn!("history {new} goes on from {old}: this node belongs to it from now on");
         }
         self.spool.set_allegiance(after)?;
-        self.heed(&first)?;
+        self.heed(&first);
         Ok(welcome)
     }
 
     /// Takes note of what every order says of the controller.
-    fn heed(&self, order: &v1::Order) -> Result<(), StreamError> {
+    fn heed(&self, order: &v1::Order) {
         self.clock.set(order.now_ms);
-        Ok(self.spool.tell(order.seq, order.last_job)?)
+        self.spool.tell(order.seq, order.last_job);
     }
 
     async fn next_order(&self, orders: &mut Streaming<v1::Order>) -> Result<v1::order::Order, StreamError> {
         loop {
             let order = orders.message().await?.ok_or(StreamError::Ended)?;
             self.spool.allegiance().obeys(agent::history(&order.history)?, order.epoch)?;
-            self.heed(&order)?;
+            self.heed(&order);
             match order.order {
                 Some(v1::order::Order::Shutdown(_)) => return Err(StreamError::Dismissed),
                 Some(order) => return Ok(order),
@@ -216,6 +224,7 @@ impl Registrar {
         report::message(Up::Heartbeat(v1::Heartbeat {
             load_hundredths: self.kernel.load_hundredths(),
             memory_free_mb: self.kernel.memory().available_mb,
+            fault: self.spool.fault().to_string(),
         }))
     }
 
@@ -245,6 +254,7 @@ impl Registrar {
             reign: allegiance.reign,
             seq,
             last_job,
+            fault: self.spool.fault().to_string(),
         }
     }
 }

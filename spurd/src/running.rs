@@ -167,7 +167,7 @@ fn last(attempt: StepAttempt, event: StepEvent) -> Option<StepEnd> {
         | StepEvent::Stopped
         | StepEvent::UplinkWanted { .. }
         | StepEvent::Found { .. } => None,
-        StepEvent::Refused { message } => Some(not_launched(message, false)),
+        StepEvent::Refused { message, node_fault } => Some(not_launched(message, node_fault)),
         StepEvent::Ended(record) => {
             tracing::info!(step = %attempt, status = %record.status(), "ended");
             Some(record.end())

@@ -17,13 +17,18 @@
 //! their sync together, so that a sync under way costs the next ones nothing. What is not yet spawned needs no
 //! memory: the controller gives the order again. A marker without a live spurstepd or an exit record is
 //! an attempt whose end nobody knows, and it is reported as lost.
+//!
+//! What the disk refuses is noted ([`Spool::fault`]): such a node takes no work until that is over.
+
+mod told;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use spur_core::compute::allegiance::Allegiance;
@@ -31,6 +36,8 @@ use spur_core::compute::{Record, Recovered, StepEnd};
 use spur_core::id::{Attempt, StepId};
 use tokio::sync::oneshot;
 
+use self::told::Told;
+use crate::condition::{Condition, News};
 use crate::step::LOST_FILE;
 use crate::step::attempt::StepAttempt;
 use crate::step::record::{EXIT_FILE, ExitRecord};
@@ -81,10 +88,21 @@ pub struct Spool {
     root: PathBuf,
     id: String,
     place: String,
-    allegiance: Mutex<Allegiance>,
+    allegiance: Mutex<Kept>,
     told: Told,
     marks: mpsc::Sender<Waiting>,
+    condition: Arc<Condition>,
+    /// Lost attempts that no file says so of: what is locked here cannot start late.
+    sealed: Mutex<BTreeMap<StepAttempt, File>>,
     _lock: File,
+}
+
+/// Whom the node obeys.
+#[derive(Debug)]
+struct Kept {
+    allegiance: Allegiance,
+    /// Whether the disk has it.
+    durable: bool,
 }
 
 /// The lock of an attempt's directory. It is given back, not only closed: a child that another thread has forked holds
@@ -107,55 +125,17 @@ impl<'a> Lock<'a> {
     }
 }
 
+impl Lock<'_> {
+    /// Leaves it to whoever keeps the open file.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
         // Closing the last copy of the file would do the same.
         let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
-    }
-}
-
-/// What orders have said of the journal, in one line that is written over.
-#[derive(Debug)]
-struct Told {
-    file: File,
-    latest: Mutex<(u64, u32)>,
-}
-
-impl Told {
-    fn open(path: &Path) -> io::Result<Told> {
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let mut numbers = text.split_whitespace();
-        // A line that a power loss tore says nothing.
-        let seq = numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        let last_job = numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        Ok(Told { file, latest: Mutex::new((seq, last_job)) })
-    }
-
-    fn latest(&self) -> (u64, u32) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keep(&self, seq: u64, last_job: u32) -> io::Result<()> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if seq > latest.0 || last_job > latest.1 {
-            *latest = (seq.max(latest.0), last_job.max(latest.1));
-            self.write(*latest)?;
-        }
-        Ok(())
-    }
-
-    fn forget(&self) -> io::Result<()> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        *latest = (0, 0);
-        self.write(*latest)?;
-        self.file.sync_all()
-    }
-
-    fn write(&self, (seq, last_job): (u64, u32)) -> io::Result<()> {
-        self.file.write_all_at(format!("{seq:020} {last_job:010}\n").as_bytes(), 0)
     }
 }
 
@@ -194,14 +174,76 @@ impl Spool {
         let root = fs::canonicalize(root).map_err(at(root.to_owned()))?;
         make_blank(&root).map_err(at(root.join(BLANK)))?;
         let id = own_id(&root).map_err(at(root.join("id")))?;
-        let allegiance =
-            Mutex::new(read_allegiance(&root.join("history")).map_err(at(root.join("history")))?);
+        let allegiance = read_allegiance(&root.join("history")).map_err(at(root.join("history")))?;
+        let allegiance = Mutex::new(Kept { allegiance, durable: true });
         let told = Told::open(&root.join("told")).map_err(at(root.join("told")))?;
         let inode = fs::metadata(&root).map_err(at(root.clone()))?.ino();
         let place = format!("{id}_{inode}");
-        let spool = Spool { marks: start_committer(&root)?, root, id, place, allegiance, told, _lock: lock };
-        spool.sweep_unspawned().map_err(at(spool.root.join("attempts")))?;
+        let condition = Arc::new(Condition::new(root.clone()));
+        let marks = start_committer(&root, Arc::clone(&condition))?;
+        let sealed = Mutex::default();
+        let spool = Spool { marks, root, id, place, allegiance, told, condition, sealed, _lock: lock };
+        // What stays is only in the way, and a disk that does not let it go is noted.
+        let _ = spool.condition.noted(spool.sweep_unspawned());
         Ok(spool)
+    }
+
+    /// What keeps this node from taking work, for people; empty if nothing does.
+    pub fn fault(&self) -> Arc<str> {
+        self.condition.fault()
+    }
+
+    /// Tells of changes of that.
+    pub(crate) fn news(&self) -> News {
+        self.condition.news()
+    }
+
+    /// Notes what a step could not write.
+    pub(crate) fn note(&self, what: &str) {
+        self.condition.note(what, false);
+    }
+
+    /// Notes what the disk refused, and passes it on.
+    pub(crate) fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        self.condition.noted(result)
+    }
+
+    /// Tries, for ever and now and then, whether the spool can be written.
+    pub(crate) async fn watch(self: Arc<Self>, every: Duration) {
+        let mut beat = tokio::time::interval(every);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            beat.tick().await;
+            let tried = Arc::clone(&self);
+            let mut trial = tokio::task::spawn_blocking(move || tried.try_out());
+            if tokio::time::timeout(PATIENCE, &mut trial).await.is_err() {
+                self.condition.note("the disk does not answer", false);
+                // A trial that panicked has shown nothing, and the next one will.
+                let _ = trial.await;
+            }
+        }
+    }
+
+    /// Makes what an attempt needs, durably, and takes it away again. What the disk had not taken before is written.
+    pub fn try_out(&self) {
+        let place = self.root.join("trial");
+        let write = || {
+            absent_is_fine(fs::remove_dir_all(&place))?;
+            DirBuilder::new().mode(0o700).create(&place)?;
+            let mut file = File::create(place.join("room"))?;
+            file.write_all(&vec![0; ROOM])?;
+            Ok(file)
+        };
+        let synced = match self.noted(write()) {
+            Ok(file) => file.sync_all().inspect_err(|error| self.condition.note(&error.to_string(), true)),
+            Err(error) => Err(error),
+        };
+        // What cannot be removed is in the way of the next trial, which says so.
+        let _ = fs::remove_dir_all(&place);
+        let mut kept = self.allegiance.lock().unwrap_or_else(PoisonError::into_inner);
+        if synced.is_ok() && self.save(&mut kept).is_ok() {
+            self.condition.written();
+        }
     }
 
     /// A name that a new spool does not share: who hears another one knows that the records are gone.
@@ -216,24 +258,39 @@ impl Spool {
 
     /// Whom this node obeys.
     pub fn allegiance(&self) -> Allegiance {
-        *self.allegiance.lock().unwrap_or_else(PoisonError::into_inner)
+        self.allegiance.lock().unwrap_or_else(PoisonError::into_inner).allegiance
     }
 
     /// Keeps whom this node obeys from now on. What it was told of by controllers of another history does not count
-    /// any more.
+    /// any more. A later reign of the same history is obeyed although the disk does not take it: the node has no work to
+    /// lose to an earlier one until the disk does.
     ///
     /// # Errors
     /// What the file system refused.
     pub fn set_allegiance(&self, new: Allegiance) -> io::Result<()> {
         let mut kept = self.allegiance.lock().unwrap_or_else(PoisonError::into_inner);
-        if *kept == new {
+        if kept.allegiance == new {
             return Ok(());
         }
-        if kept.history != new.history {
-            self.told.forget()?;
+        let before = std::mem::replace(&mut *kept, Kept { allegiance: new, durable: false });
+        if before.allegiance.history == new.history {
+            // It is noted, and tried again.
+            let _ = self.save(&mut kept);
+            return Ok(());
         }
-        write_durably(&self.root.join("history"), &serde_json::to_string(&new)?)?;
-        *kept = new;
+        let kept_now = self.noted(self.told.forget()).and_then(|()| self.save(&mut kept));
+        if kept_now.is_err() {
+            *kept = before;
+        }
+        kept_now
+    }
+
+    fn save(&self, kept: &mut Kept) -> io::Result<()> {
+        if !kept.durable {
+            let text = serde_json::to_string(&kept.allegiance)?;
+            self.noted(write_durably(&self.root.join("history"), &text))?;
+            kept.durable = true;
+        }
         Ok(())
     }
 
@@ -242,12 +299,10 @@ impl Spool {
         self.told.latest()
     }
 
-    /// Keeps what an order says of the journal. A power loss may take the last of it.
-    ///
-    /// # Errors
-    /// What the file system refused.
-    pub fn tell(&self, seq: u64, last_job: u32) -> io::Result<()> {
-        self.told.keep(seq, last_job)
+    /// Keeps what an order says of the journal. A power loss may take the last of it, and so may a disk that is full.
+    pub fn tell(&self, seq: u64, last_job: u32) {
+        // It is noted; the next order says more.
+        let _ = self.noted(self.told.keep(seq, last_job));
     }
 
     /// The directory of an attempt.
@@ -266,7 +321,7 @@ impl Spool {
         match DirBuilder::new().mode(0o711).create(self.directory(attempt)) {
             // Accepted before, and never spawned.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => Ok(other?),
+            other => Ok(self.noted(other)?),
         }
     }
 
@@ -284,7 +339,7 @@ impl Spool {
         let (answer, answered) = oneshot::channel();
         let gone = || io::Error::other("the spool's thread has ended");
         self.marks.send((attempt, answer)).map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        self.noted(answered.await.map_err(|_| gone())?)
     }
 
     /// Every attempt that was spawned and whose end was not acknowledged. An attempt found lost is sealed: a
@@ -303,8 +358,15 @@ impl Spool {
     /// What the file system refused.
     pub fn find(&self, attempt: StepAttempt) -> io::Result<Found> {
         let directory = self.opened(attempt)?;
-        let Some(_lock) = Lock::try_of(&directory)? else { return Ok(Found::Live) };
-        Ok(self.examine(attempt)?.map_or(Found::Lost, |record| Found::Ended(Box::new(record))))
+        let Some(lock) = Lock::try_of(&directory)? else { return Ok(Found::Live) };
+        if let Some(record) = self.record(attempt) {
+            return Ok(Found::Ended(Box::new(record)));
+        }
+        if self.seal(attempt).is_err() {
+            lock.keep();
+            self.sealed().insert(attempt, directory);
+        }
+        Ok(Found::Lost)
     }
 
     /// Waits until the spurstepd of an attempt is gone: the record it left, or `None` if the attempt is lost
@@ -314,8 +376,13 @@ impl Spool {
     /// What the file system refused.
     pub fn find_ended(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
         let directory = self.opened(attempt)?;
-        let _lock = Lock::of(&directory)?;
-        self.examine(attempt)
+        let lock = Lock::of(&directory)?;
+        let record = self.record(attempt);
+        if record.is_none() && self.seal(attempt).is_err() {
+            lock.keep();
+            self.sealed().insert(attempt, directory);
+        }
+        Ok(record)
     }
 
     fn opened(&self, attempt: StepAttempt) -> io::Result<File> {
@@ -324,16 +391,20 @@ impl Spool {
         File::open(directory)
     }
 
-    /// Looks at an attempt whose lock is held.
-    fn examine(&self, attempt: StepAttempt) -> io::Result<Option<ExitRecord>> {
-        let directory = self.directory(attempt);
-        // A record that was not written whole, which takes a power loss, says nothing.
-        let record =
-            fs::read(directory.join(EXIT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        if record.is_none() {
-            File::create(directory.join(LOST_FILE))?;
-        }
-        Ok(record)
+    /// What a spurstepd that is gone has left. A record that was not written whole, which takes a power loss, says
+    /// nothing.
+    fn record(&self, attempt: StepAttempt) -> Option<ExitRecord> {
+        let text = fs::read(self.directory(attempt).join(EXIT_FILE)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Says of an attempt whose lock is held that it is lost.
+    fn seal(&self, attempt: StepAttempt) -> io::Result<()> {
+        self.noted(File::create(self.directory(attempt).join(LOST_FILE))).map(drop)
+    }
+
+    fn sealed(&self) -> std::sync::MutexGuard<'_, BTreeMap<StepAttempt, File>> {
+        self.sealed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The controller has the end of the attempt: only its tombstone stays. While its spurstepd still has output for
@@ -347,8 +418,15 @@ impl Spool {
             Err(_) => false,
         };
         // Not synced: after a power loss the end is reported, and acknowledged, once more.
-        absent_is_fine(fs::rename(self.marker("spawned", attempt), self.marker("ended", attempt)))?;
-        if alive { Ok(()) } else { absent_is_fine(fs::remove_dir_all(self.directory(attempt))) }
+        let moved = fs::rename(self.marker("spawned", attempt), self.marker("ended", attempt));
+        self.noted(absent_is_fine(moved))?;
+        // One without a record is still there only for that, and nobody needs it any more.
+        if alive && self.directory(attempt).join(EXIT_FILE).exists() {
+            return Ok(());
+        }
+        let removed = self.noted(absent_is_fine(fs::remove_dir_all(self.directory(attempt))));
+        self.sealed().remove(&attempt);
+        removed
     }
 
     /// The attempts whose end was acknowledged and that the controller has not forgotten.
@@ -367,8 +445,8 @@ impl Spool {
     pub fn remember(&self, attempt: Attempt, record: &Record) -> io::Result<()> {
         let path = self.job(attempt);
         let temporary = self.root.join("jobs").join(format!("{}.{}.new", attempt.job, attempt.restart));
-        fs::write(&temporary, serde_json::to_vec(record)?)?;
-        fs::rename(temporary, path)
+        self.noted(fs::write(&temporary, serde_json::to_vec(record)?))?;
+        self.noted(fs::rename(temporary, path))
     }
 
     /// Keeps what prolog and epilog of an attempt are told.
@@ -376,7 +454,7 @@ impl Spool {
     /// # Errors
     /// What the file system refused.
     pub fn remember_variables(&self, attempt: Attempt, variables: &[(String, String)]) -> io::Result<()> {
-        fs::write(self.variables_file(attempt), serde_json::to_vec(variables)?)
+        self.noted(fs::write(self.variables_file(attempt), serde_json::to_vec(variables)?))
     }
 
     /// What prolog and epilog of an attempt are told; nothing if that is not known.
@@ -399,6 +477,7 @@ impl Spool {
             absent_is_fine(fs::remove_file(self.marker("ended", step)))?;
             absent_is_fine(fs::remove_file(self.marker("spawned", step)))?;
             absent_is_fine(fs::remove_dir_all(self.directory(step)))?;
+            self.sealed().remove(&step);
         }
         absent_is_fine(fs::remove_file(self.variables_file(attempt)))?;
         absent_is_fine(fs::remove_file(self.job(attempt)))
@@ -477,6 +556,12 @@ impl Spool {
     }
 }
 
+/// How long a trial of the disk may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What there must be room for, in bytes.
+const ROOM: usize = 256 << 10;
+
 /// The name of the empty file.
 const BLANK: &str = "blank";
 
@@ -541,7 +626,7 @@ pub(crate) fn random_id() -> io::Result<String> {
 }
 
 /// Starts the thread that makes markers durable, all that wait in one sync.
-fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
+fn start_committer(root: &Path, condition: Arc<Condition>) -> Result<mpsc::Sender<Waiting>, SpoolError> {
     let (path, blank) = (root.join("spawned"), root.join(BLANK));
     let at = |source| SpoolError::Io { path: path.clone(), source };
     let directory = File::open(&path).map_err(at)?;
@@ -551,7 +636,7 @@ fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
         let work = move || {
             while let Ok(first) = receiver.recv() {
                 let batch: Vec<Waiting> = std::iter::once(first).chain(receiver.try_iter()).collect();
-                commit(&path, &blank, &directory, batch);
+                commit(&path, &blank, &directory, &condition, batch);
             }
         };
         move || {
@@ -565,7 +650,7 @@ fn start_committer(root: &Path) -> Result<mpsc::Sender<Waiting>, SpoolError> {
     Ok(sender)
 }
 
-fn commit(path: &Path, blank: &Path, directory: &File, batch: Vec<Waiting>) {
+fn commit(path: &Path, blank: &Path, directory: &File, condition: &Condition, batch: Vec<Waiting>) {
     let create = |attempt: StepAttempt| {
         let marker = path.join(attempt.to_string());
         match fs::hard_link(blank, &marker) {
@@ -580,6 +665,9 @@ fn commit(path: &Path, blank: &Path, directory: &File, batch: Vec<Waiting>) {
         .map(|(attempt, answer)| (create(attempt), answer))
         .partition(|(created, _)| created.is_ok());
     let synced = if made.is_empty() { Ok(()) } else { directory.sync_all() };
+    if let Err(error) = &synced {
+        condition.note(&error.to_string(), true);
+    }
     let copy = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     for (_, answer) in made {
         // Whoever asked may have given up; the marker stays, and the attempt is reported as lost.
@@ -640,8 +728,8 @@ mod tests {
             }
             spool.acknowledge(acknowledged).unwrap();
             spool.set_allegiance(allegiance).unwrap();
-            spool.tell(12, 6).unwrap();
-            spool.tell(11, 7).unwrap();
+            spool.tell(12, 6);
+            spool.tell(11, 7);
             spool.id().to_owned()
         };
         let spool = Spool::open(root.path()).unwrap();
@@ -661,6 +749,25 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let _first = Spool::open(root.path()).unwrap();
         assert!(matches!(Spool::open(root.path()), Err(SpoolError::InUse(_))));
+    }
+
+    #[test]
+    fn a_spool_that_cannot_be_written_says_so_until_it_can() {
+        let root = tempfile::tempdir().unwrap();
+        let spool = Spool::open(root.path()).unwrap();
+        spool.try_out();
+        assert_eq!(&*spool.fault(), "");
+        // Root may write where the mode forbids it, but nobody makes a directory in a file.
+        let (attempts, aside) = (root.path().join("attempts"), root.path().join("aside"));
+        fs::rename(&attempts, &aside).unwrap();
+        fs::write(&attempts, "").unwrap();
+        assert!(spool.accept(attempt("1.0.batch")).is_err());
+        assert!(spool.fault().ends_with("Not a directory (os error 20)"), "{}", spool.fault());
+        fs::remove_file(&attempts).unwrap();
+        fs::rename(&aside, &attempts).unwrap();
+        spool.accept(attempt("1.0.batch")).unwrap();
+        spool.try_out();
+        assert_eq!(&*spool.fault(), "");
     }
 
     #[tokio::test]

@@ -119,7 +119,7 @@ async fn ended(events: &mut Events) -> ExitRecord {
     loop {
         match events.recv().await.expect("the last event says how the step ended") {
             StepEvent::Ended(record) => return record,
-            StepEvent::Refused { message } => panic!("refused: {message}"),
+            StepEvent::Refused { message, .. } => panic!("refused: {message}"),
             StepEvent::Lost => panic!("lost"),
             StepEvent::Started { .. }
             | StepEvent::TaskEnded(_)
@@ -546,7 +546,7 @@ async fn code_runs_as_the_submitting_user_or_not_at_all() {
     } else {
         let (_step, mut events) = node.start(launch).await;
         match events.recv().await {
-            Some(StepEvent::Refused { message }) => {
+            Some(StepEvent::Refused { message, .. }) => {
                 assert!(message.contains("may not change user"), "{message}")
             }
             other => panic!("{other:?}"),

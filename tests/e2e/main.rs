@@ -7,6 +7,7 @@ mod chance;
 mod client;
 mod cluster;
 mod crash;
+mod disk;
 mod faults;
 mod het;
 mod history;

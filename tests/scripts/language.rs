@@ -142,6 +142,8 @@ impl Session {
             "preempt" => self.preempt(rest),
             "register" => self.register(rest),
             "silent" => Input::Silent { nodes: rest.iter().map(|name| self.node(name)).collect() },
+            // `condition NODE [FAULT]`
+            "condition" => Input::Condition { node: self.node(rest[0]), fault: rest[1..].join(" ").into() },
             "plan-failed" => Input::PlanFailed { job: job(rest[0]) },
             "end" => {
                 let exit = rest.get(1).map_or(0, |code| code.parse().expect("an exit code"));
@@ -255,6 +257,7 @@ impl Session {
             booted: Time(0),
             started: Time(0),
             peer: Arc::default(),
+            fault: get("fault").unwrap_or_default().into(),
         };
         Input::Registered {
             name: rest[0].into(),

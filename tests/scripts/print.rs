@@ -126,6 +126,7 @@ pub(crate) fn event(event: &Event) -> String {
         Event::NodeCleaned { node, attempt } => format!("NodeCleaned {node} of {attempt}"),
         Event::NodeDrained { node, drain } => format!("NodeDrained {node} {} by {}", drain.reason, drain.by),
         Event::NodeResumed { node } => format!("NodeResumed {node}"),
+        Event::NodeMended { node } => format!("NodeMended {node}"),
         Event::NodeUpdated { node, weight, features } => {
             format!("NodeUpdated {node} weight={weight:?} features={features:?}")
         }

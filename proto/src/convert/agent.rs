@@ -35,6 +35,7 @@ pub fn registration(hello: &v1::Hello) -> Result<Registration, BadField> {
         booted: Time(hello.boot_time),
         started: Time(hello.started_time),
         peer: Arc::default(),
+        fault: hello.fault.as_str().into(),
     })
 }
 

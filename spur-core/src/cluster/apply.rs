@@ -78,6 +78,7 @@ impl Cluster {
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
+            | Event::NodeMended { .. }
             | Event::NodeUpdated { .. } => self.apply_to_node(&entry.event, at),
             Event::NodesMoved { nodes, places } => self.move_nodes(nodes, places),
             Event::PartitionSet { partition, state } => self.set_partition(partition, *state),
@@ -99,6 +100,7 @@ impl Cluster {
             | Event::NodeDowned { node, .. }
             | Event::NodeDrained { node, .. }
             | Event::NodeResumed { node }
+            | Event::NodeMended { node }
             | Event::NodeUpdated { node, .. } => *node,
             _ => return,
         };
@@ -127,6 +129,7 @@ impl Cluster {
                 node.health = Health::Down { reason, at, silent, by };
             }
             Event::NodeDrained { drain, .. } => node.drain = Some(drain.clone()),
+            Event::NodeMended { .. } => node.drain = None,
             Event::NodeResumed { .. } => {
                 node.drain = None;
                 if matches!(node.health, Health::Down { .. }) {

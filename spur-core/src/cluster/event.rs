@@ -365,6 +365,11 @@ pub enum Event {
         /// Which.
         node: NodeId,
     },
+    /// What a node was drained for by itself is over.
+    NodeMended {
+        /// Which.
+        node: NodeId,
+    },
     /// An operator changed what a node counts as.
     NodeUpdated {
         /// Which.
@@ -462,6 +467,7 @@ impl Event {
             | Event::NodeDowned { .. }
             | Event::NodeDrained { .. }
             | Event::NodeResumed { .. }
+            | Event::NodeMended { .. }
             | Event::NodeUpdated { .. }
             | Event::NodesMoved { .. }
             | Event::PartitionSet { .. }

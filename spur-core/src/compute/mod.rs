@@ -35,6 +35,13 @@ pub enum Input {
         /// The job has no other node.
         alone: bool,
     },
+    /// The batch script of an attempt cannot be run here, whoever orders it.
+    CannotLaunch {
+        /// Of which attempt.
+        attempt: Attempt,
+        /// Why, for people.
+        message: String,
+    },
     /// A client, with the controller's credential, launches a step here.
     LaunchStep {
         /// Which attempt.
@@ -332,6 +339,7 @@ impl Compute {
                 self.attempts.entry(attempt).or_default().alone |= alone;
                 self.launch(attempt, StepId::BATCH, out);
             }
+            Input::CannotLaunch { attempt, message } => self.cannot_launch(attempt, message, out),
             Input::LaunchStep { attempt, step } => self.launch(attempt, step, out),
             Input::Terminate { attempt, kill } => self.terminate(attempt, kill, out),
             Input::Suspend { attempt, stop } => self.suspend(attempt, stop, out),
@@ -409,6 +417,16 @@ impl Compute {
                 }
             }
         }
+    }
+
+    fn cannot_launch(&mut self, attempt: Attempt, message: String, out: &mut Vec<Effect>) {
+        let held = self.attempts.entry(attempt).or_default();
+        if held.terminated || held.steps.contains_key(&StepId::BATCH) {
+            return;
+        }
+        held.steps.insert(StepId::BATCH, Run::Ended);
+        let exit = ExitCode::exited(1);
+        self.report(attempt, Report::LaunchFailed { message, node_fault: true, exit }, out);
     }
 
     fn prolog_done(&mut self, attempt: Attempt, error: Option<String>, out: &mut Vec<Effect>) {

@@ -66,6 +66,26 @@ fn a_batch_job_from_launch_to_forgetting() {
 }
 
 #[test]
+fn what_cannot_be_launched_is_reported_and_cleared_up() {
+    let (mut compute, attempt) = (both(), ATTEMPT);
+    let cannot = || Input::CannotLaunch { attempt, message: "spool: full".to_owned() };
+    let failed = Report::LaunchFailed {
+        message: "spool: full".to_owned(),
+        node_fault: true,
+        exit: ExitCode::exited(1),
+    };
+    assert_eq!(after(&mut compute, [cannot(), cannot(), launch()]), [report(1, failed)]);
+    let over = [
+        Input::Acknowledge { reports: vec![1] },
+        Input::Terminate { attempt, kill: false },
+        Input::EpilogDone { attempt, error: None },
+    ];
+    let done = Report::NodeDone { epilog_error: None };
+    assert_eq!(after(&mut compute, over), [Effect::RunEpilog { attempt }, report(2, done)]);
+    assert_eq!(after(&mut compute, [cannot()]), []);
+}
+
+#[test]
 fn what_is_stopped_stays_so_until_it_goes_on_or_ends() {
     let (mut compute, attempt) = (both(), ATTEMPT);
     let suspend = |stop| Input::Suspend { attempt, stop };

@@ -78,6 +78,13 @@ pub enum Input {
         /// Which; what is lost with them is lost at once.
         nodes: Vec<NodeId>,
     },
+    /// A node says whether anything keeps it from taking work.
+    Condition {
+        /// Which.
+        node: NodeId,
+        /// What, for people; empty if nothing does.
+        fault: Arc<str>,
+    },
     /// A controller has opened the journal: the first input of each.
     Begin {
         /// A history for a journal that has none.

@@ -11,12 +11,16 @@ use super::effect::Effect;
 use super::{Ctx, tasks};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{JobId, NodeId};
+use crate::model::job::Job;
 use crate::model::phase::{EndState, Hold, Outcome, Phase, Suspended, Then};
 use crate::model::reason::Reason;
 use crate::model::step::Step;
 use crate::text::exit::ExitCode;
 use crate::text::signal::Signal;
 use crate::text::time::Time;
+
+/// The longest that lost attempts alone keep a job waiting, in seconds.
+const LONGEST_DELAY: u64 = 300;
 
 /// An outcome without an exit code of its own.
 pub(super) fn outcome(state: EndState, reason: Reason) -> Outcome {
@@ -129,7 +133,7 @@ pub(super) fn lose_node(ctx: &mut Ctx<'_>, node: NodeId) {
             go_on_without(ctx, job, node, lingers);
             continue;
         }
-        begin(ctx, job, outcome(EndState::NodeFail, Reason::NodeDown), after_failure(ctx, job));
+        lose_attempt(ctx, job, outcome(EndState::NodeFail, Reason::NodeDown));
         if assumed_gone(ctx, node) {
             release(ctx, job, node, true);
         }
@@ -171,16 +175,37 @@ pub(super) fn go_on_without(ctx: &mut Ctx<'_>, id: JobId, node: NodeId, lingers:
     ctx.emit(Event::JobNodeLost { job: id, node, lingers });
 }
 
-/// What comes after an attempt that failed through no fault of the job's.
-pub(super) fn after_failure(ctx: &Ctx<'_>, id: JobId) -> Then {
+/// Ends an attempt that is lost through no fault of the job's: its node is gone, could not launch it, or has no record of
+/// its end. Whatever the cause, the job waits again if it may be requeued, and is held if that has happened too often.
+pub(super) fn lose_attempt(ctx: &mut Ctx<'_>, id: JobId, outcome: Outcome) {
+    let then = after_failure(ctx.cluster(), id);
+    begin(ctx, id, outcome, then);
+}
+
+fn after_failure(cluster: &Cluster, id: JobId) -> Then {
     // Of a het job the leader has the script, and the say.
-    let leader = ctx.cluster().jobs().components(id).first().copied().unwrap_or(id);
-    let Some(job) = ctx.cluster().job(leader) else { return Then::End };
-    let most = ctx.cluster().policy().jobs.max_batch_requeue;
+    let leader = cluster.jobs().components(id).first().copied().unwrap_or(id);
+    let Some(job) = cluster.job(leader) else { return Then::End };
+    let most = cluster.policy().jobs.max_batch_requeue;
     match job.spec.requeue && job.spec.batch.is_some() {
         true => Then::Requeue { hold: (job.restarts >= most).then_some(Hold::Requeues) },
         false => Then::End,
     }
+}
+
+/// How long a job waits after an attempt: `requeue_delay`; after one that was lost twice as long for each restart before,
+/// so that a fault that strikes everywhere does not use up its restarts at once.
+fn requeue_delay(cluster: &Cluster, job: &Job) -> u64 {
+    let delay = cluster.policy().recovery.requeue_delay.0;
+    let failed = match &job.phase {
+        Phase::Completing(completing) => completing.outcome.state == EndState::NodeFail,
+        Phase::Pending(_) | Phase::Running { .. } | Phase::Suspended(_) | Phase::Ended(_) => false,
+    };
+    if !failed {
+        return delay;
+    }
+    let doubled = delay.saturating_mul(1 << job.restarts.min(16));
+    doubled.min(LONGEST_DELAY.max(delay))
 }
 
 /// Whether a node is silent and the site takes silence for death.
@@ -190,12 +215,11 @@ fn assumed_gone(ctx: &Ctx<'_>, node: NodeId) -> bool {
 
 fn requeue(ctx: &mut Ctx<'_>, id: JobId, hold: Option<Hold>) {
     let Some(job) = ctx.cluster().job(id) else { return };
-    let attempt = job.attempt();
+    let (attempt, delay) = (job.attempt(), requeue_delay(ctx.cluster(), job));
     let alloc = job.phase.alloc().cloned();
     for part in alloc.iter().flat_map(|alloc| alloc.nodes.iter()) {
         ctx.effect(Effect::Forget { node: part.node, attempt });
     }
-    let delay = ctx.cluster().policy().recovery.requeue_delay.0;
     let not_before: Option<Time> = (delay > 0).then(|| ctx.now() + delay);
     ctx.emit(Event::JobRequeued { job: id, not_before, hold });
 }

@@ -74,6 +74,7 @@ pub(super) fn react(cluster: &Cluster, event: &Event, effects: &mut Vec<Effect>)
         | Event::NodeDowned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
+        | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NodesMoved { .. }
         | Event::PartitionSet { .. }

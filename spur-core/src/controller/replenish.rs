@@ -38,6 +38,7 @@ fn bears_on_nodes(event: &Event) -> bool {
         | Event::NodeDowned { .. }
         | Event::NodeDrained { .. }
         | Event::NodeResumed { .. }
+        | Event::NodeMended { .. }
         | Event::NodeUpdated { .. }
         | Event::NominationDropped { .. }
         | Event::ReservationCreated { .. }

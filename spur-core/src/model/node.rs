@@ -75,6 +75,9 @@ pub struct Registration {
     /// The address on the network that it connected from.
     #[serde(default)]
     pub peer: Arc<str>,
+    /// What keeps it from taking work, such as a spool that is full; empty if nothing does.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub fault: Arc<str>,
 }
 
 impl Registration {
@@ -122,7 +125,7 @@ pub enum Health {
     },
 }
 
-/// An administrator's wish that a node gets no new work.
+/// The wish that a node gets no new work: an administrator's, or that of Spur itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
     /// Why, for people.
@@ -131,6 +134,9 @@ pub struct Drain {
     pub by: Arc<str>,
     /// Since when.
     pub at: Time,
+    /// Whether it ends by itself, when the node says that its fault is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub until_mended: bool,
 }
 
 /// An attempt that a node still has processes of although the controller is done with it.

@@ -319,7 +319,7 @@ fn confined(world: &World, domain: &std::ops::Range<u32>) -> World {
     let others: Vec<NodeId> =
         world.cluster.nodes().iter().map(|node| node.id).filter(|id| !domain.contains(&id.0)).collect();
     for node in others {
-        let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
+        let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now, until_mended: false };
         world.apply(Event::NodeDrained { node, drain });
     }
     world

@@ -225,7 +225,8 @@ impl Case {
             next += 1;
         }
         for (index, _) in self.drained.iter().take(count as usize).enumerate().filter(|(_, out)| **out) {
-            let drain = Drain { reason: "test".into(), by: "root".into(), at: Time::ZERO };
+            let drain =
+                Drain { reason: "test".into(), by: "root".into(), at: Time::ZERO, until_mended: false };
             world.apply(Event::NodeDrained { node: NodeId(u32::try_from(index).unwrap()), drain });
         }
         for (index, (first, nodes, licenses, start, seconds, flags)) in self.reservations.iter().enumerate() {

@@ -241,7 +241,7 @@ impl Script {
         let world = self.world();
         for node in world.ids(names) {
             let at = world.now;
-            let drain = Drain { reason: "test".into(), by: "root".into(), at };
+            let drain = Drain { reason: "test".into(), by: "root".into(), at, until_mended: false };
             world.apply(if how == "down" {
                 Event::NodeDowned { node, reason: "test".into(), silent: true, by: None }
             } else {

@@ -365,7 +365,8 @@ fn on_nodes(world: &mut World, deed: &Deed) {
     match deed {
         Deed::Node(node, state) => {
             let node = NodeId(*node);
-            let drain = Drain { reason: "test".into(), by: "root".into(), at: world.now };
+            let drain =
+                Drain { reason: "test".into(), by: "root".into(), at: world.now, until_mended: false };
             world.apply(match state {
                 0 => Event::NodeDrained { node, drain },
                 1 => Event::NodeDowned { node, reason: "test".into(), silent: false, by: None },

@@ -192,6 +192,9 @@ impl Attendance {
                         memory_free_mb: Some(beat.memory_free_mb),
                     };
                     self.agents.heard(node, connection, Some(pulse));
+                    if !self.take_condition(node, beat.fault.into()).await {
+                        return;
+                    }
                 }
                 Some(Message::Report(report)) => {
                     self.agents.heard(node, connection, None);
@@ -211,6 +214,22 @@ impl Attendance {
                 Some(Message::Hello(_)) | None => return,
             }
         }
+    }
+
+    /// Passes on what a node says of its own fitness, if that is news. Returns whether the owner is still there.
+    async fn take_condition(&self, node: NodeId, fault: Arc<str>) -> bool {
+        let news = self.renderer.replica.read().node(node).is_some_and(|known| match &known.drain {
+            None => !fault.is_empty(),
+            Some(drain) => drain.until_mended && drain.reason != fault,
+        });
+        if !news {
+            return true;
+        }
+        match fault.is_empty() {
+            true => tracing::info!(%node, "what the node was drained for is over"),
+            false => tracing::warn!(%node, "the node takes no work: {fault}"),
+        }
+        self.inbox.tell(Input::Condition { node, fault }).await.is_ok()
     }
 
     /// Sends what is ordered, in order, until the connection is cut off or the node gone.

@@ -12,6 +12,7 @@ use spur_core::model::config::NodeAddress;
 use spur_core::model::job::Batch;
 use spur_core::model::phase::{EndState, Phase, Suspended};
 use spur_core::text::address::HostPort;
+use spur_core::text::exit::ExitCode;
 use spur_proto::convert::agent as convert;
 use spur_proto::v1;
 use spur_proto::v1::order::Order;
@@ -79,19 +80,21 @@ impl Renderer {
             let cluster = self.replica.read();
             describe(&cluster, node, attempt)?
         };
-        let problem = match self.blobs.payload(&batch).await {
+        let report = match self.blobs.payload(&batch).await {
             Ok(Some(payload)) => {
                 launch.batch = Some(convert::batch(&batch, payload));
                 return Some(launch);
             }
-            Ok(None) => "its script is not in the journal".to_owned(),
-            Err(error) => format!("its script cannot be read: {error}"),
-        };
-        tracing::error!(%attempt, problem, "a job cannot be launched");
-        let report = Report::LaunchFailed {
-            message: problem,
-            node_fault: false,
-            exit: spur_core::text::exit::ExitCode::exited(1),
+            Ok(None) => {
+                tracing::error!(%attempt, "a job's script is not in the journal");
+                let message = "its script is not in the journal".to_owned();
+                Report::LaunchFailed { message, node_fault: false, exit: ExitCode::exited(1) }
+            }
+            // Neither the job's fault nor the node's.
+            Err(error) => {
+                tracing::error!(%attempt, %error, "a job's script cannot be read; its attempt is lost");
+                Report::BatchEnded { exit: ExitCode::SUCCESS, out_of_memory: false, lost: true, done: false }
+            }
         };
         // The acknowledgement goes to no connection, because the node reported nothing. A controller that is
         // stopping will find the job running and say all this again.

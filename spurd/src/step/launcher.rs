@@ -21,7 +21,7 @@ use super::attempt::StepAttempt;
 use super::message::{Ack, Event, Frame, InputPart, OutputPart, Request, Stream};
 use super::nursery::Nursery;
 use super::order::{Launch, StepOrder};
-use super::record::{ExitRecord, TaskExit};
+use super::record::{ExitRecord, LaunchStage, TaskExit};
 use super::shim::{Process, processes};
 use crate::groups::Groups;
 use crate::spool::Spool;
@@ -41,6 +41,8 @@ pub enum StepEvent {
     Refused {
         /// Why.
         message: String,
+        /// Whether the node is at fault, not the job.
+        node_fault: bool,
     },
     /// Every task runs its program.
     Started {
@@ -214,7 +216,7 @@ impl Launcher {
         mark_environment(&mut launch.environment, &directory);
         launch.order.directory.clone_from(&directory);
         // Whoever connects from here on is served by the new spurstepd, first of all this order.
-        let listener = listen(&directory)?;
+        let listener = self.spool.noted(listen(&directory))?;
         let ours = connect(&directory).await?;
         let nursery = Arc::clone(&self.nursery);
         // To wait for a fork is not a thing for a thread that serves others.
@@ -324,6 +326,15 @@ impl Follower {
         let writer = tokio::spawn(forward(writing, first, asked));
         let last = self.read(&mut reading).await;
         writer.abort();
+        match &last {
+            Some(StepEvent::Refused { message, node_fault: true }) => self.spool.note(message),
+            Some(StepEvent::Ended(ExitRecord { failure: Some(failure), .. }))
+                if failure.stage == LaunchStage::Spool =>
+            {
+                self.spool.note(&failure.message);
+            }
+            Some(_) | None => {}
+        }
         match last {
             // If nobody listens any more, spurd is stopping, and the record stays in the spool.
             Some(last) => drop(self.events.send(last).await),
@@ -344,7 +355,9 @@ impl Follower {
                 }
             };
             let event = match event {
-                Event::Refused { message } => return Some(StepEvent::Refused { message }),
+                Event::Refused { message, node_fault } => {
+                    return Some(StepEvent::Refused { message, node_fault });
+                }
                 Event::Ended(record) => return Some(StepEvent::Ended(record)),
                 Event::Started { at_ms, pids } => StepEvent::Started { at_ms, pids },
                 Event::TaskEnded(exit) => StepEvent::TaskEnded(exit),

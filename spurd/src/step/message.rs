@@ -88,6 +88,9 @@ pub enum Event {
     Refused {
         /// Why.
         message: String,
+        /// Whether the node is at fault, not the job.
+        #[serde(default)]
+        node_fault: bool,
     },
     /// Every task runs its program.
     Started {
@@ -417,7 +420,7 @@ mod tests {
             }),
             Frame::Request(Request::Suspend { stop: true }),
             Frame::Event(Event::Started { at_ms: 7, pids: vec![1, 2] }),
-            Frame::Event(Event::Refused { message: "no".to_owned() }),
+            Frame::Event(Event::Refused { message: "no".to_owned(), node_fault: true }),
             Frame::Output(OutputPart {
                 task: 3,
                 stream: Stream::Stderr,

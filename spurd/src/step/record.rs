@@ -57,8 +57,10 @@ pub struct LaunchFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchStage {
-    /// The order itself, or the attempt's directory.
+    /// The order itself.
     Order,
+    /// The attempt's directory.
+    Spool,
     /// The control group.
     Confinement,
     /// Becoming the user.
@@ -100,7 +102,10 @@ impl ExitRecord {
         match &self.failure {
             Some(failure) => StepEnd::NotLaunched {
                 message: failure.message.clone(),
-                node_fault: failure.stage == LaunchStage::Confinement || failure.stage == LaunchStage::Fork,
+                node_fault: matches!(
+                    failure.stage,
+                    LaunchStage::Spool | LaunchStage::Confinement | LaunchStage::Fork
+                ),
                 exit: match failure.stage {
                     LaunchStage::StandardFiles => NO_STANDARD_FILES,
                     _ => ExitCode::exited(1),

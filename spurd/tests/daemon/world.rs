@@ -173,6 +173,14 @@ impl World {
         }
     }
 
+    /// Ends the daemon, which may have ended by itself.
+    pub(crate) fn end(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            daemon.wait().unwrap();
+        }
+    }
+
     /// The next stream the node opens, welcomed in this reign.
     pub(crate) async fn welcome(&mut self, epoch: u64) -> Link {
         self.welcome_of(HISTORY, epoch).await

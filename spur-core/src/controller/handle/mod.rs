@@ -1,6 +1,7 @@
 //! One file for each verb: `check` decides or refuses, `enact` emits.
 
 mod cancel;
+mod condition;
 mod create_step;
 mod end_allocation;
 mod end_step;
@@ -88,6 +89,11 @@ pub(super) fn dispatch(ctx: &mut Ctx<'_>, input: Input) -> Result<Reply, Reject>
         Input::Silent { nodes } => {
             let silent = silent::check(ctx.cluster(), &nodes)?;
             Ok(silent::enact(ctx, silent))
+        }
+        Input::Condition { node: id, fault } => {
+            let node = ctx.cluster().node(id).ok_or_else(|| Reject::UnknownNode(id.to_string()))?;
+            let decision = condition::check(node, fault);
+            Ok(condition::enact(ctx, id, decision))
         }
         Input::Begin { history, reign, accounting } => Ok(history::begin(ctx, history, reign, accounting)),
         Input::NewHistory { history, adopted, last_job } => {

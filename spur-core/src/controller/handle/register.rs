@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::super::command::Held;
 use super::super::{Ctx, Effect, Reject, Reply, ending, resume};
+use super::{condition, report};
 use crate::cluster::{Cluster, Event, Node};
 use crate::id::{Attempt, JobId, NodeId};
 use crate::model::job::Job;
-use crate::model::node::{Drain, Registration};
+use crate::model::node::Registration;
 use crate::model::phase::{EndState, Hold, Phase};
 use crate::model::reason::Reason;
 
@@ -30,6 +31,8 @@ pub(super) struct Decision {
     gone: Vec<JobId>,
     /// What the node has less of than it is configured with.
     lacking: Option<String>,
+    /// What follows from what it says is wrong with it.
+    fault: condition::Decision,
 }
 
 /// `adopted` is the largest job number that the node has seen, if it comes from a history before this one.
@@ -78,13 +81,15 @@ pub(super) fn check(
         }
     }
     let lacking = lacking(node, &registration);
+    let fault = condition::check(node, registration.fault.clone());
     let last_job = adopted.filter(|seen| *seen > cluster.last_job());
     let node = node.id;
-    Ok(Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking })
+    Ok(Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking, fault })
 }
 
 pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> Reply {
-    let Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking } = decision;
+    let Decision { node, registration, held, stale, foreign, last_job, over, lost, gone, lacking, fault } =
+        decision;
     let doubtful: Vec<JobId> = foreign.iter().map(|attempt| attempt.job).collect();
     ctx.effect(Effect::Open { node, connection });
     ctx.emit(Event::NodeRegistered { node, registration, stale, foreign, last_job });
@@ -96,9 +101,9 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
         }
     }
     if let Some(reason) = lacking {
-        let drain = Drain { reason: reason.into(), by: "spur".into(), at: ctx.now() };
-        ctx.emit(Event::NodeDrained { node, drain });
+        report::drain(ctx, node, reason);
     }
+    condition::enact(ctx, node, fault);
     for attempt in over {
         ctx.effect(Effect::Forget { node, attempt });
     }
@@ -107,8 +112,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, decision: Decision, connection: u64) -> R
             ending::go_on_without(ctx, job, node, false);
             continue;
         }
-        let then = ending::after_failure(ctx, job);
-        ending::begin(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown), then);
+        ending::lose_attempt(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown));
         ending::release(ctx, job, node, false);
     }
     for job in gone {

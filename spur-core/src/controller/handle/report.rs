@@ -19,6 +19,8 @@ pub(super) enum Decision {
     End { outcome: Outcome, then: Then, done: bool },
     /// The attempt runs, and the node could not launch it: the node is drained.
     NodeFault(String),
+    /// Nobody knows how the batch script ended: what ran it is gone without a record.
+    Lost { done: bool },
     /// A step's tasks here have ended.
     Step(StepId, ExitCode),
     /// Nothing of the attempt is left here.
@@ -52,7 +54,7 @@ pub(super) fn check(cluster: &Cluster, node: NodeId, attempt: Attempt, report: R
     // What a suspended job had to say when it was stopped counts as well.
     let running = matches!(job.phase, Phase::Running { .. } | Phase::Suspended(_));
     match report {
-        Report::BatchEnded { lost: true, done, .. } if running => lost(job.spec.requeue, done),
+        Report::BatchEnded { lost: true, done, .. } if running => Decision::Lost { done },
         Report::BatchEnded { exit, out_of_memory, done, .. } if running => {
             match job.phase.preempted().and_then(|preempted| preempted.then) {
                 // Whoever is asked to leave and does has not failed; whoever finishes meanwhile has finished.
@@ -98,8 +100,13 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
         }
         Decision::NodeFault(message) => {
             drain(ctx, node, format!("launch failed: {message}"));
-            let outcome = ending::outcome(EndState::NodeFail, Reason::JobLaunchFailure);
-            ending::begin(ctx, job, outcome, ending::after_failure(ctx, job));
+            ending::lose_attempt(ctx, job, ending::outcome(EndState::NodeFail, Reason::JobLaunchFailure));
+        }
+        Decision::Lost { done } => {
+            ending::lose_attempt(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown));
+            if done {
+                ending::release(ctx, job, node, false);
+            }
         }
         Decision::Step(step, exit) => ctx.emit(Event::StepNodeEnded { job, step, node, exit }),
         Decision::Done { epilog_error } => {
@@ -110,8 +117,7 @@ pub(super) fn enact(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt, 
             if ending::goes_on_without(ctx.cluster(), job, node) {
                 ending::go_on_without(ctx, job, node, false);
             } else {
-                let outcome = ending::outcome(EndState::NodeFail, Reason::NodeDown);
-                ending::begin(ctx, job, outcome, ending::after_failure(ctx, job));
+                ending::lose_attempt(ctx, job, ending::outcome(EndState::NodeFail, Reason::NodeDown));
                 ending::release(ctx, job, node, false);
             }
         }
@@ -147,13 +153,11 @@ fn answer(ctx: &mut Ctx<'_>, node: NodeId, id: u64, attempt: Attempt) {
     }
 }
 
-/// Nobody knows how the script ended: the node died with it.
-fn lost(requeue: bool, done: bool) -> Decision {
-    let then = if requeue { Then::Requeue { hold: None } } else { Then::End };
-    Decision::End { outcome: ending::outcome(EndState::NodeFail, Reason::NodeDown), then, done }
-}
-
-fn drain(ctx: &mut Ctx<'_>, node: NodeId, reason: String) {
-    let drain = Drain { reason: reason.into(), by: Arc::from("spur"), at: ctx.now() };
-    ctx.emit(Event::NodeDrained { node, drain });
+/// Takes a node out of service until an operator puts it back; one that is drained already keeps the first reason.
+pub(super) fn drain(ctx: &mut Ctx<'_>, node: NodeId, reason: String) {
+    if ctx.cluster().node(node).is_some_and(|node| node.drain.is_none()) {
+        let drain =
+            Drain { reason: reason.into(), by: Arc::from("spur"), at: ctx.now(), until_mended: false };
+        ctx.emit(Event::NodeDrained { node, drain });
+    }
 }

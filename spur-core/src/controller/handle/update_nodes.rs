@@ -44,7 +44,7 @@ pub(super) fn check(
         None => None,
     };
     let reason = change.reason.clone().unwrap_or_else(|| "".into());
-    let drain = Drain { reason, by: Arc::clone(&caller.owner.user), at: now };
+    let drain = Drain { reason, by: Arc::clone(&caller.owner.user), at: now, until_mended: false };
     Ok(Decision { nodes, change, drain, moved })
 }
 

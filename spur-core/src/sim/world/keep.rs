@@ -58,7 +58,8 @@ impl<W: Watch> World<W> {
             | Event::NodeCleaned { node, .. }
             | Event::NodeDowned { node, .. }
             | Event::NodeDrained { node, .. }
-            | Event::NodeResumed { node } => self.look(*node),
+            | Event::NodeResumed { node }
+            | Event::NodeMended { node } => self.look(*node),
             Event::NodesMoved { .. } => self.take_measure(),
             _ => {}
         }

@@ -34,7 +34,7 @@ use self::child::{Pipes, Plan};
 use self::connection::Connection;
 use self::group::Group;
 use self::mpi::Mpi;
-use self::setup::Received;
+use self::setup::{Received, Refusal};
 use self::stream::{Incoming, Kept, Outgoing};
 use self::task::{Launching, Task};
 use self::terminal::Terminal;
@@ -49,6 +49,9 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How long a notice to the user may take, whose standard error may be a pipe that nobody reads.
 const NOTICE_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a disk is left alone that did not take the record of the step's end.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long the processes of a step have to end when its time limit is over.
 const AFTER_LIMIT: Duration = Duration::from_secs(30);
@@ -78,9 +81,9 @@ fn run_step(listener: UnixListener) -> ExitCode {
     };
     let shim = match Shim::new(launch, listener) {
         Ok(shim) => shim,
-        Err(message) => {
+        Err(Refusal { message, node_fault }) => {
             eprintln!("spurstepd: {message}");
-            spurd.send(&Frame::Event(Event::Refused { message }));
+            spurd.send(&Frame::Event(Event::Refused { message, node_fault }));
             return ExitCode::FAILURE;
         }
     };
@@ -140,6 +143,8 @@ struct Shim {
     /// There is no child left to wait for.
     childless: bool,
     record: Option<ExitRecord>,
+    /// When the disk is tried again that did not take the record.
+    write_at: Option<Instant>,
     leave_at: Option<Instant>,
     _lock: std::fs::File,
 }
@@ -155,12 +160,12 @@ impl Shim {
             self.terminate(Some(Duration::ZERO));
         }
         self.launch_next();
-        self.settle()?;
+        self.settle();
         while !self.may_leave() {
             for source in self.wait()? {
                 self.serve(source);
             }
-            self.settle()?;
+            self.settle();
         }
         Ok(())
     }
@@ -171,8 +176,8 @@ impl Shim {
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.mpi.as_ref().and_then(Mpi::due);
-        let deadline =
-            [self.kill_at, self.leave_at, self.notices_until, due, self.limit_at].into_iter().flatten().min();
+        let times = [self.kill_at, self.leave_at, self.notices_until, due, self.limit_at, self.write_at];
+        let deadline = times.into_iter().flatten().min();
         let timeout = deadline.map(|at| {
             let left = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
@@ -250,7 +255,7 @@ impl Shim {
     }
 
     /// Does what has become possible: kills what is due, moves streams on, ends the step.
-    fn settle(&mut self) -> io::Result<()> {
+    fn settle(&mut self) {
         if self.kill_at.is_some_and(|at| at <= Instant::now()) {
             self.kill_at = None;
             self.kill_all();
@@ -268,11 +273,13 @@ impl Shim {
         }
         self.settle_mpi();
         if self.all_ended() && self.record.is_none() && self.emptied() {
-            self.end()?;
+            self.end();
+        }
+        if self.write_at.is_some_and(|at| at <= Instant::now()) {
+            self.leave_record();
         }
         self.pump();
         self.connections.retain(|connection| !connection.closed());
-        Ok(())
     }
 
     fn admit(&mut self) {
@@ -667,7 +674,7 @@ impl Shim {
     }
 
     /// The step is over: leaves the record and says so.
-    fn end(&mut self) -> io::Result<()> {
+    fn end(&mut self) {
         let (usage, out_of_memory) = self.usage();
         let record = ExitRecord {
             attempt: self.order.attempt,
@@ -678,15 +685,31 @@ impl Shim {
             out_of_memory,
             usage,
         };
-        setup::write_record(&record)?;
         if let Some(group) = self.group.take() {
             group.remove();
         }
-        self.tell(&Event::Ended(record.clone()));
-        self.record = Some(record);
+        self.record = Some(record.clone());
+        self.leave_record();
+        self.tell(&Event::Ended(record));
         self.kill_at = None;
         self.leave_at = Some(Instant::now() + self.output_wait());
-        Ok(())
+    }
+
+    /// Writes the record into the spool. While the disk refuses it, this process is the record: it stays, with the lock
+    /// that says so, and tells everybody who asks. Once the end is acknowledged spurd removes the directory.
+    fn leave_record(&mut self) {
+        let Some(record) = &self.record else { return };
+        let told = self.write_at.take().is_some();
+        match setup::write_record(record) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                if !told {
+                    eprintln!("spurstepd: {}: the exit cannot be written: {error}", self.order.attempt);
+                }
+                self.write_at = Some(Instant::now() + WRITE_AGAIN);
+            }
+        }
     }
 
     fn usage(&self) -> (Usage, bool) {
@@ -712,7 +735,7 @@ impl Shim {
 
     /// True when nobody needs this process any more.
     fn may_leave(&self) -> bool {
-        let Some(leave_at) = self.leave_at else { return false };
+        let Some(leave_at) = self.leave_at.filter(|_| self.write_at.is_none()) else { return false };
         let delivered = self.tasks.iter().flat_map(Task::streams).all(|(_, outgoing)| outgoing.done());
         let said = self.connections.iter().all(|connection| !connection.pending());
         (delivered && said) || leave_at <= Instant::now()

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -52,29 +52,47 @@ pub(super) fn receive(listener: UnixListener) -> io::Result<Received> {
     Ok(Received { launch: *launch, spurd: Connection::new(socket, received)?, listener })
 }
 
+/// Why an order is not taken up.
+pub(super) struct Refusal {
+    pub(super) message: String,
+    pub(super) node_fault: bool,
+}
+
+impl Refusal {
+    fn of_the_job(message: String) -> Refusal {
+        Refusal { message, node_fault: false }
+    }
+}
+
 impl Shim {
     /// Claims the attempt and makes everything ready for the first task.
     ///
     /// # Errors
     /// Why the order is refused. What fails after the attempt is claimed is a launch failure instead, which ends up
     /// in the record.
-    pub(super) fn new(launch: Launch, listener: UnixListener) -> Result<Shim, String> {
+    pub(super) fn new(launch: Launch, listener: UnixListener) -> Result<Shim, Refusal> {
         let Launch { order, environment, script } = launch;
-        permitted(&order)?;
-        let at = |what: &str, error: io::Error| format!("{}: {what}: {error}", order.directory.display());
+        permitted(&order).map_err(Refusal::of_the_job)?;
+        let at = |what: &str, error: io::Error| Refusal {
+            message: format!("{}: {what}: {error}", order.directory.display()),
+            node_fault: true,
+        };
         rustix::process::umask(Mode::from_raw_mode(0o077));
         std::env::set_current_dir(&order.directory).map_err(|error| at("directory", error))?;
         let lock = claim().map_err(|error| at("lock", error))?;
         if [EXIT_FILE, LOST_FILE].into_iter().any(|file| Path::new(file).exists()) {
-            return Err(format!("attempt {} has ended and is not run again", order.attempt));
+            let ended = format!("attempt {} has ended and is not run again", order.attempt);
+            return Err(Refusal::of_the_job(ended));
         }
         let signals = own_session().map_err(|error| at("session", error))?;
-        let mut failure = None;
+        let reserved = reserve_record();
+        let mut failure = reserved.err().map(|error| (LaunchStage::Spool, format!("spool: {error}")));
         let mut argv = order.argv.clone();
         if let Some(script) = script {
             argv.insert(0, order.directory.join(SCRIPT_FILE).display().to_string());
             let written = write_script(&script, order.identity.uid, order.identity.gid);
-            failure = written.err().map(|error| (LaunchStage::Order, format!("batch script: {error}")));
+            failure =
+                written.err().map(|error| (LaunchStage::Spool, format!("batch script: {error}"))).or(failure);
         }
         let group = order.confinement.as_ref().map(|to| Group::create(to, order.attempt.step));
         let group = group.transpose().unwrap_or_else(|error| {
@@ -109,6 +127,7 @@ impl Shim {
             notices_until: None,
             childless: true,
             record: None,
+            write_at: None,
             leave_at: None,
             _lock: lock,
         })
@@ -171,14 +190,27 @@ fn write_script(script: &[u8], uid: u32, gid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Room for the record, so that a disk that fills up while the step runs has it all the same: enough for some dozens of
+/// tasks. A disk that has not even this runs nothing.
+const RESERVED: usize = 4096;
+
+const UNFINISHED: &str = "exit.json.new";
+
+fn reserve_record() -> io::Result<()> {
+    fs::write(UNFINISHED, [b' '; RESERVED])
+}
+
 /// Leaves the record: whole or not at all for whoever looks, and there when spurd was killed.
 ///
 /// It is not synced. A power loss may take it, and the attempt is then reported as lost, which is true of whatever
 /// the node was doing; syncing would cost every step the time of a disk.
 pub(super) fn write_record(record: &ExitRecord) -> io::Result<()> {
-    let temporary = "exit.json.new";
-    fs::write(temporary, serde_json::to_vec(record)?)?;
-    fs::rename(temporary, EXIT_FILE)
+    let text = serde_json::to_vec(record)?;
+    // In place, where there is room for it.
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(UNFINISHED)?;
+    file.write_all_at(&text, 0)?;
+    file.set_len(text.len() as u64)?;
+    fs::rename(UNFINISHED, EXIT_FILE)
 }
 
 /// The signal of this number, if a process may be sent it.
